@@ -21,7 +21,7 @@ from regard.attention.hooks import AttentionLayer
 from regard.attention.masks import as_weights_mask
 from regard.attention.mechanism import Mechanism
 from regard.attention.normalizers import Softmax
-from regard.attention.parts import Kind, LayerSizes, Sharing, positions_of
+from regard.attention.parts import Kind, LayerSizes, Marked, Sharing, positions_of
 from regard.attention.positions import BASE, Rotary
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.sharing import Grouped, MultiQuery
@@ -144,7 +144,6 @@ class MultiHeadAttention(AttentionLayer):
                 self.rotary = position.build(scores)
             else:
                 self.bias = position.build(sizes)
-        self._marked = self.linear if self.combination is None else self.combination
 
     def forward(
         self,
@@ -226,6 +225,11 @@ class MultiHeadAttention(AttentionLayer):
             context = self.gate(context, query)
         output: Tensor = self.output(context.transpose(1, 2).flatten(2))
         return output
+
+    @property
+    def _marked(self) -> Marked | None:
+        # A property, because an attribute would register the parameters of the part a second time.
+        return self.linear if self.combination is None else self.combination
 
     @property
     def standard(self) -> bool:
