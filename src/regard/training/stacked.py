@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from regard.attention import explicit_weights
+from regard.models import ModelConfig
 from regard.tasks import BatchSource
 from regard.training.adam import make_optimizer
 from regard.training.checkpoint import Progress, TrainingState
@@ -33,7 +34,8 @@ STACKABLE = ("dot", "scaled_dot", "general")
 def stackable(config: RunConfig) -> bool:
     """Return whether training runs of this config with several seeds can be stacked."""
     alone = config.training.snapshots or config.training.freeze
-    return config.kind == "query" and config.model.score in STACKABLE and not alone
+    standard = config.model.score in STACKABLE and config.model.attention == ModelConfig.attention
+    return config.kind == "query" and standard and not alone
 
 
 class StackedLearner:
