@@ -40,10 +40,25 @@ if TYPE_CHECKING:
     from regard.attention.interventions import Intervention, intervene, temper
     from regard.attention.layer_record import AttentionTrace, Record
     from regard.attention.masks import as_weights_mask, causal_mask, length_mask
+    from regard.attention.mechanism import PARTS, Mechanism, list_parts
     from regard.attention.multihead import KeyValues, MultiHeadAttention, keep_heads
+    from regard.attention.parts import (
+        Combination,
+        Gate,
+        Kind,
+        LayerSizes,
+        LinearAttention,
+        MaskPart,
+        Normalizer,
+        Part,
+        PositionBias,
+        Sharing,
+        Slot,
+    )
     from regard.attention.positions import (
         Concatenated,
         LearnedPositions,
+        NoPositions,
         Positions,
         Rotary,
         Sinusoidal,
@@ -69,6 +84,7 @@ late(__name__)
 
 __all__ = [
     "EPSILON",
+    "PARTS",
     "SCORES",
     "STANDARD",
     "Activation",
@@ -78,6 +94,7 @@ __all__ = [
     "AttentionLayer",
     "AttentionTrace",
     "Block",
+    "Combination",
     "Concat",
     "Concatenated",
     "Decoder",
@@ -87,13 +104,23 @@ __all__ = [
     "Encoder",
     "EncoderLayer",
     "FeedForward",
+    "Gate",
     "GatedActivation",
     "General",
     "Intervention",
     "KeyValues",
+    "Kind",
+    "LayerSizes",
     "LearnedPositions",
+    "LinearAttention",
+    "MaskPart",
+    "Mechanism",
     "MultiHeadAttention",
+    "NoPositions",
     "Norm",
+    "Normalizer",
+    "Part",
+    "PositionBias",
     "Positions",
     "Record",
     "Records",
@@ -101,7 +128,9 @@ __all__ = [
     "Rotary",
     "ScaledDot",
     "Score",
+    "Sharing",
     "Sinusoidal",
+    "Slot",
     "as_weights_mask",
     "attention_forward",
     "attention_layer",
@@ -117,6 +146,7 @@ __all__ = [
     "intervene",
     "keep_heads",
     "length_mask",
+    "list_parts",
     "make_encoder_layer",
     "make_norm",
     "make_positions",

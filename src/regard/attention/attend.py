@@ -2,29 +2,32 @@
 
 An attention mechanism has these parts, in this order:
 
+    sharing      keys and values of a group serve several heads, `repeat_groups`
     score        scores  = score(Q, K)                 `Score`; positions that rotate Q and K act before it
     mask         scores of masked keys become very low
     normalizer   weights = softmax(scores)             `attention_weights`
-    sharing      keys and values of a group serve several heads, `repeat_groups`
     context      context = weights V                   `weighted_sum`
 
-Only `attention_forward` selects the fused kernel. Shapes use the letters defined in `functional`.
+A layer with other parts (`regard.attention.mechanism`) passes the function `weigh`, which computes scores and
+weights. Only `attention_forward` selects the fused kernel. Shapes use the letters defined in `functional`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention.functional import attention_weights, repeat_groups, weighted_sum
+from regard.attention.functional import attention_weights, repeat_groups, weighted_sum, widen
 from regard.attention.hooks import AttentionHook
 from regard.attention.layer_record import AttentionTrace
 from regard.attention.masks import add_causal, mask_rows
 from regard.attention.scores import ScaledDot, Score
 from regard.errors import InputError
 
+Weigh = Callable[[Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor]]
+"""Maps queries (B, H, Tq, D), keys (B, H, Tk, any) and mask to scores and weights (B, H, Tq, Tk)."""
 SHORT = 128
 """Largest number of keys for which a CPU computes bfloat16 weights explicitly."""
 
@@ -36,6 +39,7 @@ def attention_forward(
     mask: Tensor | None = None,
     *,
     score: Score,
+    weigh: Weigh | None = None,
     causal: bool = False,
     dropout: float = 0.0,
     hook: AttentionHook | None = None,
@@ -43,28 +47,30 @@ def attention_forward(
 ) -> Tensor:
     """Return the context (B, H, Tq, Dv) of query (B, H, Tq, D) over value (B, G, Tk, Dv).
 
-    `key` (B, G, Tk, any) comes from `score.prepare`. `mask` broadcasts to (B, H, Tq, Tk). `dropout`: fraction
-    of the weights that are set to zero. `step`, for the hook: decoding step of the query, or None if the
-    queries cover the whole sequence. Raises `InputError` if the number of heads in the mask is neither 1 nor H.
+    `key` (B, G, Tk, any) comes from `score.prepare`. `mask` broadcasts to (B, H, Tq, Tk). `weigh`: function for
+    the scores and weights of a mechanism other than the softmax of `score`. `dropout`: fraction of the weights
+    that are set to zero. `step`, for the hook: decoding step of the query, or None if the queries cover the whole
+    sequence. Raises `InputError` if the number of heads in the mask is neither 1 nor H.
 
     >>> states = torch.ones(1, 2, 3, 4)
     >>> attention_forward(states, states, states, score=ScaledDot(4)).shape
     torch.Size([1, 2, 3, 4])
     """
     heads = query.shape[1]
-    if mask is not None and mask.shape[1] not in (1, heads):
+    if weigh is None and mask is not None and mask.shape[1] not in (1, heads):
         raise InputError(f"mask {tuple(mask.shape)} has {mask.shape[1]} heads: expected {heads}, or 1 for all")
     causal = causal and query.shape[2] > 1  # a single query is the last step: no key comes after it
-    if _use_kernel(score, key, dropout) and (hook is None or hook.partial):
+    if weigh is None and _use_kernel(score, key, dropout) and (hook is None or hook.partial):
         if hook is not None:
             _record_selected(hook, query, key, mask, score=score, causal=causal, step=step)
         return _fused_kernel(query, key, value, mask, causal)
     mask = add_causal(mask, query.shape[2], key.shape[2], query.device) if causal else mask
     keys = repeat_groups(key, heads)
     if hook is not None:
-        return _hooked_forward(hook, query, keys, value, mask, score=score, dropout=dropout, step=step)
-    weights = attention_weights(score(query, keys), mask)
-    return weighted_sum(F.dropout(weights, dropout), value)
+        weigh = weigh or partial(_weigh, score)
+        return _hooked_forward(hook, query, keys, value, mask, weigh=weigh, dropout=dropout, step=step)
+    weights = attention_weights(score(query, keys), mask) if weigh is None else weigh(query, keys, mask)[1]
+    return weighted_sum(F.dropout(weights, dropout).to(value.dtype), value)
 
 
 def _hooked_forward(
@@ -74,24 +80,36 @@ def _hooked_forward(
     value: Tensor,
     mask: Tensor | None,
     *,
-    score: Score,
+    weigh: Weigh,
     dropout: float,
     step: int | None,
 ) -> Tensor:
     """Return the context (B, H, Tq, Dv); a hook changes and records the weights (B, H, Tq, Tk)."""
-    # Scores are computed in float32, so that recorded weights are neither NaN nor rounded to half precision. A
-    # score with parameters computes in the dtype of its parameters.
-    (scores,) = _float32(score(*(_float32(query, keys) if type(score) is ScaledDot else (query, keys))))
-    weights = F.dropout(hook.change(attention_weights(scores, mask), mask, step), dropout)
+    scores, weights = weigh(query, keys, mask)
+    weights = F.dropout(hook.change(weights, mask, step), dropout)
     context = weighted_sum(weights.to(value.dtype), value)
     trace = None
     if hook.needs_trace:
-        values = repeat_groups(value, query.shape[1])
+        heads = weights.shape[1]  # differential attention has two queries, keys and scores for each head
+        values, (query, keys, scores) = (
+            repeat_groups(value, heads),
+            (part[:, :heads] for part in (query, keys, scores)),
+        )
         trace = AttentionTrace(query, keys, values, scores, mask, weights, context, step)
     hook.keep(weights, mask, step, trace)
     if hook.by_rows is not None:
         hook.by_rows(weights.shape[2], partial(_select_rows, weights.detach(), mask))
     return context
+
+
+def _weigh(score: Score, query: Tensor, keys: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return scores and their softmax, for recording."""
+    # Scores are computed in float32, so that recorded weights are neither NaN nor rounded to half precision. A
+    # score with parameters computes in the dtype of its parameters.
+    if type(score) is ScaledDot:
+        query, keys = widen(query), widen(keys)
+    scores = widen(score(query, keys))
+    return scores, attention_weights(scores, mask)
 
 
 def _use_kernel(score: Score, key: Tensor, dropout: float) -> bool:
@@ -118,11 +136,6 @@ def _fused_kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, enable_gqa=grouped)
 
 
-def _float32(*states: Tensor) -> list[Tensor]:
-    """Convert half-precision states to float32 to prevent scores from overflowing, as the fused kernel does."""
-    return [state.float() if state.dtype in (torch.float16, torch.bfloat16) else state for state in states]
-
-
 def _select_rows(weights: Tensor, mask: Tensor | None, rows: Sequence[int]) -> tuple[Tensor, Tensor | None]:
     shared = mask is None or mask.shape[-2] == 1
     return weights[:, :, list(rows)], mask if mask is None or shared else mask[..., list(rows), :]
@@ -144,7 +157,7 @@ def _record_selected(
 
     def weights_of_rows(rows: Sequence[int], query: Tensor, keys: Tensor) -> tuple[Tensor, Tensor | None]:
         row_mask = mask_rows(mask, rows, queries, keys.shape[2], causal=causal, device=query.device)
-        return attention_weights(score(*_float32(query, keys)), row_mask), row_mask
+        return attention_weights(score(widen(query), widen(keys)), row_mask), row_mask
 
     if hook.by_rows is not None:
         hook.by_rows(queries, lambda rows: weights_of_rows(rows, query[:, :, list(rows)], keys))

@@ -13,7 +13,9 @@ from torch import Tensor, nn
 
 from regard.attention.dropout import Dropout
 from regard.attention.feed_forward import Activation, FeedForward
+from regard.attention.mechanism import Mechanism
 from regard.attention.multihead import KeyValues, MultiHeadAttention
+from regard.attention.parts import Kind
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.single import Attention
 from regard.plugins import build_plugin, plugin_class
@@ -67,16 +69,25 @@ class Residual(nn.Module):
 
 
 def attention_layer(
-    width: int, heads: int | None, *, score: type[Score] = ScaledDot, **options: Any
+    width: int,
+    heads: int | None,
+    *,
+    score: type[Score] = ScaledDot,
+    mechanism: Mechanism | None = None,
+    kind: Kind = "self",
+    **options: Any,
 ) -> Attention | MultiHeadAttention:
     """Return a multi-head attention layer, or a single-head layer without projections if `heads` is None.
+
+    Parts of `mechanism` that have no meaning in a layer of this `kind` are left out.
 
     >>> attention_layer(12, 3).heads, attention_layer(12, None).heads
     (3, 1)
     """
+    mechanism = None if mechanism is None else mechanism.for_kind(kind)
     if heads is None:
-        return Attention(score(width, width))
-    return MultiHeadAttention(width, heads, score=score, **options)
+        return Attention(score(width, width), mechanism=mechanism, kind=kind)
+    return MultiHeadAttention(width, heads, score=score, mechanism=mechanism, kind=kind, **options)
 
 
 class EncoderLayer(Block):
@@ -210,10 +221,15 @@ class DecoderLayer(Block):
     ) -> None:
         super().__init__()
         residual: dict[str, Any] = {"pre_norm": pre_norm, "dropout": dropout, "epsilon": epsilon}
-        self.self_attention = MultiHeadAttention(width, heads, **options)
+        mechanism = options.pop("mechanism", None) or Mechanism()
+        self.self_attention = MultiHeadAttention(
+            width, heads, mechanism=mechanism.for_kind("causal"), kind="causal", **options
+        )
         self.self_residual = Residual(width, **residual)
         # Target positions are meaningless in the source, so cross-attention has no rotary positions.
-        self.cross = MultiHeadAttention(width, heads, **{**options, "rotary": False})
+        self.cross = MultiHeadAttention(
+            width, heads, mechanism=mechanism.for_kind("cross"), kind="cross", **{**options, "rotary": False}
+        )
         self.cross_residual = Residual(width, **residual)
         self.feed_forward = FeedForward(width, inner_width, activation)
         self.feed_forward_residual = Residual(width, **residual)

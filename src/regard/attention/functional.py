@@ -71,6 +71,27 @@ def tempered_weights(weights: Tensor, temperature: float) -> Tensor:
     return logarithms.softmax(-1).nan_to_num(0.0).to(weights.dtype)
 
 
+def key_counts(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the number of keys that each query may attend to, at least 1, with the dtype of the scores:
+    broadcastable to (B, H, Tq, 1).
+
+    >>> key_counts(torch.zeros(1, 1, 2, 3), torch.ones(2, 3).tril().bool()).flatten()
+    tensor([1., 2.])
+    """
+    if mask is None:
+        return scores.new_full((1,), scores.shape[-1])
+    return mask.expand(*mask.shape[:-1], scores.shape[-1]).sum(-1, keepdim=True).clamp(min=1).to(scores.dtype)
+
+
+def widen(states: Tensor) -> Tensor:
+    """Return half-precision states in float32, and other states unchanged.
+
+    >>> widen(torch.zeros(1, dtype=torch.bfloat16)).dtype
+    torch.float32
+    """
+    return states.float() if states.dtype in (torch.float16, torch.bfloat16) else states
+
+
 def repeat_groups(states: Tensor, heads: int) -> Tensor:
     """Repeat the states of each group (B, G, T, D) for its heads: (B, H, T, D).
 

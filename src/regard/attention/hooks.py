@@ -15,9 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.attention.functional import attention_weights, widen
 from regard.attention.layer_record import AttentionTrace
+from regard.attention.parts import Combination, LinearAttention, MaskPart, Normalizer, PositionBias, positions_of
 from regard.attention.records import Recorder, plain_name, short_name
-from regard.attention.scores import Score
+from regard.attention.scores import Dot, ScaledDot, Score
 from regard.errors import InputError
 
 Change = Callable[[Tensor, Tensor | None, int | None], Tensor]
@@ -80,9 +82,67 @@ class AttentionLayer(nn.Module):
 
     score: Score
     """Similarity of queries and keys."""
+    normalizer: Normalizer | None
+    """Function from scores to weights; None for the softmax."""
+    bias: PositionBias | None
+    """Positions that add a number to each score."""
+    mask_part: MaskPart | None
+    """Mask that depends on positions."""
+    combination: Combination | None
+    """Change of scores and weights."""
+    linear: LinearAttention | None
+    """Replaces score and normalizer."""
     hook: AttentionHook | None = None
     """Current hook, set by `attach_hooks`."""
     heads: int = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        # A class attribute would hide a submodule with the same name.
+        self.normalizer = self.bias = self.mask_part = self.combination = self.linear = None
+
+    @property
+    def normalized(self) -> bool:
+        """Whether each row of weights sums to 1, or to 0 if it is fully masked."""
+        parts = (self.normalizer, self.combination, self.linear)
+        return all(part is None or part.normalized for part in parts)
+
+    @property
+    def weighs_by_softmax(self) -> bool:
+        """Whether the weights are the softmax of the scaled dot product, which the fused kernel computes."""
+        parts = (self.normalizer, self.bias, self.combination, self.linear)
+        return type(self.score) is ScaledDot and all(part is None for part in parts)
+
+    @property
+    def standard(self) -> bool:
+        """Whether the layer computes attention as Vaswani et al. 2017 do, so that faster code may replace it."""
+        return self.weighs_by_softmax and self.mask_part is None
+
+    def weigh(
+        self, query: Tensor, keys: Tensor, mask: Tensor | None, marks: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return scores and weights (B, H, Tq, Tk) of queries (B, H, Tq, d) and prepared keys (B, H, Tk, any).
+
+        `mask` broadcasts to the scores. `marks` are those of the cache (`KeyValues`). Differential attention has
+        2 H score matrices. The scores of the linear family are its weights.
+        """
+        if self.linear is not None or isinstance(self.score, Dot):
+            query, keys = widen(query), widen(keys)
+        if self.linear is not None:
+            weights = self.linear(query, keys, mask, marks)
+            return weights, weights
+        splits = 1 if self.combination is None else self.combination.splits
+        if mask is not None and splits > 1 and mask.dim() == 4 and mask.shape[1] > 1:
+            mask = mask.repeat(1, splits, 1, 1)
+        scores = self.score.rescale(self.score(query, keys), mask)
+        if self.bias is not None:
+            scores = scores + self.bias(*positions_of(scores.shape[2], scores.shape[3], scores.device)).repeat(
+                splits, 1, 1
+            )
+        if self.combination is not None:
+            scores = self.combination.change_scores(scores, mask, marks, keys)
+        weights = attention_weights(scores, mask) if self.normalizer is None else self.normalizer(scores, mask)
+        return scores, weights if self.combination is None else self.combination.change_weights(weights)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for copying and pickling, without the hook."""

@@ -4,11 +4,13 @@
     MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O
 
 Optional differences from the paper: a bias in the projections, a head width other than `width / heads`, fewer
-key and value heads than query heads (grouped-query attention, Ainslie et al. 2023), a different score, rotary
-positions.
+key and value heads than query heads (grouped-query attention, Ainslie et al. 2023), rotary positions, and all
+parts of `regard.attention.mechanism`.
 """
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -17,13 +19,19 @@ from torch import Tensor, nn
 from regard.attention.attend import attention_forward
 from regard.attention.hooks import AttentionLayer
 from regard.attention.masks import as_weights_mask
+from regard.attention.mechanism import Mechanism
+from regard.attention.normalizers import Softmax
+from regard.attention.parts import Kind, LayerSizes, Marked, Sharing, positions_of
 from regard.attention.positions import BASE, Rotary
 from regard.attention.scores import ScaledDot, Score
+from regard.attention.sharing import Grouped, MultiQuery
 from regard.attention.single import check_states
 from regard.errors import InputError, check_range
 
 MAX_SIZE = 2**20
 """Largest number of heads, and largest width of a head."""
+GROUPED = (Grouped, MultiQuery)
+"""Parts that only share keys and values between heads."""
 
 
 class KeyValues(NamedTuple):
@@ -33,6 +41,21 @@ class KeyValues(NamedTuple):
     """(B, G, Tk, any): projected, rotated and prepared for the score."""
     values: Tensor
     """(B, G, Tk, d)."""
+    marks: Tensor | None = None
+    """What a part stores for each key, (B, any, Tk, any), such as forget gates; None for most mechanisms."""
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> "KeyValues":
+        """Return the results of a function for each tensor."""
+        return KeyValues(
+            function(self.keys), function(self.values), None if self.marks is None else function(self.marks)
+        )
+
+    def append(self, new: "KeyValues") -> "KeyValues":
+        """Return these steps followed by the steps of `new`."""
+        marks = None if self.marks is None or new.marks is None else torch.cat([self.marks, new.marks], dim=2)
+        return KeyValues(
+            torch.cat([self.keys, new.keys], dim=2), torch.cat([self.values, new.values], dim=2), marks
+        )
 
 
 class MultiHeadAttention(AttentionLayer):
@@ -41,8 +64,9 @@ class MultiHeadAttention(AttentionLayer):
     `head_width`: width of each head (default `width / heads`). `groups`: number of key and value heads, each
     shared by `heads / groups` query heads (default `heads`). `memory_width`: width of keys and values (default
     `width`). `score`: a class of `regard.attention.scores`, used in every head. `rotary`: rotate queries and
-    keys by their positions, with the wavelengths of `rotary_base`. Raises `InputError` if the widths, heads and
-    groups do not fit together.
+    keys by their positions, with the wavelengths of `rotary_base`. `mechanism`: parts such as `"alibi,sink"`,
+    which replace `score`, `rotary` and `groups`. `kind` of the layer: causal (always masks later keys), self or
+    cross. Raises `InputError` if the widths, heads, groups and parts do not fit together.
 
     >>> layer = MultiHeadAttention(12, heads=3)
     >>> layer(torch.zeros(2, 5, 12)).shape
@@ -62,6 +86,8 @@ class MultiHeadAttention(AttentionLayer):
         score: type[Score] = ScaledDot,
         rotary: bool = False,
         rotary_base: float = BASE,
+        mechanism: Mechanism | str | None = None,
+        kind: Kind = "self",
     ) -> None:
         super().__init__()
         check_range("heads", heads, 1, MAX_SIZE)
@@ -71,21 +97,53 @@ class MultiHeadAttention(AttentionLayer):
             raise InputError(
                 f"width {width} cannot be split into {heads} heads: choose a multiple of {heads}, or a head_width"
             )
-        self.heads, self.groups = heads, heads if groups is None else groups
+        mechanism = Mechanism.parse(mechanism) if isinstance(mechanism, str) else mechanism or Mechanism()
+        mechanism.check_kinds([kind])
+        slots, self.kind = mechanism.slots, kind
+        memory_width = width if memory_width is None else memory_width
+        self.heads, self.memory_width = heads, memory_width
+        self.head_width = width // heads if head_width is None else head_width
+        sizes = LayerSizes(
+            width=width, memory_width=memory_width, heads=heads, head_width=self.head_width, kind=kind
+        )
+        if groups is not None and "sharing" in slots:
+            raise InputError(
+                f"groups {groups} and {slots['sharing'].name} both choose the keys: give one of them"
+            )
+        self.sharing: Sharing | None = slots["sharing"].build(sizes) if "sharing" in slots else None
+        self.groups = self.sharing.groups if self.sharing is not None else heads if groups is None else groups
         if heads % self.groups:
             raise InputError(
                 f"heads {heads} cannot share {self.groups} groups of keys: choose a number of groups that "
                 f"divides {heads}"
             )
-        self.head_width = width // heads if head_width is None else head_width
-        memory_width = width if memory_width is None else memory_width
+        key_width = memory_width if self.sharing is None else self.sharing.key_width
         self.query = nn.Linear(width, heads * self.head_width, bias=bias)
-        self.key = nn.Linear(memory_width, self.groups * self.head_width, bias=bias)
-        self.value = nn.Linear(memory_width, self.groups * self.head_width, bias=bias)
+        self.key = nn.Linear(key_width, self.groups * self.head_width, bias=bias)
+        self.value = nn.Linear(key_width, self.groups * self.head_width, bias=bias)
         self.output = nn.Linear(heads * self.head_width, width, bias=bias)
-        self.score = score(self.head_width, self.head_width)
-        self.rotary = Rotary(self.head_width, rotary_base) if rotary else None
         self.dropout = dropout
+        built = {
+            slot: choice.build(sizes) for slot, choice in slots.items() if slot in ("mask", "gate", "linear")
+        }
+        self.mask_part, self.gate, self.linear = built.get("mask"), built.get("gate"), built.get("linear")
+        self.combination = slots["combination"].build(sizes) if "combination" in slots else None
+        # Differential attention has two queries, keys and scores for each head.
+        self.splits = 1 if self.combination is None else self.combination.splits
+        width_of_scores = self.head_width // self.splits
+        scores = dataclasses.replace(sizes, heads=heads * self.splits, head_width=width_of_scores)
+        self.score = slots["score"].build(scores) if "score" in slots else score(width_of_scores, width_of_scores)
+        self.normalizer = slots["normalizer"].build(scores) if "normalizer" in slots else None
+        if type(self.normalizer) is Softmax:
+            self.normalizer = None
+        self.rotary = Rotary(width_of_scores, rotary_base) if rotary and "position" not in slots else None
+        self.bias = None
+        if "position" in slots:
+            position = slots["position"]
+            if position.cls is Rotary:
+                self.rotary = position.build(scores)
+            else:
+                self.bias = position.build(sizes)
 
     def forward(
         self,
@@ -107,23 +165,23 @@ class MultiHeadAttention(AttentionLayer):
         key = query if key is None else key
         value = key if value is None else value
         check_states(query, key, value)
-        self._check_width("query", query, self.query)
-        self._check_width("key", key, self.key)
-        self._check_width("value", value, self.value)
-        queries = self._split(self.query(query), self.heads)
-        return self._attend(queries, self.project(key, value), mask, causal=causal, step=step)
+        self._check_width("query", query, self.query.in_features)
+        self._check_width("key", key, self.memory_width)
+        self._check_width("value", value, self.memory_width)
+        return self.attend(query, self.project(key, value), mask, causal=causal, step=step)
 
     def project(self, key: Tensor, value: Tensor | None = None, past: KeyValues | None = None) -> KeyValues:
         """Return the keys and values of states (B, T, Dm) for `attend`, appended to those of `past`."""
-        offset = 0 if past is None else past.keys.shape[2]
-        keys = self._split(self.key(key), self.groups)
+        offset, value, states = 0 if past is None else past.keys.shape[2], key if value is None else value, key
+        if self.sharing is not None:
+            key, value = self.sharing(key), self.sharing(value)
+        keys = self._split(self.key(key), self.groups, self.splits)
         keys = keys if self.rotary is None else self.rotary.rotate(keys, offset)
-        new = KeyValues(
-            self.score.prepare(keys), self._split(self.value(key if value is None else value), self.groups)
-        )
-        if past is None:
-            return new
-        return KeyValues(torch.cat([past.keys, new.keys], dim=2), torch.cat([past.values, new.values], dim=2))
+        marks = None
+        if self._marked is not None:
+            marks = self._marked.marks(states, self._queries(states, offset))
+        new = KeyValues(self.score.prepare(keys), self._split(self.value(value), self.groups), marks)
+        return new if past is None else past.append(new)
 
     def attend(
         self,
@@ -139,43 +197,62 @@ class MultiHeadAttention(AttentionLayer):
         With rotary positions, the queries are the last steps of the memory. `mask`, `causal` and `step` are
         those of `forward`.
         """
-        self._check_width("query", query, self.query)
-        queries = self._split(self.query(query), self.heads)
-        return self._attend(queries, memory, mask, causal=causal, step=step)
-
-    def _attend(
-        self, queries: Tensor, memory: KeyValues, mask: Tensor | None, *, causal: bool, step: int | None = None
-    ) -> Tensor:
-        """Attend with projected queries (B, H, Tq, d)."""
-        keys, values = memory
+        self._check_width("query", query, self.query.in_features)
+        keys, values, marks = memory
+        offset = keys.shape[2] - query.shape[1]
+        queries = self._queries(query, offset)
+        keys = keys if self.sharing is None else self.sharing.change_keys(keys)
         if mask is not None:
-            mask = as_weights_mask(mask, queries.shape[0], queries.shape[2], keys.shape[2])
-        if self.rotary is not None:
-            queries = self.rotary.rotate(queries, keys.shape[2] - queries.shape[2])
+            mask = as_weights_mask(mask, query.shape[0], query.shape[1], keys.shape[2])
+        if self.mask_part is not None:
+            allowed = self.mask_part.allowed(*positions_of(query.shape[1], keys.shape[2], query.device))
+            mask = allowed[None, None] if mask is None else mask & allowed
         context = attention_forward(
             queries,
             keys,
             values,
             mask,
             score=self.score,
-            causal=causal,
+            weigh=None if self.weighs_by_softmax else partial(self.weigh, marks=marks),
+            causal=causal or self.kind == "causal",
             dropout=self.dropout if self.training else 0.0,
             hook=self.hook,
             step=step,
         )
+        if self._marked is not None:
+            context = self._marked.change_context(context)
+        if self.gate is not None:
+            context = self.gate(context, query)
         output: Tensor = self.output(context.transpose(1, 2).flatten(2))
         return output
 
-    def _split(self, states: Tensor, heads: int) -> Tensor:
-        """Split states (B, T, H d) into heads (B, H, T, d)."""
-        split: Tensor = states.unflatten(-1, (heads, -1)).transpose(1, 2)
-        return split
+    @property
+    def _marked(self) -> Marked | None:
+        # A property, because an attribute would register the parameters of the part a second time.
+        return self.linear if self.combination is None else self.combination
 
-    def _check_width(self, name: str, states: Tensor, projection: nn.Linear) -> None:
-        if states.shape[-1] != projection.in_features:
-            raise InputError(
-                f"{name} {tuple(states.shape)} does not fit: expected width {projection.in_features}"
-            )
+    @property
+    def standard(self) -> bool:
+        """Whether the layer computes attention as Vaswani et al. 2017 do, except for rotary positions and shared
+        heads."""
+        full = self.rotary is None or self.rotary.full
+        grouped = self.sharing is None or type(self.sharing) in GROUPED
+        return super().standard and full and grouped and self.gate is None
+
+    def _queries(self, states: Tensor, offset: int) -> Tensor:
+        """Return the queries (B, H, T, d) of states (B, T, D), rotated for positions from `offset` on."""
+        queries = self._split(self.query(states), self.heads, self.splits)
+        return queries if self.rotary is None else self.rotary.rotate(queries, offset)
+
+    def _split(self, states: Tensor, heads: int, splits: int = 1) -> Tensor:
+        """Split states (B, T, H d) into heads (B, H, T, d), or each head into `splits` parts (B, splits H, T,
+        d / splits), all first parts before all second parts."""
+        split: Tensor = states.unflatten(-1, (heads, -1)).transpose(1, 2)
+        return split if splits == 1 else torch.cat(split.chunk(splits, dim=-1), dim=1)
+
+    def _check_width(self, name: str, states: Tensor, width: int) -> None:
+        if states.shape[-1] != width:
+            raise InputError(f"{name} {tuple(states.shape)} does not fit: expected width {width}")
 
 
 @torch.no_grad()
@@ -191,8 +268,8 @@ def keep_heads(layer: nn.Module, heads: Sequence[int]) -> None:
     >>> layer.heads, layer.query.out_features
     (2, 8)
     """
-    if not isinstance(layer, MultiHeadAttention) or layer.groups != layer.heads:
-        raise InputError("only multi-head attention in which each head has its own keys can be pruned")
+    if not isinstance(layer, MultiHeadAttention) or layer.groups != layer.heads or not layer.standard:
+        raise InputError("only standard multi-head attention in which each head has its own keys can be pruned")
     if not heads or sorted(set(heads)) != list(heads) or not 0 <= heads[0] <= heads[-1] < layer.heads:
         raise InputError(
             f"heads {list(heads)} cannot stay: choose one or more of 0 to {layer.heads - 1}, in order"

@@ -37,6 +37,19 @@ class Positions(nn.Module):
         return states + self.vectors(offset, states.shape[1], states.device).to(states.dtype)
 
 
+class NoPositions(Positions):
+    """Adds no positions: only the mask distinguishes the order of steps.
+
+    >>> NoPositions(4)(torch.ones(1, 3, 4)).shape
+    torch.Size([1, 3, 4])
+    """
+
+    def forward(self, states: Tensor, offset: int = 0) -> Tensor:
+        """Return the states (B, T, D) unchanged."""
+        del offset
+        return states
+
+
 BASE = 10_000.0
 """Base of the wavelengths (Vaswani et al. 2017, section 3.5)."""
 
@@ -110,24 +123,36 @@ class Concatenated(nn.Module):
 
 
 class Rotary(nn.Module):
-    """Rotates each pair of dimensions of a query or key by an angle proportional to the position.
+    """Rotates pairs of dimensions of a query or key by an angle proportional to the position.
 
     The dot product of a rotated query and key depends only on the difference of their positions. Pair i
-    consists of dimensions 2i and 2i + 1. Its angle is `pos / base^(2i/d)`. Raises `InputError` for an odd
-    width.
+    consists of dimensions 2i and 2i + 1. Its angle is `pos / base^(2i/d)`. Only the first
+    `fraction` of the d dimensions are rotated (an even number). Raises `InputError` for an odd width.
 
     >>> Rotary(2).rotate(torch.tensor([[[[1.0, 0.0]]]]), offset=0)
     tensor([[[[1., 0.]]]])
     """
 
-    def __init__(self, head_width: int, base: float = BASE) -> None:
+    def __init__(self, head_width: int, base: float = BASE, fraction: float = 1.0) -> None:
         super().__init__()
         if head_width % 2:
             raise InputError(f"head width {head_width} is odd: rotary positions need an even width")
-        self.waves = Sinusoidal(head_width, base=base)
+        if not 1 < base < float("inf") or not 0 < fraction <= 1:
+            raise InputError(
+                f"rotary: base {base} and fraction {fraction} do not fit: choose a base above 1, and a fraction "
+                f"above 0 and at most 1"
+            )
+        self.width = max(2, 2 * round(fraction * head_width / 2))
+        self.full = self.width == head_width
+        self.waves = Sinusoidal(self.width, base=base)
 
     def rotate(self, heads: Tensor, offset: int = 0) -> Tensor:
         """Rotate states (B, H, T, d) in float32 or float64; the first step is at position `offset`."""
+        if not self.full:
+            return torch.cat([self._rotate(heads[..., : self.width], offset), heads[..., self.width :]], dim=-1)
+        return self._rotate(heads, offset)
+
+    def _rotate(self, heads: Tensor, offset: int) -> Tensor:
         wide = heads.float() if heads.dtype in (torch.bfloat16, torch.float16) else heads
         waves = self.waves.vectors(offset, heads.shape[2], heads.device).to(wide.dtype)
         sin, cos = waves.unflatten(-1, (-1, 2)).unbind(-1)

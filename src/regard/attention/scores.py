@@ -1,12 +1,15 @@
 """Attention scores: the similarity of a query and a key, before the softmax.
 
-| name       | score of query q and key k | source                               |
-| ---------- | -------------------------- | ------------------------------------ |
-| dot        | q · k                      | Luong et al. 2015, section 3.1       |
-| scaled_dot | q · k / √D                 | Vaswani et al. 2017, equation 1      |
-| general    | q · W k                    | Luong et al. 2015, section 3.1       |
-| concat     | v · tanh(W [q; k])         | Luong et al. 2015, section 3.1       |
-| additive   | v · tanh(W q + U k)        | Bahdanau et al. 2015, appendix A.1.2 |
+| name        | score of query q and key k | source                               |
+| ----------- | -------------------------- | ------------------------------------ |
+| dot         | q · k                      | Luong et al. 2015, section 3.1       |
+| scaled_dot  | q · k / √D                 | Vaswani et al. 2017, equation 1      |
+| general     | q · W k                    | Luong et al. 2015, section 3.1       |
+| concat      | v · tanh(W [q; k])         | Luong et al. 2015, section 3.1       |
+| additive    | v · tanh(W q + U k)        | Bahdanau et al. 2015, appendix A.1.2 |
+| cosine      | g cos(q, k), g learned     | Henry et al. 2020, section 3.1       |
+| soft_capped | c tanh(q · k / (c √D))     | Gemma Team 2024, section 2           |
+| scalable    | a log(n) q · k / √D        | Nakanishi 2025, section 2            |
 
 A score acts on the last two dimensions and broadcasts over the others, so single-head attention (B, T, D) and
 multi-head attention (B, H, T, D) use the same class. A custom score is a subclass of `Score` that defines
@@ -14,10 +17,14 @@ multi-head attention (B, H, T, D) use the same class. A custom score is a subcla
 that depend only on the keys.
 """
 
+import math
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import fast
+from regard.attention.functional import key_counts
 from regard.errors import InputError
 from regard.fast.additive import blockwise_scores
 from regard.plugins import build_plugin, plugin_class
@@ -38,6 +45,11 @@ class Score(nn.Module):
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
         """Return scores (..., Tq, Tk) of queries (..., Tq, D) and prepared keys (..., Tk, any)."""
         raise NotImplementedError
+
+    def rescale(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the scores (B, H, Tq, Tk) after a change that depends on the number of keys in the mask."""
+        del mask
+        return scores
 
     def scale(self, width: int) -> float:
         """Return the factor by which the sum of the last tensor of `steps` is multiplied, for queries of
@@ -88,7 +100,7 @@ class ScaledDot(Dot):
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
         """Return `Q Kᵀ / √D`. Scaling the queries is faster than scaling the scores of all pairs."""
-        return super().forward(query * self.scale(query.shape[-1]), prepared)
+        return super().forward(query * query.shape[-1] ** -0.5, prepared)
 
     def scale(self, width: int) -> float:
         """Return `1 / √D`."""
@@ -195,6 +207,77 @@ class Concat(Score):
         return query @ self.both.weight[:, : self.width].t()
 
 
+class Cosine(Dot):
+    """Cosine of query and key, times a learned number g, initially 10 (QK-norm).
+
+    >>> Cosine(2)(torch.tensor([[3.0, 4.0]]), torch.tensor([[0.6, 0.8]])).item()
+    10.0
+    """
+
+    def __init__(self, width: int, key_width: int | None = None) -> None:
+        super().__init__(width, key_width)
+        self.gain = nn.Parameter(torch.tensor(10.0))
+
+    def prepare(self, keys: Tensor) -> Tensor:
+        """Return keys of length 1."""
+        return F.normalize(keys, dim=-1)
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        """Return the cosines times g."""
+        return super().forward(F.normalize(query, dim=-1), prepared) * self.gain
+
+    def steps(self, query: Tensor, prepared: Tensor) -> dict[str, Tensor]:
+        """Return the products of the normalized vectors, times g."""
+        query = F.normalize(query, dim=-1)
+        return {"q / |q|": query, "k / |k|": prepared, "g q * k": query * prepared * self.gain}
+
+
+class SoftCapped(ScaledDot):
+    """`c tanh(q · k / (c √D))`: scores lie between -c and c.
+
+    >>> SoftCapped(1, cap=2.0)(torch.tensor([[1e6]]), torch.tensor([[1.0]]))
+    tensor([[2.]])
+    """
+
+    def __init__(self, width: int, key_width: int | None = None, cap: float = 50.0) -> None:
+        super().__init__(width, key_width)
+        if not 0 < cap < float("inf"):
+            raise InputError(f"soft_capped: cap {cap} does not fit: choose a number above 0")
+        self.cap = cap
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        """Return the capped scores."""
+        return self.cap * torch.tanh(super().forward(query, prepared) / self.cap)
+
+    def scale(self, width: int) -> float:
+        """Return 1, because the cap is not a factor."""
+        return 1.0
+
+    def steps(self, query: Tensor, prepared: Tensor) -> dict[str, Tensor]:
+        """Return the score before and after the cap."""
+        score = super().forward(query.unsqueeze(0), prepared.unsqueeze(0)).flatten()
+        return {"q": query, "k": prepared, "q * k / √D": score, "capped": self.cap * torch.tanh(score / self.cap)}
+
+
+class Scalable(ScaledDot):
+    """`a log(n) q · k / √D`, where n is the number of keys that the query may attend to (scalable softmax).
+
+    a is one learned number for the layer, initially 1 / log(16), so that the factor is 1 for 16 keys.
+
+    >>> score = Scalable(1)
+    >>> score.rescale(torch.ones(1, 1, 1, 16), None)[0, 0, 0, 0].item()
+    1.0
+    """
+
+    def __init__(self, width: int, key_width: int | None = None) -> None:
+        super().__init__(width, key_width)
+        self.gain = nn.Parameter(torch.tensor(1 / math.log(16)))
+
+    def rescale(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the scores times `a log(n)`."""
+        return scores * (self.gain * key_counts(scores, mask).log())
+
+
 def additive_scores(query: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
     """Return `energy · tanh(q + k)` (..., Tq, Tk) for query (..., Tq, D), keys (..., Tk, D) and energy (D)."""
     energy = energy.to(query.dtype)  # under autocast, the projections have a lower precision than the weights
@@ -214,6 +297,9 @@ SCORES: dict[str, type[Score]] = {
     "general": General,
     "concat": Concat,
     "additive": Additive,
+    "cosine": Cosine,
+    "soft_capped": SoftCapped,
+    "scalable": Scalable,
 }
 
 

@@ -1,28 +1,63 @@
 """Single-head attention: score, mask, softmax, context. The equations are in `functional`."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from regard.attention.attend import attention_forward
 from regard.attention.hooks import AttentionLayer
 from regard.attention.masks import as_weights_mask
+from regard.attention.mechanism import Mechanism
+from regard.attention.normalizers import Softmax
+from regard.attention.parts import Kind, LayerSizes, positions_of
+from regard.attention.positions import Rotary
 from regard.attention.scores import ScaledDot, Score
 from regard.errors import InputError
+
+SLOTS = ("score", "normalizer", "position", "mask")
+"""Slots of a layer without projections."""
 
 
 class Attention(AttentionLayer):
     """Single-head attention with no projections except those of the score.
 
     `score`: one of `regard.attention.scores`; None for the scaled dot product (Vaswani et al. 2017, equation
-    1). `dropout`: fraction of the weights set to zero during training.
+    1). `dropout`: fraction of the weights set to zero during training. `mechanism`: parts for normalizer, mask
+    and position bias, such as `"alibi,sink"`; a score part replaces `score`. `kind`: see `MultiHeadAttention`.
+    Raises `InputError` for a part that needs projections.
 
     >>> layer = Attention()
     >>> layer(torch.zeros(1, 2, 8), torch.zeros(1, 3, 8), torch.zeros(1, 3, 5)).shape
     torch.Size([1, 2, 5])
     """
 
-    def __init__(self, score: Score | None = None, dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        score: Score | None = None,
+        dropout: float = 0.0,
+        *,
+        mechanism: Mechanism | str | None = None,
+        kind: Kind = "self",
+    ) -> None:
         super().__init__()
+        mechanism = Mechanism.parse(mechanism) if isinstance(mechanism, str) else mechanism or Mechanism()
+        mechanism.check_kinds([kind])
+        width = 1 if score is None else score.width
+        sizes = LayerSizes(width=width, memory_width=width, heads=1, head_width=width, kind=kind)
+        self.causal = kind == "causal"
+        for slot, choice in mechanism.slots.items():
+            if slot not in SLOTS or choice.cls is Rotary:
+                raise InputError(
+                    f"attention part {choice.name} needs heads with projections: use multi-head attention"
+                )
+            if slot == "score" and score is None:
+                raise InputError(f"attention part {choice.name} needs a width: give a score of this width")
+        built = {slot: choice.build(sizes) for slot, choice in mechanism.slots.items()}
+        self.normalizer, self.bias = built.get("normalizer"), built.get("position")
+        self.mask_part, score = built.get("mask"), built.get("score", score)
+        if type(self.normalizer) is Softmax:
+            self.normalizer = None
         self.score = ScaledDot(1) if score is None else score  # has no parameters, so any width is possible
         self.widths = None if score is None else (score.width, score.key_width)
         self.dropout = dropout
@@ -51,13 +86,17 @@ class Attention(AttentionLayer):
         if not prepared:
             self._check_widths(query, key)
             key = self.score.prepare(key)
+        if self.mask_part is not None:
+            allowed = self.mask_part.allowed(*positions_of(query.shape[1], key.shape[1], query.device))
+            mask = allowed[None, None] if mask is None else mask & allowed
         context = attention_forward(
             query.unsqueeze(1),
             key.unsqueeze(1),
             value.unsqueeze(1),
             mask,
             score=self.score,
-            causal=causal,
+            weigh=None if self.weighs_by_softmax else partial(self.weigh, marks=None),
+            causal=causal or self.causal,
             dropout=self.dropout if self.training else 0.0,
             hook=self.hook,
             step=step,

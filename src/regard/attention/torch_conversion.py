@@ -25,7 +25,6 @@ from torch import Tensor, nn
 
 from regard.attention.blocks import Decoder, DecoderLayer, Encoder, EncoderLayer
 from regard.attention.multihead import MultiHeadAttention
-from regard.attention.scores import ScaledDot
 from regard.errors import InputError
 
 
@@ -205,11 +204,11 @@ def _stack_to(stack: Any, counterpart: Counterpart) -> nn.Module:
 
 def _attention_to(layer: MultiHeadAttention) -> nn.MultiheadAttention:
     width = layer.query.in_features
-    plain = type(layer.score) is ScaledDot and layer.rotary is None and layer.groups == layer.heads
+    plain = layer.standard and layer.rotary is None and layer.groups == layer.heads
     if not plain or layer.head_width * layer.heads != width:
         raise InputError(
-            "PyTorch has no counterpart for grouped heads, different head widths, other scores and rotary "
-            "positions"
+            "PyTorch has no counterpart for grouped heads, different head widths, rotary positions and other "
+            "attention mechanisms"
         )
     attention: Any = nn.MultiheadAttention(
         width,

@@ -11,7 +11,6 @@ from regard.attention import (
     EncoderLayer,
     LearnedPositions,
     MultiHeadAttention,
-    ScaledDot,
     Sinusoidal,
     attention_layers,
 )
@@ -72,7 +71,7 @@ def supports(model: Seq2Seq) -> bool:
     if not all(type(block) in (EncoderLayer, DecoderLayer) for block in blocks):
         return False
     layers: list[Any] = list(attention_layers(model).values())
-    standard = all(type(layer) is MultiHeadAttention and type(layer.score) is ScaledDot for layer in layers)
+    standard = all(type(layer) is MultiHeadAttention and layer.standard for layer in layers)
     same_heads = len({(layer.heads, layer.groups, layer.head_width) for layer in layers}) == 1  # not if pruned
     hooked = any(layer.hook is not None for layer in layers) or has_forward_hooks(model)
     return standard and same_heads and not hooked

@@ -9,13 +9,15 @@ classes. `regard train TASK --model module:Class` trains it (docs/how-to/extend.
 Letters: B batch, T input steps, To output steps.
 """
 
+import dataclasses
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, cast
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import Positions, Rotary
+from regard.attention import Mechanism, Part, Positions, Rotary, Slot
+from regard.errors import InputError
 from regard.fast.query_gradient import QueryGradient
 
 
@@ -27,11 +29,40 @@ class ModelConfig:
     that code can read the options from any config.
     """
 
+    attention = "softmax"
     dropout = 0.0
     enc_layers = 0
     layer = "standard"
     positions = "none"
     score = "none"
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """Parts of the attention mechanism. Positions of embeddings are left out; see `embedding_positions`.
+
+        Raises `InputError` for unknown parts, and for a part that contradicts `score` or `positions`.
+        """
+        mechanism = Mechanism.parse(self.attention)
+        fields = {field.name: field for field in dataclasses.fields(self)}
+        for slot, name in (("score", "score"), ("position", "positions")):
+            part, value = mechanism.slots.get(cast(Slot, slot)), getattr(self, name)
+            if part is not None and name in fields and value not in (fields[name].default, part.name):
+                raise InputError(
+                    f"--{name} {value} and attention part {part.name} are both for the slot {slot}: give one "
+                    f"of them"
+                )
+        return mechanism
+
+    @property
+    def embedding_positions(self) -> str:
+        """Positional encoding of the embeddings: that of the attention mechanism, or `positions`.
+
+        "bias" stands for positions that are added to the scores.
+        """
+        position = self.mechanism.slots.get("position")
+        if position is None:
+            return self.positions
+        return "bias" if issubclass(position.cls, Part) else position.name
 
 
 class TaskModel(nn.Module):

@@ -30,9 +30,11 @@ from regard.attention import (
     LearnedPositions,
     MultiHeadAttention,
     Norm,
+    Part,
     Positions,
     Residual,
     Rotary,
+    Score,
     Sinusoidal,
     make_norm,
 )
@@ -68,6 +70,9 @@ class DecoderOnlyConfig(ModelConfig):
     layers."""
     inner: int = 256
     """Inner width of the feed-forward layers."""
+    attention: str = "softmax"
+    """Attention mechanism: parts joined by commas, such as alibi,sink or window:16 (see docs/reference/
+    mechanisms.md). A position part replaces --positions, a sharing part --key_value_heads."""
     positions: Literal["learned", "sinusoidal", "rotary", "none"] = "learned"
     """Positional encoding: learned or sinusoidal vectors added to the embeddings, rotation of queries and keys
     (rotary), or none."""
@@ -97,6 +102,7 @@ class DecoderOnlyConfig(ModelConfig):
             check_range(name, getattr(self, name), 1, 10**6)
         check_range("layers", self.layers, 1, 1000)
         check_choices(self)
+        self.mechanism.check_kinds(["causal"], positions=("learned", "sinusoidal", "none"))
         check_share("dropout", self.dropout, below=True)
         if not 0 < self.norm_epsilon < 1:
             raise InputError(f"norm_epsilon {self.norm_epsilon} is out of range: choose above 0 and less than 1")
@@ -110,7 +116,7 @@ class DecoderOnlyConfig(ModelConfig):
                 f"{self.heads}, or give --head_size"
             )
         check_range("head_size", self.head_width, 1, 10**6)
-        if self.positions == "rotary" and self.head_width % 2:
+        if self.embedding_positions == "rotary" and self.head_width % 2:
             raise InputError(
                 f"head width {self.head_width} is odd, but rotary positions rotate pairs of dimensions: "
                 f"choose an even width"
@@ -154,8 +160,10 @@ class DecoderOnlyLayer(Block):
             head_width=config.head_width,
             groups=config.key_value_heads,
             bias=config.bias,
-            rotary=config.positions == "rotary",
+            rotary=config.embedding_positions == "rotary",
             rotary_base=config.rotary_base,
+            mechanism=config.mechanism.for_kind("causal"),
+            kind="causal",
         )
         self.attention_residual = Residual(config.hidden, **residual)
         self.feed_forward: FeedForward | None = None
@@ -219,12 +227,12 @@ class DecoderOnly(LanguageModel):
         super().__init__()
         width, self.longest = config.hidden, longest
         # Embeddings are much smaller than sinusoidal vectors, so they are scaled as in the Transformer.
-        self.scale = math.sqrt(width) if config.positions == "sinusoidal" else 1.0
+        self.scale = math.sqrt(width) if config.embedding_positions == "sinusoidal" else 1.0
         self.embedding = nn.Linear(input_width, width) if input_width else nn.Embedding(symbols, width)
         self.positions: LearnedPositions | Sinusoidal | None = None
-        if config.positions == "learned":
+        if config.embedding_positions == "learned":
             self.positions = LearnedPositions(longest, width)
-        elif config.positions == "sinusoidal":
+        elif config.embedding_positions == "sinusoidal":
             self.positions = Sinusoidal(width)
         self.dropout = Dropout(config.dropout)
         self.decoder = DecoderStack(config)
@@ -240,7 +248,15 @@ class DecoderOnly(LanguageModel):
         number of layers."""
         std = STD / math.sqrt(config.hidden) if config.init_std is None else config.init_std
         sums = config.layers * (2 if config.feed_forward else 1)
+        kept = {
+            parameter
+            for module in self.modules()
+            if isinstance(module, Part | Score)  # these set their own parameters; their matrices are modules
+            for parameter in module.parameters(recurse=False)
+        }
         for name, parameter in self.named_parameters():
+            if parameter in kept:
+                continue
             if name.endswith("bias"):
                 nn.init.zeros_(parameter)
             elif parameter.dim() > 1:

@@ -50,7 +50,7 @@ class CacheState(NamedTuple):
         return len(self.past[0].keys) // self.prompts
 
     def _take(self, rows: Tensor, prompts: int) -> "CacheState":
-        layers = (KeyValues(*(states.index_select(0, rows) for states in layer)) for layer in self.past)
+        layers = (layer.map(lambda states: states.index_select(0, rows)) for layer in self.past)
         return CacheState(tuple(layers), prompts)
 
 

@@ -20,11 +20,11 @@ from torch import Tensor, nn
 from regard import fast
 from regard.attention import (
     STANDARD,
+    Attention,
     AttentionLayer,
     EncoderLayer,
     LearnedPositions,
     Positions,
-    ScaledDot,
     Sinusoidal,
     attention_layer,
     check_encoder_layer,
@@ -32,6 +32,7 @@ from regard.attention import (
     find_score,
     make_encoder_layer,
     make_positions,
+    make_score,
 )
 from regard.errors import InputError, check_range
 from regard.fast.query_gradient import QueryGradient
@@ -63,6 +64,9 @@ class QueryModelConfig(ModelConfig):
     score: str = "scaled_dot"
     """Attention score: dot, scaled_dot, general, concat, additive, or your own class as module:Class (see
     regard.attention.scores)."""
+    attention: str = "softmax"
+    """Attention mechanism: parts joined by commas, such as sink or window:3 (see docs/reference/mechanisms.md). A
+    part acts in the layers in which it has a meaning: masks and positions only in self-attention."""
     self_att: bool = False
     """Add self-attention of the output steps before the last layer."""
 
@@ -72,6 +76,12 @@ class QueryModelConfig(ModelConfig):
         check_range("enc_layers", self.enc_layers, 0, 100)
         check_range("heads", self.heads, 1, 65_536)
         find_score(self.score)
+        has_self = self.self_att or (self.enc_layers > 0 and self.layer == STANDARD)
+        self.mechanism.check_kinds(["cross", "self"] if has_self else ["cross"])
+        if not self.multihead:
+            Attention(
+                make_score("dot", 1), mechanism=self.mechanism, kind="self"
+            )  # refuses parts with projections
         find_positions(self.positions, POSITIONS)
         check_encoder_layer(self.layer)
         if self.multihead and self.hidden % self.heads:
@@ -113,14 +123,16 @@ class QueryModel(AnswerModel):
         self.register_buffer("one_hot", torch.eye(letters), persistent=False)
         self.positions = _positions(config, input_len) if config.pos_enc else None
         self.encoder = nn.ModuleList(
-            make_encoder_layer(config.layer, width, heads, 2 * width, score=score)
+            make_encoder_layer(config.layer, width, heads, 2 * width, score=score, mechanism=config.mechanism)
             for _ in range(config.enc_layers)
         )
         self.rest = nn.Parameter(torch.zeros(1, 1, width)) if vary_len else None
         self.queries = nn.Parameter(torch.zeros(outputs, width))
-        self.cross = attention_layer(width, heads, score=score)
+        self.cross = attention_layer(width, heads, score=score, mechanism=config.mechanism, kind="cross")
         self.cross_norm = nn.LayerNorm(width)
-        self.self_attention = attention_layer(width, heads, score=score) if config.self_att else None
+        self.self_attention = None
+        if config.self_att:
+            self.self_attention = attention_layer(width, heads, score=score, mechanism=config.mechanism)
         self.self_attention_norm = nn.LayerNorm(width) if config.self_att else None
         self.output = nn.Linear(width, classes)
         self._initialize()
@@ -175,7 +187,7 @@ class QueryModel(AnswerModel):
             and self.rest is None
             and (self.positions is None or type(self.positions) in (LearnedPositions, Sinusoidal))
             and all(type(layer) is EncoderLayer for layer in self.encoder)
-            and all(type(layer.score) is ScaledDot for layer in layers)
+            and all(layer.standard for layer in layers)
             and all(weight.requires_grad and weight.device.type == "cpu" for weight in self.parameters())
         )
         return QueryGradient(self, layers) if supported else None

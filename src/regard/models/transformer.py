@@ -39,7 +39,7 @@ from regard.errors import InputError, check_choices, check_range, check_share
 from regard.models.base import ModelConfig
 from regard.models.seq2seq import Seq2Seq
 
-POSITIONS = ("sinusoidal", "learned", "concatenated", "rotary")
+POSITIONS = ("sinusoidal", "learned", "concatenated", "rotary", "none")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,13 +58,16 @@ class TransformerConfig(ModelConfig):
     """Inner width of the feed-forward layers."""
     positions: str = "sinusoidal"
     """Positional encoding: sinusoidal or learned vectors added to the embeddings; sinusoidal vectors concatenated
-    to them, half of hidden each (concatenated); rotation of queries and keys (rotary); or your own class as
+    to them, half of hidden each (concatenated); rotation of queries and keys (rotary); none; or your own class as
     module:Class (see regard.attention.positions)."""
     layer: str = STANDARD
     """Class of the encoder layers: standard, or your own class as module:Class (width, heads, inner width)."""
     score: str = "scaled_dot"
     """Attention score of every head: dot, scaled_dot, general, concat, additive, or your own class as
     module:Class (see regard.attention.scores)."""
+    attention: str = "softmax"
+    """Attention mechanism: parts joined by commas, such as alibi,sink or window:16 (see docs/reference/
+    mechanisms.md). Parts replace --score and --positions. A part acts in the layers in which it has a meaning."""
     pre_norm: bool = True
     """Normalize before each layer; with --no-pre_norm, normalize after each residual sum, as in the paper."""
     norm_epsilon: float = EPSILON
@@ -93,17 +96,19 @@ class TransformerConfig(ModelConfig):
             raise InputError(f"norm_epsilon {self.norm_epsilon} is out of range: choose above 0 and less than 1")
         find_score(self.score)
         find_positions(self.positions, POSITIONS)
+        mechanism = self.mechanism
+        mechanism.check_kinds(("causal", "self", "cross"), positions=POSITIONS)
         check_encoder_layer(self.layer)
         if self.hidden % self.heads:
             raise InputError(
                 f"hidden {self.hidden} cannot be split into {self.heads} heads: choose a multiple of {self.heads}"
             )
-        if self.positions == "rotary" and self.hidden // self.heads % 2:
+        if self.embedding_positions == "rotary" and self.hidden // self.heads % 2:
             raise InputError(
                 f"head width {self.hidden // self.heads} is odd, but rotary positions rotate pairs of "
                 f"dimensions: choose an even width"
             )
-        if self.positions == "concatenated" and self.hidden % 2:
+        if self.embedding_positions == "concatenated" and self.hidden % 2:
             raise InputError(
                 f"hidden {self.hidden} is odd, but embeddings and concatenated positions each need half of "
                 f"hidden: choose an even number"
@@ -144,7 +149,7 @@ class TransformerState(NamedTuple):
 
 def _take(layers: tuple[KeyValues, ...], rows: Tensor) -> tuple[KeyValues, ...]:
     # Indexing by `keys[rows]` takes five times as long.
-    return tuple(KeyValues(*(states.index_select(0, rows) for states in layer)) for layer in layers)
+    return tuple(layer.map(lambda states: states.index_select(0, rows)) for layer in layers)
 
 
 class Transformer(Seq2Seq):
@@ -174,7 +179,7 @@ class Transformer(Seq2Seq):
         shared: bool = False,
     ) -> None:
         super().__init__()
-        width, concatenated = config.hidden, config.positions == "concatenated"
+        width, concatenated = config.hidden, config.embedding_positions == "concatenated"
         embedded = width // 2 if concatenated else width
         self.source_embedding = None if shared else nn.Embedding(source_symbols, embedded)
         self.target_embedding = nn.Embedding(target_symbols, embedded)
@@ -186,7 +191,8 @@ class Transformer(Seq2Seq):
             "pre_norm": config.pre_norm,
             "dropout": config.dropout,
             "score": find_score(config.score),
-            "rotary": config.positions == "rotary",
+            "rotary": config.embedding_positions == "rotary",
+            "mechanism": config.mechanism,
             "activation": config.activation,
             "bias": config.bias,
             "epsilon": config.norm_epsilon,
@@ -270,8 +276,8 @@ class Transformer(Seq2Seq):
         # Projecting one step and dropping the result creates empty keys and values of the correct shape for any
         # score and number of heads.
         layers: list[Any] = [layer.self_attention for layer in self.decoder.layers]
-        step = memory.layers[0].values.new_zeros(len(memory.mask), 1, layers[0].key.in_features)
-        past = tuple(KeyValues(*(states[:, :, :0] for states in layer.project(step))) for layer in layers)
+        step = memory.layers[0].values.new_zeros(len(memory.mask), 1, layers[0].memory_width)
+        past = tuple(layer.project(step).map(lambda states: states[:, :, :0]) for layer in layers)
         return TransformerState(past, memory)
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
@@ -296,12 +302,13 @@ class Transformer(Seq2Seq):
 def _positions(config: TransformerConfig, longest: int) -> Positions | Concatenated | None:
     """Return the positional encoding of embeddings, or None for rotary positions, which the attention layers
     apply."""
-    if config.positions == "rotary":
+    positions = config.embedding_positions
+    if positions in ("rotary", "bias", "none"):
         return None
-    if config.positions == "learned":
+    if positions == "learned":
         return LearnedPositions(longest, config.hidden)
-    if config.positions == "concatenated":
+    if positions == "concatenated":
         return Concatenated(Sinusoidal(config.hidden // 2))
-    if config.positions == "sinusoidal":
+    if positions == "sinusoidal":
         return Sinusoidal(config.hidden)
     return make_positions(config.positions, config.hidden, longest)

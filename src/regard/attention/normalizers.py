@@ -1,0 +1,200 @@
+"""Normalizers: weights from scores.
+
+| name        | weights of a row of scores s                 | row sums to | source                           |
+| ----------- | -------------------------------------------- | ----------- | -------------------------------- |
+| softmax     | exp(s) / Σ exp(s)                            | 1           | Vaswani et al. 2017, equation 1  |
+| softmax_one | exp(s) / (1 + Σ exp(s))                      | less than 1 | Miller 2023                      |
+| sink        | exp(s) / (exp(a) + Σ exp(s)), a learned      | less than 1 | OpenAI 2025, gpt-oss             |
+| sigmoid     | sigmoid(s - log n), n keys may be attended   | any         | Ramapuram et al. 2024, section 3 |
+| sparsemax   | projection of s onto the simplex, many zeros | 1           | Martins and Astudillo 2016       |
+| entmax      | 1.5-entmax: max(s / 2 - t, 0)², some zeros   | 1           | Peters et al. 2019, section 3    |
+| topk        | softmax over the k largest scores (topk:8)   | 1           | Gupta et al. 2021                |
+
+All compute in float32 or float64, give masked keys the weight zero, and give a fully masked row zeros.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.functional import attention_weights, key_counts, widen
+from regard.attention.parts import LayerSizes, Normalizer, check_number
+
+MASKED = -1e9
+"""Score of a masked key relative to the largest score of the row."""
+
+
+class Softmax(Normalizer):
+    """Softmax, the default.
+
+    >>> Softmax(LayerSizes(width=4, memory_width=4, heads=1, head_width=4))(torch.zeros(1, 1, 1, 2), None)
+    tensor([[[[0.5000, 0.5000]]]])
+    """
+
+    def __init__(self, sizes: LayerSizes) -> None:
+        super().__init__()
+        del sizes
+
+    def forward(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        """Return `exp(s) / Σ exp(s)`."""
+        return attention_weights(scores, mask)
+
+
+class SoftmaxOne(Normalizer):
+    """`exp(s) / (1 + Σ exp(s))`: a row may attend to nothing.
+
+    >>> SoftmaxOne(LayerSizes(width=4, memory_width=4, heads=1, head_width=4))(torch.zeros(1, 1, 1, 3), None)
+    tensor([[[[0.2500, 0.2500, 0.2500]]]])
+    """
+
+    normalized = False
+
+    def __init__(self, sizes: LayerSizes) -> None:
+        super().__init__()
+        del sizes
+
+    def forward(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the weights without that of the added key, whose score is 0."""
+        return _softmax_with_sink(scores, mask, scores.new_zeros(1, 1, 1))
+
+
+class Sink(Normalizer):
+    """Softmax with an added key whose score is learned for each head and whose value is zero.
+
+    >>> Sink(LayerSizes(width=4, memory_width=4, heads=1, head_width=4))(torch.zeros(1, 1, 1, 3), None).sum() < 1
+    tensor(True)
+    """
+
+    normalized = False
+
+    def __init__(self, sizes: LayerSizes) -> None:
+        super().__init__()
+        self.sink = nn.Parameter(torch.zeros(sizes.heads))
+
+    def forward(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the weights without that of the sink."""
+        return _softmax_with_sink(scores, mask, self.sink.view(-1, 1, 1))
+
+
+class Sigmoid(Normalizer):
+    """`sigmoid(s - log n)`: keys do not compete. n is the number of keys that the query may attend to, where the
+    paper has the length of the sequence.
+
+    >>> Sigmoid(LayerSizes(width=4, memory_width=4, heads=1, head_width=4))(torch.zeros(1, 1, 1, 1), None)
+    tensor([[[[0.5000]]]])
+    """
+
+    normalized = False
+
+    def __init__(self, sizes: LayerSizes) -> None:
+        super().__init__()
+        del sizes
+
+    def forward(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        """Return a weight from 0 to 1 for each key."""
+        wide = widen(scores)
+        weights = (wide - key_counts(wide, mask).log()).sigmoid()
+        return (weights if mask is None else weights * mask).to(scores.dtype)
+
+
+class Sparsemax(Normalizer):
+    """Euclidean projection of the scores onto the simplex.
+
+    The threshold t is found by sorting; `max(s - t, 0)` sums to 1.
+
+    >>> sizes = LayerSizes(width=4, memory_width=4, heads=1, head_width=4)
+    >>> Sparsemax(sizes)(torch.tensor([[[[1.0, 0.5, -1.0]]]]), None)
+    tensor([[[[0.7500, 0.2500, 0.0000]]]])
+    """
+
+    def __init__(self, sizes: LayerSizes) -> None:
+        super().__init__()
+        del sizes
+
+    def forward(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        """Return `max(s - t, 0)`."""
+        shifted = shift_scores(scores, mask)
+        with torch.no_grad():
+            ranked = shifted.sort(-1, descending=True).values
+            rank = torch.arange(1, ranked.shape[-1] + 1, device=scores.device)
+            size = (1 + rank * ranked > ranked.cumsum(-1)).sum(-1, keepdim=True)
+            support = shifted >= ranked.gather(-1, size - 1)
+            size = support.sum(-1, keepdim=True)  # larger than before if several scores are equal
+        # The gradient of this formula on a fixed support is the gradient of the projection.
+        threshold = ((shifted * support).sum(-1, keepdim=True) - 1) / size
+        return finish(((shifted - threshold) * support).clamp(min=0), scores, mask)
+
+
+class Entmax(Normalizer):
+    """1.5-entmax, between softmax and sparsemax: `max(s / 2 - t, 0)²`, where t makes the sum 1.
+
+    >>> sizes = LayerSizes(width=4, memory_width=4, heads=1, head_width=4)
+    >>> Entmax(sizes)(torch.tensor([[[[1.0, 0.5, -3.0]]]]), None)[..., 2].item()
+    0.0
+    """
+
+    def __init__(self, sizes: LayerSizes) -> None:
+        super().__init__()
+        del sizes
+
+    def forward(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        """Return `max(s / 2 - t, 0)²` (algorithm 2 of the paper)."""
+        half = shift_scores(scores, mask) / 2
+        with torch.no_grad():
+            ranked = half.sort(-1, descending=True).values
+            rank = torch.arange(1, ranked.shape[-1] + 1, device=scores.device)
+            mean = ranked.cumsum(-1) / rank
+            spread = (ranked**2).cumsum(-1) - rank * mean**2
+            thresholds = mean - ((1 - spread) / rank).clamp(min=0).sqrt()
+            size = (thresholds <= ranked).sum(-1, keepdim=True)
+            support = half >= ranked.gather(-1, size - 1)
+            size = support.sum(-1, keepdim=True)
+        average = (half * support).sum(-1, keepdim=True) / size
+        spread = ((half - average) ** 2 * support).sum(-1, keepdim=True)
+        threshold = average - ((1 - spread) / size).clamp(min=torch.finfo(half.dtype).tiny).sqrt()
+        return finish(((half - threshold) * support).clamp(min=0) ** 2, scores, mask)
+
+
+class TopK(Normalizer):
+    """Softmax over the k largest scores of each row. Keys whose score equals the k-th largest are all kept.
+
+    >>> sizes = LayerSizes(width=4, memory_width=4, heads=1, head_width=4)
+    >>> TopK(sizes, 1)(torch.tensor([[[[1.0, 0.5, -3.0]]]]), None)
+    tensor([[[[1., 0., 0.]]]])
+    """
+
+    def __init__(self, sizes: LayerSizes, count: int = 8) -> None:
+        super().__init__()
+        del sizes
+        check_number("topk", "number of keys", count, 1, 2**20)
+        self.count = count
+
+    def forward(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the softmax over the largest scores that are not masked."""
+        if self.count >= scores.shape[-1]:
+            return attention_weights(scores, mask)
+        allowed = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+        least = allowed.detach().topk(self.count, dim=-1).values[..., -1:]
+        largest = scores >= least
+        return attention_weights(scores, largest if mask is None else largest & mask)
+
+
+def shift_scores(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Return scores minus the largest score of the row, in float32 or float64, and `MASKED` for masked keys."""
+    wide = widen(scores)
+    if mask is None:
+        return wide - wide.detach().amax(-1, keepdim=True)
+    largest = wide.detach().masked_fill(~mask, torch.finfo(wide.dtype).min / 2).amax(-1, keepdim=True)
+    return (wide - largest).masked_fill(~mask, MASKED)
+
+
+def finish(weights: Tensor, scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Return weights with the dtype of the scores, zero where the mask is False."""
+    return (weights if mask is None else weights * mask).to(scores.dtype)
+
+
+def _softmax_with_sink(scores: Tensor, mask: Tensor | None, sink: Tensor) -> Tensor:
+    """Return the weights (B, H, Tq, Tk) of a softmax over the keys and a sink with a score (H, 1, 1)."""
+    column = sink.to(scores.dtype).expand(*scores.shape[:-1], 1)
+    if mask is not None:
+        mask = torch.cat([mask, mask.new_ones(1).expand(*mask.shape[:-1], 1)], dim=-1)
+    return attention_weights(torch.cat([scores, column], dim=-1), mask)[..., :-1].contiguous()

@@ -1,0 +1,194 @@
+"""The slots of an attention mechanism, and the base class of the parts that fill them.
+
+    queries, keys, values = projections of the states     slot sharing (and rotary positions)
+    scores  = score(queries, keys) + position bias        slots score, position
+    scores  = change of the scores                        slot combination
+    weights = normalizer(scores, mask)                    slots normalizer, mask
+    weights = change of the weights                       slot combination
+    context = gate(weights values)                        slot gate
+
+A part of the slot `linear` replaces score and normalizer. `regard.attention.mechanism` has the table of all
+parts. A custom part is a subclass of the base class of its slot.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import InputError
+
+Kind = Literal["causal", "self", "cross"]
+"""Kind of a layer: each step attends to itself and to earlier steps (causal), to all steps (self), or to the
+steps of another sequence (cross)."""
+Slot = Literal["score", "position", "mask", "normalizer", "gate", "combination", "sharing", "linear"]
+"""Place of a part in the equations of attention."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerSizes:
+    """Sizes of an attention layer, for the constructors of its parts."""
+
+    width: int
+    """Width of the states from which queries are projected."""
+    memory_width: int
+    """Width of the states from which keys and values are projected."""
+    heads: int
+    """Number of heads."""
+    head_width: int
+    """Width of each head."""
+    kind: Kind = "self"
+    """Kind of the layer."""
+
+
+class Part(nn.Module):
+    """Base class of all parts except scores and positions.
+
+    The constructor takes the sizes of the layer, and the numbers that follow the name in `name:number:number`.
+    """
+
+    slot: ClassVar[Slot]
+    """Slot of the part."""
+    kinds: ClassVar[tuple[Kind, ...]] = ("causal", "self", "cross")
+    """Kinds of layers in which the part has a meaning."""
+    normalized: ClassVar[bool] = True
+    """Whether each row of weights sums to 1 (to 0 if the row is fully masked)."""
+
+
+def check_number(part: str, name: str, number: Any, first: float, last: float) -> None:
+    """Raise `InputError` unless a parameter of a part is a number from `first` to `last`, whole if `first` is an
+    int.
+
+    >>> check_number("window", "window", 8, 1, 100)
+    """
+    whole = isinstance(first, int)
+    if not isinstance(number, int if whole else int | float) or not first <= number <= last:
+        kind = "a whole number" if whole else "a number"
+        raise InputError(f"{part}: {name} {number} does not fit: choose {kind} from {first} to {last}")
+
+
+class MaskPart(Part):
+    """Base class of masks that depend on the positions of queries and keys."""
+
+    slot = "mask"
+    kinds: ClassVar[tuple[Kind, ...]] = ("causal", "self")
+
+    def allowed(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return a mask (Tq, Tk), True = may be attended, for positions (Tq, 1) and (1, Tk) int64."""
+        raise NotImplementedError
+
+
+class PositionBias(Part):
+    """Base class of positions that add a number to each score."""
+
+    slot = "position"
+    kinds: ClassVar[tuple[Kind, ...]] = ("causal", "self")
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return biases (H, Tq, Tk) for positions (Tq, 1) and (1, Tk) int64."""
+        raise NotImplementedError
+
+
+class Normalizer(Part):
+    """Base class of functions from scores to weights."""
+
+    slot = "normalizer"
+
+    def forward(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        """Return weights (B, H, Tq, Tk), zero for masked keys, with the dtype of the scores.
+
+        `mask` broadcasts to the scores, True = may be attended. A fully masked row is zero.
+        """
+        raise NotImplementedError
+
+
+class Gate(Part):
+    """Base class of gates, which scale the context of each head."""
+
+    slot = "gate"
+
+    def forward(self, context: Tensor, states: Tensor) -> Tensor:
+        """Return the gated context (B, H, Tq, d) for the states (B, Tq, D) of the queries."""
+        raise NotImplementedError
+
+
+class Marked(Part):
+    """Base class of parts that store values for each key in the cache, their marks."""
+
+    def marks(self, states: Tensor, queries: Tensor) -> Tensor | None:
+        """Return what later queries need of each step: (B, any, T, any), or None.
+
+        `states` (B, T, D) are the inputs of the layer, `queries` (B, H, T, d) the projected queries.
+        """
+        del states, queries
+        return None
+
+    def change_context(self, context: Tensor) -> Tensor:
+        """Return the context (B, H, Tq, d) after a change."""
+        return context
+
+
+class Combination(Marked):
+    """Base class of parts that combine the scores or weights of several heads or steps."""
+
+    slot = "combination"
+    splits: ClassVar[int] = 1
+    """Number of score matrices for each head. The queries and keys of a head are split into this number of
+    parts."""
+
+    def change_scores(self, scores: Tensor, mask: Tensor | None, marks: Tensor | None, keys: Tensor) -> Tensor:
+        """Return changed scores (B, H, Tq, Tk). `keys` are (B, H, Tk, any)."""
+        del mask, marks, keys
+        return scores
+
+    def change_weights(self, weights: Tensor) -> Tensor:
+        """Return the weights (B, H, Tq, Tk) for the weights (B, splits H, Tq, Tk)."""
+        return weights
+
+
+class Sharing(Part):
+    """Base class of parts that say how keys and values are projected."""
+
+    slot = "sharing"
+    groups: int
+    """Number of heads of keys and values."""
+    key_width: int
+    """Width of the input of the projections of keys and values."""
+
+    def __init__(self, sizes: LayerSizes) -> None:
+        super().__init__()
+        self.groups, self.key_width = sizes.heads, sizes.memory_width
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Return the input (B, T, key_width) of the projections of keys and values for states (B, T, Dm)."""
+        return states
+
+    def change_keys(self, keys: Tensor) -> Tensor:
+        """Return changed keys (B, G, Tk, any) of all steps."""
+        return keys
+
+
+class LinearAttention(Marked):
+    """Base class of the linear family. The state of the recurrence has a fixed size; the weights that the
+    recurrence implies are computed here for all pairs, so that they can be recorded and changed.
+
+    The time is therefore quadratic in the number of steps, and the cache grows with it.
+    """
+
+    slot = "linear"
+    kinds: ClassVar[tuple[Kind, ...]] = ("causal",)
+
+    def forward(self, query: Tensor, keys: Tensor, mask: Tensor | None, marks: Tensor | None) -> Tensor:
+        """Return weights (B, H, Tq, Tk) of queries (B, H, Tq, d) and keys (B, H, Tk, d)."""
+        raise NotImplementedError
+
+
+def positions_of(queries: int, keys: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the positions (Tq, 1) of queries and (1, Tk) of keys. The queries are the last steps of the keys.
+
+    >>> positions_of(1, 3, torch.device("cpu"))
+    (tensor([[2]]), tensor([[0, 1, 2]]))
+    """
+    steps = torch.arange(keys, device=device)
+    return steps[keys - queries :].unsqueeze(1), steps.unsqueeze(0)
