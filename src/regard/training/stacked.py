@@ -9,7 +9,7 @@ a separate run. Up to rounding, the run is equal to a run that was trained alone
 """
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +25,7 @@ from regard.training.config import RunConfig
 from regard.training.objective import exact
 from regard.training.run_folder import RunFolder
 from regard.training.settings import TrainingConfig
-from regard.training.trainer import Metrics, Outcome, check_finite
+from regard.training.trainer import Metrics, Outcome, Validate, check_finite
 
 STACKABLE = ("dot", "scaled_dot", "general")
 """Scores that `vmap` supports, because they consist of plain matrix products."""
@@ -99,7 +99,7 @@ class StackedLearner:
                     state.optimizer.moments[name][moment].copy_(mine)
             state.save(folder, use=use)
 
-    def validated(self, validate: Callable[[nn.Module], Metrics]) -> Metrics:
+    def validated(self, validate: Validate) -> Metrics:
         """Return no metrics, because the primer's tasks have no validation text."""
         del validate
         return {}
