@@ -12,6 +12,7 @@ from regard.models import recurrent_decoder
 from regard.models.recurrent_decoder import RecurrentDecoder
 
 E, D, M = 3, 5, 7
+FUSED = ("dot", "scaled_dot", "general", "concat", "additive")
 PLACES: list[dict[str, Any]] = [
     {"context": "cell", "query": "previous"},
     {"context": "output", "query": "current", "input_feeding": True},

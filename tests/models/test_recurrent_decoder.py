@@ -14,6 +14,8 @@ from regard.models.recurrent_decoder import Memory, RecurrentDecoder
 from tests.attention.reference import score_of
 
 E, D, M = 3, 5, 7
+TWO_WIDTHS = ("general", "concat", "additive")
+"""Scores for queries and keys of different widths."""
 PLACES: list[dict[str, Any]] = [
     {"context": "cell", "query": "previous"},
     {"context": "output", "query": "current"},

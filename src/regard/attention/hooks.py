@@ -108,12 +108,6 @@ class AttentionLayer(nn.Module):
         return all(part is None or part.normalized for part in parts)
 
     @property
-    def softmax(self) -> bool:
-        """Whether the weights are the softmax of some scores over all keys that may be attended."""
-        changed = self.combination is not None and not self.combination.normalized
-        return self.normalizer is None and self.linear is None and not changed
-
-    @property
     def weighs_by_softmax(self) -> bool:
         """Whether the weights are the softmax of the scaled dot product, which the fused kernel computes."""
         parts = (self.normalizer, self.bias, self.combination, self.linear)

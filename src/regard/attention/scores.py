@@ -280,11 +280,6 @@ class Scalable(ScaledDot):
         """Return the scores times `a log(n)`."""
         return scores * (self.gain * key_counts(scores, mask).log())
 
-    def steps(self, query: Tensor, prepared: Tensor) -> dict[str, Tensor]:
-        """Return an empty dictionary, because the factor depends on the number of keys."""
-        del query, prepared
-        return {}
-
 
 def additive_scores(query: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
     """Return `energy · tanh(q + k)` (..., Tq, Tk) for query (..., Tq, D), keys (..., Tk, D) and energy (D)."""
