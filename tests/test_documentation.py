@@ -93,7 +93,7 @@ def test_commands_of_extend_work(
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
     lines = re.findall(r"^(?:regard|cd) .*$", text_of("docs/how-to/extend.md"), re.MULTILINE)
-    assert len(lines) == 6
+    assert len(lines) == 8
     for line in lines:
         argv = shlex.split(line)[1:]
         if line.startswith("cd"):
@@ -230,8 +230,12 @@ def test_python_of_look_inside_works(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_python_of_extend_works() -> None:
     import torch
 
-    (block,) = blocks("docs/how-to/extend.md")
+    from regard.attention import LayerSizes
+
+    part, block = blocks("docs/how-to/extend.md")
     names: dict[str, Any] = {}
+    exec(part, names)
+    assert names["Recent"](LayerSizes(width=4, memory_width=4, heads=2, head_width=2)).strength.shape == (2, 1, 1)
     exec(block, names)
     states = torch.randn(2, 5, 16)
     assert names["Ramp"](16, 8)(states).shape == names["Gated"](16, 4, 32)(states).shape == states.shape
