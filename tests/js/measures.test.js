@@ -7,6 +7,7 @@ import {
   chosenMeasure,
   distance,
   entropy,
+  peak,
   relevantWeight,
 } from "../../src/regard/viz/js/measures.js";
 import { START } from "../../src/regard/viz/js/state.js";
@@ -44,6 +45,28 @@ test("entropy is 1 for a uniform row and 0 for a single key", () => {
   assert.equal(entropy(matrix, 0), 0.5);
 });
 
+test("the largest weight of each row counts outside attention sinks and early causal rows", () => {
+  assert.equal(peak(matrix, 0), (0.25 + 1) / 2);
+  const size = 8;
+  const labels = Array.from({ length: size }, (_, step) => `t${step}`);
+  /** @param {(query: number, key: number) => number} weight */
+  const square = (weight) =>
+    new Matrix(
+      [Float32Array.from({ length: size * size }, (_, at) => weight(Math.floor(at / size), at % size))],
+      labels,
+      labels,
+      null,
+    );
+  const sink = square((query, key) =>
+    key === 0 ? 0.5 : key === 1 && query > 1 ? 0.125 : query < 2 && key === 7 ? 0.5 : 0,
+  );
+  assert.equal(peak(sink, 0), (2 * 0.5 + 6 * 0.125) / size);
+  const causal = square((query, key) => (key <= query ? 1 / (query + 1) : 0));
+  const late = [2, 3, 4, 5, 6, 7].map((query) => 1 / (query + 1));
+  const sum = late.reduce((total, weight) => total + weight, 0);
+  assert.ok(Math.abs(peak(causal, 0) - sum / 6) < 0.06); // its first column is a sink
+});
+
 test("distance and weight on relevant keys are means over the rows", () => {
   assert.equal(distance(matrix, 0), (0.25 * (0 + 1 + 2 + 3) + 2) / 2);
   assert.equal(relevantWeight(matrix, 0), 0.5);
@@ -53,9 +76,13 @@ test("importance is the first measure where it is known, and not for a snapshot"
   const shown = map([layer({ relevant: [[0, 0]] })]);
   const data = { maps: [shown], importance: { cross: [{ added: 0.5, low: -0.1, high: 1 }] } };
   const scene = { data, map: shown, state: START, shown: () => matrix };
-  assert.deepEqual(availableMeasures(scene), ["importance", "relevant", "entropy"]);
+  assert.deepEqual(availableMeasures(scene), ["importance", "relevant", "peak", "entropy"]);
   const found = chosenMeasure(scene).of(shown.layers[0], 0);
   assert.deepEqual([found.value, found.sure, found.text], [0.5, false, "(+0.500)"]);
-  assert.deepEqual(availableMeasures({ ...scene, state: { ...START, frame: 0 } }), ["relevant", "entropy"]);
+  assert.deepEqual(availableMeasures({ ...scene, state: { ...START, frame: 0 } }), [
+    "relevant",
+    "peak",
+    "entropy",
+  ]);
   assert.equal(chosenMeasure({ ...scene, state: { ...START, measure: "entropy" } }).name, "entropy");
 });

@@ -35,7 +35,7 @@ class LayerData(TypedDict):
     patches: list[int] | None  # first step, rows and columns of the patches of an image
     written: bool  # whether query labels are symbols written at each step, not those read
     names: list[str] | None  # names of the heads; None for head 0, head 1, ...
-    measures: dict[str, list[float]] | None  # of the heads of a thumbnail: entropy, distance, relevant
+    measures: dict[str, list[float]] | None  # of the heads of a thumbnail, by name
 
 
 class LargeData(TypedDict):

@@ -16,6 +16,14 @@ PIXELS = 64
 side.
 """
 
+SINK = 0.25
+"""Mean weight of a column from which it is an attention sink, as in `js/scale.js`."""
+FEW = 8
+"""In a head of fewer rows or columns, no column is a sink."""
+
+EARLY = 4
+"""The first rows of a causal head, a part of 1 / EARLY, have large weights because they have few keys."""
+
 
 def thumbnail_side(layer: LayerMap) -> int:
     """Return the side in steps of the squares of a layer's thumbnail; 1 for a small layer."""
@@ -35,21 +43,35 @@ def pool(weights: np.ndarray, side: int) -> np.ndarray:
 
 
 def head_measures(layer: LayerMap) -> dict[str, list[float]]:
-    """Return the measures of each head for the navigator: entropy, distance, and weight on relevant inputs if
-    known.
+    """Return the measures of each head for the navigator: peak, entropy, distance, and weight on relevant inputs
+    if known.
 
-    Entropy: the mean over rows, from 0 (one key) to 1 (uniform). Distance: the mean distance of query and key,
-    in tokens; omitted for encoder-decoder attention.
+    Peak: the mean over rows of the largest weight outside attention sinks. Entropy: the mean over rows, from 0
+    (one key) to 1 (uniform). Distance: the mean distance of query and key, in tokens; omitted for encoder-decoder
+    attention.
     """
     weights = layer.weights if np.isfinite(layer.weights).all() else finite(layer.weights)
     heads, rows, columns = weights.shape
-    measures = {"entropy": _entropy(weights)}
+    measures = {"peak": _peak(weights), "entropy": _entropy(weights)}
     if layer.kind != CROSS:
         steps = abs(np.arange(rows)[:, None] - np.arange(columns)).astype(weights.dtype)
         measures["distance"] = weights.reshape(heads, -1) @ steps.ravel() / max(rows, 1)
     if layer.relevant is not None and layer.relevant.any():
         measures["relevant"] = weights[:, layer.relevant].sum(1) / layer.relevant.any(1).sum()
     return {name: np.round(values.astype(float), 6).tolist() for name, values in measures.items()}
+
+
+def _peak(weights: np.ndarray) -> np.ndarray:
+    """Return the mean over the rows of the largest weight outside attention sinks, without the early rows of a
+    causal head, which have few keys.
+    """
+    _, rows, columns = weights.shape
+    few = rows < FEW or columns < FEW
+    sinks = np.zeros((len(weights), columns), bool) if few else weights.mean(1) >= SINK
+    largest = np.where(sinks[:, None], 0, weights).max(2, initial=0)
+    first = math.ceil(rows / EARLY) if _is_causal(weights) else 0
+    means: np.ndarray = largest[:, first:].mean(1)
+    return means
 
 
 def _entropy(weights: np.ndarray) -> np.ndarray:

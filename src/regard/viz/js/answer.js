@@ -45,7 +45,7 @@ export function answer(map, original, compared) {
       ),
     );
   }
-  line.append(steps(map, original));
+  if (!original) line.append(steps(map)); // with interventions, changes.js compares the probabilities
   line.append(...interventionLine(map));
   if (map.note) line.append(node("div", { class: "note" }, `Note: ${map.note}`));
   return line;
@@ -82,22 +82,19 @@ function interventionLine({ interventions, layers }) {
  * The probability of each output step, if known.
  *
  * @param {MapData} map
- * @param {MapData} [original]
  */
-function steps({ outputs, prediction, probabilities }, original) {
+function steps({ outputs, prediction, probabilities }) {
   const box = node("div");
   if (!probabilities.length || outputs.length > MOST_STEPS) return box;
   box.append(node("span", { class: "quiet" }, "with probability: "));
   outputs.forEach((label, step) => {
-    const before = original?.outputs[step] === label ? original.probabilities[step] : null;
     const now = probabilities[step];
-    const was = before !== null && Math.abs(before - now) >= 0.005 ? ` (was ${percent(before)})` : "";
     const number = Array.isArray(prediction) ? ` ${prediction[step]}` : "";
     const item = node("span", { class: "step" });
     item.style.setProperty("--share", `${100 * (Number.isFinite(now) ? now : 0)}%`);
     item.append(
-      node("span", { class: was ? "token changed" : "token" }, `${tokenLabel(label)}${number} `),
-      node("span", { class: "quiet" }, `${percent(now)}${was} `),
+      node("span", { class: "token" }, `${tokenLabel(label)}${number} `),
+      node("span", { class: "quiet" }, `${percent(now)} `),
     );
     box.append(item);
   });

@@ -1,6 +1,6 @@
 // The head that is opened of many.
 
-import { sampledRows, sinks } from "./scale.js";
+import { peak } from "./measures.js";
 
 /** @import { LayerData, ViewData } from "./data.js" */
 /** @import { Matrix } from "./matrix.js" */
@@ -14,18 +14,6 @@ import { sampledRows, sinks } from "./scale.js";
  */
 export function clearestHead({ importance }, { name }, matrix) {
   const known = matrix.names ? undefined : importance?.[name];
-  const scores = matrix.slices.map((slice, head) => {
-    if (known) return known[head]?.added ?? 0;
-    const left = new Set(sinks(matrix, head));
-    let sum = 0;
-    for (const query of sampledRows(matrix).slice(1)) {
-      let largest = 0;
-      matrix.row(slice, query).forEach((weight, key) => {
-        if (weight > largest && !left.has(key)) largest = weight;
-      });
-      sum += largest;
-    }
-    return sum;
-  });
+  const scores = matrix.slices.map((_, head) => (known ? (known[head]?.added ?? 0) : peak(matrix, head)));
   return Math.max(0, scores.indexOf(Math.max(...scores)));
 }

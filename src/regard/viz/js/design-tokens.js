@@ -2,14 +2,14 @@
 
 /** @type {Record<string, [light: string, dark: string]>} */
 const COLOURS = {
-  ink: ["#14181d", "#eceff3"],
-  quiet: ["#4d5560", "#b9c1cb"],
-  edge: ["#7b838d", "#7f8894"],
-  line: ["#d5dce4", "#2c3641"],
-  paper: ["#ffffff", "#101418"],
-  panel: ["#f5f7fa", "#171d24"],
-  down: ["#dbe7f5", "#22354a"],
-  accent: ["#0b5cad", "#6cb0f5"], // selection and the model's weights
+  ink: ["#222b36", "#e3e8ee"],
+  quiet: ["#566070", "#aab4c0"],
+  edge: ["#868f9b", "#76818e"],
+  line: ["#e1e6ed", "#2b3540"],
+  paper: ["#ffffff", "#12171d"],
+  panel: ["#f6f8fb", "#181f27"],
+  down: ["#e3edf9", "#22354a"],
+  accent: ["#1f63b0", "#78b4f2"], // selection and the model's weights
   focus: ["#c2410c", "#fbbf24"], // the chosen row, the focus and changes
   error: ["#9f1239", "#fda4af"],
 };

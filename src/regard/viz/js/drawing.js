@@ -16,7 +16,8 @@ import { Stage } from "./stage.js";
 import { Sum } from "./sum.js";
 import { Tokens } from "./tokens.js";
 import { choices, toolbar } from "./toolbar.js";
-import { TouchBar } from "./interventions.js";
+import { changeMark, TouchBar } from "./interventions.js";
+import { whatChanged } from "./changes.js";
 import { commandHint, explainCommand } from "./selected-weight.js";
 
 /** @import { Palette } from "./colours.js" */
@@ -62,6 +63,7 @@ export class Drawing {
     this.tokens = null;
     this.parts = {
       toolbar: new Part(),
+      mark: new Part(),
       sentence: new Part("said"),
       player: new Part(),
       legend: new Part("below"),
@@ -69,20 +71,21 @@ export class Drawing {
       tokens: new Part("strip"),
       save: new Part("save"),
       answer: new Part("card"),
+      changes: new Part("card changes"),
       readout: new Part("card"),
       touch: new Part("card"),
       sum: new Part("card"),
       row: new Part("row-box"),
       long: new Part(),
     };
-    const { toolbar, sentence, player: training, legend, choices, tokens, save, ...inspected } = this.parts;
+    const { toolbar, mark, sentence, player: training, legend, choices, tokens, save, ...inspected } = this.parts;
     const { panes, showPane } = makePanes(root);
     this.showPane = showPane;
     const foot = node("div", { class: "foot" });
     save.element.classList.add("bar");
     foot.append(save.element, help);
     panes.heads.append(this.navigator.element);
-    const above = [toolbar, sentence, training].map((part) => part.element);
+    const above = [mark, toolbar, sentence, training].map((part) => part.element);
     const under = node("div", { class: "under" });
     under.append(legend.element, choices.element);
     panes.picture.append(...above, this.stage.element, under, tokens.element, foot);
@@ -149,6 +152,11 @@ export class Drawing {
     parts.sentence.show([...shown, state.query, state.also, state.focus, state.key === null, state.off], () =>
       sentences(scene),
     );
+    const undoable = touchBar && actions;
+    parts.mark.show([interventions, state.frame], () => changeMark(scene, interventions, undoable));
+    parts.changes.show([map, data.original, interventions, state.frame, state.words], () =>
+      whatChanged(scene, interventions, actions),
+    );
     parts.toolbar.show(shown, () => [toolbar(scene, actions)]);
     parts.legend.show([...shown, largest, colours, state.change, state.words, before, ...drawn], () => {
       return [legend(scene, colours)];
@@ -160,8 +168,8 @@ export class Drawing {
     player.tell(data.playback ? state.frame : null);
     this.drawTokens(scene, colours);
     parts.save.show([scene, colours], () => saveButtons(scene, colours, this.stage.element));
-    parts.row.show([...shown, colours, state.query, state.key, state.focus, state.off, layer.square], () =>
-      layer.square > 1 ? [] : rowList(scene, actions, colours),
+    parts.row.show([...shown, before, state.query, state.key, state.focus, state.off, layer.square], () =>
+      layer.square > 1 ? [] : rowList(scene, actions),
     );
     parts.touch.show([touchBar], () => (touchBar ? [node("h2", {}, "Change the model"), touchBar.element] : []));
     touchBar?.show(scene, interventions);

@@ -7,14 +7,15 @@ import { legendLine } from "./legend.js";
 import { widestText, textWidth } from "./text-width.js";
 import { measureBars, measureMatrix } from "./measure-charts.js";
 import { chosenMeasure } from "./measures.js";
-import { posterRows, posterScale } from "./poster.js";
+import { posterRows } from "./poster.js";
+import { posterScale } from "./scene-scale.js";
 import { headRole, shortRole } from "./roles.js";
 import { thumbPixels } from "./thumbs.js";
 import { AROUND, PANEL, pictureTitle, placeKey, sheet, TITLE } from "./sheet.js";
 import { headImportance, shortImportance } from "./importance.js";
 
 /** @import { Palette } from "./colours.js" */
-/** @import { Small } from "./poster.js" */
+/** @import { Small } from "./ranking.js" */
 /** @import { Scene } from "./scene.js" */
 
 const LARGEST = 120; // pixels of a head

@@ -42,12 +42,11 @@ export class TouchBar {
       this.actions.preview(this.place, to);
       this.actions.touch({ ...this.place, to }, false);
     });
-    this.done = new Part();
     /** @type {Required<Omit<InterventionData, "to">> | null} */
     this.place = null;
     this.element = node("div", { class: "touch" });
-    this.element.append(this.heads.element, this.dragged.element, this.done.element);
-    for (const part of [this.heads, this.done]) part.element.className = "bar";
+    this.element.append(this.heads.element, this.dragged.element);
+    this.heads.element.className = "bar";
   }
 
   /**
@@ -70,14 +69,6 @@ export class TouchBar {
     });
     this.place = can ? { layer: layer.name, heads: [focus], query, key } : null;
     this.dragged.show(this.place && scene, this.place, interventions);
-    this.done.show([earlier, interventions], () => {
-      if (earlier || !interventions.length) return [];
-      return [
-        secondaryText(`${interventions.length} changed`),
-        withIcon(button("undo", actions.undo), "undo"),
-        button("undo all", actions.untouch),
-      ];
-    });
   }
 
   /** Where more was touched since than is answered, show the weight as it is dragged. */
@@ -85,6 +76,29 @@ export class TouchBar {
     const { actions, dragged, place } = this;
     if (place && dragged.to !== null) actions.preview(place, dragged.to);
   }
+}
+
+/**
+ * The number of active interventions, with buttons that undo them.
+ *
+ * @param {Scene} scene
+ * @param {readonly InterventionData[]} interventions
+ * @param {Actions | null} actions null: nothing can be undone
+ */
+export function changeMark(scene, interventions, actions) {
+  if (!interventions.length || isEarlySnapshot(scene)) return [];
+  const kinds = interventions.map(({ to }) => (typeof to === "string" ? `head ${to}` : "weight set"));
+  const texts = [...new Set(kinds)].map((kind) => {
+    const count = kinds.filter((candidate) => candidate === kind).length;
+    return `${count} ${count > 1 ? kind.replace(/^(head|weight)/, "$1s") : kind}`;
+  });
+  const box = node("div", { class: "mark", role: "status" });
+  box.append(node("b", {}, texts.join(", ")));
+  if (actions) {
+    box.append(withIcon(button("undo", actions.undo), "undo"));
+    if (interventions.length > 1) box.append(button("undo all", actions.untouch));
+  }
+  return [box];
 }
 
 /** @param {Actions} actions */

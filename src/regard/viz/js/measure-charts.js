@@ -12,7 +12,7 @@ import { textWidth, widestText } from "./text-width.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { Measured } from "./measures.js" */
-/** @import { Small } from "./poster.js" */
+/** @import { Small } from "./ranking.js" */
 /** @import { Scene } from "./scene.js" */
 
 const ROW = 20; // pixels

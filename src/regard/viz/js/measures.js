@@ -3,6 +3,7 @@
 import { cached } from "./cache.js";
 import { headImportance, shortImportance } from "./importance.js";
 import { headRole, shortRole } from "./roles.js";
+import { firstRow, sinks } from "./scale.js";
 
 /** @import { LayerData } from "./data.js" */
 /** @import { Matrix } from "./matrix.js" */
@@ -24,16 +25,34 @@ import { headRole, shortRole } from "./roles.js";
  * @typedef {object} Measure
  * @property {string} title
  * @property {string} unit
+ * @property {string} most what the heads of the highest rank have
  * @property {(layer: LayerData, head: number) => Measured | null} of null: unknown
  */
 
-/** @type {Record<MeasureName, { title: string, unit: string }>} */
+/** @type {Record<MeasureName, { title: string, unit: string, most: string }>} */
 export const MEASURES = {
-  importance: { title: "importance", unit: "loss increase without the head, in nats" },
-  role: { title: "role", unit: "strength of the role, from 0 to 1" },
-  relevant: { title: "weight on relevant inputs", unit: "mean over the outputs" },
-  entropy: { title: "entropy", unit: "0: one key, 1: uniform" },
-  distance: { title: "distance", unit: "mean distance of query and key in tokens" },
+  importance: {
+    title: "importance",
+    unit: "loss increase without the head, in nats",
+    most: "the largest importance",
+  },
+  role: { title: "role", unit: "strength of the role, from 0 to 1", most: "the strongest roles" },
+  relevant: {
+    title: "weight on relevant inputs",
+    unit: "mean over the outputs",
+    most: "most weight on relevant inputs",
+  },
+  peak: {
+    title: "largest weight",
+    unit: "mean over the rows, outside attention sinks",
+    most: "the largest weights outside attention sinks",
+  },
+  entropy: { title: "entropy", unit: "0: one key, 1: uniform", most: "the lowest entropy" },
+  distance: {
+    title: "distance",
+    unit: "mean distance of query and key in tokens",
+    most: "the longest distance",
+  },
 };
 export const MEASURE_NAMES = /** @type {MeasureName[]} */ (Object.keys(MEASURES));
 
@@ -49,6 +68,7 @@ export function availableMeasures({ data, map, state }) {
     importance: trained && data.importance !== undefined,
     role: trained && Object.keys(data.roles ?? {}).length > 0,
     relevant: map.layers.some((layer) => layer.relevant?.length),
+    peak: true,
     entropy: true,
     distance: map.layers.some((layer) => layer.kind !== "cross"),
   };
@@ -88,7 +108,7 @@ export function measure({ data, shown }, name, layer, head) {
   const matrix = shown(layer);
   if (name === "distance" && layer.kind === "cross") return null;
   if (name === "relevant" && !matrix.relevant?.length) return null;
-  const compute = { relevant: relevantWeight, entropy, distance }[name];
+  const compute = { relevant: relevantWeight, peak, entropy, distance }[name];
   const sent = layer.measures?.[name]?.[head]; // of a thumbnail, whose weights are maxima
   const value = sent ?? cached(matrix, `${name} ${head}`, () => compute(matrix, head));
   const text =
@@ -120,6 +140,27 @@ export function entropy(matrix, head) {
     total += seen < 2 ? 0 : sum / Math.log(matrix.causal ? query + 1 : matrix.columns);
   }
   return rows ? Math.min(total / rows, 1) : 0;
+}
+
+/**
+ * The mean over the rows of the largest weight outside attention sinks; the early rows of a causal head do not
+ * count.
+ *
+ * @param {Matrix} matrix
+ * @param {number} head
+ */
+export function peak(matrix, head) {
+  const left = new Set(sinks(matrix, head));
+  const first = firstRow(matrix);
+  let sum = 0;
+  for (let query = first; query < matrix.rows; query += 1) {
+    let largest = 0;
+    matrix.row(matrix.slices[head], query).forEach((weight, key) => {
+      if (weight > largest && !left.has(key)) largest = weight;
+    });
+    sum += largest;
+  }
+  return matrix.rows ? sum / (matrix.rows - first) : 0;
 }
 
 /**

@@ -2,24 +2,24 @@
 
 import { headName } from "./labels.js";
 import { node, oneTabStop } from "./dom.js";
+import { KIND_NAMES, rankHeads } from "./ranking.js";
 import { layerTitle, shortNames } from "./layer-names.js";
 import { headImportance, shortImportance } from "./importance.js";
 import { chosenMeasure } from "./measures.js";
 import { headRole, roleSentence, shortRole } from "./roles.js";
 import { headCount } from "./packing.js";
-import { Scale } from "./scale.js";
+import { posterScale } from "./scene-scale.js";
 import { thumbPixels } from "./thumbs.js";
 
 /** @import { InterventionData, LayerData } from "./data.js" */
+/** @import { Measured } from "./measures.js" */
+/** @import { Small } from "./ranking.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 
 const TEXT_FROM = 54; // pixels of a picture below which nothing is written under it
 const NUMBERS_FROM = 15; // pixels of a picture below which only each fourth head is numbered
 const AT_ONCE = 250_000; // weights; of more, the heads are drawn after the picture, so that a page opens quickly
 const SLICE = 12; // milliseconds of drawing without a pause
-const KIND_NAMES = { encoder: "encoder", decoder: "decoder", cross: "cross" };
-
-/** @typedef {{ layer: LayerData, head: number }} Small */
 
 /**
  * All heads, a row for each layer; in a single row by descending importance if that is chosen.
@@ -39,21 +39,9 @@ export function posterRows({ map, data, state }) {
 }
 
 /**
- * The scale of a layer's small pictures: if heads share it, over all layers of the same kind. The other kinds
- * can have 1,500 keys where this one has four, and would be white.
- *
- * @param {Scene} scene
- * @param {LayerData["kind"]} kind
- */
-export function posterScale({ map, scale, shown }, kind) {
-  const layers = map.layers.filter((layer) => layer.kind === kind);
-  const largest = scale.name === "shared" ? layers.map((layer) => shown(layer).scale) : [scale.largest];
-  return new Scale(scale.name, Math.max(...largest, 1e-9), scale.aside, scale.alike);
-}
-
-/**
  * @typedef {object} Look
- * @property {number} side pixels of a picture
+ * @property {number} side pixels of the longer side of a picture
+ * @property {number} [tall] pixels of its height if it is stretched
  * @property {string} kind CSS class of a picture: "thumb" in the overview, "tile" in the navigator
  * @property {boolean} [upright] whether each layer is a column, which needs an equal number of heads in all layers
  */
@@ -76,6 +64,8 @@ export function poster(scene, actions, surface, look) {
   const names = shortNames(scene.map.layers);
   /** @param {LayerData} layer */
   const layerLabel = (layer) => node("span", { class: "layer", title: layer.title }, names.get(layer.name));
+  const ranking = node("p", { class: "ranking" });
+  box.append(ranking);
   if (!sorted) {
     box.style.gridTemplateColumns = `max-content repeat(${columns}, max-content)`;
     const labels = upright ? grid[0].map(({ layer }) => layerLabel(layer)) : headNumbers(columns, look.side);
@@ -109,7 +99,9 @@ export function poster(scene, actions, surface, look) {
     ),
     sorted ? 1 : columns,
   );
-  fillTiles(scene, surface, look, grid, all);
+  fillTiles(scene, surface, look, grid, all, (values) => {
+    ranking.append(...rankHeads(scene, grid.flat(), all, values, actions));
+  });
   return box;
 }
 
@@ -168,11 +160,12 @@ function tile(scene, { layer, head }, actions, { kind, side }, sorted) {
  * @param {Look} look
  * @param {Small[][]} rows
  * @param {HTMLButtonElement[]} buttons
+ * @param {(values: (Measured | null)[]) => void} finished called when all are drawn
  */
-function fillTiles(scene, { colours, onPaper }, { side }, rows, buttons) {
+function fillTiles(scene, { colours, onPaper }, { side, tall }, rows, buttons, finished) {
   const flat = rows.flat();
   const measured = chosenMeasure(scene);
-  /** @type {(ReturnType<typeof measured.of>)[]} */
+  /** @type {(Measured | null)[]} */
   const values = [];
   const kinds = new Set(scene.map.layers.map((layer) => layer.kind));
   const scales = new Map([...kinds].map((kind) => [kind, posterScale(scene, kind)]));
@@ -181,7 +174,7 @@ function fillTiles(scene, { colours, onPaper }, { side }, rows, buttons) {
     const { layer, head } = flat[index];
     const matrix = scene.shown(layer);
     const scale = scales.get(layer.kind) ?? scene.scale;
-    const { canvas } = thumbPixels({ matrix, head, scale }, colours, side);
+    const { canvas } = thumbPixels({ matrix, head, scale }, colours, side, tall);
     buttons[index].children[0].replaceChildren(canvas);
     values[index] = measured.of(layer, head);
     const text = values[index]?.text;
@@ -197,6 +190,7 @@ function fillTiles(scene, { colours, onPaper }, { side }, rows, buttons) {
       bar.style.width = `${(100 * Math.max(0, Math.min(found.value / full, 1))).toFixed(1)}%`;
       button.children[1].replaceChildren(bar);
     });
+    finished(values);
   };
   const weights = scene.map.layers.reduce(
     (sum, layer) => sum + layer.queries.length * layer.keys.length * headCount(layer),

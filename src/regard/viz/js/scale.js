@@ -32,6 +32,7 @@ const EARLY = 4; // the first rows of a causal head, a part of 1 / EARLY, have l
 const SAMPLE = 20_000; // weights of a head that are ranked
 const ALIKE = 8; // ratio of the largest to the least weight below which ranks are drawn closer together
 const VISIBLE = 0.1; // share of the strongest colour that a reader sees in a small picture
+const VISIBLE_SHARED = 0.2; // the same if heads share the scale: beside darker heads, pale ones look empty
 const HALF = 0.5; // part of a head's weight that must be visible
 const MOST_HEADS = 0.9; // part of the heads for which that must hold
 
@@ -129,6 +130,15 @@ export function sinks(matrix, head) {
 }
 
 /**
+ * The first row that counts: early rows of a causal head have large weights because they have few keys.
+ *
+ * @param {Matrix} matrix
+ */
+export function firstRow({ rows, causal }) {
+  return causal ? Math.min(Math.ceil(rows / EARLY), rows - 1) : 0;
+}
+
+/**
  * The largest weight of a head outside sinks; the early rows of a causal head do not count.
  *
  * @param {Matrix} matrix
@@ -140,7 +150,7 @@ function headTop(matrix, head, aside) {
   const left = new Set(aside ? [...sinks(matrix, head), 0] : sinks(matrix, head));
   const slice = matrix.slices[head];
   let largest = 0;
-  for (let row = matrix.causal ? Math.ceil(rows / EARLY) : 0; row < rows; row += 1) {
+  for (let row = firstRow(matrix); row < rows; row += 1) {
     for (let column = 0; column < columns; column += 1) {
       const weight = slice[row * columns + column];
       if (weight > largest && !left.has(column)) largest = weight;
@@ -210,13 +220,14 @@ export function chooseScale(matrices, largest) {
 function visibleWeight(scale, matrix, head) {
   const left = new Set(sinks(matrix, head));
   const { share } = scale.of(matrix, head);
+  const least = scale.name === "shared" ? VISIBLE_SHARED : VISIBLE;
   let [all, seen, total] = [0, 0, 0];
   for (const row of sampledRows(matrix)) {
     matrix.row(matrix.slices[head], row).forEach((weight, column) => {
       total += weight;
       if (left.has(column)) return;
       all += weight;
-      if (share(weight) >= VISIBLE) seen += weight;
+      if (share(weight) >= least) seen += weight;
     });
   }
   return all < 0.03 * total || all === 0 ? 1 : seen / all;

@@ -2,13 +2,14 @@
 
 import { cached } from "./cache.js";
 import { headCount } from "./packing.js";
-import { chooseScale } from "./scale.js";
+import { chooseScale, Scale } from "./scale.js";
 
 /** @import { LayerData, MapData, ViewData } from "./data.js" */
 /** @import { Matrix } from "./matrix.js" */
 /** @import { Weights } from "./weights.js" */
 
 const MOST_WEIGHED = 200_000; // weights from which the scale is chosen: of more, those of every n-th layer
+const LEAST_LAYERS = 4; // layers from which it is chosen: the first one of a deep model differs from the others
 
 /**
  * The scale that shows most heads of an input; the same for all its layers, snapshots and interventions.
@@ -24,7 +25,7 @@ export function usualScale({ maps, original }, input, weights) {
     const largest = Math.max(
       ...map.layers.map((layer) => layer.queries.length * layer.keys.length * headCount(layer)),
     );
-    const wanted = Math.max(1, Math.floor(MOST_WEIGHED / Math.max(largest, 1)));
+    const wanted = Math.max(LEAST_LAYERS, Math.floor(MOST_WEIGHED / Math.max(largest, 1)));
     const every = Math.ceil(map.layers.length / wanted);
     const matrices = map.layers
       .filter((_, index) => index % every === 0)
@@ -64,4 +65,17 @@ export function layersOnScale({ playback }, map, layer, state) {
   const frames = playback?.frames.flatMap((frame) => frame.layers) ?? [];
   if (state.mode === "overview") return [...map.layers, ...frames];
   return [layer, ...frames.filter((frame) => frame.name === layer.name)];
+}
+
+/**
+ * The scale of a layer's small pictures: if heads share it, over all layers of the same kind. The other kinds
+ * can have 1,500 keys where this one has four, and would be white.
+ *
+ * @param {{ map: MapData, scale: Scale, shown: (layer: LayerData) => Matrix }} scene
+ * @param {LayerData["kind"]} kind
+ */
+export function posterScale({ map, scale, shown }, kind) {
+  const layers = map.layers.filter((layer) => layer.kind === kind);
+  const largest = scale.name === "shared" ? layers.map((layer) => shown(layer).scale) : [scale.largest];
+  return new Scale(scale.name, Math.max(...largest, 1e-9), scale.aside, scale.alike);
 }

@@ -61,6 +61,7 @@ const ROLLOUT =
  * @property {number} width in pixels
  * @property {number | null} height in pixels; null: as much as the drawing takes
  * @property {number} whole width of the whole view
+ * @property {number | null} high height of the whole view in pixels; null: as much as it takes
  * @property {number} factor of the text on a large screen
  * @property {boolean} [onPaper] whether it is printed and must be drawn at once
  */

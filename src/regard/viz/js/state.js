@@ -5,7 +5,7 @@
 /** @typedef {"picture" | "heatmap" | "lines" | "arcs" | "flow" | "table" | "overview"} Mode */
 
 /** @typedef {"shared" | "own" | "root" | "rank"} ScaleName */
-/** @typedef {"importance" | "role" | "relevant" | "entropy" | "distance"} MeasureName */
+/** @typedef {"importance" | "role" | "relevant" | "peak" | "entropy" | "distance"} MeasureName */
 
 /**
  * @typedef {object} State

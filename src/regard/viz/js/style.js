@@ -1,6 +1,7 @@
 // CSS of the view, except for colours of weights; design-tokens.js has its sizes and colours.
 
 import { TOKEN_CSS } from "./design-tokens.js";
+import { MEDIA_STYLE } from "./style-media.js";
 
 const STYLE = `
 .regard-view { font: var(--text)/1.45 var(--family); color: inherit; container: view / inline-size; position: relative; }
@@ -17,7 +18,7 @@ const STYLE = `
 .regard-view.explaining .panes { grid-template-columns: var(--heads, 14rem) minmax(0, 1fr) clamp(24rem, 38cqw, 60rem); }
 .regard-view.fits .panes { height: 100%; align-items: stretch; }
 .regard-view .pane { min-width: 0; }
-.regard-view .pane:is(.heads, .inspector) { background: var(--panel); border: 1px solid var(--line); border-radius: var(--round); padding: var(--gap3);
+.regard-view .pane:is(.heads, .inspector) { background: var(--panel); border-radius: calc(2 * var(--round)); padding: var(--gap3);
   overflow: auto; max-height: 52rem; scrollbar-width: thin; }
 .regard-view.fits .pane { max-height: none; overflow: auto; scrollbar-width: thin; }
 .regard-view .pane.inspector { container: inspector / inline-size; }
@@ -33,18 +34,18 @@ const STYLE = `
 .regard-view label { display: inline-flex; gap: var(--gap1); align-items: center; max-width: 100%; min-height: var(--target); }
 .regard-view select { max-width: min(18rem, 60cqw); min-width: 0; text-overflow: ellipsis; }
 .regard-view select, .regard-view button, .regard-view input { font: inherit; color: inherit; }
-.regard-view button, .regard-view select { background: var(--paper); border: 1px solid var(--edge); border-radius: var(--round);
+.regard-view button, .regard-view select { background: var(--paper); border: 1px solid var(--line); border-radius: var(--round);
   padding: 0.1em var(--gap2); min-height: var(--target); min-width: var(--target); }
 .regard-view button { display: inline-flex; gap: var(--gap1); align-items: center; cursor: pointer; }
 .regard-view button:hover { border-color: var(--accent); }
 .regard-view option { color: black; background: white; }
 .regard-view input[type="range"] { min-height: var(--target); min-width: 0; accent-color: var(--focus); }
-.regard-view [aria-pressed="true"]:not(.token), .regard-view [aria-checked="true"] { background: var(--down); font-weight: 600; border-color: var(--accent); }
+.regard-view [aria-pressed="true"]:not(.token), .regard-view [aria-checked="true"] { background: var(--down); color: var(--accent); font-weight: 600; border-color: var(--accent); }
 .regard-view :focus-visible { outline: 2px solid var(--focus); outline-offset: 1px; }
 .regard-view .choice { display: inline-flex; flex-wrap: wrap; }
-.regard-view .choice button { border-radius: 0; margin-left: -1px; }
-.regard-view .choice button:first-child { border-radius: var(--round) 0 0 var(--round); margin-left: 0; }
-.regard-view .choice button:last-child { border-radius: 0 var(--round) var(--round) 0; }
+.regard-view .choice { background: var(--panel); border-radius: var(--round); }
+.regard-view .choice button { border-color: transparent; background: none; padding-inline: 0.4em; }
+.regard-view .toolbar .choice { font-size: var(--small); }
 .regard-view .panels { display: grid; gap: var(--gap3); align-items: start; }
 .regard-view figure { margin: 0; max-width: 100%; display: grid; grid-template-columns: 20px minmax(0, 1fr); align-content: start; }
 .regard-view figcaption { font-size: var(--small); display: flex; gap: 0.1rem var(--gap2); align-items: center; flex-wrap: wrap; grid-column: 1 / -1; }
@@ -70,20 +71,31 @@ const STYLE = `
 .regard-view .poster.upright .layer { text-align: center; width: 0; min-width: 100%; padding: 0; }
 .regard-view .poster.upright .number { text-align: end; width: auto; min-width: 1.4em; align-self: center; padding-inline-end: 2px; }
 .regard-view .poster .number { color: var(--quiet); text-align: center; width: 0; min-width: 100%; }
-.regard-view :is(.thumb, .tile) { position: relative; border: 0; padding: 0; min-width: 0; min-height: 0; display: inline-grid; gap: 2px; justify-items: start;
+.regard-view :is(.thumb, .tile) { position: relative; border: 0; padding: 0; min-width: 0; min-height: 0; display: inline-grid; gap: 1px; justify-items: start;
   background: none; border-radius: 2px; text-align: start; font-weight: normal; }
-.regard-view .seat { display: block; outline: 1px solid var(--line); min-height: 6px; width: 100%; }
+.regard-view .seat { display: block; min-height: 6px; width: 100%; }
+.regard-view .seat canvas { border-radius: 2px; }
+.regard-view .top .seat { outline: 2px solid var(--accent); outline-offset: 0; }
+.regard-view .top::before { content: attr(data-rank); position: absolute; top: -3px; right: -3px; min-width: 14px; height: 14px; border-radius: 7px; background: var(--accent); color: var(--paper);
+  font-size: 10px; line-height: 14px; font-weight: 700; text-align: center; z-index: 1; }
+.regard-view .ranking { grid-column: 1 / -1; width: 0; min-width: 100%; margin: 0 0 var(--gap1); font-size: var(--small); line-height: 1.7; }
+.regard-view .ranking button { display: inline; border: 0; padding: 0 2px; background: none; color: var(--accent); font-weight: 600; text-decoration: underline; }
+.regard-view .mark { display: flex; gap: var(--gap2); align-items: center; padding: var(--gap1) var(--gap2); border-radius: var(--round); background: light-dark(#fff1e6, #33270a); color: var(--focus); }
+.regard-view .pair { display: grid; grid-template-columns: minmax(2em, 6em) minmax(0, 1fr) max-content; gap: var(--gap2); align-items: center; font-size: var(--small); }
+.regard-view .pairs p { margin: var(--gap1) 0; }
+.regard-view .changes p { font-size: var(--small); }
 .regard-view :is(.thumb, .tile):hover .seat { outline: 2px solid var(--accent); }
 .regard-view :is(.thumb, .tile).on .seat { outline: 2px solid var(--focus); outline-offset: 0; }
 .regard-view :is(.thumb, .tile).changed .seat { opacity: 0.35; }
 .regard-view :is(.thumb, .tile).changed::after { content: attr(data-change); position: absolute; inset: 0 auto auto 1px; color: var(--focus); font-weight: 700; line-height: 1; }
 .regard-view .measure { display: block; width: 100%; height: 3px; background: var(--line); }
-.regard-view .measure i { display: block; height: 100%; background: var(--focus); forced-color-adjust: none; print-color-adjust: exact; }
+.regard-view .measure i { display: block; height: 100%; background: var(--edge); forced-color-adjust: none; print-color-adjust: exact; }
 .regard-view .measure i.unsure { opacity: 0.45; }
 .regard-view .thumb canvas { max-width: none; }
 .regard-view .thumb .role { text-align: start; white-space: normal; overflow-wrap: anywhere; }
-.regard-view .heads .unit { margin: 0 0 var(--gap2); font-size: var(--tiny); }
-.regard-view .heads label { font-size: var(--small); }
+.regard-view .heads .unit { margin: 0; font-size: var(--tiny); }
+.regard-view .heads .choice-of-rank { display: flex; flex-wrap: wrap; gap: 0 var(--gap2); align-items: center; }
+.regard-view .heads label { font-size: var(--small); white-space: nowrap; }
 .regard-view .heads select { max-width: 11rem; }
 .regard-view .overview .bar { margin-bottom: var(--gap2); }
 .regard-view .overview .poster { gap: 6px; }
@@ -100,7 +112,7 @@ const STYLE = `
 .regard-view .step { display: inline-block; print-color-adjust: exact; padding: 0 var(--gap1) 2px; margin: 2px 2px 0 0; background: linear-gradient(var(--accent), var(--accent)) left bottom / var(--share) 3px no-repeat, var(--panel); }
 .regard-view .token.on { border-color: currentColor; font-weight: 600; }
 .regard-view .token[tabindex] { cursor: pointer; user-select: none; }
-.regard-view .card:not(:empty) { padding-bottom: var(--gap3); margin-bottom: var(--gap3); border-bottom: 1px solid var(--line); }
+.regard-view .card:not(:empty) { margin-bottom: var(--gap4); }
 .regard-view output { display: block; min-height: 1.5em; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
 .regard-view.explaining .row-box { display: none; }
 .regard-view .row-box { margin-top: var(--gap2); font-size: var(--small); }
@@ -109,7 +121,9 @@ const STYLE = `
   text-align: start; padding: 0 var(--gap1); font-variant-numeric: tabular-nums; border-radius: 3px; }
 .regard-view .row-list button[aria-pressed="true"] { background: var(--down); }
 .regard-view .key-name { overflow: hidden; text-overflow: ellipsis; white-space: pre; unicode-bidi: isolate; }
-.regard-view .track i { display: block; height: 0.75em; border-radius: 2px; forced-color-adjust: none; print-color-adjust: exact; }
+.regard-view .track i { display: block; height: 0.75em; min-width: 1px; border-radius: 2px; background: var(--accent); forced-color-adjust: none; print-color-adjust: exact; }
+.regard-view .track:has(.before) i { height: 0.45em; }
+.regard-view .track .before { background: var(--edge); }
 .regard-view .answer > code { display: block; max-height: 8em; overflow: auto; scrollbar-width: thin; }
 .regard-view .answer { overflow-wrap: anywhere; }
 .regard-view .answer code { white-space: pre-wrap; unicode-bidi: isolate; font-family: var(--mono); }
@@ -155,60 +169,13 @@ const STYLE = `
 .regard-view tr.on { font-weight: 700; background: var(--down); }
 .regard-view td.bars { min-width: 84px; text-align: start; }
 .regard-view td.bars span { display: block; height: 12px; max-width: 100%; forced-color-adjust: none; }
-.regard-view dialog { color: var(--ink); background: var(--paper); border: 2px solid var(--focus); border-radius: var(--round); max-width: 34rem; padding: var(--gap4); }
+.regard-view dialog { color: var(--ink); background: var(--paper); border: 1px solid var(--edge); border-radius: var(--round); max-width: 34rem; padding: var(--gap4); }
 .regard-view dialog::backdrop { background: rgb(0 0 0 / 40%); }
 .regard-view dialog h2 { font-size: var(--title); color: inherit; }
 .regard-view dialog dl { display: grid; grid-template-columns: max-content 1fr; gap: var(--gap1) var(--gap3); margin: var(--gap2) 0 var(--gap3); }
 .regard-view dialog dt { font-family: var(--mono); font-weight: 600; }
 .regard-view dialog dd { margin: 0; }
-@container inspector (max-width: 500px) {
-  .regard-view .strips { grid-template-columns: 1fr; }
-}
-@container view (max-width: 900px) {
-  .regard-view .tabs { display: flex; }
-  .regard-view .panes, .regard-view.fits .panes { display: block; height: auto; }
-  .regard-view .pane:is(.heads, .inspector) { border: 0; background: none; padding: var(--gap2) 0; max-height: none; }
-  .regard-view.fits .pane { overflow: visible; }
-  .regard-view.fits .stage { overflow: visible; min-height: 0; flex: none; }
-  .regard-view .pane { padding-top: var(--gap1); }
-  .regard-view .said { order: 1; }
-  .regard-view .under { display: contents; }
-  .regard-view .choices { display: flex; flex-wrap: wrap; gap: 0 var(--gap3); align-items: center; font-size: var(--small); }
-  .regard-view :is(.below, .choices, .strip, .foot) { order: 2; }
-  .regard-view .legend canvas { width: 64px; }
-}
-@container view (max-width: 480px) {
-  .regard-view .toolbar { font-size: var(--small); }
-  .regard-view .toolbar .choice .icon { display: none; }
-  .regard-view .toolbar .choice button { padding-inline: 0.35em; }
-  .regard-view .toolbar select { max-width: 9.5em; }
-}
-@media print {
-  .regard-view { color: black; }
-  .regard-view .panes { display: block !important; }
-  .regard-view :is(.heads, .tabs, .bar, .zoom, .foot, .row-box, .choices label, .playback :is(button, input), [data-name="Explain this weight"]) { display: none !important; }
-  .regard-view .pane { overflow: visible !important; max-height: none !important; border: 0 !important; background: none !important; }
-  .regard-view .stage { overflow: visible !important; }
-  .regard-view .card:has(.touch, .invitation) { display: none; }
-  .regard-view .tokens > div { max-height: none; overflow: visible; }
-  .regard-view .below { position: static; }
-  .regard-view figure, .regard-view .legend { break-inside: avoid; }
-  .regard-view .scrolling { overflow: visible; }
-}
-@media not print {
-  @container view (max-width: 900px) {
-    .regard-view:not([data-pane="heads"]) .pane.heads, .regard-view:not([data-pane="picture"]) .pane.picture,
-    .regard-view:not([data-pane="inspector"]) .pane.inspector { display: none; }
-  }
-}
-@media (forced-colors: active) {
-  .regard-view [aria-pressed="true"], .regard-view [aria-checked="true"], .regard-view .tabs [aria-selected="true"] { outline: 2px solid Highlight; outline-offset: -2px; }
-  .regard-view :is(.thumb, .tile).on .seat { outline: 3px solid Highlight; }
-  .regard-view .token.on { outline: 2px solid Highlight; }
-  .regard-view .measure i { background: Highlight; }
-  .regard-view .track i, .regard-view td.bars span { border: 1px solid CanvasText; }
-}
-`;
+${MEDIA_STYLE}`;
 
 /** @type {WeakMap<Document | ShadowRoot, Set<string>>} */
 const styledRoots = new WeakMap();

@@ -31,20 +31,22 @@ function smallLevel(matrix, head, limit) {
 }
 
 /**
- * The picture of a head and its size; `side`: pixels of its longer side.
+ * The picture of a head and its size; `side`: pixels of its longer side, `tall`: of its height if it is stretched.
  *
  * @param {{ matrix: Matrix, head: number, scale: Scale }} shown
  * @param {Palette} colours
  * @param {number} side
+ * @param {number} [tall]
  */
-export function thumbPixels({ matrix, head, scale }, colours, side) {
+export function thumbPixels({ matrix, head, scale }, colours, side, tall = side) {
   const { rows, columns } = matrix;
   const longest = Math.max(rows, columns, 1);
   const least = LEAST_ASPECT * side;
-  const [width, height] = [columns, rows].map((count) => Math.max(least, (side * count) / longest));
+  const width = Math.max(least, (side * columns) / longest);
+  const height = Math.max(least, (tall * rows) / longest);
   const size = { width, height };
   if (!rows || !columns) return { canvas: node("canvas", { width: 1, height: 1 }), ...size };
-  const limit = Math.ceil(FINE * side * (devicePixelRatio || 1));
+  const limit = Math.ceil(FINE * Math.max(side, tall) * (devicePixelRatio || 1));
   const level = smallLevel(matrix, head, limit);
   const { share } = scale.of(matrix, head);
   const all = { top: 0, left: 0, high: level.rows, wide: level.columns };

@@ -164,7 +164,7 @@ export class View {
     this.root.classList.toggle("dark", dark);
     setTextScale(this.onPaper ? 1 : textFactor());
     if (scene) {
-      const { width } = navigatorSize(scene, this.root.clientWidth, textFactor());
+      const { width } = navigatorSize(scene, this.surface());
       this.root.style.setProperty("--heads", `${width}px`);
     }
     keepFocus(this.root, () => this.drawing.show({ data, map, scene, interventions }, () => this.surface()));
@@ -192,6 +192,7 @@ export class View {
       width: this.onPaper ? Math.min(width || PAPER, PAPER) : width,
       height: fitted ? Math.max(height, LEAST_STAGE) : null,
       whole,
+      high: fitted ? this.root.clientHeight : null,
       factor: textFactor(),
       onPaper: this.onPaper,
     };

@@ -1,0 +1,159 @@
+// What an intervention changed: probabilities of the answer, and attention weights by layer.
+
+import { cached } from "./cache.js";
+import { button, node, secondaryText } from "./dom.js";
+import { originalLayer } from "./difference.js";
+import { percent, tokenLabel } from "./labels.js";
+import { shortNames } from "./layer-names.js";
+
+/** @import { InterventionData, LayerData } from "./data.js" */
+/** @import { Matrix } from "./matrix.js" */
+/** @import { Actions, Scene } from "./scene.js" */
+
+const MOST_OUTPUTS = 8; // outputs with bars: of more, those that changed most
+const MOST_MOVED = 3; // heads that are named
+
+/**
+ * The answer and the weights after the interventions, beside those before.
+ *
+ * @param {Scene} scene
+ * @param {readonly InterventionData[]} interventions
+ * @param {Actions} actions
+ */
+export function whatChanged(scene, interventions, actions) {
+  const { map, data } = scene;
+  const { original } = data;
+  if (!original || !map.interventions.length || scene.state.frame !== null) return [];
+  return [node("h2", {}, "What changed"), ...outputBars(scene), ...weightBars(scene, interventions, actions)];
+}
+
+/** @param {Scene} scene */
+function outputBars({ map, data }) {
+  const { original } = data;
+  const same = map.outputs.every((label, step) => label === original?.outputs[step]);
+  if (!original || !map.probabilities.length) return [];
+  if (!same) return [secondaryText("The outputs are other ones, so that their probabilities are not compared.")];
+  const change = map.probabilities.map((now, step) => Math.abs(now - original.probabilities[step]));
+  const steps = [...change.keys()]
+    .sort((first, second) => change[second] - change[first])
+    .slice(0, MOST_OUTPUTS)
+    .sort((first, second) => first - second);
+  const rows = steps.map((step) => {
+    const [before, now] = [original.probabilities[step], map.probabilities[step]];
+    return pairedRow(tokenLabel(map.outputs[step]), before, now, `${percent(before)} → ${percent(now)}`);
+  });
+  const left = map.outputs.length - steps.length;
+  const title = `Probability of each output${left ? `; ${left} outputs that changed less are left out` : ""}`;
+  return [barList(title, rows)];
+}
+
+/**
+ * How much the rows of each layer's weights moved, and the heads that moved most.
+ *
+ * @param {Scene} scene
+ * @param {readonly InterventionData[]} interventions
+ * @param {Actions} actions
+ */
+function weightBars({ map, data, shown, state }, interventions, actions) {
+  const names = shortNames(map.layers);
+  const touched = new Set(interventions.flatMap(({ layer, heads }) => heads.map((head) => `${layer} ${head}`)));
+  /** @type {{ layer: LayerData, head: number, moved: number }[]} */
+  const heads = [];
+  const rows = [];
+  let left = 0;
+  for (const layer of map.layers) {
+    const before = originalLayer(data, layer);
+    const thumbnail = "side" in layer.weights && layer.weights.side > 1;
+    if (!before || thumbnail) left += 1;
+    if (!before || thumbnail) continue;
+    const moved = movedWeight(shown(layer), shown(before));
+    moved.forEach((share, head) => {
+      if (!touched.has(`${layer.name} ${head}`)) heads.push({ layer, head, moved: share });
+    });
+    const others = moved.filter((_, head) => !touched.has(`${layer.name} ${head}`));
+    const mean = others.reduce((sum, share) => sum + share, 0) / others.length;
+    if (others.length) rows.push({ name: layer.kind, layer, mean });
+  }
+  const most = heads.filter(({ moved }) => moved >= 0.0005).sort((one, two) => two.moved - one.moved);
+  const note = left
+    ? [secondaryText(`Layers left out, because their tokens differ or only parts were sent: ${left}.`)]
+    : [];
+  if (!most.length) return [secondaryText("The weights of all other heads stay."), ...note];
+  const kinds = new Set(map.layers.map((layer) => layer.kind)).size;
+  /** @param {LayerData} layer */
+  const named = (layer) => `${kinds > 1 ? `${layer.kind} ` : ""}${names.get(layer.name)}`;
+  const largest = Math.max(...rows.map(({ mean }) => mean), 1e-9);
+  const items = rows.map(({ layer, mean }) => pairedRow(named(layer), null, mean / largest, percent(mean)));
+  const links = node("p", { class: "ranking" }, "Most moved: ");
+  for (const { layer, head, moved } of most.slice(0, MOST_MOVED)) {
+    const link = button(`${named(layer)}.${head}`, () =>
+      actions.choose({ layer: layer.name, head, focus: head, change: state.mode === "heatmap" }),
+    );
+    links.append(link, ` ${percent(moved)} `);
+  }
+  return [barList("Weight moved to other keys in each layer, mean of its other heads", items), links, ...note];
+}
+
+/**
+ * The mean over the rows of each head of half the sum of absolute differences: the share of weight on other keys.
+ *
+ * @param {Matrix} now
+ * @param {Matrix} before
+ */
+function movedWeight(now, before) {
+  return cached(now, "moved", () =>
+    now.slices.map((slice, head) => {
+      const old = before.slices[head];
+      const sum = slice.reduce((total, weight, index) => total + Math.abs(weight - old[index]), 0);
+      return sum / 2 / Math.max(now.rows, 1);
+    }),
+  );
+}
+
+/**
+ * @param {string} title
+ * @param {HTMLElement[]} rows
+ */
+function barList(title, rows) {
+  const box = node("div", { class: "pairs" });
+  box.append(node("p", { class: "quiet" }, title), ...rows);
+  return box;
+}
+
+/**
+ * A label with bars before and after.
+ *
+ * @param {string} label
+ * @param {number | null} before from 0 to 1; null: a single bar
+ * @param {number} now from 0 to 1
+ * @param {string} text
+ */
+export function pairedRow(label, before, now, text) {
+  const row = node("div", { class: "pair" });
+  row.append(
+    node("span", { class: "key-name" }, label),
+    pairedBars(before, now),
+    node("span", { class: "number" }, text),
+  );
+  return row;
+}
+
+/**
+ * Two bars, the upper one before the change.
+ *
+ * @param {number | null} before
+ * @param {number} now
+ */
+export function pairedBars(before, now) {
+  const track = node("span", { class: "track", "aria-hidden": "true" });
+  for (const [name, share] of /** @type {const} */ ([
+    ["before", before],
+    ["now", now],
+  ])) {
+    if (share === null) continue;
+    const bar = node("i", { class: name });
+    bar.style.width = `${100 * Math.min(Math.max(share, 0), 1)}%`;
+    track.append(bar);
+  }
+  return track;
+}
