@@ -53,7 +53,7 @@ def map_of_answer(model: AnswerModel, task: Task, inputs: torch.Tensor) -> Atten
         queries = outputs if weights.shape[1] == len(outputs) else ["all outputs"]
         cross = (queries, letters + [REST] * rest)
         if relevant is not None and len(queries) < len(relevant):
-            relevant = relevant.any(0, keepdims=True)
+            relevant = np.logical_or.reduce(relevant, axis=0, keepdims=True)
         layers[name] = make_layer_map(name, weights, {**labels, CROSS: cross}, relevant)
     return AttentionMap(
         task=task.name,
