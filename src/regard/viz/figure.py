@@ -14,8 +14,8 @@ from matplotlib.font_manager import FontEntry, FontProperties, findfont, findSys
 from matplotlib.text import Text
 
 BLUES = (
-    *("#ffffff", "#deebf7", "#c6dbef", "#9ecae1", "#6baed6"),
-    *("#4292c6", "#2171b5", "#08519c", "#08306b"),
+    *("#ffffff", "#e4eef9", "#cbdef3", "#a8caec", "#80b2e2"),
+    *("#5a98d5", "#3b7cc2", "#275fa5", "#1d4480"),
 )
 """Colors from zero to the largest weight, as on a light page (`js/colours.js`)."""
 NOT_FINITE = (194, 24, 91)
