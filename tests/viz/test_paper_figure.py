@@ -133,7 +133,7 @@ def test_the_grid_of_heads_shows_every_weight() -> None:
         [axes, *_] = grid.draw().axes
     image = np.asarray(axes.images[0].get_array())
     panel = image[: len(image) // 2, : image.shape[1] // 3]
-    dark = panel[..., 0] < 35  # the darkest blue is #1d4480
+    dark = panel[..., 0] < 35  # the darkest blue is #1c437d
     assert 0.15 < dark.mean() < 0.3  # the diagonal of 4 x 4, without the gaps
     assert (image[-1, -1] == 0).all()  # the second layer has no third head: transparent
 

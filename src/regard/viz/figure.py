@@ -14,8 +14,8 @@ from matplotlib.font_manager import FontEntry, FontProperties, findfont, findSys
 from matplotlib.text import Text
 
 BLUES = (
-    *("#ffffff", "#e4eef9", "#cbdef3", "#a8caec", "#80b2e2"),
-    *("#5a98d5", "#3b7cc2", "#275fa5", "#1d4480"),
+    *("#ffffff", "#e1ecf8", "#c5daf1", "#9dc3e9", "#72a8dd"),
+    *("#4a8ccc", "#3172b8", "#22589d", "#1c437d"),
 )
 """Colors from zero to the largest weight, as on a light page (`js/colours.js`)."""
 NOT_FINITE = (194, 24, 91)

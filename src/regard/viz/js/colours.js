@@ -20,7 +20,7 @@ import { canvasContext, node } from "./dom.js";
  * @property {Uint32Array} changes `change` in 256 steps as pixels, then `broken`
  */
 
-const LIGHT = ["#ffffff", "#e4eef9", "#cbdef3", "#a8caec", "#80b2e2", "#5a98d5", "#3b7cc2", "#275fa5", "#1d4480"];
+const LIGHT = ["#ffffff", "#e1ecf8", "#c5daf1", "#9dc3e9", "#72a8dd", "#4a8ccc", "#3172b8", "#22589d", "#1c437d"];
 const DARK = ["#12171d", "#132f50", "#174474", "#205d99", "#3678bc", "#5a97d5", "#88b6e6", "#b6d4f2", "#e4f0fc"];
 // Decrease and increase: brown and blue-green differ for colour-blind readers too.
 const DECREASE = [166, 97, 26];

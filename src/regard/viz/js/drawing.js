@@ -162,7 +162,7 @@ export class Drawing {
     );
     parts.legend.show([...shown, largest, colours, ...drawnInputs(pictured)], () => [legend(pictured, colours)]);
     this.drawTokens(pictured, colours, actions);
-    parts.save.show([pictured, colours], () => saveButtons(pictured, colours, this.stage.element));
+    parts.save.show([seen, colours], () => saveButtons(seen, colours, this.stage.element));
     parts.row.show([...shown, before, state.query, state.key, state.focus, state.off, layer.square], () =>
       layer.square > 1 ? [] : rowList(seen, actions),
     );

@@ -73,8 +73,10 @@ export class View {
         this.drawing.point(query, key, null, this.surface());
       },
       touch: (change, undo) => {
-        this.history.push(this.interventions);
-        this.touch(updateInterventions(this.interventions, change, undo));
+        const next = updateInterventions(this.interventions, change, undo);
+        const dragged = typeof change.to === "number" && next.length === this.interventions.length;
+        if (!dragged) this.history.push(this.interventions); // a drag is undone as a whole
+        this.touch(next);
       },
       preview: (place, to) => this.preview(place, to),
       untouch: () => {
@@ -151,7 +153,7 @@ export class View {
     if (this.opening && state.layer === null && layer.name === map.opens)
       state = { ...state, head: state.head ?? map.head };
     const first = () => clearestHead(data, layer, whole);
-    if (this.opening)
+    if (this.opening && (!small || whole.causal))
       state = { ...state, query: openingRow(whole, state.head ?? clearestHead(data, layer, whole), layer.kind) };
     this.opening = false;
     const fitting = fitState(state, whole, weights.of(layer, state.words), small, first);
