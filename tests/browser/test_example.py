@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from PIL import Image
 
 import regard
 from tests.browser.conftest import served
@@ -98,3 +99,31 @@ def test_layers_are_columns_of_the_navigator_if_there_are_more_heads(page: Any, 
     for key, name in (("ArrowRight", names[1]), ("ArrowDown", names[4])):
         page.keyboard.press(key)
         assert page.evaluate("document.activeElement.dataset.name") == name
+
+
+def test_a_head_that_is_off_shows_what_it_changed(page: Any, language_model: str) -> None:
+    page.goto(f"{language_model}#layer=transformer.h.0.attn&head=0")
+    page.wait_for_selector("figure canvas")
+    page.click("text=head 0 off")
+    page.wait_for_selector(".before-after canvas")
+    changed = page.inner_text(".sentence")
+    assert changed.startswith("Head 0 is off. Most changed: head ")
+    most = page.locator(".changes .ranking button").first.inner_text()
+    head, layer = re.findall(r"\d+", changed)[1:3]
+    assert most == f"{layer}.{head}"
+    assert page.locator(".before-after canvas").count() == 2 and "change" in page.inner_text(".legend")
+    page.click("[data-name=query-3]")  # a choice in the picture opens the changed head
+    page.wait_for_function("() => location.hash.includes('query=3')")
+    assert f"layer=transformer.h.{layer}.attn&head={head}" in page.url and "change=true" in page.url
+    page.click(".mark button")
+    page.wait_for_selector(".mark", state="detached")
+
+
+def test_the_poster_is_one_click_away(page: Any, language_model: str) -> None:
+    page.goto(language_model)
+    page.wait_for_selector("figure canvas")
+    with page.expect_download() as download:
+        page.click("text=Poster of all heads")
+    assert download.value.suggested_filename.endswith("-all-heads.png")
+    with Image.open(download.value.path()) as picture:
+        assert picture.width >= 2 * 1100 and picture.info["layer"] == picture.info["heads"] == "all"

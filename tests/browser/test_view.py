@@ -167,7 +167,10 @@ def test_data_of_the_caller_is_unchanged(page: Any, address: str, learned: regar
     settle(page)
     page.click("text=head 1 uniform")
     page.click(".mark button")
-    assert page.evaluate("window.asked.map(([{ to }]) => to)") == ["uniform", "off"]  # undo restores the given one
+    assert page.evaluate("window.asked.map(([{ to }]) => to)") == [
+        "uniform",
+        "off",
+    ]  # undo restores the given one
     page.locator("input[data-name=time]").focus()
     page.keyboard.press("Home")
     settle(page)
