@@ -63,6 +63,7 @@ def train_regard(file: Path, seed: int, savepath: Path) -> regard.LanguageRun:
         beta2=plain.BETAS[1],
         weight_decay=plain.WEIGHT_DECAY,
         snapshots=0,
+        validate_every=0,  # the plain loop does not validate during training
         seed=seed,
         savepath=savepath,
         progress=False,

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 LINE_STEPS = 500
 """Number of training steps between two printed lines without a terminal."""
+VALIDATIONS = {"bleu": ", BLEU {:.2f}", "valid_loss": ", validation loss {:.4f}"}
+"""Metrics of a validation, and how they are printed."""
 LINE_SECONDS = 10.0
 """Seconds between two printed lines of a preparation without a terminal."""
 
@@ -42,7 +44,7 @@ def progress_bar(name: str, step: int, steps: int, *, show: bool) -> Iterator[Ca
 
             def show_metrics(metrics: dict[str, float]) -> None:
                 progress.update(task, completed=metrics["step"], figures=_format_metrics(metrics))
-                if "bleu" in metrics:
+                if metrics.keys() & VALIDATIONS.keys():
                     console.print(f"step {metrics['step']:.0f}: {_format_metrics(metrics)}", highlight=False)
 
             yield show_metrics
@@ -152,11 +154,11 @@ def print_status(message: str, *, show: bool) -> None:
 
 
 def _write_metrics(name: str, steps: int, metrics: dict[str, float]) -> None:
-    if metrics["step"] % LINE_STEPS == 0 or metrics["step"] == steps or "bleu" in metrics:
+    if metrics["step"] % LINE_STEPS == 0 or metrics["step"] == steps or metrics.keys() & VALIDATIONS.keys():
         position = f"step {metrics['step']:.0f} of {steps}"
         sys.stderr.write(f"train {escape_controls(name)}: {position}, {_format_metrics(metrics)}\n")
 
 
 def _format_metrics(metrics: dict[str, float]) -> str:
     figures = f"loss {metrics['loss']:.4f}, exact match {metrics['exact_match']:.0%}"
-    return figures + (f", BLEU {metrics['bleu']:.2f}" if "bleu" in metrics else "")
+    return figures + "".join(form.format(metrics[name]) for name, form in VALIDATIONS.items() if name in metrics)

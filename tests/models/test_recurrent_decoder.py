@@ -1,5 +1,6 @@
 """Every variant of the recurrent decoder equals its equations, computed in float64 for each sample and step."""
 
+import math
 from typing import Any
 
 import pytest
@@ -8,10 +9,13 @@ from torch import Tensor, nn
 
 from regard import record
 from regard.attention import SCORES, Additive, Concat, Dot, General, ScaledDot
+from regard.attention.scores import Cosine, Scalable, SoftCapped
 from regard.errors import InputError
 from regard.models.recurrent_decoder import Memory, RecurrentDecoder
 
 E, D, M = 3, 5, 7
+TWO_WIDTHS = ("general", "concat", "additive")
+"""Scores for queries and keys of different widths."""
 PLACES: list[dict[str, Any]] = [
     {"context": "cell", "query": "previous"},
     {"context": "output", "query": "current"},
@@ -35,8 +39,14 @@ def make(cell: str, score: str | None, memory_width: int = M, **place: Any) -> t
     return decoder, decoder.remember(states, torch.randn(2, memory_width, dtype=torch.float64), mask)
 
 
-def score_of(score: nn.Module, query: Tensor, key: Tensor) -> Tensor:
-    """Compute the formulas of the papers for one pair."""
+def score_of(score: nn.Module, query: Tensor, key: Tensor, keys: int) -> Tensor:
+    """Compute the formulas of the papers for one pair; the query may attend to `keys` keys."""
+    if isinstance(score, Cosine):
+        return score.gain * (query @ key / query.norm() / key.norm())
+    if isinstance(score, SoftCapped):
+        return score.cap * torch.tanh(query @ key / D**0.5 / score.cap)
+    if isinstance(score, Scalable):
+        return score.gain * math.log(keys) * (query @ key / D**0.5)
     if isinstance(score, ScaledDot):
         return query @ key / D**0.5
     if isinstance(score, Dot):
@@ -70,9 +80,9 @@ def by_hand(decoder: RecurrentDecoder, embedded: Tensor, memory: Memory, place: 
         length = int(memory.mask[sample].sum())
         states = memory.states[sample, :length]
 
-        def context(query: Tensor, states: Tensor = states) -> Tensor:
+        def context(query: Tensor, states: Tensor = states, length: int = length) -> Tensor:
             assert decoder.cross is not None
-            scores = torch.stack([score_of(decoder.cross.score, query, key) for key in states])
+            scores = torch.stack([score_of(decoder.cross.score, query, key, length) for key in states])
             weights = scores.exp() / scores.exp().sum()
             return sum((w * s for w, s in zip(weights, states, strict=True)), torch.zeros(1))
 
@@ -99,7 +109,7 @@ def by_hand(decoder: RecurrentDecoder, embedded: Tensor, memory: Memory, place: 
 @each_place
 @pytest.mark.parametrize("score", SCORES)
 def test_equals_its_equations(cell: str, place: dict[str, Any], score: str) -> None:
-    decoder, memory = make(cell, score, D if "dot" in score else M, **place)
+    decoder, memory = make(cell, score, M if score in TWO_WIDTHS else D, **place)
     embedded = torch.randn(2, 6, E, dtype=torch.float64)
     torch.testing.assert_close(
         decoder(embedded, memory), by_hand(decoder, embedded, memory, place), atol=1e-12, rtol=0

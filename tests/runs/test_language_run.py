@@ -11,7 +11,10 @@ import torch
 
 import regard
 from regard.errors import InputError
-from regard.evaluation.next_tokens import next_token_losses
+from regard.evaluation.language_validation import BATCHES, language_validation
+from regard.evaluation.next_tokens import measure_tokens, next_token_losses
+from regard.streams import make_generator
+from regard.tasks import Text
 from regard.training import make_config
 from regard.viz.subject import Layer
 
@@ -180,8 +183,63 @@ def test_text_is_generated_from_a_file(tmp_path: Path) -> None:
     assert isinstance(run, regard.LanguageRun) and run.draws
     assert len(run.generate("the ", new=5)[0][0].tokens) == 5
     assert run.test(samples=10).figures.relevance == {}
+    text.write_text("the cat sat on the mat. the dog sat on the LOG.\n" * 60)
+    changed: Any = regard.load(run.folder)
+    assert not changed.draws
+    with pytest.raises(InputError, match="is not the text that the run was trained on: restore that text"):
+        changed.test(samples=10)
     text.unlink()
     assert not regard.load(run.folder).draws
+
+
+def write_text(path: Path) -> str:
+    """Write a text whose held-out part is another language, and return its path."""
+    path.write_text("the cat sat on the mat.\n" * 90 + "der Hund sitzt.\n" * 20)
+    return str(path)
+
+
+@pytest.mark.parametrize("task", ["text", "modular", "parity", "regression"])
+def test_the_validation_loss_is_that_of_held_out_samples(
+    task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags: dict[str, Any] = {**SMALL, "steps": 8, "savepath": tmp_path / "runs"}
+    if task == "text":
+        flags |= {"text": write_text(tmp_path / "text.txt"), "max_len": 16}
+    run: Any = regard.train(task, **flags, validate_every=3)
+    losses = {line["step"]: line["valid_loss"] for line in run.metrics if "valid_loss" in line}
+    assert list(losses) == [3, 6, 8]
+    printed = capsys.readouterr().err
+    assert all(f"validation loss {loss:.4f}" in printed for loss in losses.values())
+    generator = make_generator(0, "validation")
+    held_out = [run.task.sample(8, generator, unseen=True) for _ in range(BATCHES)]
+    figures = measure_tokens(run.model, run.task, held_out)
+    assert losses[8] == pytest.approx(figures.loss, rel=1e-5)
+    seen = [run.task.sample(8, generator) for _ in range(BATCHES)]
+    if task == "text":  # letters that do not occur in the training part
+        assert losses[8] > 1.2 * measure_tokens(run.model, run.task, seen).loss
+    # Validation does not change the parameters, and the last parameters are saved.
+    flags |= {"savepath": tmp_path / "without", "overwrite": False}
+    without = regard.train(task, **flags, validate_every=0, progress=False)
+    assert not any("valid_loss" in line for line in without.metrics)
+    for name, value in without.model.state_dict().items():
+        assert torch.equal(value, regard.load(run.folder).model.state_dict()[name]), name
+
+
+def test_a_text_without_a_held_out_part_is_not_validated(tmp_path: Path) -> None:
+    config = make_config("text", {"text": write_text(tmp_path / "text.txt"), "valid_share": 0.0})
+    task = Text.prepare(config.task, tmp_path)  # type: ignore[arg-type]
+    assert language_validation(task, config.training) is None
+
+
+def test_a_run_on_text_resumes_with_a_moved_text(tmp_path: Path) -> None:
+    text = write_text(tmp_path / "text.txt")
+    run: Any = regard.train("text", text=text, **SMALL, max_len=16, steps=4, savepath=tmp_path, progress=False)
+    Path(text).rename(tmp_path / "moved.txt")
+    with pytest.raises(InputError, match=r"--resume --text \.\.\."):
+        regard.train("text", resume=True, savepath=tmp_path, progress=False)
+    moved = str(tmp_path / "moved.txt")
+    again: Any = regard.train("text", text=moved, resume=True, savepath=tmp_path, progress=False)
+    assert again.step == run.step
 
 
 def test_commands(

@@ -19,6 +19,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from regard.attention.descriptions import can_be_negative, describe_normalizer, follows_softmax
 from regard.attention.functional import tempered_weights, uniform_weights
 from regard.attention.hooks import attach_hooks, disable_compile, find_layer, with_change
 from regard.attention.records import check_indices, short_name
@@ -182,6 +183,12 @@ def intervene(
     """
     target = find_layer(model, layer)
     change = Intervention(heads=None if heads is None else tuple(heads), to=to, query=query, key=key)
+    if not isinstance(to, str) and can_be_negative(target):
+        raise InputError(
+            f"to {to} does not fit layer {short_name(layer)}: its weights can be negative "
+            f"({describe_normalizer(target)}), so the other weights of a row cannot keep their "
+            f"proportions; choose off or uniform"
+        )
     hook = with_change(target.hook, change.apply)
     with disable_compile(), note_intervention(model, change.describe(layer)), attach_hooks({target: hook}):
         yield
@@ -194,7 +201,8 @@ def temper(
     """Divide the scores of some `heads` of a layer by a temperature in the block; None for all heads.
 
     A temperature above 1 makes the attention more uniform; a temperature below 1 makes it more peaked. `layer`
-    and the errors are those of `intervene`.
+    and the errors are those of `intervene`. Raises `InputError` for a layer whose weights are not a softmax of
+    the scores.
 
     >>> from regard.attention import EncoderLayer
     >>> layer = EncoderLayer(12, 3, 24)
@@ -215,6 +223,11 @@ def temper(
         return tempered
 
     target = find_layer(model, layer)
+    if not follows_softmax(target):
+        raise InputError(
+            f"layer {short_name(layer)} has no temperature: its weights are not a softmax of the scores "
+            f"({describe_normalizer(target)}); leave the temperature out"
+        )
     description = f"{short_name(layer)}: {_describe_heads(heads)}, temperature {temperature:.6g}"
     hook = with_change(target.hook, change)
     with disable_compile(), note_intervention(model, description), attach_hooks({target: hook}):

@@ -64,7 +64,8 @@ class Record:
     """Dotted name of the layer in the model."""
     weights: Tensor
     """(B, H, Tq, Tk), detached, for the selected heads and rows. A row sums to 1 (only on average if there is
-    dropout), or to 0 if the row is fully masked. Keys that come after a query have zero weight."""
+    dropout), or to 0 if the row is fully masked, unless `remark` says otherwise. Keys that come after a query
+    have zero weight."""
     mask: Tensor | None
     """Broadcastable to the weights, True = may be attended; None if there is no mask."""
     query_labels: Sequence[str] | None = None
@@ -82,6 +83,9 @@ class Record:
     it reads."""
     interventions: Sequence[str] = ()
     """Descriptions of the interventions that were active during the call."""
+    remark: str = ""
+    """What distinguishes the weights from those of a softmax, such as "rows need not sum to 1 (sink)"; empty for
+    a softmax."""
     inside: AttentionTrace | None = None
     """All tensors of the layer for all steps, detached. Only present for a Regard layer recorded with
     `record(inside=True)`. The score of a key that comes after the query is -inf."""
@@ -94,7 +98,8 @@ class Record:
         )
 
     def __repr__(self) -> str:
-        return f"<Record: {self.name}, weights {tuple(self.weights.shape)}>"
+        remark = self.remark and f"; {self.remark}"
+        return f"<Record: {self.name}, weights {tuple(self.weights.shape)}{remark}>"
 
 
 def _of_input(tokens: Sequence[Sequence[str]] | None, input: int, batch: int) -> Sequence[str] | None:

@@ -9,6 +9,7 @@ without a part has its default: scaled dot product, softmax, the mask of the lay
 and values. To add a part to the table, write its class and add one line to `PARTS`.
 """
 
+import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -98,7 +99,23 @@ class PartChoice:
     def build(self, sizes: LayerSizes) -> Any:
         """Return the part for a layer. Raises `InputError` if the numbers or sizes do not fit."""
         head = (sizes.head_width, sizes.head_width) if self.slot == "score" else (sizes.head_width,)
-        arguments = (sizes,) if issubclass(self.cls, Part) else head
+        return self._make(*((sizes,) if issubclass(self.cls, Part) else head))
+
+    def build_score(self, width: int, key_width: int) -> Score:
+        """Return the score for queries of `width` and keys of `key_width`. Raises `InputError` if the numbers or
+        widths do not fit."""
+        score: Score = self._make(width, key_width)
+        return score
+
+    def _make(self, *arguments: Any) -> Any:
+        parameters = [*inspect.signature(self.cls).parameters.values()]
+        most = len(parameters) - len(arguments)
+        bounded = all(parameter.kind is not parameter.VAR_POSITIONAL for parameter in parameters)
+        if bounded and len(self.numbers) > max(most, 0):
+            raise InputError(
+                f"attention part {self.name} takes {f'at most {most}' if most > 0 else 'no'} numbers, and "
+                f"{len(self.numbers)} are given: leave some out"
+            )
         try:
             return self.cls(*arguments, *self.numbers)
         except InputError:
@@ -129,7 +146,7 @@ class Mechanism:
         Raises `InputError` for an unknown part, for two parts of one slot, and for a part of the linear family
         together with a part that it replaces.
         """
-        mechanism = cls(tuple(_parse_part(part) for part in text.replace("+", ",").split(",")))
+        mechanism = cls(tuple(map(_parse_part, _split(text))))
         mechanism._check()
         return mechanism
 
@@ -170,11 +187,6 @@ class Mechanism:
         choice = self.slots.get("position")
         return None if choice is None else choice.name
 
-    @property
-    def custom(self) -> list[str]:
-        """Names of custom parts, `module:Class`."""
-        return [choice.name for choice in self.choices if ":" in choice.name]
-
     def for_kind(self, kind: Kind) -> "Mechanism":
         """Return the parts that have a meaning in a layer of this kind.
 
@@ -214,8 +226,22 @@ def list_parts(slot: Slot) -> list[str]:
     return [name for name, cls in PARTS.items() if PartChoice(name, cls).slot == slot]
 
 
+def custom_parts(text: str) -> list[str]:
+    """Return the names of the custom parts in the text of a mechanism, without importing their modules.
+
+    >>> custom_parts("window:4, mine:Sharp:2")
+    ['mine:Sharp']
+    """
+    parts = (part.split(":") for part in _split(text))
+    return [":".join(words[:2]) for words in parts if words[0] not in PARTS and len(words) > 1]
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.replace("+", ",").split(",")]
+
+
 def _parse_part(text: str) -> PartChoice:
-    name, *rest = text.strip().split(":")
+    name, *rest = text.split(":")
     if name in PARTS:
         return PartChoice(name, PARTS[name], tuple(_parse_number(name, number) for number in rest))
     if not rest:

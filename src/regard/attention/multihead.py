@@ -239,6 +239,14 @@ class MultiHeadAttention(AttentionLayer):
         grouped = self.sharing is None or type(self.sharing) in GROUPED
         return super().standard and full and grouped and self.gate is None
 
+    @property
+    def can_prune(self) -> bool:
+        """Whether `keep_heads` can remove heads: each head has its own keys, and no part depends on the number of
+        heads."""
+        parts = (self.sharing, self.gate, self.combination, self.linear, self.bias)
+        shared = self.normalizer is not None and any(True for _ in self.normalizer.parameters())
+        return self.groups == self.heads and all(part is None for part in parts) and not shared
+
     def _queries(self, states: Tensor, offset: int) -> Tensor:
         """Return the queries (B, H, T, d) of states (B, T, D), rotated for positions from `offset` on."""
         queries = self._split(self.query(states), self.heads, self.splits)
@@ -261,15 +269,18 @@ def keep_heads(layer: nn.Module, heads: Sequence[int]) -> None:
     whole layer with the pruned heads ablated.
 
     `heads`: heads to keep, in ascending order. Raises `InputError` for a layer without projections, or if
-    several heads share keys and values.
+    `can_prune` is False.
 
     >>> layer = MultiHeadAttention(12, heads=3)
     >>> keep_heads(layer, [0, 2])
     >>> layer.heads, layer.query.out_features
     (2, 8)
     """
-    if not isinstance(layer, MultiHeadAttention) or layer.groups != layer.heads or not layer.standard:
-        raise InputError("only standard multi-head attention in which each head has its own keys can be pruned")
+    if not isinstance(layer, MultiHeadAttention) or not layer.can_prune:
+        raise InputError(
+            "only multi-head attention in which each head has its own keys, without parts that depend on the "
+            "number of heads (such as sink, alibi or a gate), can be pruned"
+        )
     if not heads or sorted(set(heads)) != list(heads) or not 0 <= heads[0] <= heads[-1] < layer.heads:
         raise InputError(
             f"heads {list(heads)} cannot stay: choose one or more of 0 to {layer.heads - 1}, in order"

@@ -14,6 +14,7 @@ from functools import partial
 
 from torch import nn
 
+from regard.attention.descriptions import describe_weights
 from regard.attention.hooks import (
     AttentionLayer,
     attach_hooks,
@@ -93,6 +94,7 @@ def record_layers(
     own: Mapping[str, AttentionLayer], recorder: Recorder, layers: Collection[str] | None
 ) -> Iterator[None]:
     """Attach a recorder to those layers of `own` whose names are in `layers`; None for all layers."""
+    recorder.remarks |= {name: describe_weights(layer) for name, layer in own.items()}
     with attach_hooks(
         {
             layer: with_recorder(layer.hook, recorder, name)

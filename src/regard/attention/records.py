@@ -31,6 +31,8 @@ class Recorder:
     parts: dict[str, Parts] = field(default_factory=dict)
     interventions: Callable[[], Sequence[str]] = tuple
     """Function that returns the active interventions."""
+    remarks: dict[str, str] = field(default_factory=dict)
+    """By layer name: `Record.remark`."""
     left_out: Callable[[], dict[str, str]] = dict
     """Function that returns the layers that ran without a record, and the reason for each layer."""
 
@@ -137,6 +139,7 @@ class Recorder:
                 written=written,
                 interventions=parts.interventions,
                 inside=part.inside,
+                remark=self.remarks.get(name, ""),
             )
         return parts.record
 
@@ -202,6 +205,20 @@ def describe_left_out(left_out: Mapping[str, str]) -> str:
     }
     groups = [f"{', '.join(layers)} ({reason})" for reason, layers in names.items()]
     return f"not recorded: {'; '.join(groups)}" if groups else ""
+
+
+def describe_remarks(remarks: Mapping[str, str]) -> str:
+    """Return one line with the remarks on all layers, or an empty string.
+
+    >>> describe_remarks({"cross": "rows need not sum to 1 (sink)", "self_attention": ""})
+    'cross: rows need not sum to 1 (sink)'
+    """
+    layers: dict[str, list[str]] = {}
+    for name, remark in remarks.items():
+        layers.setdefault(remark, []).append(short_name(name))
+    if len(layers) == 1:
+        return next(iter(layers))
+    return "; ".join(f"{', '.join(names)}: {remark}" for remark, names in layers.items() if remark)
 
 
 def short_name(name: str) -> str:

@@ -13,17 +13,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from regard.attention import attention_layers
+from regard.attention import MultiHeadAttention, attention_layers
 from regard.data.bpe_codes import BpeCodesVocabulary
 from regard.data.imported_tokenizer import ImportedTokenizer
 from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subwords import RESERVED, SubwordVocabulary
 from regard.errors import InputError
 from regard.io.reading import DamageError, damaged_file
-from regard.models import Transformer, TransformerConfig
+from regard.models import ModelConfig, Transformer, TransformerConfig
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from regard.data import PairBatch, Vocabulary
     from regard.interpret import KeptHeads
@@ -94,7 +94,28 @@ def get_transformer(run: Exportable, program: str) -> ExportParts:
         raise InputError(
             f"run {str(run.folder)!r} is pruned: {program} needs the same number of heads in every layer"
         )
+    check_attention(model, config.attention, program)
+    if any(layer.groups != layer.heads for layer in _multi_head(model)):
+        raise InputError(
+            f"attention {config.attention} is not supported by {program}: each head needs its own keys"
+        )
     return ExportParts(model, config, *vocabularies)
+
+
+def check_attention(model: nn.Module, attention: str, program: str) -> None:
+    """Raise `InputError` for a mechanism that other programs do not compute.
+
+    `attention`: the flag. Layers with another score are left to the check of the flag `score`.
+    """
+    if attention != ModelConfig.attention and not all(layer.standard for layer in _multi_head(model)):
+        raise InputError(
+            f"attention {attention} is not supported by {program}, which computes the softmax of scaled dot "
+            f"products: train without --attention"
+        )
+
+
+def _multi_head(model: nn.Module) -> list[MultiHeadAttention]:
+    return [layer for layer in model.modules() if isinstance(layer, MultiHeadAttention)]
 
 
 def token_names(vocabulary: Vocabulary) -> list[str]:

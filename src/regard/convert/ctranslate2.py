@@ -19,7 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attention import STANDARD, FeedForward, MultiHeadAttention, Residual
+from regard.attention import STANDARD, FeedForward, MultiHeadAttention, Residual, Rotary
+from regard.attention.positions import BASE
 from regard.convert.conversion import Exportable, ExportParts, ForcedOutput, get_transformer, token_names
 from regard.data import BOS, EOS, PAD, PairBatch
 from regard.data.bpe_codes import BpeCodesVocabulary, format_codes
@@ -44,7 +45,7 @@ def write_ctranslate2(run: Exportable, folder: Path) -> None:
     kind = {
         "pre_norm": config.pre_norm,
         "activation": getattr(specs.common_spec.Activation, config.activation.upper()),
-        "rotary_dim": head_width if config.positions == "rotary" else None,
+        "rotary_dim": head_width if config.embedding_positions == "rotary" else None,
     }
     spec = specs.TransformerSpec(
         specs.TransformerEncoderSpec(config.enc_layers, config.heads, **kind),
@@ -74,11 +75,17 @@ def get_ctranslate2_parts(run: Exportable) -> ExportParts:
     """
     parts = get_transformer(run, "CTranslate2")
     config = parts.config
-    supported = config.positions in ("sinusoidal", "learned", "rotary") and config.layer == STANDARD
+    bases = {layer.waves.base for layer in parts.model.modules() if isinstance(layer, Rotary)}
+    if bases - {BASE}:
+        raise InputError(
+            f"attention {config.attention} is not supported in this export: rotary positions need base {BASE:g}"
+        )
+    supported = config.embedding_positions in ("sinusoidal", "learned", "rotary") and config.layer == STANDARD
     if not supported or config.score != "scaled_dot":
         raise InputError(
             "CTranslate2 supports positions sinusoidal, learned and rotary, score scaled_dot and layer "
-            f"{STANDARD}; not positions {config.positions} with score {config.score} and layer {config.layer}"
+            f"{STANDARD}; not positions {config.embedding_positions} with score {config.score} and layer "
+            f"{config.layer}"
         )
     return parts
 
@@ -158,7 +165,7 @@ def _set_weights(
     spec.encoder.embeddings[0].weight = _array(embedding.weight)
     spec.decoder.embeddings.weight = _array(model.target_embedding.weight)
     spec.encoder.scale_embeddings = spec.decoder.scale_embeddings = np.int8(1)
-    if config.positions == "rotary":
+    if config.embedding_positions == "rotary":
         del spec.encoder.position_encodings  # the decoder has none already
     else:
         sides: Any = ((spec.encoder, model.source_positions), (spec.decoder, model.target_positions))

@@ -40,7 +40,7 @@ tokenizer.batch_decode(output, skip_special_tokens=True)
 ```"""
 """Usage instructions for the model card."""
 REQUIRED: dict[str, Any] = {
-    "positions": "sinusoidal",
+    "embedding_positions": "sinusoidal",
     "score": "scaled_dot",
     "layer": STANDARD,
     "pre_norm": False,
@@ -114,8 +114,9 @@ def get_huggingface_parts(run: Exportable) -> ExportParts:
     config, source = parts.config, parts.source
     for name, required in REQUIRED.items():
         if (value := getattr(config, name)) != required:
+            flag = name.removeprefix("embedding_")
             raise InputError(
-                f"{name} {value} is not {required}, which Marian models require: train with --preset marian"
+                f"{flag} {value} is not {required}, which Marian models require: train with --preset marian"
             )
     if config.hidden % 2:
         raise InputError(f"hidden {config.hidden} is odd: Marian's positions need an even width")

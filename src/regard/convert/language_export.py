@@ -10,13 +10,15 @@ and the run lacks (biases, positions, feed-forward layers) are exported as zeros
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.attention import attention_layers
+from regard.attention import MultiHeadAttention, attention_layers
+from regard.convert.conversion import check_attention
 from regard.convert.language_certificate import ConvertedLanguageModel, LanguageModelRun
 from regard.convert.language_import import load_language_model
 from regard.convert.language_models import ACTIVATIONS, GPT2_FAMILY, LLAMA_FAMILY, OUR_LAYERS, Family
@@ -42,13 +44,13 @@ tokenizer.batch_decode(output, skip_special_tokens=True)
 """Usage instructions for the model card."""
 GPT2_REQUIRED: dict[str, tuple[Any, ...]] = {
     "pre_norm": (True,),
-    "positions": ("learned", "none"),
+    "embedding_positions": ("learned", "none"),
     "activation": ("relu", "gelu", "gelu_tanh"),
 }
 """Flags that GPT-2 models require."""
 LLAMA_REQUIRED: dict[str, tuple[Any, ...]] = {
     "pre_norm": (True,),
-    "positions": ("rotary",),
+    "embedding_positions": ("rotary",),
     "activation": ("swiglu",),
 }
 """Flags that Llama models require."""
@@ -70,19 +72,22 @@ def check_language_model(run: Any) -> Family:
         raise InputError(
             f"run {str(run.folder)!r} is pruned: Hugging Face needs the same number of heads in every layer"
         )
+    check_attention(model, config.attention, "Hugging Face")
     llama = config.norm == "rms"
     name, required = ("Llama", LLAMA_REQUIRED) if llama else ("GPT-2", GPT2_REQUIRED)
     for flag, choices in required.items():
         if flag == "activation" and not config.feed_forward:
             continue
         if (value := getattr(config, flag)) not in choices:
+            flag = flag.removeprefix("embedding_")
             raise InputError(
                 f"{flag} {value} is not {' or '.join(map(str, choices))}, which {name} models require: a model "
                 f"with norm {config.norm} is exported as {name}; train with another --{flag}"
             )
-    if not llama and config.key_value_heads not in (None, config.heads):
+    groups = run.model.decoder.layers[0].self_attention.groups
+    if not llama and groups != config.heads:
         raise InputError(
-            f"key_value_heads {config.key_value_heads} is not supported by GPT-2 models, to which norm layer is "
+            f"key_value_heads {groups} is not supported by GPT-2 models, to which norm layer is "
             f"exported: train with --norm rms, or without --key_value_heads"
         )
     if not llama and config.head_width * config.heads != config.hidden:
@@ -104,7 +109,8 @@ def write_language_model(run: Any, folder: Path) -> None:
     special = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
     special |= getattr(getattr(task, "tokenizer", None), "special", {})
     sizes = {"vocab_size": task.outputs, "tie_word_embeddings": config.tied, **special}
-    make = _gpt2_config if family is GPT2_FAMILY else _llama_config
+    layer = run.model.decoder.layers[0].self_attention
+    make = _gpt2_config if family is GPT2_FAMILY else partial(_llama_config, layer)
     with quiet_transformers(transformers):
         with torch.random.fork_rng(devices=[]):
             settings = make(transformers, config, task.longest, sizes)
@@ -145,17 +151,24 @@ def _gpt2_config(transformers: Any, config: DecoderOnlyConfig, longest: int, siz
     )
 
 
-def _llama_config(transformers: Any, config: DecoderOnlyConfig, longest: int, sizes: Mapping[str, Any]) -> Any:
+def _llama_config(
+    layer: MultiHeadAttention,
+    transformers: Any,
+    config: DecoderOnlyConfig,
+    longest: int,
+    sizes: Mapping[str, Any],
+) -> Any:
+    assert layer.rotary is not None
     return transformers.LlamaConfig(
         hidden_size=config.hidden,
         num_hidden_layers=config.layers,
         num_attention_heads=config.heads,
-        num_key_value_heads=config.key_value_heads or config.heads,
+        num_key_value_heads=layer.groups,
         head_dim=config.head_width,
         intermediate_size=config.inner if config.feed_forward else 1,
         max_position_embeddings=longest,
         rms_norm_eps=config.norm_epsilon,
-        rope_parameters={"rope_type": "default", "rope_theta": config.rotary_base},
+        rope_parameters={"rope_type": "default", "rope_theta": layer.rotary.waves.base},
         attention_bias=config.bias,
         mlp_bias=config.bias,
         **sizes,

@@ -250,7 +250,7 @@ def _describe_model(run: Exportable) -> str:
     """Return the names of a model's custom classes, or the name of the model if it has no custom classes."""
     config: Any = run.config.model
     chosen = {"model": run.config.kind} | {
-        name: getattr(config, name, "") for name in ("positions", "score", "layer")
+        name: getattr(config, name, "") for name in ("positions", "score", "layer", "attention")
     }
     return ", ".join(f"{name} {value}" for name, value in chosen.items() if ":" in str(value)) or (
         f"model {run.config.kind}"

@@ -30,15 +30,17 @@ class TokenFigures:
 
 
 @torch.inference_mode()
-def measure_tokens(model: LanguageModel, task: TokenTask, batches: Iterable[TokenBatch]) -> TokenFigures:
-    """Measure a model on batches of a task; attention on relevant inputs is only measured if the task defines
-    relevance."""
+def measure_tokens(
+    model: LanguageModel, task: TokenTask, batches: Iterable[TokenBatch], *, relevance: bool = True
+) -> TokenFigures:
+    """Measure a model on batches of a task; attention on relevant inputs is only measured with `relevance`, and
+    if the task defines relevance."""
     model.eval()
     device = next(model.parameters()).device
     outputs, right, loss, counted, even = 0, 0, 0.0, 0, 0.0
     mass: dict[str, Tensor] = {}
     for batch in batches:
-        relevant = task.relevance(batch.inputs).to(device) if task.knows_relevance else None
+        relevant = task.relevance(batch.inputs).to(device) if relevance and task.knows_relevance else None
         batch = batch.to(device)
         with record_own(model, layers=() if relevant is None else None) as records:
             logits = model(batch.inputs, batch.mask)

@@ -21,6 +21,8 @@ class Validation:
     the text cannot be read.
     """
 
+    selects = True
+
     def __init__(
         self, task: Translation, text: PairSource, *, tokenize: str | None = None, show: bool = False
     ) -> None:

@@ -8,7 +8,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from regard.attention import AttentionLayer, AttentionTrace, attention_layers, find_layer, temper, trace_layer
+from regard.attention import (
+    AttentionLayer,
+    AttentionTrace,
+    MultiHeadAttention,
+    attention_layers,
+    find_layer,
+    temper,
+    trace_layer,
+)
 from regard.errors import check_range
 from regard.viz.attention_map import AttentionMap
 from regard.viz.records import skip_original
@@ -40,12 +48,15 @@ class AnswerTrace(TorchFunctionMode):
     A pass begins with the first query of the layer; earlier passes are discarded.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, projects: bool) -> None:
         super().__init__()
+        self.projects = projects
+        """Whether the layer has an output projection."""
         self.insides: list[AttentionTrace] = []
+        self.projected: Tensor | None = None
+        """Input of the output projection, (B, Tq, H Dv): the contexts of all heads after all changes."""
         self.added: Tensor | None = None
-        """Output of the first matrix product after the layer, (B, Tq, D): the output projection of several
-        heads."""
+        """Output of the output projection, (B, Tq, D)."""
         self.norm: tuple[Tensor, Tensor] | None = None
         """Input and output of the first normalization after the layer."""
         self.state: Tensor | None = None
@@ -55,8 +66,14 @@ class AnswerTrace(TorchFunctionMode):
     def record_call(self, inside: AttentionTrace) -> None:
         """Record a call of the layer."""
         if inside.step in (None, 0):
-            self.insides, self.added, self.norm = [], None, None
+            self.insides, self.projected, self.added, self.norm = [], None, None, None
         self.insides.append(inside)
+
+    def record_output(self, projection: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        """Record the output projection, as a forward hook."""
+        del projection
+        if self.insides and self.added is None:
+            self.projected, self.added = inputs[0], output
 
     def record_logits(self, model: nn.Module, inputs: object, logits: Tensor) -> None:
         """Record the output of the model, as a forward hook."""
@@ -68,11 +85,14 @@ class AnswerTrace(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         if func is F.linear:
             self.state = args[0]
-            if self.insides and self.added is None:
-                self.added = result
-        elif func in (F.layer_norm, F.rms_norm) and self.insides and self.norm is None:
+        elif func in (F.layer_norm, F.rms_norm) and self._is_after_layer and self.norm is None:
             self.norm = (args[0], result)
         return result
+
+    @property
+    def _is_after_layer(self) -> bool:
+        """Whether the layer has run. Some parts normalize the context before the output projection."""
+        return bool(self.insides) and (not self.projects or self.added is not None)
 
 
 def read_layer_row(insides: Sequence[AttentionTrace], output: int) -> LayerRow:
@@ -115,7 +135,7 @@ def trace_answer(
     Raises `InputError` for an unknown layer or head.
     """
     modules = [find_layer(subject.model, layer) for layer in layers]
-    traced = [(layer, AnswerTrace()) for layer in modules]
+    traced = [(layer, AnswerTrace(projects=isinstance(layer, MultiHeadAttention))) for layer in modules]
     names = {id(module): name for name, module in attention_layers(subject.model).items()}
     # A second pass without the interventions would replace the trace of the first pass.
     with skip_original(), ExitStack() as stack:
@@ -125,6 +145,8 @@ def trace_answer(
             if temperature != 1:
                 stack.enter_context(temper(subject.model, names[id(layer)], temperature, heads=[head]))
             stack.enter_context(trace_layer(layer, trace.record_call))
+            if isinstance(layer, MultiHeadAttention):
+                stack.callback(layer.output.register_forward_hook(trace.record_output).remove)
             stack.enter_context(trace)
         shown = subject.attend(input, seed=seed)
     return TracedAnswer(shown, traced)

@@ -8,8 +8,8 @@
     logits  = W state + b                   after all following layers
 
 (Vaswani et al. 2017, sections 3.1 and 3.2, for the query model and the Transformer. A recurrent decoder has no
-residual, and its model defines the use of the context.) All numbers are recorded while the model answers the
-input.
+residual, and its model defines the use of the context.) Parts of other mechanisms that change scores, weights or
+the context are named; their own steps are not shown. All numbers are recorded while the model answers the input.
 """
 
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from torch import Tensor
 
 from regard.attention import AttentionLayer, MultiHeadAttention, short_name
+from regard.attention.descriptions import context_changes, describe_normalizer, score_changes
 from regard.errors import InputError, check_range
 from regard.interpret.answer_trace import AnswerTrace, LayerRow, read_layer_row, trace_answer
 from regard.interpret.explanation_result import Explanation, StepAnswer
@@ -81,8 +82,8 @@ def make_explanation(
         key = int(weights.argmax())
     check_range("key", key, 0, len(weights) - 1)
     score, prepared = layer.score, row.key[head]
-    # Scores are computed in float32, as in the model.
-    steps = score.steps(row.query[head].float(), prepared[key].float())
+    # Scores are computed in float32, as in the model. The linear family has no scores.
+    steps = {} if layer.linear is not None else score.steps(row.query[head].float(), prepared[key].float())
     return Explanation(
         input=shown.input,
         layer=short_name(name),
@@ -94,6 +95,9 @@ def make_explanation(
         steps={step: _to_list(values) for step, values in steps.items()},
         scale=score.scale(row.query.shape[-1]),
         scores=_to_list(row.scores[head]),
+        has_scores=layer.linear is None,
+        score_changes=score_changes(layer),
+        normalizer=describe_normalizer(layer),
         may_see=[True] * len(weights) if row.mask is None else row.mask[head].tolist(),
         temperature=temperature,
         weights=_to_list(weights),
@@ -118,14 +122,18 @@ def _explain_output(
     layer: AttentionLayer, trace: AnswerTrace, row: LayerRow, output: int, head: int
 ) -> dict[str, Any]:
     """Return the fields for the steps that follow the context of one query."""
-    added, own = row.context.flatten(), None
-    if isinstance(layer, MultiHeadAttention) and trace.added is not None:
+    added, own, projected = row.context.flatten(), None, row.context[head]
+    if isinstance(layer, MultiHeadAttention) and trace.added is not None and trace.projected is not None:
         added = trace.added[0, output]
+        projected = trace.projected[0, output].double().cpu().unflatten(0, (layer.heads, -1))[head]
         # W^O is linear, so the columns of W^O for this head compute the head's part of the sum.
         matrix = layer.output.weight.double().cpu().unflatten(1, (layer.heads, -1))[:, head]
-        own = _to_list(matrix @ row.context[head])
+        own = _to_list(matrix @ projected)
     before, after = trace.norm or (None, None)
+    changes = context_changes(layer)
     return {
+        "context_changes": changes,
+        "changed_context": _to_list(projected) if changes else None,
         "added": _to_list(added),
         "own_part": own,
         "before_norm": None if before is None else _to_list(before[0, output]),

@@ -54,17 +54,28 @@ class Explanation(Result):
     sum of the last vector's numbers, times `scale`."""
     scale: float
     scores: list[float]
-    """Scores of this query and each key (Tk), before the mask."""
+    """Scores of this query and each key (Tk), before the mask. Without scores: the weights."""
+    has_scores: bool
+    """Whether the mechanism has scores. The linear family has none."""
+    score_changes: list[str]
+    """Parts that change the result of the score function, such as alibi; their changes are in `scores`."""
+    normalizer: str
+    """How the weights follow from the scores, such as "softmax over the row"."""
     may_see: list[bool]
     """Keys that the mask permits, (Tk) bool."""
     temperature: float
     """The number that divides the scores before the softmax; 1 leaves them unchanged."""
     weights: list[float]
-    """Softmax of the scores over the permitted keys (Tk)."""
+    """Weight of each key (Tk): the softmax of the scores over the permitted keys, unless `normalizer` says
+    otherwise."""
     values: list[list[float]]
     """Value of each key in this head (Tk, Dv)."""
     context: list[float]
     """Sum of the values, weighted by the weights (Dv)."""
+    context_changes: list[str]
+    """Parts that change the context before the output projection, such as output_gate."""
+    changed_context: list[float] | None
+    """The context after these parts (Dv); None without such parts."""
     added: list[float]
     """Output of the layer, for all heads together (D)."""
     own_part: list[float] | None
@@ -104,22 +115,30 @@ class Explanation(Result):
         rows = [_vector(name, values) for name, values in self.steps.items()]
         if terms:
             total = sum(terms[-1])
-            scaled = "" if self.scale == 1 else f", times {self.scale:.4f} is {self.score:.4f}"
+            scaled = "" if self.scale == 1 else f", times {self.scale:.4f} is {total * self.scale:.4f}"
             rows.append(Text(f"The last row sums to {total:.4f}{scaled}"))
+        elif not self.has_scores:
+            rows.append(Text("This mechanism has no score"))
+        else:
+            rows.append(Text("The steps of this score are not known"))
+        if self.score_changes:
+            rows.append(Text(f"Changed by {', '.join(self.score_changes)} to {self.score:.4f}"))
         return [Text("\n1. The score: how well the query matches the key", style="bold"), *rows]
 
     def _weight_rows(self) -> list[RenderableType]:
         table = Table("", "key", "score", "weight", "", box=None, pad_edge=False)
+        largest = max([*map(abs, filter(math.isfinite, self.weights)), 1e-9])
         for index, label in enumerate(self.key_labels):
-            score = f"{self.scores[index]:.4f}" if self.may_see[index] else "masked"
+            score = f"{self.scores[index]:.4f}" if self.has_scores else ""
+            score = score if self.may_see[index] else "masked"
             # Bars are relative to the largest weight: if there are many keys, bars on a scale up to 1 are
             # empty.
-            bar = _bar(self.weights[index] / max([*filter(math.isfinite, self.weights), 1e-9]))
+            bar = _bar(abs(self.weights[index]) / largest)
             mark = "→" if index == self.key else ""
             table.add_row(f"{mark}{index}", Text(label), score, f"{self.weights[index]:.4f}", bar)
         total = Text(f"The weights sum to {sum(self.weights):.4f}")
         divided = "" if self.temperature == 1 else f", of the scores divided by {self.temperature:g}"
-        return [Text(f"\n2. The weights: softmax over the row{divided}", style="bold"), table, total]
+        return [Text(f"\n2. The weights: {self.normalizer}{divided}", style="bold"), table, total]
 
     def _context_rows(self) -> list[RenderableType]:
         value = self.values[self.key]
@@ -129,6 +148,8 @@ class Explanation(Result):
             _vector("times its weight", [self.weight * number for number in value]),
             _vector("context, of all keys", self.context),
         ]
+        if self.changed_context is not None:
+            rows.append(_vector(f"after {', '.join(self.context_changes)}", self.changed_context))
         if self.own_part is not None:
             rows += [_vector("added, of this head", self.own_part), _vector("added, of all heads", self.added)]
         if self.before_norm is not None and self.after_norm is not None:

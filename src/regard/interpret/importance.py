@@ -229,7 +229,10 @@ def prune_heads(subject: Subject[Input], heads: int = 1, *, seed: int = 0) -> Pr
     spare = sum(len(groups) - 1 for groups in removable.values())
     check_range("heads", heads, 1, max(spare, 1))
     if not spare:
-        raise InputError(f"{subject.where!r} has no layer with two or more heads, so no head can be pruned")
+        raise InputError(
+            f"{subject.where!r} has no layer with two or more heads that can be pruned: each head needs its own "
+            f"keys, and no part of the attention may depend on the number of heads"
+        )
     before = after = head_importance(subject, seed=seed)
     removed = []
     for _ in range(heads):

@@ -11,7 +11,8 @@ from itertools import combinations
 
 import numpy as np
 
-from regard.attention import AttentionLayer
+from regard.attention import AttentionLayer, attention_layers, short_name
+from regard.attention.descriptions import is_plain
 from regard.interpret.answer_trace import AnswerTrace, read_layer_row, trace_answer
 from regard.interpret.explanation import make_explanation
 from regard.interpret.explanation_result import Explanation, StepAnswer
@@ -25,14 +26,22 @@ MAX_WEIGHTS = 20_000
 """Largest number of weights in a map for which intermediate values are computed."""
 
 
+NOT_STORED = "this page does not contain the computation of these weights: use regard explain"
+"""Note on a map whose layers have other parts than the softmax of a score."""
+
+
 def with_sums(subject: Subject[Input], shown: AttentionMap) -> AttentionMap:
     """Return a map of `subject` with the intermediate values of its weights.
 
     The map is returned unchanged if it would contain more than `MAX_NUMBERS` values, or if an intervention has
-    changed the weights since.
+    changed the weights since. For a mechanism with other steps than the softmax of a score, the map is
+    returned with a note, because a page computes only these steps.
     """
     weights = sum(layer.weights.size for layer in shown.layers.values())
     names = [layer.name for layer in subject.layers if layer.name in shown.layers]
+    own = {short_name(name): layer for name, layer in attention_layers(subject.model).items()}
+    if any(name in own and not is_plain(own[name]) for name in names):
+        return dataclasses.replace(shown, note="; ".join(filter(None, (shown.note, NOT_STORED))))
     if not 0 < weights <= MAX_WEIGHTS or len(names) < len(shown.layers):
         return shown
     # The answer is computed again, because a map contains no intermediate values.

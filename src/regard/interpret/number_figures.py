@@ -48,7 +48,12 @@ GREY = 3000
 POINTS_PER_POSITION, MOST_POINTS = 40, 40_000
 """Number of points of a wave between two positions, and in total."""
 POSITION_TABLE = re.compile(r"(^|\.)(position_embeddings?|pos_embed|embed_positions|wpe)(\.weight)?$")
-CURVE_NAMES = {"loss": "loss (nats)", "exact_match": "exact match (share)", "bleu": "BLEU of the validation text"}
+CURVE_NAMES = {
+    "loss": "loss (nats)",
+    "valid_loss": "validation loss (nats)",
+    "exact_match": "exact match (share)",
+    "bleu": "BLEU of the validation text",
+}
 
 
 def importance_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, Any]:

@@ -29,12 +29,12 @@ from regard.io import write_file
 from regard.result import Result, to_plain
 from regard.viz.report_page import Part, Plot, render_page
 
-RIGHT = 0.5
+CORRECT = 0.5
 """Fraction of correct outputs. The step from which this fraction is exceeded is an event like the formation of a
 head."""
 EVEN = 0.9
 """Score from which a head counts as uniform."""
-ANSWERS = "half of the outputs right"
+ANSWERS = "half of the outputs correct"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,7 @@ class Timeline(Result):
     def events(self) -> dict[str, list[float]]:
         """Training step for each run at which each role forms, and at which half of the outputs are correct;
         infinite for never."""
-        answers = [formed_at(run.accuracy[:, None], RIGHT)[0] for run in self.runs]
+        answers = [formed_at(run.accuracy[:, None], CORRECT)[0] for run in self.runs]
         events = {role: self._steps_of(heads) for role, heads in self.matched.items()}
         return {**events, ANSWERS: [[*self.steps, math.inf][snapshot] for snapshot in answers]}
 
@@ -177,11 +177,14 @@ class Timeline(Result):
         """Return sentences on outputs, uniform heads and the in-context score."""
         answers = self.events[ANSWERS]
         reached = sum(step < math.inf for step in answers)
-        right, loss = (np.median([getattr(run, name)[-1] for run in self.runs]) for name in ("accuracy", "loss"))
+        correct, loss = (
+            np.median([getattr(run, name)[-1] for run in self.runs]) for name in ("accuracy", "loss")
+        )
         even = np.median([(run.uniform[-1] >= EVEN).sum() for run in self.runs])
         sentences = [
-            f"Half of the outputs are right from step {format_steps(median_interval(answers))} on ({reached} of "
-            f"{len(answers)} seeds); at the end {right:.1%} are right, at a loss of {loss:.4f} (medians).",
+            f"Half of the outputs are correct from step {format_steps(median_interval(answers))} on "
+            f"({reached} of {len(answers)} seeds); at the end {correct:.1%} are correct, at a loss of {loss:.4f} "
+            f"(medians).",
             f"At the end, {even:g} of {len(self.runs[0].heads)} heads attend uniformly (median).",
         ]
         scores = np.median([run.in_context for run in self.runs], axis=0)

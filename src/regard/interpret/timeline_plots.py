@@ -51,7 +51,7 @@ def draw_roles(runs: Sequence[Development], matched: Mapping[str, Sequence[RoleH
         axis.set_title(f"{role} ({len(formed)} of {len(heads)} seeds)", loc="left", fontsize=9)
     for axis, name, values in (
         (axes[-2], "loss", np.array([run.loss for run in runs])),
-        (axes[-1], "share of right outputs", np.array([run.accuracy for run in runs])),
+        (axes[-1], "fraction of correct outputs", np.array([run.accuracy for run in runs])),
     ):
         _draw_band(axis, values, GREY)
         axis.set_ylim(0)

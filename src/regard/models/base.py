@@ -16,7 +16,7 @@ from typing import ClassVar, Literal, cast
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import Mechanism, Part, Positions, Rotary, Slot
+from regard.attention import Mechanism, Part, Positions, Rotary, Slot, list_parts
 from regard.errors import InputError
 from regard.fast.query_gradient import QueryGradient
 
@@ -52,6 +52,17 @@ class ModelConfig:
                     f"of them"
                 )
         return mechanism
+
+    def check_single_head(self, model: str) -> None:
+        """Raise `InputError` unless the mechanism has only a score and a normalizer, for a model with one head
+        without projections whose outputs attend to a memory."""
+        for slot, choice in self.mechanism.slots.items():
+            if slot not in ("score", "normalizer"):
+                raise InputError(
+                    f"attention part {choice.name} is for the slot {slot}, which a {model} model does not have: "
+                    f"choose a score ({', '.join(list_parts('score'))}) or a normalizer "
+                    f"({', '.join(list_parts('normalizer'))})"
+                )
 
     @property
     def embedding_positions(self) -> str:

@@ -108,6 +108,12 @@ class DecoderOnlyConfig(ModelConfig):
             raise InputError(f"norm_epsilon {self.norm_epsilon} is out of range: choose above 0 and less than 1")
         if not 1 < self.rotary_base < math.inf:
             raise InputError(f"rotary_base {self.rotary_base} is out of range: choose above 1")
+        position = self.mechanism.slots.get("position")
+        if position is not None and position.cls is Rotary and self.rotary_base != BASE:
+            raise InputError(
+                f"rotary_base {self.rotary_base:g} and attention part {position.name} both choose the base: "
+                f"leave rotary_base out, and write rotary:{self.rotary_base:g}"
+            )
         if self.init_std is not None and not 0 < self.init_std < 10:
             raise InputError(f"init_std {self.init_std} is out of range: choose above 0 and less than 10")
         if self.head_size is None and self.hidden % self.heads:

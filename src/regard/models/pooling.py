@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Attention, find_score, make_score
-from regard.errors import check_choices, check_range
+from regard.errors import InputError, check_choices, check_range
 from regard.models.base import AnswerModel, ModelConfig
 from regard.models.cells import Cell
 from regard.models.recurrent_encoder import RecurrentEncoder, check_width
@@ -38,6 +38,9 @@ class PoolingConfig(ModelConfig):
     score: str = "general"
     """Attention score: dot, scaled_dot, general, concat, additive, or your own class as module:Class (see
     regard.attention.scores)."""
+    attention: str = "softmax"
+    """Attention mechanism: a normalizer, such as sink or entmax, a score, or both joined by a comma (see
+    docs/reference/mechanisms.md)."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a value out of range."""
@@ -45,6 +48,12 @@ class PoolingConfig(ModelConfig):
         check_width(self.hidden)
         check_range("enc_layers", self.enc_layers, 1, 100)
         find_score(self.score)
+        self.check_single_head("pooling")
+        if self.pooling != "attention" and self.attention != ModelConfig.attention:
+            raise InputError(
+                f"attention {self.attention} does not fit pooling {self.pooling}, which has no attention: leave "
+                f"one of them out"
+            )
 
 
 class PoolingModel(AnswerModel):
@@ -75,7 +84,10 @@ class PoolingModel(AnswerModel):
         self.pooling, self.outputs = config.pooling, outputs
         self.embedding = nn.Embedding(letters, width)
         self.encoder = RecurrentEncoder(width, width, layers=config.enc_layers, cell=config.cell)
-        self.cross = Attention(make_score(config.score, width)) if config.pooling == "attention" else None
+        self.cross = None
+        if config.pooling == "attention":
+            score = make_score(config.score, width)
+            self.cross = Attention(score, mechanism=config.mechanism, kind="cross")
         self.cross_layers = () if self.cross is None else ("cross",)
         self.output = nn.Linear(width, outputs * classes)
 

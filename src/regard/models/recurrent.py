@@ -45,6 +45,9 @@ class RecurrentConfig(ModelConfig):
     score: str = "general"
     """Attention score: none, dot, scaled_dot, general, concat, additive, or your own class as module:Class (see
     regard.attention.scores)."""
+    attention: str = "softmax"
+    """Attention mechanism: a normalizer, such as sink or entmax, a score, or both joined by a comma (see
+    docs/reference/mechanisms.md)."""
     score_width: int | None = None
     """Inner width of the scores concat and additive. None: hidden."""
     context: ContextTo = "output"
@@ -70,6 +73,11 @@ class RecurrentConfig(ModelConfig):
         check_share("dropout", self.dropout, below=True)
         if self.score != NO_SCORE:
             find_score(self.score)
+        self.check_single_head("recurrent")
+        if self.score == NO_SCORE and self.attention != ModelConfig.attention:
+            raise InputError(
+                f"attention {self.attention} does not fit score none, which means no attention: leave one out"
+            )
         if self.score_width is not None:
             check_range("score_width", self.score_width, 1, 65_536)
             if self.score not in INNER:
@@ -87,6 +95,9 @@ class RecurrentConfig(ModelConfig):
     def _score(self) -> Score | None:
         if self.score == NO_SCORE:
             return None
+        choice = self.mechanism.slots.get("score")
+        if choice is not None:
+            return choice.build_score(self.hidden, self.memory_width)
         inner_width = () if self.score_width is None else (self.score_width,)
         return make_score(self.score, self.hidden, self.memory_width, *inner_width)
 
@@ -99,6 +110,7 @@ class RecurrentConfig(ModelConfig):
                 self.memory_width,
                 cell=self.cell,
                 score=self._score(),
+                mechanism=self.mechanism.without("score"),
                 context=self.context,
                 query=self.query or ("current" if self.context == "output" else "previous"),
                 input_feeding=self.input_feeding,

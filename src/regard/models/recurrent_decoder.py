@@ -30,7 +30,7 @@ import torch
 from torch import Tensor, nn
 
 from regard import fast
-from regard.attention import Additive, Attention, Concat, Dot, General, ScaledDot, Score
+from regard.attention import Additive, Attention, Concat, Dot, General, Mechanism, ScaledDot, Score
 from regard.errors import InputError
 from regard.fast.fused_rnn_attention import Wiring, run_decoder
 from regard.fast.step_attention import AdditiveAttention, ProductAttention
@@ -85,8 +85,8 @@ class RecurrentDecoder(nn.Module):
     """Recurrent decoder from embeddings to the inputs of the output layer (equations at the top of this file).
 
     `score`: score of the states of the cell (`width`) as queries and the states of the memory (`memory_width`)
-    as keys; None for no attention. Raises `InputError` if `context`, `query` and `input_feeding` are
-    incompatible.
+    as keys; None for no attention. `mechanism`: parts of the attention layer, such as a normalizer. Raises
+    `InputError` if `context`, `query` and `input_feeding` are incompatible.
     """
 
     def __init__(
@@ -97,6 +97,7 @@ class RecurrentDecoder(nn.Module):
         *,
         cell: Cell = "lstm",
         score: Score | None = None,
+        mechanism: Mechanism | None = None,
         context: ContextTo = "output",
         query: Query = "current",
         input_feeding: bool = False,
@@ -114,7 +115,7 @@ class RecurrentDecoder(nn.Module):
             )
         self.context = context if score is not None else None
         self.query, self.input_feeding = query, input_feeding
-        self.cross = None if score is None else Attention(score)
+        self.cross = None if score is None else Attention(score, mechanism=mechanism, kind="cross")
         extra = width if input_feeding else memory_width if context != "output" and score is not None else 0
         self.rnn = CELLS[cell](input_width + extra, width, batch_first=True)
         parts = 2 if cell == "lstm" else 1
@@ -169,7 +170,7 @@ class RecurrentDecoder(nn.Module):
         eager = not torch.is_autocast_enabled(embedded.device.type) and not torch.compiler.is_compiling()
         if not eager or not fast.enabled() or cross is None or cross.hook is not None or len(state.cell) != 2:
             return None
-        attention = _step_attention(cross.score, memory)
+        attention = None if cross.normalizer is not None else _step_attention(cross.score, memory)
         if attention is None:
             return None
         weights = CellWeights.split(self.rnn, embedded.shape[-1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +16,7 @@ from regard.errors import InputError, check_range
 from regard.evaluation import exact_match, fresh_batches
 from regard.interpret import relevance_share
 from regard.result import Result
-from regard.runs.attention_maps import map_of_answer
+from regard.runs.attention_maps import add_note, map_of_answer
 from regard.runs.playback import play_back
 from regard.runs.run import Figures, Run
 from regard.streams import make_generator
@@ -160,7 +159,7 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         inputs = self._inputs(input, sample_len, signal, seed)
         make_map = partial(map_of_answer, self.model, self.task, inputs)
         attention = attach_original(self.model, self.where, make_map)
-        return dataclasses.replace(attention, note=self.unusual(inputs.shape[1] - self.task.signals))
+        return add_note(attention, self.unusual(inputs.shape[1] - self.task.signals))
 
     def playback(
         self,

@@ -179,6 +179,11 @@ def note_of(length: str, unknown: list[str]) -> str:
     return "; ".join(notes)
 
 
+def add_note(attention: AttentionMap, note: str) -> AttentionMap:
+    """Return a map with a further note, which may be empty."""
+    return dataclasses.replace(attention, note="; ".join(filter(None, (note, attention.note))))
+
+
 def select_aligning_head(heads: KeptHeads | None, attention: AttentionMap) -> AttentionMap:
     """Return a map that first shows the best alignment head, if heads were chosen."""
     if heads is None or "head" not in heads.ways:

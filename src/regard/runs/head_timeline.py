@@ -119,5 +119,5 @@ def _check_comparable(folders: Sequence[RunFolder], configs: Sequence[RunConfig]
         if [snapshot.name for snapshot in folder.snapshots] != steps:
             raise InputError(
                 f"{name} has {len(steps)} snapshots, {path} has {len(folder.snapshots)} or other steps: continue "
-                f"an interrupted training with --resume"
+                f"an interrupted training run with --resume"
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from regard import decoding, viz
 from regard.errors import InputError, check_range
 from regard.evaluation.next_tokens import TokenFigures, measure_tokens, next_token_losses
 from regard.result import Result
-from regard.runs.attention_maps import map_of_tokens
+from regard.runs.attention_maps import add_note, map_of_tokens
 from regard.runs.playback import play_back
 from regard.runs.run import Figures, Run
 from regard.streams import make_generator
@@ -198,7 +197,7 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         """
         inputs = self._inputs(input, sample_len, seed)
         attention = attach_original(self.model, self.where, partial(map_of_tokens, self.model, self.task, inputs))
-        return dataclasses.replace(attention, note=self.unusual(inputs.shape[1]))
+        return add_note(attention, self.unusual(inputs.shape[1]))
 
     def playback(self, input: str | None = None, *, sample_len: int | None = None, seed: int = 0) -> viz.Playback:
         """Return the attention map for an input at each snapshot. The options are those of `attend`.

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.data import CharacterVocabulary, PairBatch, WordVocabulary, collate, read_source
 from regard.errors import InputError
-from regard.models import QueryModel, QueryModelConfig, RecurrentSeq2Seq, Transformer
+from regard.models import ModelConfig, QueryModel, QueryModelConfig, RecurrentSeq2Seq, Transformer
 from regard.runs.answer_run import AnswerRun
 from regard.runs.packed_parameters import pack_parameters
 from regard.runs.pair_run import PairRun
@@ -79,6 +79,8 @@ def _unsupported(run: AnyRun) -> str | None:
         return f"its {run.config.custom_parts[0]} is Python code, which a page cannot run"
     if type(run.model) not in MODELS:
         return f"model {run.config.kind} is not one of {', '.join(MODELS.values())}"
+    if run.config.model.attention != ModelConfig.attention:
+        return f"a page does not compute the attention mechanism {run.config.model.attention}"
     if run.config.kept_heads:
         return "its heads were pruned"
     if isinstance(run, AnswerRun):

@@ -11,6 +11,7 @@ from torch import nn
 
 from regard import runs
 from regard.errors import InputError
+from regard.tasks import Text
 from regard.training import build_model, find_run, load_weights
 from regard.training.tensor_file import warn_not_finite
 
@@ -122,9 +123,11 @@ def make_run(folder: RunFolder, config: RunConfig, step: int, task: AnyTask, mod
 
 def read_task(config: RunConfig, folder: RunFolder) -> AnyTask:
     """Return the task of a run. Raises `InputError` if its vocabularies are missing or damaged."""
-    return config.task_class.restore(
-        config.task, folder.read_vocabularies(config.tokenizer, config.task_class.file_names)
-    )
+    vocabularies = folder.read_vocabularies(config.tokenizer, config.task_class.file_names)
+    task = config.task_class.restore(config.task, vocabularies)
+    if isinstance(task, Text):
+        task.digest = next(iter(config.text.get("text", [])), None)
+    return task
 
 
 def load_translator(

@@ -139,7 +139,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         return {
             short_name(name): [[head] for head in range(layer.heads)]
             for name, layer in self.model.named_modules()
-            if isinstance(layer, MultiHeadAttention) and layer.groups == layer.heads
+            if isinstance(layer, MultiHeadAttention) and layer.can_prune
         }
 
     def keep_heads(self, layer: str, heads: Sequence[int]) -> None:

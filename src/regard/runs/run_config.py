@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from regard.data.parallel import TextDigest
     from regard.runs.run_types import AnyRun
 
-TEXT_FLAGS = ("train", "valid", "test", "guide", "hub")
+TEXT_FLAGS = ("train", "valid", "test", "guide", "hub", "text")
 """Flags that name text. Flags that name text files, which may have moved when a run is resumed."""
 FREE_MODEL_FLAGS = ("dropout",)
 """Flags of a model that do not affect the shapes of its parameters."""

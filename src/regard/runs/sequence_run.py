@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -15,7 +14,7 @@ from regard import convert, decoding, evaluation, interpret, viz
 from regard.data.vocabulary import empty_if_blank, is_blank
 from regard.data.word_alignment import align_with_eflomal
 from regard.errors import InputError, check_range, shorten
-from regard.runs.attention_maps import map_of_links, map_of_pair, note_of, select_aligning_head
+from regard.runs.attention_maps import add_note, map_of_links, map_of_pair, note_of, select_aligning_head
 from regard.runs.playback import play_back
 from regard.runs.probe_input import trial_of_pair
 from regard.runs.run import Run
@@ -270,7 +269,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
         attention = attach_original(self.model, self.where, make_map, wanted=answer is None)
         unknown = self.task.source_vocabulary.unknown(text)
-        return dataclasses.replace(attention, note=note_of(self.unseen_length(text), unknown))
+        return add_note(attention, note_of(self.unseen_length(text), unknown))
 
     @property
     def longest_seen(self) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from regard import evaluation, training
 from regard.data.unknown_tokens import write_unknown
 from regard.errors import InputError
+from regard.evaluation.language_validation import language_validation
 from regard.fast.memory import keep_memory
 from regard.io import hold_lock
 from regard.libraries import import_library
@@ -52,7 +53,6 @@ from regard.training.metrics import missing_steps
 
 if TYPE_CHECKING:
     from regard.data.parallel import TextDigest
-    from regard.evaluation.validation import Validation
     from regard.runs.answer_run import AnswerRun
     from regard.runs.language_run import LanguageRun
     from regard.runs.pair_run import PairRun
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from regard.runs.translation_run import TranslationRun
     from regard.tasks import AnyTask
     from regard.training import TrainingState
+    from regard.training.trainer import Validate
 
 PREPARED = "prepared"
 """Name of the folder for prepared corpora and vocabularies, next to the runs."""
@@ -235,7 +236,7 @@ def _prepare_task(
     context: DistributedContext,
     *,
     show: bool,
-) -> tuple[RunConfig, AnyTask, Validation | None]:
+) -> tuple[RunConfig, AnyTask, Validate | None]:
     """Return the config with the digests of text and vocabularies, the task, and the validation during
     training.
 
@@ -244,7 +245,8 @@ def _prepare_task(
     """
     task_class = config.task_class
     if task_class.draws:
-        return config, task_class.restore(config.task, {}), None
+        task = task_class.restore(config.task, {})
+        return config, task, language_validation(task, config.training)
     text = _text_digests(config, resume=stored is not None, show=show)
     with context.first_before_others():
         if stored is not None:
@@ -255,14 +257,14 @@ def _prepare_task(
             task = task_class.prepare(config.task, prepared, progress=show)
     # A run that does not store its BLEU tokenizer used 13a.
     tokenize = None if stored is None else config.bleu_tokenizer or "13a"
-    validate = evaluation.validation(task, tokenize=tokenize, show=show)
+    bleu = evaluation.validation(task, tokenize=tokenize, show=show)
     config = dataclasses.replace(
         config,
         tokenizer=vocabulary_digest(task.files),
-        bleu_tokenizer=None if validate is None else validate.tokenizer,
+        bleu_tokenizer=None if bleu is None else bleu.tokenizer,
         text=config.text if stored is not None else text,
     )
-    return config, task, validate
+    return config, task, bleu or language_validation(task, config.training)
 
 
 def _text_digests(config: RunConfig, *, resume: bool, show: bool) -> dict[str, list[TextDigest]]:
@@ -272,7 +274,8 @@ def _text_digests(config: RunConfig, *, resume: bool, show: bool) -> dict[str, l
     except InputError as error:
         if not resume:
             raise
-        raise InputError(f"{error}; if the text was moved, give its new path: --resume --train ...") from error
+        flag = "text" if config.task_class.answers == "tokens" else "train"
+        raise InputError(f"{error}; if the text was moved, give its new path: --resume --{flag} ...") from error
     if resume:
         check_text(config, text)
     return text

@@ -90,6 +90,21 @@ def difference(first: Sequence[float], second: Sequence[float], level: float = L
     return Interval(value=value, low=value - half, high=value + half)
 
 
+def paired_mean(values: Sequence[float], level: float = LEVEL) -> Interval:
+    """Return the mean of paired differences, one per seed, and its Student's interval at `level`.
+
+    >>> paired_mean([0.1, 0.2, 0.3]).value
+    0.2
+    """
+    from scipy.special import stdtrit
+
+    middle = statistics.fmean(values)
+    if len(values) < 2:
+        return Interval(value=middle, low=None, high=None)
+    half = float(stdtrit(len(values) - 1, (1 + level) / 2)) * statistics.stdev(values) / len(values) ** 0.5
+    return Interval(value=middle, low=middle - half, high=middle + half)
+
+
 def differences(comparison: Measurements, quantity: str) -> list[Contrast]:
     """Return the differences of a quantity between all pairs of variants.
 

@@ -24,11 +24,11 @@ POWER = 0.01
 class MqarTaskConfig:
     """Size of the task."""
 
-    max_len: int = 64
+    max_len: int = 48
     """Number of tokens in a sequence: pairs, then queries and noise; at least 4 times the number of pairs."""
     pairs: int = 8
     """Number of key-value pairs, each queried once."""
-    vocab_size: int = 128
+    vocab_size: int = 64
     """Number of tokens without noise (even): the first half are keys, the second half are values."""
 
     def __post_init__(self) -> None:
@@ -47,7 +47,8 @@ class Mqar(TokenTask):
     name = "mqar"
     summary = "key-value pairs, then keys again: what are their values?"
     config_class = MqarTaskConfig
-    defaults = {"steps": 3000, "lr": 0.003}
+    # With feed-forward layers, 64 tokens and 128 symbols, 2000 steps leave the model at 19 % correct outputs.
+    defaults = {"feed_forward": False, "steps": 2000, "lr": 0.005}
 
     def __init__(self, config: MqarTaskConfig | None = None) -> None:
         super().__init__(config)

@@ -20,9 +20,9 @@ from regard.tasks.tokens import TokenTask
 class RegressionTaskConfig:
     """Size of the task."""
 
-    dims: int = 5
+    dims: int = 3
     """Number of dimensions of x (1 to 100)."""
-    points: int = 11
+    points: int = 7
     """Number of points in a sequence, each with its value. Garg et al. use 2 * dims + 1 points."""
 
     def __post_init__(self) -> None:
@@ -43,7 +43,9 @@ class Regression(TokenTask):
     name = "regression"
     summary = "predict the next value of a linear function from its points"
     config_class = RegressionTaskConfig
-    defaults = {"layers": 4, "steps": 5000, "lr": 0.001}
+    # With 5 dimensions and 11 points, 3000 steps (72 seconds) leave half the squared error at 1.05; least squares
+    # has 0.67.
+    defaults = {"layers": 3, "steps": 6000, "lr": 0.003}
 
     def __init__(self, config: RegressionTaskConfig | None = None) -> None:
         super().__init__(config)

@@ -45,7 +45,7 @@ class SelectiveCopy(TokenTask):
     name = "selective-copy"
     summary = "copy the letters among noise"
     config_class = SelectiveCopyTaskConfig
-    defaults = {"steps": 2000, "lr": 0.003}
+    defaults = {"steps": 1500, "lr": 0.003}
 
     def __init__(self, config: SelectiveCopyTaskConfig | None = None) -> None:
         super().__init__(config)

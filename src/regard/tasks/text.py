@@ -45,6 +45,8 @@ class TextTaskConfig:
         check_range("vocab_size", self.vocab_size, 5, 10**6)
         check_range("max_len", self.max_len, 1, 100_000)
         check_share("valid_share", self.valid_share)
+        if self.text is not None:
+            object.__setattr__(self, "text", str(Path(self.text).absolute()))  # for use in any folder
 
     @property
     def path(self) -> Path:
@@ -76,6 +78,8 @@ class Text(TokenTask):
     def __init__(self, config: TextTaskConfig, tokenizer: "TextVocabulary") -> None:
         self.config, self.tokenizer = config, tokenizer
         self.vocabulary = tokenizer.symbols
+        self.digest: TextDigest | None = None
+        """Digest of the text that a run was trained on, which `tokens` checks; None for a new run."""
         self._encoded: np.ndarray | None = None
 
     @classmethod
@@ -134,14 +138,19 @@ class Text(TokenTask):
         """Return the tokens (N,) of the training part, or of the validation part if `unseen` is True.
 
         If `batches` was not called before, the text is read and encoded in memory. Raises `InputError` if the
-        text cannot be read, or if the part is not longer than one sequence.
+        text cannot be read or is not the text of the run, or if the part is not longer than one sequence.
         """
         if self._encoded is None:
             import numpy as np
 
+            from regard.data.parallel import file_digest
             from regard.data.token_file import check_text_file, encode_file
 
             check_text_file(self.config.path)
+            if self.digest not in (None, file_digest(self.config.path)):
+                raise InputError(
+                    f"text {self.config.text!r} is not the text that the run was trained on: restore that text"
+                )
             self._encoded = np.concatenate(list(encode_file(self.config.path, self.tokenizer)))
         train = round((1 - self.config.valid_share) * len(self._encoded))
         part = self._encoded[train:] if unseen else self._encoded[:train]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, get_args, get_ori
 import msgspec
 from typing_extensions import TypeVar
 
+from regard.attention.mechanism import custom_parts
 from regard.data.parallel import TextDigest
 from regard.errors import InputError, unknown_choice
 from regard.models import ModelConfig
@@ -116,6 +117,7 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
             *([f"task file {self.on!r}"] if self.on not in TASKS else []),
             *([f"model {self.kind!r}"] if ":" in self.kind else []),
             *(f"{part} {name!r}" for part, name in parts.items() if ":" in name),
+            *(f"attention part {name!r}" for name in custom_parts(self.model.attention)),
         ]
 
     def resolved(self) -> Self:

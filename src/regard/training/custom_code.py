@@ -20,6 +20,7 @@ from regard.models import AnswerModel, LanguageModel, ModelConfig, Seq2Seq, Task
 from regard.plugins import PluginError, describe_error
 from regard.tasks import TASKS, AnyTask, Batch, BatchContext, TokenBatch
 from regard.training.config import RunConfig
+from regard.training.custom_attention import check_custom_attention
 
 SAMPLES = 2
 """Number of samples in the test batch."""
@@ -28,7 +29,9 @@ WIDTH = 8
 
 
 def check_custom_parts(model: ModelConfig) -> None:
-    """Raise `PluginError` unless each custom score, positional encoding and layer works separately."""
+    """Raise `PluginError` unless each custom score, positional encoding, layer and part of the attention works
+    separately."""
+    check_custom_attention(model.mechanism)
     if ":" in model.score:
         check_score(model.score)
     if ":" in model.positions:

@@ -9,7 +9,7 @@ a separate run. Up to rounding, the run is equal to a run that was trained alone
 """
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from regard.attention import explicit_weights
+from regard.models import ModelConfig
 from regard.tasks import BatchSource
 from regard.training.adam import make_optimizer
 from regard.training.checkpoint import Progress, TrainingState
@@ -24,7 +25,7 @@ from regard.training.config import RunConfig
 from regard.training.objective import exact
 from regard.training.run_folder import RunFolder
 from regard.training.settings import TrainingConfig
-from regard.training.trainer import Metrics, Outcome, check_finite
+from regard.training.trainer import Metrics, Outcome, Validate, check_finite
 
 STACKABLE = ("dot", "scaled_dot", "general")
 """Scores that `vmap` supports, because they consist of plain matrix products."""
@@ -33,7 +34,8 @@ STACKABLE = ("dot", "scaled_dot", "general")
 def stackable(config: RunConfig) -> bool:
     """Return whether training runs of this config with several seeds can be stacked."""
     alone = config.training.snapshots or config.training.freeze
-    return config.kind == "query" and config.model.score in STACKABLE and not alone
+    standard = config.model.score in STACKABLE and config.model.attention == ModelConfig.attention
+    return config.kind == "query" and standard and not alone
 
 
 class StackedLearner:
@@ -97,7 +99,7 @@ class StackedLearner:
                     state.optimizer.moments[name][moment].copy_(mine)
             state.save(folder, use=use)
 
-    def validated(self, validate: Callable[[nn.Module], Metrics]) -> Metrics:
+    def validated(self, validate: Validate) -> Metrics:
         """Return no metrics, because the primer's tasks have no validation text."""
         del validate
         return {}

@@ -38,6 +38,9 @@ class TokenTraining(SampledTraining):
     """Largest norm of the gradient."""
     precision: Precision = FLOAT32
     """Dtype of matrix products: bfloat16 or float32. auto: bfloat16 if the processor supports it natively."""
+    validate_every: int = 500
+    """Number of training steps between two measurements of the validation loss, on samples that are not in the
+    training data; 0: none."""
     compile: bool = False
     """Compile the layers with torch.compile, which takes one or two minutes. Use this option only on a GPU."""
     sharded: bool = False
@@ -49,6 +52,7 @@ class TokenTraining(SampledTraining):
         """Raise `InputError` for a value that is out of range."""
         super().__post_init__()
         check_range("accumulate", self.accumulate, 1, 10**4)
+        check_range("validate_every", self.validate_every, 0, 10**9)
         for name in ("warmup", "beta1", "beta2"):
             check_share(name, getattr(self, name), below=True)
         check_share("last_lr", self.last_lr)

@@ -40,6 +40,17 @@ class Outcome(NamedTuple):
     """(B,) bool: whether all outputs of a sample are correct, for the samples of this process."""
 
 
+class Validate(Protocol):
+    """Measurement of a model on held-out data."""
+
+    @property
+    def selects(self) -> bool:
+        """Whether the metric "bleu" selects the model that is saved for use."""
+
+    def __call__(self, model: nn.Module) -> Metrics:
+        """Return the metrics of a model."""
+
+
 class Learner(Protocol):
     """One or several models that are trained step by step."""
 
@@ -58,7 +69,7 @@ class Learner(Protocol):
     def learn(self, lr: float) -> list[Outcome]:
         """Run a training step. Raises `InputError` and changes no state if a loss is not finite."""
 
-    def validated(self, validate: Callable[[nn.Module], Metrics]) -> Metrics:
+    def validated(self, validate: Validate) -> Metrics:
         """Return the metrics that `validate` computes for the model that would be saved."""
 
     def snapshot(self) -> None:
@@ -79,12 +90,12 @@ def train_steps(
     settings: TrainingConfig,
     on_metrics: Callable[[Metrics], None] = lambda metrics: None,
     *,
-    validate: Callable[[nn.Module], Metrics] | None = None,
+    validate: Validate | None = None,
 ) -> None:
     """Train to the last step, and write metrics and checkpoints to the folders of the learner.
 
-    `validate` returns metrics of a model with the key "bleu". The weights with the best BLEU are saved for use;
-    among weights with equal BLEU, the latest weights are saved. Without `validate`, the last weights are saved.
+    `validate` returns metrics of a model. If it selects a model, the weights with the best "bleu" are saved for
+    use; among weights with equal BLEU, the latest weights are saved. Otherwise the last weights are saved.
     `on_metrics` is called with the metrics of the first folder. SIGINT, SIGTERM and SIGHUP end the process
     after the current training step and a checkpoint. A second signal ends the process immediately. Raises
     `InputError` for a loss that is not finite, and `MachineError` if a file cannot be written. The last
@@ -102,15 +113,16 @@ def train_steps(
             outcomes = learner.learn(lr)
             if learner.step in snapshot_steps:
                 learner.snapshot()
-            last, better, validation = learner.step == settings.steps, validate is None, Metrics()
+            last, selected, validation = learner.step == settings.steps, False, Metrics()
             if validate is not None and (learner.step % settings.validate_every == 0 or last):
                 validation = learner.validated(validate)
-                better = progress.note(validation["bleu"])
-                last = last or progress.out_of_patience(settings.patience)
+                selected = validate.selects
+            better = progress.note(validation["bleu"]) if selected else validate is None or not validate.selects
+            last = last or (selected and progress.out_of_patience(settings.patience))
             if learner.step % METRICS_EVERY == 0 or last or validation:
                 _write_metrics(learner, outcomes, validation, lr, on_metrics)
             interrupted = learner.agree(bool(signals))
-            if learner.step % CHECKPOINT_EVERY == 0 or last or validation or interrupted:
+            if learner.step % CHECKPOINT_EVERY == 0 or last or selected or interrupted:
                 learner.save(use=better)
             if interrupted and not last:
                 learner.wait()
@@ -213,7 +225,7 @@ class SingleLearner:
             reason = " ".join(str(error).split())
             raise MachineError(f"cannot compile: {shorten(reason, 200)}; train without --compile") from error
 
-    def validated(self, validate: Callable[[nn.Module], Metrics]) -> Metrics:
+    def validated(self, validate: Validate) -> Metrics:
         """Return the metrics of the averaged model, computed by the first process."""
         metrics: Metrics = {}
         # Each decoding step of a search has different shapes, for which compiled layers would be recompiled.
@@ -222,7 +234,8 @@ class SingleLearner:
         with self.state.averaged() as model, eager:
             if self.context.first:
                 metrics = validate(model)
-        return metrics | {"bleu": self.context.agree(metrics.get("bleu", 0.0))}
+        shared = {"bleu": self.context.agree(metrics.get("bleu", 0.0))} if validate.selects else {}
+        return metrics | shared
 
     def snapshot(self) -> None:
         """Write a snapshot of the weights in the first process."""

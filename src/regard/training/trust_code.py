@@ -14,6 +14,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
+from regard.attention.mechanism import custom_parts
 from regard.errors import InputError, RegardError
 from regard.io import state_folder, write_file
 from regard.plugins import find_plugin, plugin_module
@@ -76,8 +77,12 @@ def _named_code(stored: Mapping[str, Any]) -> Iterator[tuple[str, Path, bool]]:
     on, model = stored.get("on"), stored.get("model")
     if isinstance(on, str) and on.endswith(".py") and Path(on).is_file():
         yield f"task file {on!r}", Path(on).resolve(), False
-    parts = {"model": stored.get("kind"), **(model if isinstance(model, dict) else {})}
-    for part, name in parts.items():
+    options = dict(model) if isinstance(model, dict) else {}
+    mechanism = options.pop("attention", None)
+    parts = [("model", stored.get("kind")), *options.items()]
+    if isinstance(mechanism, str):
+        parts += [("attention part", name) for name in custom_parts(mechanism)]
+    for part, name in parts:
         module = plugin_module(name) if isinstance(name, str) and ":" in name else None
         if module is not None and module.partition(".")[0] != "regard":
             file = _file_of(module)

@@ -16,7 +16,9 @@ from contextvars import ContextVar
 from torch import nn
 
 from regard.attention import Record, short_name
+from regard.attention.descriptions import describe_model
 from regard.attention.interventions import active_interventions, suspend_interventions
+from regard.attention.records import describe_remarks
 from regard.errors import InputError
 from regard.viz.attention_map import AttentionMap, Maps
 from regard.viz.maps import LayerMap
@@ -44,6 +46,7 @@ def make_maps(records: Mapping[str, Record]) -> Maps:
                 outputs=[],
                 probabilities=[],
                 interventions=interventions,
+                note=describe_remarks({name: record.remark for name, record in records.items()}),
             )
             for index in range(inputs)
         ]
@@ -90,6 +93,8 @@ def attach_original(
 ) -> AttentionMap:
     """Return the map that `attend` computes, with the active interventions and the map without them.
 
+    The note says what distinguishes the weights from those of a softmax.
+
     `where`: path or name of the model. With an active intervention `attend` runs twice, except inside
     `skip_original` or if the original is not `wanted`.
 
@@ -99,7 +104,9 @@ def attach_original(
         attention.original.prediction
     """
     interventions = active_interventions(model)
-    attention = dataclasses.replace(attend(), model=where, interventions=interventions)
+    attention = attend()
+    note = "; ".join(filter(None, (attention.note, describe_model(model))))
+    attention = dataclasses.replace(attention, model=where, interventions=interventions, note=note)
     if not interventions or not wanted or not _original_wanted.get():
         return attention
     with suspend_interventions():

@@ -139,12 +139,13 @@ function explanationTitle({ head, query_label, query, key_labels, key, weights }
  * @param {Palette} colours
  */
 function scoreSection(explanation, colours) {
-  const { steps, scale, scores, key } = explanation;
+  const { steps, scale, scores, key, has_scores, score_changes } = explanation;
   /** @type {HTMLElement[]} */
   const parts = [
     heading("1. Score: similarity of query and key", `(D = ${Object.values(steps)[0]?.length ?? "?"})`),
   ];
   const vectors = Object.entries(steps);
+  if (has_scores === false) return [...parts, node("p", {}, "This mechanism has no score.")];
   if (!vectors.length)
     return [
       ...parts,
@@ -154,7 +155,10 @@ function scoreSection(explanation, colours) {
   const last = vectors[vectors.length - 1];
   const total = last[1].reduce((sum, value) => sum + value, 0);
   const scaled = scale === 1 ? "" : ` × ${scale.toFixed(4)} (scale) = ${(total * scale).toFixed(4)}`;
-  return [...parts, node("p", { class: "number" }, `Σ ${last[0]} = ${total.toFixed(4)}${scaled}: the score.`)];
+  const text = score_changes?.length
+    ? `; changed by ${score_changes.join(", ")} to ${scores[key].toFixed(4)}, the score.`
+    : ": the score.";
+  return [...parts, node("p", { class: "number" }, `Σ ${last[0]} = ${total.toFixed(4)}${scaled}${text}`)];
 }
 
 /**
@@ -191,7 +195,10 @@ function rowSection(explanation, colours, choose) {
   const total = weights.reduce((sum, weight) => sum + weight, 0);
   const text = `The ${weights.length} weights sum to ${total.toFixed(4)}.${left > 0 ? ` ${left} smaller ones are not listed.` : ""}`;
   return [
-    heading("2. Weights: mask, then softmax over the row", `(Tk = ${weights.length})`),
+    heading(
+      `2. Weights: mask, then ${explanation.normalizer ?? "softmax over the row"}`,
+      `(Tk = ${weights.length})`,
+    ),
     scrollBox(table, "scores and weights of the row"),
     node("p", {}, text),
   ];
@@ -203,6 +210,7 @@ function rowSection(explanation, colours, choose) {
  */
 function contextSection(explanation, colours) {
   const { values, weights, key, context, own_part, added, before_norm, after_norm } = explanation;
+  const { context_changes, changed_context } = explanation;
   const value = values[key];
   /** @type {[string, number[]][]} */
   const vectors = [
@@ -210,6 +218,7 @@ function contextSection(explanation, colours) {
     [`${weights[key].toFixed(4)} · v`, value.map((component) => weights[key] * component)],
     ["context: Σ of all keys", context],
   ];
+  if (changed_context) vectors.push([`after ${context_changes?.join(", ")}`, changed_context]);
   if (own_part) vectors.push(["added by this head", own_part], ["added by all heads", added]);
   if (before_norm && after_norm) vectors.push(["with the residual", before_norm], ["normalized", after_norm]);
   return [

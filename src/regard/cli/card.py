@@ -1,0 +1,63 @@
+"""`regard card MECHANISM`: evidence about an attention mechanism, beside softmax."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.cli.parsing import parse, take_text, wants_help
+from regard.cli.terminal import print_message, print_table
+from regard.errors import InputError
+from regard.io import check_writable, write_json
+from regard.sweep.cards.card import SAVEPATH, SEEDS, measure_cards
+from regard.sweep.cards.card_tables import card_json, card_tables, overview_table
+from regard.sweep.cards.mechanisms import MECHANISMS
+
+PROG = "regard card"
+DESCRIPTION = (
+    "Train small models with an attention mechanism and with softmax on the same probes, and compare them: "
+    "scores over several seeds, cost, where weight goes, and claims of papers. MECHANISM: parts as for `regard "
+    "train --attention`, such as sink, alibi,sink or mymodule:MyPart; or --all. Results are stored one by one: "
+    "a repeated command continues where it stopped."
+)
+PIPE_WIDTH = 160
+"""Width of the tables in characters if they are not printed to a terminal."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CardFlags:
+    """Flags of the command."""
+
+    seeds: int = SEEDS
+    """Number of seeds: 0, 1, and so on."""
+    steps: int | None = None
+    """Number of training steps of every probe, for a quick look. Default: that of each probe, 500 to 1000."""
+    all: bool = False
+    """Measure all mechanisms of a fixed list, and print one table (about 3 hours of CPU time at 10 seeds)."""
+    json: Path | None = None
+    """Write all numbers to this JSON file."""
+    savepath: Path = Path(SAVEPATH)
+    """Directory of the results: one file per mechanism, probe and seed."""
+
+
+def run(argv: list[str]) -> None:
+    """Measure the mechanisms, print the tables and write the files."""
+    if wants_help(argv):
+        parse(CardFlags(), ["--help"], prog=f"{PROG} MECHANISM", description=DESCRIPTION)
+    mechanism, argv = take_text(argv, CardFlags)
+    flags = parse(CardFlags(), argv, prog=f"{PROG} MECHANISM", description=DESCRIPTION)
+    if (mechanism is None) != flags.all:
+        raise InputError(f"name one mechanism, as in `{PROG} alibi,sink`, or give --all")
+    for path in (flags.json,):
+        if path is not None:
+            check_writable(path)
+    names = MECHANISMS if mechanism is None else (mechanism,)
+    try:
+        cards = measure_cards(names, seeds=flags.seeds, steps=flags.steps, savepath=flags.savepath)
+    except KeyboardInterrupt:
+        print_message("stopped; repeat the command to continue")
+        sys.exit(130)
+    width = None if sys.stdout.isatty() else PIPE_WIDTH
+    print_table(overview_table(cards) if flags.all else card_tables(cards[0]), width)
+    if flags.json is not None:
+        write_json(flags.json, [card_json(card) for card in cards] if flags.all else card_json(cards[0]))
+        sys.stdout.write(f"Saved {flags.json}\n")

@@ -1,0 +1,134 @@
+"""The cells of the cards: one mechanism, probe and seed each, stored in one JSON file.
+
+    DIR/MECHANISM/PROBE-seed-N-DIGEST.json
+
+The digest covers all settings of the probe, and the source code of custom parts. Cells whose file exists are
+not trained again.
+"""
+
+import dataclasses
+import hashlib
+import inspect
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from regard.attention import Mechanism
+from regard.errors import MachineError
+from regard.io import make_folder, refuse_links, write_json
+from regard.io.reading import is_file, read_json
+from regard.progress import counting_bar
+from regard.sweep.cards.probe_training import ProbeResult, build_model, train_probe
+from regard.sweep.cards.probes import PROBES
+from regard.sweep.processes import run_in_processes
+
+LARGEST = 1 << 20
+"""Maximum size of a file, in bytes."""
+Results = Mapping[tuple[str, str], Sequence[ProbeResult]]
+"""For each mechanism and probe, one result per seed, in the order of the seeds."""
+
+
+class _Stored(msgspec.Struct, forbid_unknown_fields=True):
+    """The content of a file."""
+
+    mechanism: str
+    probe: str
+    seed: int
+    settings: dict[str, Any]
+    result: ProbeResult
+
+
+@dataclass(frozen=True)
+class CardCell:
+    """A training run to measure."""
+
+    mechanism: str
+    probe: str
+    seed: int
+    folder: Path
+    """Folder of all cards."""
+    steps: int | None = None
+    """Number of training steps instead of the probe's own."""
+
+    @property
+    def path(self) -> Path:
+        """File of the result."""
+        digest = PROBES[self.probe].digest(self.steps) + code_digest(self.mechanism)
+        return self.folder / file_name(self.mechanism) / f"{self.probe}-seed-{self.seed}-{digest}.json"
+
+    def read(self) -> ProbeResult | None:
+        """Return the stored result, or None. Raises `InputError` for a damaged file."""
+        if not is_file(self.path):
+            return None
+        remedy = "delete it to measure again"
+        return read_json(self.path, _Stored, remedy, most=LARGEST, finite=False).result
+
+
+def measure_cell(cell: CardCell) -> ProbeResult:
+    """Train and measure a cell, and store the result."""
+    probe = PROBES[cell.probe]
+    result = train_probe(cell.mechanism, probe, cell.seed, steps=cell.steps)
+    refuse_links(cell.path.parent, below=cell.folder)
+    make_folder(cell.path.parent)
+    content = {
+        "mechanism": cell.mechanism,
+        "probe": cell.probe,
+        "seed": cell.seed,
+        "settings": probe.settings(cell.steps),
+        "result": dataclasses.asdict(result),
+    }
+    write_json(cell.path, content, indent=1)
+    return result
+
+
+def measure_cells(
+    pairs: Iterable[tuple[str, str]], seeds: int, folder: Path, *, steps: int | None = None, progress: bool = True
+) -> Results:
+    """Measure all seeds of pairs of a mechanism and a probe, in parallel on the cores of this machine.
+
+    Stored results are reused, so an interrupted call continues where it stopped. Raises `InputError` before any
+    training for a mechanism that does not fit, and `MachineError` if a process was terminated.
+    """
+    pairs = list(dict.fromkeys(pairs))
+    for mechanism, probe in dict(reversed(pairs)).items():
+        build_model(mechanism, PROBES[probe], PROBES[probe].build_task(), seed=0)  # raises if a part does not fit
+    cells = [CardCell(*pair, seed, folder, steps) for pair in pairs for seed in range(seeds)]
+    results = {cell: cell.read() for cell in cells}
+    missing = [cell for cell in cells if results[cell] is None]
+    if missing:
+        make_folder(folder)
+        with counting_bar("card", len(cells) - len(missing), len(cells), show=progress) as advance:
+            for cell, result in run_in_processes(measure_cell, missing):
+                results[cell] = result
+                advance()
+    measured: dict[tuple[str, str], list[ProbeResult]] = {}
+    for cell, known in results.items():
+        if known is None:
+            raise MachineError(f"no result of {cell.mechanism} on {cell.probe}: repeat the command")
+        measured.setdefault((cell.mechanism, cell.probe), []).append(known)
+    return measured
+
+
+def file_name(mechanism: str) -> str:
+    """Return a file name for the text of a mechanism.
+
+    >>> file_name("window:8,sink")
+    'window-8+sink'
+    """
+    plain = mechanism.replace(",", "+").replace(":", "-")
+    return "".join(letter if letter.isalnum() or letter in "+-_." else "-" for letter in plain)
+
+
+@cache
+def code_digest(mechanism: str) -> str:
+    """Return a digest of the modules of custom parts with a hyphen before it; empty without custom parts."""
+    custom = [choice.cls for choice in Mechanism.parse(mechanism).choices if ":" in choice.name]
+    if not custom:
+        return ""
+    sources = "\0".join(inspect.getsource(sys.modules[cls.__module__]) for cls in custom)
+    return "-" + hashlib.sha256(sources.encode()).hexdigest()[:12]

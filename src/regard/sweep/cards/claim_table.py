@@ -1,0 +1,330 @@
+"""The claims that cards test. A claim is one entry of `CLAIMS`; `regard.sweep.cards.claims` has the verdicts."""
+
+import statistics
+from collections.abc import Callable, Sequence
+
+from regard.sweep.cards.cells import Results
+from regard.sweep.cards.claims import Claim, MeasuredPair
+from regard.sweep.cards.probe_training import BASELINE, ProbeResult
+from regard.sweep.cards.probes import card_probes
+
+Value = Callable[[ProbeResult], float]
+SeedDifference = Callable[[Results], list[float]]
+BEST_OF_TEN = 0.05
+"""Amount by which the best seed must exceed the mean of the seeds to count as misleading."""
+LONGER = ("copy", "reverse")
+"""Probes that are tested on longer sequences."""
+KNOWN = ("induction", "mqar4", "mqar8", "copy", "reverse")
+"""Probes in which each output depends on few, known inputs."""
+
+
+def _score(test: str = "") -> Value:
+    return lambda result: result.tests[test].score
+
+
+def _average(heads: Sequence[Sequence[float]]) -> float:
+    return statistics.fmean(value for layer in heads for value in layer)
+
+
+def _first(result: ProbeResult) -> float:
+    return _average(result.tests[""].shares.first)
+
+
+def _irrelevant(result: ProbeResult) -> float:
+    relevant = result.tests[""].shares.relevant
+    assert relevant is not None, "the probe has known relevance"
+    return 1 - _average(relevant)
+
+
+def _entropy_growth(result: ProbeResult) -> float:
+    """Return the mean entropy at four times the length, divided by that at the length of training."""
+    return _average(result.tests["x4"].shares.entropy) / max(_average(result.tests[""].shares.entropy), 1e-9)
+
+
+def _remaining(result: ProbeResult) -> float:
+    """Return the score at twice the length, divided by that at the length of training."""
+    return result.tests["x2"].score / max(result.tests[""].score, 1e-9)
+
+
+def _minus(first: MeasuredPair, second: MeasuredPair, value: Value) -> SeedDifference:
+    """Return a function for the differences of a value between two pairs, by seed."""
+    return lambda results: [
+        value(one) - value(other) for one, other in zip(results[first], results[second], strict=True)
+    ]
+
+
+def _averaged(differences: Sequence[SeedDifference]) -> SeedDifference:
+    """Return a function for the mean of several differences, by seed."""
+    return lambda results: [
+        statistics.fmean(row) for row in zip(*(part(results) for part in differences), strict=True)
+    ]
+
+
+def _compare(
+    mechanism: str, baseline: str, probes: Sequence[str], value: Value
+) -> tuple[tuple[MeasuredPair, ...], SeedDifference]:
+    """Return the pairs and the difference of two mechanisms, averaged over probes."""
+    needs = tuple((name, probe) for probe in probes for name in (mechanism, baseline))
+    return needs, _averaged([_minus((mechanism, probe), (baseline, probe), value) for probe in probes])
+
+
+def _first_token(mechanism: str, name: str, source: str) -> Claim:
+    needs, difference = _compare(mechanism, BASELINE, ["text"], _first)
+    return Claim(
+        name=f"{name} lowers the share of weight on the first token",
+        source=source,
+        mechanisms=(mechanism,),
+        needs=needs,
+        measured=f"share of weight on the first character of text, {mechanism} minus softmax",
+        difference=difference,
+        expected="below 0",
+    )
+
+
+def _extrapolation(mechanism: str, baseline: str, name: str, source: str) -> Claim:
+    needs, difference = _compare(mechanism, baseline, LONGER, _score("x2"))
+    learned = "learned positions" if baseline == BASELINE else baseline
+    return Claim(
+        name=name,
+        source=source,
+        mechanisms=(mechanism,),
+        needs=needs,
+        measured=f"correct outputs at twice the length of training (copy, reverse), {mechanism} minus {learned}",
+        difference=difference,
+        expected="above 0",
+    )
+
+
+def _scores(
+    mechanism: str, baseline: str, probes: Sequence[str], name: str, source: str, *, better: bool
+) -> Claim:
+    needs, difference = _compare(mechanism, baseline, probes, _score())
+    return Claim(
+        name=name,
+        source=source,
+        mechanisms=(mechanism,),
+        needs=needs,
+        measured=f"score ({', '.join(probes)}), {mechanism} minus {baseline}",
+        difference=difference,
+        expected="above 0" if better else "below 0",
+    )
+
+
+def _width_effect(results: Results) -> list[float]:
+    """Return how much more the linear mechanism gains from width 32 than softmax, over 4 and 8 pairs."""
+    gains = [
+        _averaged([_minus((name, f"mqar{n}_width32"), (name, f"mqar{n}_width16"), _score()) for n in (4, 8)])
+        for name in ("linear", BASELINE)
+    ]
+    return [linear - softmax for linear, softmax in zip(*(gain(results) for gain in gains), strict=True)]
+
+
+def _best_above_mean(results: Results) -> list[float]:
+    scores = [result.tests[""].score for result in results[BASELINE, "parity"]]
+    return [max(scores) - score - BEST_OF_TEN for score in scores]
+
+
+def _weight_claims() -> tuple[Claim, ...]:
+    """Return claims about where weight goes."""
+    irrelevant = _compare("differential", BASELINE, KNOWN, _irrelevant)
+    sharpness = _compare("rotary,scalable", "rotary", ["copy"], _entropy_growth)
+    return (
+        _first_token("softmax_one", "softmax with one added to the denominator", "Miller 2023"),
+        _first_token("sink", "a learned sink", "OpenAI 2025, gpt-oss; Xiao et al. 2024, section 3.3"),
+        _first_token("output_gate", "an output gate", "Qiu et al. 2025, section 4.3"),
+        _first_token("head_gate", "a gate for each head", "Qiu et al. 2025, section 4.3"),
+        _first_token("sigmoid", "sigmoid attention", "Ramapuram et al. 2024, section 5"),
+        Claim(
+            name="differential attention lowers the weight on irrelevant inputs",
+            source="Ye et al. 2024, section 1",
+            mechanisms=("differential",),
+            needs=irrelevant[0],
+            measured=f"share of weight on irrelevant inputs ({', '.join(KNOWN)}), differential minus softmax",
+            difference=irrelevant[1],
+            expected="below 0",
+        ),
+        Claim(
+            name="scalable softmax stays sharp in longer sequences",
+            source="Nakanishi 2025, section 2",
+            mechanisms=("rotary,scalable", "scalable"),
+            needs=sharpness[0],
+            measured="entropy at four times the length divided by that at the length of training (copy), "
+            "rotary,scalable minus rotary",
+            difference=sharpness[1],
+            expected="below 0",
+        ),
+    )
+
+
+def _length_claims() -> tuple[Claim, ...]:
+    """Return claims about sequences that are longer than those of training."""
+    return (
+        _extrapolation(
+            "alibi",
+            BASELINE,
+            "ALiBi extrapolates to twice the length and learned positions do not",
+            "Press et al. 2022, section 4",
+        ),
+        _extrapolation(
+            "alibi",
+            "sinusoidal",
+            "ALiBi extrapolates better than sinusoidal positions",
+            "Press et al. 2022, section 4",
+        ),
+        _extrapolation(
+            "rotary",
+            BASELINE,
+            "rotary positions extrapolate better than learned positions",
+            "Press et al. 2022, section 2.2",
+        ),
+        _extrapolation(
+            "t5",
+            BASELINE,
+            "the T5 bias extrapolates better than learned positions",
+            "Press et al. 2022, section 2.2",
+        ),
+        _extrapolation(
+            "none",
+            BASELINE,
+            "no positions extrapolate better than learned positions",
+            "Kazemnejad et al. 2023, section 4",
+        ),
+        Claim(
+            name="no positions extrapolate on copying less than on reversal",
+            source="Kazemnejad et al. 2023, section 4",
+            mechanisms=("none",),
+            needs=(("none", "copy"), ("none", "reverse")),
+            measured="score at twice the length divided by that at the length of training, copy minus reverse",
+            difference=_minus(("none", "copy"), ("none", "reverse"), _remaining),
+            expected="below 0",
+        ),
+        _extrapolation(
+            "none,forgetting",
+            "rotary",
+            "forget gates without positions extrapolate better than rotary positions",
+            "Lin et al. 2025, section 4",
+        ),
+    )
+
+
+def _recall_claims() -> tuple[Claim, ...]:
+    """Return claims about recall and induction."""
+    mqar16 = ("mqar4_width16", "mqar8_width16")
+    return (
+        _scores(
+            "linear",
+            BASELINE,
+            mqar16,
+            "linear attention recalls less than softmax at a small width",
+            "Arora et al. 2023, section 4",
+            better=False,
+        ),
+        Claim(
+            name="linear attention needs width to recall pairs and softmax does not",
+            source="Arora et al. 2023, section 4",
+            mechanisms=("linear",),
+            needs=tuple(
+                (name, f"mqar{n}_width{width}")
+                for name in ("linear", BASELINE)
+                for n in (4, 8)
+                for width in (16, 32)
+            ),
+            measured="gain of the score from width 16 to 32 (4 and 8 pairs), linear minus softmax",
+            difference=_width_effect,
+            expected="above 0",
+        ),
+        _scores(
+            "delta_rule",
+            "linear",
+            ("mqar4", "mqar8"),
+            "the delta rule recalls more pairs than linear attention",
+            "Schlag et al. 2021, section 6.1; Yang et al. 2024b, section 4",
+            better=True,
+        ),
+        Claim(
+            name="induction needs two layers",
+            source="Olsson et al. 2022, argument 1",
+            mechanisms=(BASELINE,),
+            needs=((BASELINE, "induction"), (BASELINE, "induction_one_layer")),
+            measured="score on induction, two layers minus one layer",
+            difference=_minus((BASELINE, "induction"), (BASELINE, "induction_one_layer"), _score()),
+            expected="above 0",
+        ),
+        _scores(
+            "shifted_keys",
+            BASELINE,
+            ["induction_one_layer"],
+            "with shifted keys, one layer learns induction better than one layer without",
+            "Olsson et al. 2022, argument 2",
+            better=True,
+        ),
+        Claim(
+            name="one layer with shifted keys reaches more than two layers without",
+            source="Olsson et al. 2022, argument 2",
+            mechanisms=("shifted_keys",),
+            needs=(("shifted_keys", "induction_one_layer"), (BASELINE, "induction")),
+            measured="score on induction, one layer with shifted keys minus two layers of softmax",
+            difference=_minus(("shifted_keys", "induction_one_layer"), (BASELINE, "induction"), _score()),
+            expected="above 0",
+        ),
+    )
+
+
+def _other_claims() -> tuple[Claim, ...]:
+    """Return claims about scores, and about reports of results."""
+    return (
+        _scores(
+            "window:8",
+            BASELINE,
+            ["induction"],
+            "a window of 8 steps hurts induction over longer distances",
+            "Beltagy et al. 2020, section 3.1",
+            better=False,
+        ),
+        _scores(
+            "streaming:8:1",
+            "window:8",
+            ["text"],
+            "keeping the first token repairs windowed attention on text",
+            "Xiao et al. 2024, section 3",
+            better=True,
+        ),
+        _scores(
+            "output_gate",
+            BASELINE,
+            ["text"],
+            "an output gate improves the prediction of text",
+            "Qiu et al. 2025, section 3",
+            better=True,
+        ),
+        _scores(
+            "dot",
+            BASELINE,
+            card_probes(),
+            "without the factor 1 / sqrt(d), dot products learn worse",
+            "Vaswani et al. 2017, section 3.2.1",
+            better=False,
+        ),
+        Claim(
+            name="the best of several seeds is more than 5 points above their mean (parity)",
+            source="Deletang et al. 2023, section 5, reports the best of ten",
+            mechanisms=(BASELINE,),
+            needs=((BASELINE, "parity"),),
+            measured="score of the best seed minus that of each seed minus 0.05",
+            difference=_best_above_mean,
+            expected="above 0",
+        ),
+    )
+
+
+CLAIMS = (*_weight_claims(), *_length_claims(), *_recall_claims(), *_other_claims())
+"""All claims."""
+
+
+def claims_of(mechanism: str) -> list[Claim]:
+    """Return the claims about a mechanism.
+
+    >>> [claim.expected for claim in claims_of("sink")]
+    ['below 0']
+    """
+    return [claim for claim in CLAIMS if mechanism in claim.mechanisms]
