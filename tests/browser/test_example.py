@@ -1,5 +1,6 @@
 """The page of an external model first shows an example, and no button fails."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 

@@ -170,7 +170,7 @@ def test_data_of_the_caller_is_unchanged(page: Any, address: str, learned: regar
     assert page.evaluate("window.asked.map(([{ to }]) => to)") == [
         "uniform",
         "off",
-    ]  # undo restores the given one
+    ]  # as it was
     page.locator("input[data-name=time]").focus()
     page.keyboard.press("Home")
     settle(page)

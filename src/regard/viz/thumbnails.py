@@ -46,9 +46,9 @@ def head_measures(layer: LayerMap) -> dict[str, list[float]]:
     """Return the measures of each head for the navigator: peak, entropy, distance, and weight on relevant inputs
     if known.
 
-    Peak: the mean over rows of the largest weight outside attention sinks and the own token. Entropy: the mean over rows, from 0
-    (one key) to 1 (uniform). Distance: the mean distance of query and key, in tokens; omitted for encoder-decoder
-    attention.
+    Peak: the mean over rows of the largest weight outside attention sinks and the own token. Entropy: the mean
+    over rows, from 0 (one key) to 1 (uniform). Distance: the mean distance of query and key, in tokens; omitted
+    for encoder-decoder attention.
     """
     weights = layer.weights if np.isfinite(layer.weights).all() else finite(layer.weights)
     heads, rows, columns = weights.shape
@@ -62,8 +62,9 @@ def head_measures(layer: LayerMap) -> dict[str, list[float]]:
 
 
 def _peak(weights: np.ndarray, kind: str) -> np.ndarray:
-    """Return the mean over the rows of the largest weight outside attention sinks and the row's own token, without
-    the early rows of a causal head, which have few keys.
+    """Return the mean over the rows of the largest weight outside attention sinks and the row's own token.
+
+    The early rows of a causal head have few keys and do not count.
     """
     _, rows, columns = weights.shape
     few = rows < FEW or columns < FEW
