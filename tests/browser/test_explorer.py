@@ -199,7 +199,8 @@ def test_description_in_words(page: Any, address: str, learned: regard.AnswerRun
     assert "each row sums to 1" in page.inner_text("figure")
     page.click("text=head 1 off")
     page.wait_for_selector(".mark b:text-matches('^1 [^,]*$')")
-    assert "each row sums to 1" not in page.inner_text("figure")
+    assert "before it was switched off" in page.inner_text("figure")
+    assert page.inner_text(".sentence") == "Head 1 is off. The weights of all compared heads stay."
     assert "Probability of each output" in page.inner_text(".changes")
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import regard
 from regard.interpret import head_roles
@@ -81,6 +82,8 @@ def _planted(role: str, letters: list[str], random: np.random.Generator) -> np.n
 @dataclass
 class Planted:
     """A subject with one planted head for each role."""
+
+    model = torch.nn.Identity()
 
     planted: bool = True
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))

@@ -46,7 +46,7 @@ test("entropy is 1 for a uniform row and 0 for a single key", () => {
 });
 
 test("the largest weight of each row counts outside attention sinks and early causal rows", () => {
-  assert.equal(peak(matrix, 0), (0.25 + 1) / 2);
+  assert.equal(peak(matrix, 0, "cross"), (0.25 + 1) / 2);
   const size = 8;
   const labels = Array.from({ length: size }, (_, step) => `t${step}`);
   /** @param {(query: number, key: number) => number} weight */
@@ -60,11 +60,13 @@ test("the largest weight of each row counts outside attention sinks and early ca
   const sink = square((query, key) =>
     key === 0 ? 0.5 : key === 1 && query > 1 ? 0.125 : query < 2 && key === 7 ? 0.5 : 0,
   );
-  assert.equal(peak(sink, 0), (2 * 0.5 + 6 * 0.125) / size);
+  assert.equal(peak(sink, 0, "cross"), (2 * 0.5 + 6 * 0.125) / size);
   const causal = square((query, key) => (key <= query ? 1 / (query + 1) : 0));
   const late = [2, 3, 4, 5, 6, 7].map((query) => 1 / (query + 1));
   const sum = late.reduce((total, weight) => total + weight, 0);
-  assert.ok(Math.abs(peak(causal, 0) - sum / 6) < 0.06); // its first column is a sink
+  assert.ok(Math.abs(peak(causal, 0, "cross") - sum / 6) < 0.06); // its first column is a sink
+  const own = square((query, key) => (key === query ? 0.75 : key === (query + 1) % size ? 0.25 : 0));
+  assert.deepEqual([peak(own, 0, "encoder"), peak(own, 0, "cross")], [0.25, 0.75]);
 });
 
 test("distance and weight on relevant keys are means over the rows", () => {

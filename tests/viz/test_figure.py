@@ -104,6 +104,6 @@ def test_colours_equal_those_of_the_page() -> None:
 
 def test_shades_interpolate_between_the_stops() -> None:
     colours = shades(17)
-    assert colours[0] == (1, 1, 1) and colours[16] == (8 / 255, 48 / 255, 107 / 255)
+    assert colours[0] == (1, 1, 1) and colours[16] == (28 / 255, 67 / 255, 125 / 255)
     assert colours[2] == tuple(int(BLUES[1][start : start + 2], 16) / 255 for start in (1, 3, 5))
     assert [sum(colour) for colour in colours] == sorted((sum(colour) for colour in colours), reverse=True)

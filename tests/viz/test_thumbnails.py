@@ -47,8 +47,10 @@ def test_measures_by_hand() -> None:
     uniform, diagonal = np.full((4, 4), 0.25), np.eye(4)
     measures = head_measures(layer(np.stack([uniform, diagonal]).astype(np.float32)))
     assert measures["entropy"] == pytest.approx([1.0, 0.0], abs=1e-6)
+    assert measures["peak"] == pytest.approx([0.25, 0.0])  # a step's own token does not count
     assert measures["distance"] == pytest.approx([1.25, 0.0])
-    assert set(head_measures(layer(np.stack([uniform]), kind="cross"))) == {"peak", "entropy"}
+    crossed = head_measures(layer(np.stack([uniform, diagonal]), kind="cross"))
+    assert set(crossed) == {"peak", "entropy"} and crossed["peak"] == pytest.approx([0.25, 1.0])
 
 
 def test_the_entropy_of_a_causal_head_refers_to_the_steps_it_sees() -> None:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import AttentionTrace, short_name
+from regard.attention.descriptions import context_changes
 from regard.attention.multihead import MultiHeadAttention
 from regard.external.adapters import call_model
 from regard.external.hooks import DetachableHook, remove_hooks
@@ -69,6 +70,7 @@ def weighted_values(subject: Subject[Any], input: Any) -> WeightedValues:
     """
     if isinstance(subject, ExternalModel):
         text, layers = _read_external(subject, input)
+        changed: dict[str, str] = {}
     else:
         answer = trace_answer(subject, input, [layer.name for layer in subject.layers])
         text = answer.shown.input
@@ -77,12 +79,17 @@ def weighted_values(subject: Subject[Any], input: Any) -> WeightedValues:
             name: _read_own(answer.shown.layers[name].weights, layer, trace.insides)
             for (name, _, _), (layer, trace) in traced
         }
+        changed = {
+            layer.name: f"its context is changed by {', '.join(context_changes(module))}"
+            for layer, (module, _) in zip(subject.layers, answer.layers, strict=True)
+            if context_changes(module)
+        }
     norms, weighted = {}, {}
     for name, (weights, value_norms) in layers.items():
-        if value_norms is not None:
+        if value_norms is not None and name not in changed:
             norms[name] = value_norms.float().cpu().numpy()
             weighted[name] = weights * norms[name][:, None]
-    left_out = {name: NOT_RECORDED for name in layers if name not in norms}
+    left_out = {name: changed.get(name, NOT_RECORDED) for name in layers if name not in norms}
     return WeightedValues(input=text, norms=norms, weighted=weighted, left_out=left_out)
 
 

@@ -24,6 +24,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from regard.attention.descriptions import describe_model
 from regard.errors import InputError, check_range
 from regard.interpret.estimates import Estimate, describe_interval, estimate, format_estimate, resample_counts
 from regard.interpret.findings import HeadFindings
@@ -165,7 +166,7 @@ def examine(subject: Subject[Input], *, samples: int = 200, seed: int = 0) -> Ex
     Raises `InputError` for a model without attention, or if there are no unseen inputs.
     """
     check_range("samples", samples, 2, 10**5)
-    importance = head_importance(subject, seed=seed)
+    importance, remark = head_importance(subject, seed=seed), describe_model(subject.model)
     inputs = subject.unseen(samples, seed)
     trials = [trial for trial in map(subject.trial, inputs) if trial is not None]
     probes = [probe(subject.recording, trial.embedding, trial.run, trial.layers) for trial in trials]
@@ -178,7 +179,7 @@ def examine(subject: Subject[Input], *, samples: int = 200, seed: int = 0) -> Ex
         seed=seed,
         samples=len(inputs),
         alignment_error=subject.alignment_error(inputs),
-        unanswered=subject.unanswered,
+        unanswered=[*subject.unanswered, *([f"Attention weights: {remark}."] if remark else [])],
         causal=any(trial.causal for trial in trials),
     )
     return dataclasses.replace(examination, roles=_find_roles(subject, samples, seed))

@@ -36,6 +36,8 @@ from regard.tasks import alignment_mask
 from regard.viz.maps import CROSS, LayerKind, layer_kind
 
 RELEVANT = "relevant-input"
+ROUNDING = 1e-2
+"""Largest difference of the sum of a row of weights from 1 by rounding, in half precision."""
 
 
 class Head(NamedTuple):
@@ -118,7 +120,7 @@ class HeadScores:
     relevance: np.ndarray
     """Fraction of the weight on the inputs on which the answer depends, over the outputs."""
     entropy: np.ndarray
-    """Mean entropy of the weights of a query, in nats."""
+    """Mean entropy of the weights of a query, in nats; NaN if weights are negative or rows do not sum to 1."""
     importance: np.ndarray
     """Increase of the loss when the head is ablated."""
     loss: float
@@ -167,6 +169,9 @@ def _measure_layer(keys: KeySets, weights: Tensor, name: str) -> dict[str, Tenso
         )
     counted = keys.counted.unsqueeze(1)
     entropy = (torch.special.entr(weights).sum(-1) * counted).sum((0, 2)) / counted.sum()
+    sums = weights.sum(-1)[counted.expand(weights.shape[:3])]
+    if (weights < 0).any() or (sums.numel() and (sums - 1).abs().max() > ROUNDING):
+        entropy = torch.full_like(entropy, torch.nan)
     deviation = ((weights - keys.even.unsqueeze(1)).abs().sum(-1) * counted).sum((0, 2)) / counted.sum() / 2
     relevance = torch.full_like(entropy, torch.nan)
     if keys.relevant is not None:

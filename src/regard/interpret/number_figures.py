@@ -103,6 +103,10 @@ def entropy_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, A
     entropies: dict[str, list[np.ndarray]] = {}
     uniform: dict[str, list[float]] = {}
     for name, layer in (item for attention in maps for item in attention.layers.items()):
+        if (layer.weights < 0).any():
+            raise InputError(
+                f"weights of layer {name} are negative, so they have no entropy: choose another figure"
+            )
         values, even = row_entropy(layer.weights)
         entropies.setdefault(name, []).append(values)
         uniform.setdefault(name, []).append(even)

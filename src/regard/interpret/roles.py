@@ -24,6 +24,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
+from regard.attention.descriptions import describe_model
 from regard.errors import InputError, check_range
 from regard.interpret.estimates import Estimate, estimate, resample_counts
 from regard.interpret.patterns import FIXED, RELEVANT, Targets, searched_roles
@@ -69,6 +70,8 @@ class HeadRoles(Result):
     task: str
     samples: int
     heads: list[HeadRole]
+    remark: str = ""
+    """What distinguishes the weights from those of a softmax; empty for a softmax."""
 
     def of(self, layer: str, head: int) -> HeadRole:
         """Return the role of one head; raises `InputError` for an unknown head."""
@@ -94,6 +97,8 @@ class HeadRoles(Result):
             "What each head attends to (0: uniform attention; 1: nothing else)",
             "left",
         )
+        if self.remark:
+            table.caption, table.caption_justify = f"Note: {self.remark}", "left"
         for role in self.sorted(added) if added else self.heads:
             strength = "" if role.strength is None or role.role is None else str(role.strength)
             null = f"{role.untrained:.3f}" if strength else ""
@@ -145,7 +150,7 @@ def head_roles(
         own = [maps[layer.name] for maps in trained_maps]
         null = [[maps[layer.name] for maps in model] for model in untrained_maps]
         heads += _describe_layer(own, null, seed)
-    return HeadRoles(task=subject.name, samples=len(inputs), heads=heads)
+    return HeadRoles(task=subject.name, samples=len(inputs), heads=heads, remark=describe_model(subject.model))
 
 
 def _count_looks(
@@ -255,7 +260,7 @@ def _strengths(roles: Mapping[str, Targets], maps: Sequence[LayerMap]) -> dict[s
 def _strength(targets: Targets, layer: LayerMap) -> np.ndarray:
     """Return the strength of a role for each head (H); NaN if the role has no keys or all keys."""
     # Keys to which no head attends are masked.
-    seen = np.asarray((layer.weights > 0).any(0))
+    seen = np.asarray((layer.weights != 0).any(0))
     wanted = targets(layer, seen)
     if wanted is None:
         return np.full(len(layer.weights), np.nan)
@@ -271,7 +276,7 @@ def _strength(targets: Targets, layer: LayerMap) -> np.ndarray:
 
 def _deviation(weights: np.ndarray) -> float:
     """Return the fraction of a head's weight (Tq, Tk) that differs from uniform attention."""
-    seen = weights > 0
+    seen = weights != 0
     even = seen / np.maximum(seen.sum(1, keepdims=True), 1)
     return float(np.abs(weights - even).sum(1).mean() / 2)
 

@@ -79,6 +79,8 @@ class Timeline(Result):
     threshold: float
     """Score from which a head has a role."""
     runs: list[Development]
+    remark: str = ""
+    """What distinguishes the weights from those of a softmax; empty for a softmax."""
 
     @property
     def steps(self) -> list[int]:
@@ -214,6 +216,7 @@ class Timeline(Result):
             f"first snapshot from which its score stays at {self.threshold:g} or above. Seeds are matched by "
             f"role: the head of a role is the first to form, of several at once the strongest.",
             f"Measured on {self.samples:,} samples, the same for all snapshots. Snapshots have half precision.",
+            *([f"Attention weights: {self.remark}."] if self.remark else []),
         ]
 
     def table(self) -> RenderableType:

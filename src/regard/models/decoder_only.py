@@ -71,8 +71,13 @@ class DecoderOnlyConfig(ModelConfig):
     inner: int = 256
     """Inner width of the feed-forward layers."""
     attention: str = "softmax"
-    """Attention mechanism: parts joined by commas, such as alibi,sink or window:16 (see docs/reference/
-    mechanisms.md). A position part replaces --positions, a sharing part --key_value_heads."""
+    """Attention mechanism: parts joined by commas, at most one of each slot, with numbers after a colon, such as
+    alibi,sink or window:16. Score: dot, scaled_dot, general, concat, additive, cosine, soft_capped, scalable.
+    Position: none, learned, sinusoidal, rotary, alibi, t5. Mask: causal, window, streaming. Normalizer:
+    softmax, softmax_one, sink, sigmoid, sparsemax, entmax, topk. Gate: output_gate, head_gate. Combination:
+    differential, talking_heads, forgetting, selective. Keys: multi_query, grouped, latent, shifted_keys.
+    Instead of scores: linear, gated_linear, delta_rule. Or your own part as module:Class. A position part
+    replaces --positions, a sharing part --key_value_heads. See docs/reference/mechanisms.md."""
     positions: Literal["learned", "sinusoidal", "rotary", "none"] = "learned"
     """Positional encoding: learned or sinusoidal vectors added to the embeddings, rotation of queries and keys
     (rotary), or none."""

@@ -39,8 +39,9 @@ class PoolingConfig(ModelConfig):
     """Attention score: dot, scaled_dot, general, concat, additive, or your own class as module:Class (see
     regard.attention.scores)."""
     attention: str = "softmax"
-    """Attention mechanism: a normalizer, such as sink or entmax, a score, or both joined by a comma (see
-    docs/reference/mechanisms.md)."""
+    """Attention mechanism: a normalizer (softmax, softmax_one, sink, sigmoid, sparsemax, entmax, or topk:8), a
+    score (as in --score, cosine, soft_capped, scalable), or both joined by a comma, or your own part as
+    module:Class. See docs/reference/mechanisms.md."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a value out of range."""

@@ -65,8 +65,14 @@ class QueryModelConfig(ModelConfig):
     """Attention score: dot, scaled_dot, general, concat, additive, or your own class as module:Class (see
     regard.attention.scores)."""
     attention: str = "softmax"
-    """Attention mechanism: parts joined by commas, such as sink or window:3 (see docs/reference/mechanisms.md). A
-    part acts in the layers in which it has a meaning: masks and positions only in self-attention."""
+    """Attention mechanism: parts joined by commas, at most one of each slot, with numbers after a colon, such as
+    alibi,sink or window:16. Score: dot, scaled_dot, general, concat, additive, cosine, soft_capped, scalable.
+    Position: rotary, alibi, t5. Mask: causal, window, streaming. Normalizer: softmax, softmax_one, sink,
+    sigmoid, sparsemax, entmax, topk. Gate: output_gate, head_gate. Combination: differential, talking_heads.
+    Keys: multi_query, grouped, latent, shifted_keys. Instead of scores: linear. Or your own part as
+    module:Class. A part acts in the layers in which it has a meaning: masks and positions only in self-
+    attention, position, gate, combination, keys and linear only with --multihead. See
+    docs/reference/mechanisms.md."""
     self_att: bool = False
     """Add self-attention of the output steps before the last layer."""
 

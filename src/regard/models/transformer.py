@@ -66,8 +66,14 @@ class TransformerConfig(ModelConfig):
     """Attention score of every head: dot, scaled_dot, general, concat, additive, or your own class as
     module:Class (see regard.attention.scores)."""
     attention: str = "softmax"
-    """Attention mechanism: parts joined by commas, such as alibi,sink or window:16 (see docs/reference/
-    mechanisms.md). Parts replace --score and --positions. A part acts in the layers in which it has a meaning."""
+    """Attention mechanism: parts joined by commas, at most one of each slot, with numbers after a colon, such as
+    alibi,sink or window:16. Score: dot, scaled_dot, general, concat, additive, cosine, soft_capped, scalable.
+    Position: none, learned, sinusoidal, concatenated, rotary, alibi, t5. Mask: causal, window, streaming.
+    Normalizer: softmax, softmax_one, sink, sigmoid, sparsemax, entmax, topk. Gate: output_gate, head_gate.
+    Combination: differential, talking_heads, forgetting, selective. Keys: multi_query, grouped, latent,
+    shifted_keys. Instead of scores: linear, gated_linear, delta_rule. Or your own part as module:Class. Parts
+    replace --score and --positions. A part acts in the layers in which it has a meaning. See
+    docs/reference/mechanisms.md."""
     pre_norm: bool = True
     """Normalize before each layer; with --no-pre_norm, normalize after each residual sum, as in the paper."""
     norm_epsilon: float = EPSILON

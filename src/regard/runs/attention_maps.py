@@ -49,7 +49,11 @@ def map_of_answer(model: AnswerModel, task: Task, inputs: torch.Tensor) -> Atten
         # The rest step (the additional learned step) does not represent an input, so no answer depends on the
         # rest step.
         relevant = np.pad(relevance, ((0, 0), (0, rest))) if full in model.cross_layers else None
-        cross = (outputs, letters + [REST] * rest)
+        # A pooling model has one query for all outputs.
+        queries = outputs if weights.shape[1] == len(outputs) else ["all outputs"]
+        cross = (queries, letters + [REST] * rest)
+        if relevant is not None and len(queries) < len(relevant):
+            relevant = np.logical_or.reduce(relevant, axis=0, keepdims=True)
         layers[name] = make_layer_map(name, weights, {**labels, CROSS: cross}, relevant)
     return AttentionMap(
         task=task.name,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.attention.descriptions import describe_model
 from regard.errors import InputError, check_range
 from regard.interpret.formation import THRESHOLD, join_snapshots
 from regard.interpret.head_scores import SAMPLES, measure_heads
@@ -65,7 +66,14 @@ def timeline(
             _measure_run(folder, config, task, drawn, advance)
             for folder, config in zip(folders, configs, strict=True)
         ]
-    return Timeline(task=task.name, kind=configs[0].kind, samples=samples, threshold=threshold, runs=developments)
+    return Timeline(
+        task=task.name,
+        kind=configs[0].kind,
+        samples=samples,
+        threshold=threshold,
+        runs=developments,
+        remark=describe_model(build_model(configs[0], task)),
+    )
 
 
 def _measure_run(

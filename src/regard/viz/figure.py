@@ -14,8 +14,8 @@ from matplotlib.font_manager import FontEntry, FontProperties, findfont, findSys
 from matplotlib.text import Text
 
 BLUES = (
-    *("#ffffff", "#deebf7", "#c6dbef", "#9ecae1", "#6baed6"),
-    *("#4292c6", "#2171b5", "#08519c", "#08306b"),
+    *("#ffffff", "#e1ecf8", "#c5daf1", "#9dc3e9", "#72a8dd"),
+    *("#4a8ccc", "#3172b8", "#22589d", "#1c437d"),
 )
 """Colors from zero to the largest weight, as on a light page (`js/colours.js`)."""
 NOT_FINITE = (194, 24, 91)

@@ -46,13 +46,13 @@ def head_measures(layer: LayerMap) -> dict[str, list[float]]:
     """Return the measures of each head for the navigator: peak, entropy, distance, and weight on relevant inputs
     if known.
 
-    Peak: the mean over rows of the largest weight outside attention sinks. Entropy: the mean over rows, from 0
-    (one key) to 1 (uniform). Distance: the mean distance of query and key, in tokens; omitted for encoder-decoder
-    attention.
+    Peak: the mean over rows of the largest weight outside attention sinks and the own token. Entropy: the mean
+    over rows, from 0 (one key) to 1 (uniform). Distance: the mean distance of query and key, in tokens; omitted
+    for encoder-decoder attention.
     """
     weights = layer.weights if np.isfinite(layer.weights).all() else finite(layer.weights)
     heads, rows, columns = weights.shape
-    measures = {"peak": _peak(weights), "entropy": _entropy(weights)}
+    measures = {"peak": _peak(weights, layer.kind), "entropy": _entropy(weights)}
     if layer.kind != CROSS:
         steps = abs(np.arange(rows)[:, None] - np.arange(columns)).astype(weights.dtype)
         measures["distance"] = weights.reshape(heads, -1) @ steps.ravel() / max(rows, 1)
@@ -61,14 +61,16 @@ def head_measures(layer: LayerMap) -> dict[str, list[float]]:
     return {name: np.round(values.astype(float), 6).tolist() for name, values in measures.items()}
 
 
-def _peak(weights: np.ndarray) -> np.ndarray:
-    """Return the mean over the rows of the largest weight outside attention sinks, without the early rows of a
-    causal head, which have few keys.
+def _peak(weights: np.ndarray, kind: str) -> np.ndarray:
+    """Return the mean over the rows of the largest weight outside attention sinks and the row's own token.
+
+    The early rows of a causal head have few keys and do not count.
     """
     _, rows, columns = weights.shape
     few = rows < FEW or columns < FEW
     sinks = np.zeros((len(weights), columns), bool) if few else weights.mean(1) >= SINK
-    largest = np.where(sinks[:, None], 0, weights).max(2, initial=0)
+    own = np.eye(rows, columns, dtype=bool) if kind != CROSS else np.zeros((rows, columns), bool)
+    largest = np.where(sinks[:, None] | own, 0, weights).max(2, initial=0)
     first = math.ceil(rows / EARLY) if _is_causal(weights) else 0
     means: np.ndarray = largest[:, first:].mean(1)
     return means

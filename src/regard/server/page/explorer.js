@@ -249,9 +249,8 @@ function updateButtons() {
     element(name).title = reason || (element(name).dataset.does ?? "");
   }
   const example = texts.origin && texts.all?.includes(input.value) ? `Example ${texts.origin}.` : "";
-  const accepts = [state.accepts && `Accepts ${state.accepts}.`, example, texts.noRoles]
-    .filter(Boolean)
-    .join(" ");
+  const limits = state.accepts && state.accepts !== "a text" ? `Accepts ${state.accepts}.` : "";
+  const accepts = [limits, example].filter(Boolean).join(" ");
   Object.assign(element("accepts"), { textContent: accepts, title: accepts });
 }
 
@@ -415,10 +414,12 @@ async function showSubject() {
     });
     texts.begin(about.texts, about.origin_of_texts ?? "", about.pictures ?? false);
     element("task").textContent = about.task;
-    const steps =
-      about.step === null ? about.kind : `${about.kind} model, ${about.step.toLocaleString("en")} training steps`;
     const begun = about.origin ? `, initialized from ${about.origin}` : "";
-    element("about").textContent = `${about.summary}; ${steps}${begun}`;
+    const summary =
+      about.step === null
+        ? `${about.kind}: ${about.summary.replace(/^an? /, "")}`
+        : `${about.summary}; ${about.kind} model, ${about.step.toLocaleString("en")} training steps${begun}`;
+    Object.assign(element("about"), { textContent: summary, title: summary });
     const back = /** @type {HTMLAnchorElement} */ (element("back"));
     back.hidden = !about.back;
     [back.textContent, back.href] = about.back ?? ["", ""];

@@ -33,10 +33,10 @@ def interval_text(interval: Interval, *, signed: bool = False) -> str:
     return f"{value} ({points(interval.low, signed=signed)} to {points(interval.high, signed=signed)})"
 
 
-def card_tables(card: Card) -> RenderableType:
-    """Return the tables of a card: scores, where weight goes, cost, claims."""
+def card_tables(card: Card, *, claims: bool = True) -> Group:
+    """Return the tables of a card: scores, where weight goes, cost and, if `claims`, the claims."""
     parts: list[RenderableType] = [score_table(card), "", share_table(card), "", cost_line(card)]
-    if card.claims:
+    if claims and card.claims:
         parts += ["", claim_table(card.claims)]
     return Group(*parts)
 
@@ -44,7 +44,8 @@ def card_tables(card: Card) -> RenderableType:
 def score_table(card: Card) -> Table:
     """Return the scores of a mechanism and of softmax."""
     table = _table(
-        f"{card.mechanism} beside softmax: correct outputs in % (95 % interval) over {card.seeds} seeds",
+        f"{card.mechanism} beside softmax: correct outputs in % (regression: explained "
+        f"variance), 95 % intervals, {card.seeds} seed{'s' * (card.seeds > 1)}",
         "probe",
         card.mechanism,
         "softmax",
@@ -106,7 +107,7 @@ def claim_table(claims: Sequence[ClaimResult]) -> Table:
             f"{result.claim.name}: {result.claim.measured}",
             result.claim.source,
             result.claim.expected,
-            _number(result.interval),
+            number_text(result.interval),
             "" if result.smallest is None else f"{result.smallest:.3f}",
             result.verdict,
         )
@@ -147,7 +148,8 @@ def card_json(card: Card) -> dict[str, Any]:
     return plain
 
 
-def _number(interval: Interval) -> str:
+def number_text(interval: Interval) -> str:
+    """Return a number and its interval."""
     if interval.low is None or interval.high is None:
         return f"{interval.value:+.3f}"
     return f"{interval.value:+.3f} ({interval.low:+.3f} to {interval.high:+.3f})"

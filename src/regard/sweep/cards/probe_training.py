@@ -32,7 +32,7 @@ CLIP = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class TestResult:
+class ProbeMeasures:
     """Measurements of a trained model on one test."""
 
     score: float
@@ -56,7 +56,7 @@ class ProbeResult:
     """Mean loss of the last tenth of the training steps."""
     normalized: bool
     """Whether each row of weights sums to 1."""
-    tests: dict[str, TestResult] = field(default_factory=dict)
+    tests: dict[str, ProbeMeasures] = field(default_factory=dict)
     """Results by the name of the test; the name "" is the test at the length of training."""
 
 
@@ -139,7 +139,7 @@ def _batches(probe: CardProbe, task: TokenTask, seed: int, steps: int) -> Iterat
 
 
 @torch.no_grad()
-def _test(model: DecoderOnly, probe: CardProbe, task: TokenTask, seed: int, length: int | None) -> TestResult:
+def _test(model: DecoderOnly, probe: CardProbe, task: TokenTask, seed: int, length: int | None) -> ProbeMeasures:
     generator = make_generator(seed, f"card/{probe.name}/test/{length}")
     batch = task.sample(probe.test_sequences, generator, sample_len=length, unseen=True)
     logits, shares = measure_shares(model.eval(), task, batch)
@@ -150,7 +150,7 @@ def _test(model: DecoderOnly, probe: CardProbe, task: TokenTask, seed: int, leng
         score = 1 - 2 * loss / variance
     else:
         score = float(correct.sum()) / batch.tokens
-    return TestResult(score=_rounded(score), loss=_rounded(loss), shares=shares)
+    return ProbeMeasures(score=_rounded(score), loss=_rounded(loss), shares=shares)
 
 
 def _rounded(value: float | Tensor) -> float:

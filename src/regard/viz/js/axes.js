@@ -7,6 +7,7 @@ import { cellSize } from "./viewport.js";
 /** @import { Viewport } from "./viewport.js" */
 
 const LABEL = 12; // height of a label in pixels, times the factor of the text
+const LABELS_APART = 10.5; // pixels between labels
 const MEASURED = 600; // labels measured to find the widest
 const LABEL_GAP = 6; // pixels between a label and the cells
 
@@ -109,7 +110,7 @@ export function labelMargins(matrix, available, tallest) {
  * @param {number} cell in pixels
  */
 export function labelInterval(cell) {
-  return Math.max(1, Math.ceil((LABEL * textScale()) / cell));
+  return Math.max(1, Math.ceil((LABELS_APART * textScale()) / cell));
 }
 
 /**

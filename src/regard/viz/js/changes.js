@@ -12,6 +12,7 @@ import { shortNames } from "./layer-names.js";
 
 const MOST_OUTPUTS = 8; // outputs with bars: of more, those that changed most
 const MOST_MOVED = 3; // heads that are named
+const LEAST_MOVED = 0.0005; // share of the weight below which a head is said to stay
 
 /**
  * The answer and the weights after the interventions, beside those before.
@@ -48,16 +49,15 @@ function outputBars({ map, data }) {
 }
 
 /**
- * How much the rows of each layer's weights moved, and the heads that moved most.
+ * The heads whose weights moved, the one that moved most first; the mean of each layer; the number of layers that
+ * cannot be compared. Heads with an intervention do not count.
  *
- * @param {Scene} scene
+ * @param {Pick<Scene, "map" | "data" | "shown">} scene
  * @param {readonly InterventionData[]} interventions
- * @param {Actions} actions
  */
-function weightBars({ map, data, shown, state }, interventions, actions) {
-  const names = shortNames(map.layers);
+export function movedHeads({ map, data, shown }, interventions) {
   const touched = new Set(interventions.flatMap(({ layer, heads }) => heads.map((head) => `${layer} ${head}`)));
-  /** @type {{ layer: LayerData, head: number, moved: number }[]} */
+  /** @type {{ layer: LayerData, before: Matrix, head: number, moved: number }[]} */
   const heads = [];
   const rows = [];
   let left = 0;
@@ -66,15 +66,28 @@ function weightBars({ map, data, shown, state }, interventions, actions) {
     const thumbnail = "side" in layer.weights && layer.weights.side > 1;
     if (!before || thumbnail) left += 1;
     if (!before || thumbnail) continue;
-    const moved = movedWeight(shown(layer), shown(before));
-    moved.forEach((share, head) => {
-      if (!touched.has(`${layer.name} ${head}`)) heads.push({ layer, head, moved: share });
-    });
-    const others = moved.filter((_, head) => !touched.has(`${layer.name} ${head}`));
-    const mean = others.reduce((sum, share) => sum + share, 0) / others.length;
-    if (others.length) rows.push({ name: layer.kind, layer, mean });
+    const old = shown(before);
+    const others = movedWeight(shown(layer), old)
+      .map((moved, head) => ({ layer, before: old, head, moved }))
+      .filter(({ head }) => !touched.has(`${layer.name} ${head}`));
+    heads.push(...others.filter(({ moved }) => moved >= LEAST_MOVED));
+    const mean = others.reduce((sum, { moved }) => sum + moved, 0) / others.length;
+    if (others.length) rows.push({ layer, mean });
   }
-  const most = heads.filter(({ moved }) => moved >= 0.0005).sort((one, two) => two.moved - one.moved);
+  return { heads: heads.sort((one, two) => two.moved - one.moved), rows, left };
+}
+
+/**
+ * How much the rows of each layer's weights moved, and the heads that moved most.
+ *
+ * @param {Scene} scene
+ * @param {readonly InterventionData[]} interventions
+ * @param {Actions} actions
+ */
+function weightBars(scene, interventions, actions) {
+  const { map, state } = scene;
+  const names = shortNames(map.layers);
+  const { heads: most, rows, left } = movedHeads(scene, interventions);
   const note = left
     ? [secondaryText(`Layers left out, because their tokens differ or only parts were sent: ${left}.`)]
     : [];
@@ -84,12 +97,14 @@ function weightBars({ map, data, shown, state }, interventions, actions) {
   const named = (layer) => `${kinds > 1 ? `${layer.kind} ` : ""}${names.get(layer.name)}`;
   const largest = Math.max(...rows.map(({ mean }) => mean), 1e-9);
   const items = rows.map(({ layer, mean }) => pairedRow(named(layer), null, mean / largest, percent(mean)));
-  const links = node("p", { class: "ranking" }, "Most moved: ");
+  const links = node("p", { class: "ranking" }, "Most moved (layer.head): ");
   for (const { layer, head, moved } of most.slice(0, MOST_MOVED)) {
     const link = button(`${named(layer)}.${head}`, () =>
       actions.choose({ layer: layer.name, head, focus: head, change: state.mode === "heatmap" }),
     );
-    links.append(link, ` ${percent(moved)} `);
+    const item = node("span", { class: "together" });
+    item.append(link, ` ${percent(moved)}`);
+    links.append(item, " ");
   }
   return [barList("Weight moved to other keys in each layer, mean of its other heads", items), links, ...note];
 }

@@ -20,8 +20,8 @@ import { canvasContext, node } from "./dom.js";
  * @property {Uint32Array} changes `change` in 256 steps as pixels, then `broken`
  */
 
-const LIGHT = ["#ffffff", "#deebf7", "#c6dbef", "#9ecae1", "#6baed6", "#4292c6", "#2171b5", "#08519c", "#08306b"];
-const DARK = ["#101418", "#0b2a4f", "#0d3f78", "#16599f", "#2c77c2", "#5598da", "#8abaea", "#c2dcf6", "#ffffff"];
+const LIGHT = ["#ffffff", "#e1ecf8", "#c5daf1", "#9dc3e9", "#72a8dd", "#4a8ccc", "#3172b8", "#22589d", "#1c437d"];
+const DARK = ["#12171d", "#132f50", "#174474", "#205d99", "#3678bc", "#5a97d5", "#88b6e6", "#b6d4f2", "#e4f0fc"];
 // Decrease and increase: brown and blue-green differ for colour-blind readers too.
 const DECREASE = [166, 97, 26];
 const INCREASE = [1, 133, 113];

@@ -2,14 +2,14 @@
 
 /** @type {Record<string, [light: string, dark: string]>} */
 const COLOURS = {
-  ink: ["#222b36", "#e3e8ee"],
-  quiet: ["#566070", "#aab4c0"],
+  ink: ["#28313c", "#dfe5ec"],
+  quiet: ["#5f6b7b", "#aab4c0"],
   edge: ["#868f9b", "#76818e"],
-  line: ["#e1e6ed", "#2b3540"],
+  line: ["#e6eaf1", "#2b3540"],
   paper: ["#ffffff", "#12171d"],
-  panel: ["#f6f8fb", "#181f27"],
-  down: ["#e3edf9", "#22354a"],
-  accent: ["#1f63b0", "#78b4f2"], // selection and the model's weights
+  panel: ["#f7f9fc", "#181f27"],
+  down: ["#eaf1fb", "#22354a"],
+  accent: ["#2a66b0", "#85baf2"], // selection and the model's weights
   focus: ["#c2410c", "#fbbf24"], // the chosen row, the focus and changes
   error: ["#9f1239", "#fda4af"],
 };

@@ -2,8 +2,7 @@
 
 import { answer } from "./answer.js";
 import { comparedMap } from "./comparison.js";
-import { button, node, Part } from "./dom.js";
-import { withIcon } from "./icons.js";
+import { node, Part } from "./dom.js";
 import { legend, symbolLegend } from "./legend.js";
 import { Long } from "./exact-row.js";
 import { makePanes } from "./panes.js";
@@ -17,8 +16,9 @@ import { Sum } from "./sum.js";
 import { Tokens } from "./tokens.js";
 import { choices, toolbar } from "./toolbar.js";
 import { changeMark, TouchBar } from "./interventions.js";
+import { effectActions, effectOf } from "./effect.js";
 import { whatChanged } from "./changes.js";
-import { commandHint, explainCommand } from "./selected-weight.js";
+import { drawSum } from "./sum-card.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { InterventionData, MapData, ViewData } from "./data.js" */
@@ -37,6 +37,16 @@ import { commandHint, explainCommand } from "./selected-weight.js";
  */
 
 const MOST_TOKENS = 160; // of more tokens, only those around the selected one are shown
+
+/**
+ * What the legend and the choices below the picture depend on.
+ *
+ * @param {Scene} scene
+ */
+function drawnInputs({ state, before, beside, scale }) {
+  const { change, words, off, mean, least, top, aside } = state;
+  return [change, words, off, mean, least, top, aside, before, beside?.name, scale.name];
+}
 
 export class Drawing {
   /**
@@ -136,96 +146,77 @@ export class Drawing {
    * @param {() => Surface} measured
    */
   drawScene(scene, interventions, measured) {
-    const { actions, parts, player, touchBar } = this;
-    const { data, map, layer, matrix, state, largest, before } = scene;
+    const { parts, player, touchBar } = this;
     const { colours } = measured();
-    const shown = [data, map, layer, matrix, state.head, state.mode];
-    const drawn = [
-      state.off,
-      state.mean,
-      state.least,
-      state.top,
-      scene.beside?.name,
-      scene.scale.name,
-      state.aside,
-    ];
-    parts.sentence.show([...shown, state.query, state.also, state.focus, state.key === null, state.off], () =>
-      sentences(scene),
+    const effect = effectOf(scene, interventions);
+    const pictured = effect?.scene ?? scene;
+    const seen = effect?.moved ? pictured : scene; // in numbers, which are 0 for a head that is off
+    const actions = effect?.moved ? effectActions(effect, this.actions) : this.actions;
+    this.scene = pictured;
+    this.drawControls(scene, interventions);
+    const { map, layer, matrix, state, largest, before } = pictured;
+    const shown = [map, layer, matrix, state.head, state.mode, effect?.text];
+    parts.sentence.show(
+      [...shown, scene.data, state.query, state.also, state.focus, state.key === null, state.off],
+      () => (effect ? [node("p", { class: "sentence" }, effect.text)] : sentences(scene)),
     );
+    parts.legend.show([...shown, largest, colours, ...drawnInputs(pictured)], () => [legend(pictured, colours)]);
+    this.drawTokens(pictured, colours, actions);
+    parts.save.show([seen, colours], () => saveButtons(seen, colours, this.stage.element));
+    parts.row.show([...shown, before, state.query, state.key, state.focus, state.off, layer.square], () =>
+      layer.square > 1 ? [] : rowList(seen, actions),
+    );
+    this.readout.tell(seen, state.query, state.key, null);
+    const { long } = this;
+    const squares = long !== undefined && layer.square > 1 && state.frame === null;
+    parts.long.show([squares], () => (squares ? [long.element] : []));
+    drawSum(this, parts.sum, scene, colours);
+    const surface = measured(); // all around the picture is there
+    if (squares) long.show(scene, colours, surface.width);
+    this.stage.show(pictured, surface, actions);
+    this.navigator.show(scene, interventions, surface);
+    player.tell(scene.data.playback ? state.frame : null);
+    if (scene.data.behind) touchBar?.ahead();
+  }
+
+  /**
+   * The parts by which the view and the model are changed.
+   *
+   * @param {Scene} scene
+   * @param {InterventionData[]} interventions
+   */
+  drawControls(scene, interventions) {
+    const { actions, parts, player, touchBar } = this;
+    const { data, map, layer, matrix, state } = scene;
+    const shown = [data, map, layer, matrix, state.head, state.mode];
     const undoable = touchBar && actions;
     parts.mark.show([interventions, state.frame], () => changeMark(scene, interventions, undoable));
     parts.changes.show([map, data.original, interventions, state.frame, state.words], () =>
       whatChanged(scene, interventions, actions),
     );
     parts.toolbar.show(shown, () => [toolbar(scene, actions)]);
-    parts.legend.show([...shown, largest, colours, state.change, state.words, before, ...drawn], () => {
-      return [legend(scene, colours)];
-    });
-    parts.choices.show([...shown, state.change, state.words, before, ...drawn], () => {
-      return [...choices(scene, actions), ...symbolLegend(scene)];
-    });
+    parts.choices.show([...shown, ...drawnInputs(scene)], () => [
+      ...choices(scene, actions),
+      ...symbolLegend(scene),
+    ]);
     parts.player.show([data.playback], () => (data.playback ? [player.bar(data.playback)] : []));
-    player.tell(data.playback ? state.frame : null);
-    this.drawTokens(scene, colours);
-    parts.save.show([scene, colours], () => saveButtons(scene, colours, this.stage.element));
-    parts.row.show([...shown, before, state.query, state.key, state.focus, state.off, layer.square], () =>
-      layer.square > 1 ? [] : rowList(scene, actions),
-    );
     parts.touch.show([touchBar], () => (touchBar ? [node("h2", {}, "Change the model"), touchBar.element] : []));
     touchBar?.show(scene, interventions);
-    this.readout.tell(scene, state.query, state.key, null);
-    const { long } = this;
-    const squares = long !== undefined && layer.square > 1 && state.frame === null;
-    parts.long.show([squares], () => (squares ? [long.element] : []));
-    this.drawSum(scene, colours);
-    const surface = measured(); // all around the picture is there
-    if (squares) long.show(scene, colours, surface.width);
-    this.stage.show(scene, surface);
-    this.navigator.show(scene, interventions, surface);
-    if (data.behind) touchBar?.ahead();
-  }
-
-  /**
-   * The computation of a weight: not for merged words, averages or snapshots.
-   *
-   * @param {Scene} scene
-   * @param {Palette} colours
-   */
-  drawSum(scene, colours) {
-    const { sum, actions, parts } = this;
-    const { state, derived, matrix } = scene;
-    const can = sum !== undefined && !derived && !matrix.names && !state.words && state.frame === null;
-    const available = !this.keeps || scene.map.sums !== undefined;
-    const hinted = state.key !== null || state.sum;
-    const command = can && !available ? (hinted ? explainCommand(scene) : "") : null;
-    parts.sum.show([can, state.sum, command], () => {
-      if (!can) return [];
-      if (command !== null) return command ? [commandHint(command)] : [];
-      const shown = withIcon(
-        button("Explain this weight", () => actions.choose({ sum: !state.sum }), state.sum),
-        "sum",
-      );
-      return [shown, ...(state.sum ? [sum.element] : [])];
-    });
-    const explaining = can && available && state.sum;
-    const opened = explaining && !this.root.classList.contains("explaining");
-    this.root.classList.toggle("explaining", explaining);
-    if (opened) parts.sum.element.scrollIntoView({ block: "nearest" });
-    if (can && available && state.sum) sum.show(scene, colours);
   }
 
   /**
    * @param {Scene} scene
    * @param {Palette} colours
+   * @param {Actions} actions
    */
-  drawTokens(scene, colours) {
+  drawTokens(scene, colours, actions) {
     const { matrix, layer, state } = scene;
     const place = Math.max(matrix.rows, matrix.columns) > MOST_TOKENS ? [state.query, state.key] : [];
     const named = state.mode !== "picture"; // patches are labelled by their position
     this.parts.tokens.show([layer, matrix, named, ...place], () => {
       this.tokens = null;
       if (!named) return [];
-      this.tokens = new Tokens(scene, this.actions);
+      this.tokens = new Tokens(scene, actions);
       return [this.tokens.element];
     });
     this.tokens?.light(scene, colours, state.query, state.head);

@@ -68,7 +68,7 @@ function describeSymbols({ layer, matrix, state }) {
  */
 export function colourScale(scene, colours) {
   const { changes, largest, matrix, state, scale } = scene;
-  const shared = `, ${SCOPES[/** @type {string} */ (state.mode)] ?? SCALES.shared}`;
+  const shared = scene.effect ? "" : `, ${SCOPES[/** @type {string} */ (state.mode)] ?? SCALES.shared}`;
   if (changes) return changeScale(largest, colours, "change of the weight", shared);
   if (state.mode === "picture")
     return { from: "weight 0", to: largest.toFixed(3), of: shared, at: overlayColour };

@@ -44,8 +44,8 @@ export const MEASURES = {
   },
   peak: {
     title: "largest weight",
-    unit: "mean over the rows, outside attention sinks",
-    most: "the largest weights outside attention sinks",
+    unit: "mean over the rows, without the own token and attention sinks",
+    most: "the largest weights on other tokens",
   },
   entropy: { title: "entropy", unit: "0: one key, 1: uniform", most: "the lowest entropy" },
   distance: {
@@ -110,7 +110,7 @@ export function measure({ data, shown }, name, layer, head) {
   if (name === "relevant" && !matrix.relevant?.length) return null;
   const compute = { relevant: relevantWeight, peak, entropy, distance }[name];
   const sent = layer.measures?.[name]?.[head]; // of a thumbnail, whose weights are maxima
-  const value = sent ?? cached(matrix, `${name} ${head}`, () => compute(matrix, head));
+  const value = sent ?? cached(matrix, `${name} ${head}`, () => compute(matrix, head, layer.kind));
   const text =
     name === "distance"
       ? value.toFixed(1)
@@ -143,20 +143,21 @@ export function entropy(matrix, head) {
 }
 
 /**
- * The mean over the rows of the largest weight outside attention sinks; the early rows of a causal head do not
- * count.
+ * The mean over the rows of the largest weight outside attention sinks and the row's own token; the early rows of
+ * a causal head do not count.
  *
  * @param {Matrix} matrix
  * @param {number} head
+ * @param {LayerData["kind"]} kind
  */
-export function peak(matrix, head) {
+export function peak(matrix, head, kind) {
   const left = new Set(sinks(matrix, head));
   const first = firstRow(matrix);
   let sum = 0;
   for (let query = first; query < matrix.rows; query += 1) {
     let largest = 0;
     matrix.row(matrix.slices[head], query).forEach((weight, key) => {
-      if (weight > largest && !left.has(key)) largest = weight;
+      if (weight > largest && !left.has(key) && (key !== query || kind === "cross")) largest = weight;
     });
     sum += largest;
   }

@@ -11,7 +11,7 @@ import { markTiles, poster } from "./poster.js";
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 
 const TILE_GAP = 3; // pixels between pictures
-const AROUND_TILES = 54; // pixels of the layers' names and of the pane's edges
+const AROUND_TILES = 56; // pixels of the layers' names and of the pane's edges
 const ABOVE_TILES = 128; // pixels of the list, the sentence, the numbers and the pane's edges
 const LARGEST_TILE = 72; // pixels of a picture
 const SMALLEST_TILE = 14;
@@ -19,7 +19,7 @@ const MOST_HIGH = 640; // pixels of all pictures of a column, with their bars, w
 const BAR_SPACE = 7; // pixels of a bar and of the gaps around it
 const STRETCH = 1.7; // ratio of the sides of a picture of equally many queries and keys
 const LONGEST_NAME = 3; // characters of a layer's name above a column
-const MOST_WIDE = 0.36; // of the view's width
+const MOST_WIDE = 0.35; // of the view's width
 const LEAST_WIDE = 220; // pixels
 export const TABS = 900; // pixels of a view below which its panes are tabs, as in style.js
 

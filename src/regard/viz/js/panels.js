@@ -3,13 +3,14 @@
 import { labelMargins } from "./axes.js";
 import { node } from "./dom.js";
 import { Heatmap } from "./heatmap.js";
-import { cellSize, TALLEST } from "./viewport.js";
+import { cellSize, COARSE, TALLEST } from "./viewport.js";
 
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 
 const GAP_BETWEEN = 16; // pixels
 const SIDE_NAME = 24; // pixels for the title of the rows
-const AROUND_HEATMAP = 76; // pixels of its title, the title of the columns and the buttons that zoom
+const AROUND_HEATMAP = 46; // pixels of its title and the title of the columns
+const ZOOM_BUTTONS = 30; // pixels
 const LEAST_HEIGHT = 200; // pixels of a heatmap; of more than fit, one scrolls
 const SMALL_CELL = 9; // pixels; of smaller cells, the rows of heatmaps scroll
 const NARROW = 330; // pixels; determines the number of heads in a row
@@ -53,12 +54,26 @@ export function heatmapsBeside(scene, { width, height }) {
   if (height === null || heads === 1) return usual;
   const cells = Array.from({ length: heads }, (_, index) => {
     const beside = index + 1;
-    const tallest = height / Math.ceil(heads / beside) - AROUND_HEATMAP;
+    const tallest = roomBelow(scene, width / beside, height / Math.ceil(heads / beside));
     const room = width / beside - GAP_BETWEEN - SIDE_NAME;
     return cellSize(scene.matrix, labelMargins(scene.matrix, room, tallest), room, tallest);
   });
   const largest = Math.max(...cells);
   return largest < SMALL_CELL ? usual : cells.indexOf(largest) + 1;
+}
+
+/**
+ * The height of a heatmap below its titles: less by the buttons that zoom if cells are small.
+ *
+ * @param {Scene} scene
+ * @param {number} width
+ * @param {number} height
+ */
+function roomBelow({ matrix }, width, height) {
+  const tallest = height - AROUND_HEATMAP;
+  const room = width - GAP_BETWEEN - SIDE_NAME;
+  const cell = cellSize(matrix, labelMargins(matrix, room, tallest), room, tallest);
+  return cell < COARSE ? tallest - ZOOM_BUTTONS : tallest;
 }
 
 /**
@@ -81,7 +96,8 @@ export function heatmaps(scene, actions, surface, before) {
         ? heads.length
         : heads.length * sides.length
       : Math.ceil(heads.length / beside);
-  const tallest = surface.height === null ? TALLEST : surface.height / lines - AROUND_HEATMAP;
+  const tallest =
+    surface.height === null ? TALLEST : roomBelow(scene, surface.width / beside, surface.height / lines);
   const height = Math.max(tallest, LEAST_HEIGHT);
   const room = { ...surface, height, width: Math.floor(surface.width / beside) - gap - SIDE_NAME };
   /** @type {Map<string, Heatmap>} */

@@ -37,7 +37,22 @@ export function saveButtons(scene, colours, stage) {
   const csv = button("CSV", () =>
     save(`${name}.csv`, new Blob([formatCsv(scene, colours)], { type: "text/csv" })),
   );
-  const buttons = [...pictures, csv];
+  const allHeads = {
+    ...state,
+    mode: "overview",
+    chart: "heads",
+    sorted: false,
+    head: null,
+    off: "",
+    mean: false,
+  };
+  const poster = button("Poster of all heads", async () => {
+    const all = /** @type {Scene} */ ({ ...scene, changes: null, effect: false, beside: null, state: allHeads });
+    const drawn = await rasterize(makePicture(all, colours, stage));
+    save(`${scene.map.task}-all-heads.png`, await addPngText(drawn, collectMetadata(all, colours)));
+  });
+  poster.title = "All heads of all layers as one PNG picture, for a slide or a paper";
+  const buttons = [...pictures, csv, withIcon(poster, "overview")];
   oneTabStop(buttons, 0);
   return [label, ...buttons];
 }

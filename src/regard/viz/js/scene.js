@@ -36,6 +36,7 @@ const ROLLOUT =
  * @property {string | null} derived description of the displayed weights, if they are not those of heads
  * @property {Matrix | null} before the layer's weights without interventions, if the tokens are the same
  * @property {Beside | null} beside the map shown for comparison
+ * @property {boolean} [effect] whether it shows what an intervention changed elsewhere
  * @property {string} [title] of a heatmap, if it is not its head
  * @property {Float32Array[] | null} changes differences of each head, if they are displayed instead of weights
  * @property {boolean} [preview] whether the user set a weight for which the model has not answered yet

@@ -79,13 +79,24 @@ export function currentHead({ data, layer, matrix, state }) {
 export function sentence({ map, layer, matrix }, head, query) {
   const row = matrix.row(matrix.slices[head], query);
   const subject = matrix.heads > 1 || matrix.names ? matrix.name(head) : "attention";
-  const off = `${layer.name}: ${matrix.name(head)} off`;
-  if (map.interventions.includes(off)) return `${capitalised(subject)} is switched off.`;
+  if (isOff(map, layer, matrix, head)) return `${capitalised(subject)} is switched off.`;
   const text = `${purpose(map.prediction, layer, matrix.queries[query], query)}, ${subject} attends to ${target(matrix, row, axisTitles({ map, layer })[1].split(" ")[0])}`;
   const relevant = relevantShare(matrix, row, query);
   if (!relevant) return `${text}.`;
   const even = `uniform attention would have ${rounded(relevant.even)}`;
   return `${text}; ${rounded(relevant.share)} of its weight is on the inputs that this output depends on (${even}).`;
+}
+
+/**
+ * Whether a head is switched off.
+ *
+ * @param {Scene["map"]} map
+ * @param {Pick<LayerData, "name">} layer
+ * @param {Matrix} matrix
+ * @param {number} head
+ */
+export function isOff({ interventions }, { name }, matrix, head) {
+  return interventions.includes(`${name}: ${matrix.name(head)} off`);
 }
 
 /**
@@ -168,7 +179,7 @@ function rounded(share) {
 }
 
 /** @param {string} text */
-function capitalised(text) {
+export function capitalised(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 

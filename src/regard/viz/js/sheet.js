@@ -34,20 +34,23 @@ export function sheet(width, height, colours) {
  *
  * @param {Scene} scene
  * @param {number} width of the picture in pixels
+ * @param {number} [size] of the text in pixels
  */
-export function pictureTitle({ map }, width) {
+export function pictureTitle({ map }, width, size = 12) {
   const words = `${map.task}: ${map.input}`.replace(/\s+/g, " ");
   const room = Math.max(width - 2 * AROUND, LEAST_TITLE);
-  return svg("text", { x: AROUND, y: AROUND, "font-weight": "bold" }, fitLabel(words, room, textWidth));
+  const text = { x: AROUND, y: AROUND + size / 3, "font-weight": "bold", "font-size": size };
+  return svg("text", text, fitLabel(words, (12 * room) / size, textWidth));
 }
 
 /**
  * @param {SVGSVGElement} picture
  * @param {SVGGElement} key room for the legend
  * @param {number} y
+ * @param {number} [factor] of its size
  */
-export function placeKey(picture, key, y) {
-  key.setAttribute("transform", `translate(${AROUND} ${y})`);
+export function placeKey(picture, key, y, factor = 1) {
+  key.setAttribute("transform", `translate(${AROUND} ${y}) scale(${factor})`);
   picture.append(key);
 }
 

@@ -2,6 +2,7 @@
 
 import { arcs } from "./arcs.js";
 import { node, Part } from "./dom.js";
+import { effectPanels, effectSurface } from "./effect.js";
 import { lines } from "./lines.js";
 import { overview } from "./overview.js";
 import { overlays } from "./overlay.js";
@@ -32,10 +33,11 @@ export class Stage {
 
   /**
    * @param {Scene} scene
-   * @param {Surface} surface
+   * @param {Surface} whole
+   * @param {Actions} actions
    */
-  show(scene, surface) {
-    const { actions } = this;
+  show(scene, whole, actions = this.actions) {
+    const surface = scene.effect ? effectSurface(whole) : whole;
     const { map, layer, matrix, changes, largest, state, data, scale } = scene;
     this.panels = ["heatmap", "flow"].includes(state.mode)
       ? heatmaps(scene, actions, surface, this.panels)
@@ -47,7 +49,10 @@ export class Stage {
     const large = Math.max(matrix.rows, matrix.columns) > MOST_DRAWN && state.mode === "table";
     const lined = ["lines", "arcs", "picture"].includes(state.mode);
     const place = large || lined ? [state.query, state.key] : [];
-    const panels = () => arrangePanels(figures, heatmapsBeside(scene, surface));
+    const panels = () =>
+      scene.effect
+        ? effectPanels(figures[0], scene, whole)
+        : arrangePanels(figures, heatmapsBeside(scene, surface));
     const make = {
       picture: () => overlays(scene, actions, surface),
       heatmap: panels,
@@ -58,7 +63,8 @@ export class Stage {
       overview: () => overview(scene, actions, surface),
     };
     const coloured = [scale.name, state.aside, ...inputs, ...wanted, ...place];
-    this.part.show([state.mode, ...(this.panels.size ? [...figures, ...room] : coloured)], () => [
+    const reused = [...figures, ...room, ...(scene.effect ? coloured : [])];
+    this.part.show([state.mode, scene.effect, ...(this.panels.size ? reused : coloured)], () => [
       make[state.mode](),
     ]);
     if (state.mode === "overview") markTiles(this.element, { ...scene, layer }, [], "thumb");

@@ -83,6 +83,16 @@ export function currentLayer({ layers, opens }, name) {
 }
 
 /**
+ * Whether one of a layer's heads is opened.
+ *
+ * @param {number} heads
+ * @param {State} state
+ */
+export function opensOneHead(heads, { all }) {
+  return heads > MOST_OPENED && !all;
+}
+
+/**
  * The state, with a head, query and key that `matrix` contains.
  *
  * @param {State} state
@@ -94,7 +104,7 @@ export function currentLayer({ layers, opens }, name) {
  */
 export function fitState(state, matrix, shown, small = false, first = () => 0) {
   let head = state.head !== null && state.head >= matrix.heads ? null : state.head;
-  const many = Math.max(matrix.rows, matrix.columns) > MANY || (matrix.heads > MOST_OPENED && !state.all);
+  const many = Math.max(matrix.rows, matrix.columns) > MANY || opensOneHead(matrix.heads, state);
   if (head === null && !small && matrix.heads > 1 && many && !state.mean) head = first();
   return {
     ...state,

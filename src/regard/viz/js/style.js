@@ -14,22 +14,23 @@ const STYLE = `
 .regard-view .tabs { display: none; position: sticky; top: 0; z-index: 2; background: var(--paper); border-bottom: 1px solid var(--line); }
 .regard-view .tabs button { flex: 1; justify-content: center; border: 0; border-radius: 0; border-bottom: 3px solid transparent; min-height: 40px; }
 .regard-view .tabs [aria-selected="true"] { border-bottom-color: var(--accent); font-weight: 600; }
-.regard-view .panes { display: grid; grid-template-columns: var(--heads, 14rem) minmax(0, 1fr) clamp(16rem, 24cqw, 30rem); gap: var(--gap3); align-items: start; }
+.regard-view .panes { display: grid; grid-template-columns: var(--heads, 14rem) minmax(0, 1fr) clamp(16rem, 24cqw, 30rem); gap: var(--gap4); align-items: start; }
 .regard-view.explaining .panes { grid-template-columns: var(--heads, 14rem) minmax(0, 1fr) clamp(24rem, 38cqw, 60rem); }
 .regard-view.fits .panes { height: 100%; align-items: stretch; }
 .regard-view .pane { min-width: 0; }
-.regard-view .pane:is(.heads, .inspector) { background: var(--panel); border-radius: calc(2 * var(--round)); padding: var(--gap3);
+.regard-view .pane:is(.heads, .inspector) { background: var(--panel); border-radius: calc(3 * var(--round)); padding: var(--gap3);
   overflow: auto; max-height: 52rem; scrollbar-width: thin; }
 .regard-view.fits .pane { max-height: none; overflow: auto; scrollbar-width: thin; }
 .regard-view .pane.inspector { container: inspector / inline-size; }
 .regard-view .pane.picture { display: flex; flex-direction: column; gap: var(--gap1); }
 .regard-view.fits .stage { flex: 1 1 0; min-height: 15rem; overflow: auto; scrollbar-gutter: stable; scrollbar-width: thin; }
 .regard-view .stage { min-width: 0; padding: 2px; }
-.regard-view h2 { font-size: var(--small); margin: 0 0 var(--gap1); color: var(--quiet); font-weight: 600; text-transform: none; }
+.regard-view h2 { font-size: var(--small); margin: 0 0 var(--gap1); color: var(--quiet); font-weight: 500; }
 .regard-view .bar, .regard-view .playback { display: flex; flex-wrap: wrap; gap: var(--gap1) var(--gap3); align-items: center; }
 .regard-view .toolbar { display: flex; flex-wrap: wrap; gap: var(--gap1) var(--gap3); align-items: center; }
 .regard-view .foot { display: flex; flex-wrap: wrap; gap: var(--gap2); align-items: center; justify-content: space-between; }
 .regard-view .foot .bar { gap: var(--gap1) var(--gap2); }
+.regard-view .foot button { font-size: var(--small); }
 .regard-view .foot .quiet { display: inline-flex; gap: var(--gap1); align-items: center; }
 .regard-view label { display: inline-flex; gap: var(--gap1); align-items: center; max-width: 100%; min-height: var(--target); }
 .regard-view select { max-width: min(18rem, 60cqw); min-width: 0; text-overflow: ellipsis; }
@@ -62,7 +63,7 @@ const STYLE = `
 .regard-view .zoom button { justify-content: center; }
 .regard-view canvas { display: block; max-width: 100%; height: auto; }
 .regard-view .said p { margin: 0.1rem 0; max-width: 90ch; }
-.regard-view .sentence { font-size: calc(var(--text) * 1.05); }
+.regard-view .sentence { font-size: calc(var(--text) * 1.05); line-height: 1.35; }
 .regard-view .poster { display: grid; gap: 3px; align-items: start; width: max-content; font-size: var(--tiny); }
 .regard-view .poster.sorted { display: flex; flex-wrap: wrap; width: auto; gap: 6px; }
 .regard-view .poster .axes { grid-column: 1 / -1; color: var(--quiet); }
@@ -72,9 +73,10 @@ const STYLE = `
 .regard-view .poster.upright .number { text-align: end; width: auto; min-width: 1.4em; align-self: center; padding-inline-end: 2px; }
 .regard-view .poster .number { color: var(--quiet); text-align: center; width: 0; min-width: 100%; }
 .regard-view :is(.thumb, .tile) { position: relative; border: 0; padding: 0; min-width: 0; min-height: 0; display: inline-grid; gap: 1px; justify-items: start;
-  background: none; border-radius: 2px; text-align: start; font-weight: normal; }
+  background: none; border-radius: 4px; text-align: start; font-weight: normal; }
 .regard-view .seat { display: block; min-height: 6px; width: 100%; }
-.regard-view .seat canvas { border-radius: 2px; }
+.regard-view .seat canvas { border-radius: 4px; }
+.regard-view :is(.seat, .before-after canvas) { border-radius: 4px; }
 .regard-view .top .seat { outline: 2px solid var(--accent); outline-offset: 0; }
 .regard-view .top::before { content: attr(data-rank); position: absolute; top: -3px; right: -3px; min-width: 14px; height: 14px; border-radius: 7px; background: var(--accent); color: var(--paper);
   font-size: 10px; line-height: 14px; font-weight: 700; text-align: center; z-index: 1; }
@@ -100,11 +102,12 @@ const STYLE = `
 .regard-view .overview .bar { margin-bottom: var(--gap2); }
 .regard-view .overview .poster { gap: 6px; }
 .regard-view .chart { overflow-x: auto; }
-.regard-view .tokens { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 0.1rem var(--gap2); font-size: var(--small); }
-.regard-view .tokens > div { position: relative; max-height: 4.4em; overflow: auto; scrollbar-width: thin; }
+.regard-view .tokens { display: grid; grid-template-columns: minmax(4em, max-content) minmax(0, 1fr); gap: 0.1rem var(--gap2); font-size: var(--small); }
+.regard-view .tokens > .quiet { font-size: var(--tiny); max-width: 7em; line-height: 1.25; padding-top: 0.3em; }
+.regard-view .tokens > div { position: relative; max-height: 55px; overflow: auto; scrollbar-width: thin; }
 .regard-view.fits .tokens.long > div { max-height: 26px; line-height: 26px; scroll-snap-type: y mandatory; }
 .regard-view.fits .tokens.long .token { line-height: 22px; vertical-align: top; scroll-snap-align: start; scroll-margin: 1px; }
-.regard-view .token { display: inline-block; padding: 0 4px; margin: 1px; border-radius: 3px; border: 1px solid transparent;
+.regard-view .token { display: inline-block; padding: 0 3px; margin: 1px 0; border-radius: 3px; border: 1px solid transparent;
   min-width: 24px; min-height: 24px; text-align: center; white-space: pre; unicode-bidi: isolate; print-color-adjust: exact; forced-color-adjust: none; }
 .regard-view .tokens > div:nth-of-type(1) .token, .regard-view .answer .token { forced-color-adjust: auto; }
 .regard-view .token.aside { background: repeating-linear-gradient(45deg, var(--paper) 0 3px, var(--edge) 3px 4px) !important; color: var(--ink) !important; }
@@ -134,9 +137,17 @@ const STYLE = `
 .regard-view .legend { display: flex; gap: var(--gap1); align-items: center; font-size: var(--small); margin: 0; white-space: nowrap; }
 .regard-view .legend canvas { forced-color-adjust: none; outline: 1px solid var(--line); }
 .regard-view .legend .of { overflow: hidden; text-overflow: ellipsis; min-width: 0; }
-.regard-view .under { display: flex; flex-wrap: wrap; gap: 0 var(--gap3); align-items: center; font-size: var(--small); }
-.regard-view .under select { max-width: 13rem; }
+.regard-view .under { display: flex; flex-wrap: wrap; gap: 0 var(--gap3); align-items: center; font-size: var(--tiny); color: var(--quiet); }
+.regard-view .under select { max-width: 11rem; border-color: transparent; background: none; padding-inline: 0; }
+.regard-view .under select:hover { border-color: var(--accent); }
 .regard-view .choices { display: contents; }
+.regard-view .effect { display: flex; gap: var(--gap3); align-items: start; }
+.regard-view .effect > figure { flex: none; }
+.regard-view .effect.narrow { flex-wrap: wrap; }
+.regard-view .before-after { display: flex; flex-wrap: wrap; gap: var(--gap2); }
+.regard-view .effect:not(.narrow) .before-after { max-width: 140px; }
+.regard-view .before-after figure { display: block; }
+.regard-view .together { white-space: nowrap; }
 .regard-view :is(figure, .lines, .poster, [role="grid"], .token, button) { scroll-margin-bottom: 2.5rem; }
 .regard-view .lines { overflow-x: auto; }
 .regard-view .lines > svg { display: block; max-width: 100%; height: auto; }

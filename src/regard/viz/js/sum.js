@@ -110,8 +110,10 @@ export class Sum {
     const bar = node("div", { class: "bar" });
     const label = node("label", {}, "softmax temperature");
     label.append(this.slider, this.said);
-    bar.append(label);
-    bar.append(button("temperature 1", () => this.heat(1)));
+    bar.append(
+      label,
+      button("temperature 1", () => this.heat(1)),
+    );
     return bar;
   }
 }
@@ -140,25 +142,22 @@ function explanationTitle({ head, query_label, query, key_labels, key, weights }
  */
 function scoreSection(explanation, colours) {
   const { steps, scale, scores, key, has_scores, score_changes } = explanation;
-  /** @type {HTMLElement[]} */
-  const parts = [
-    heading("1. Score: similarity of query and key", `(D = ${Object.values(steps)[0]?.length ?? "?"})`),
-  ];
   const vectors = Object.entries(steps);
-  if (has_scores === false) return [...parts, node("p", {}, "This mechanism has no score.")];
-  if (!vectors.length)
-    return [
-      ...parts,
-      node("p", {}, `The steps of this score were not recorded; it is ${scores[key].toFixed(4)}.`),
-    ];
-  parts.push(strips(vectors, colours));
+  const title = heading("1. Score: similarity of query and key", `(D = ${vectors[0]?.[1].length ?? "?"})`);
+  if (has_scores === false) return [title, node("p", {}, "This mechanism has no score.")];
+  const unknown = `The steps of this score were not recorded; it is ${scores[key].toFixed(4)}.`;
+  if (!vectors.length) return [title, node("p", {}, unknown)];
   const last = vectors[vectors.length - 1];
   const total = last[1].reduce((sum, value) => sum + value, 0);
   const scaled = scale === 1 ? "" : ` × ${scale.toFixed(4)} (scale) = ${(total * scale).toFixed(4)}`;
   const text = score_changes?.length
     ? `; changed by ${score_changes.join(", ")} to ${scores[key].toFixed(4)}, the score.`
     : ": the score.";
-  return [...parts, node("p", { class: "number" }, `Σ ${last[0]} = ${total.toFixed(4)}${scaled}${text}`)];
+  return [
+    title,
+    strips(vectors, colours),
+    node("p", { class: "number" }, `Σ ${last[0]} = ${total.toFixed(4)}${scaled}${text}`),
+  ];
 }
 
 /**
@@ -167,7 +166,7 @@ function scoreSection(explanation, colours) {
  * @param {(key: number) => void} choose
  */
 function rowSection(explanation, colours, choose) {
-  const { scores, may_see, weights, key_labels, key, temperature } = explanation;
+  const { scores, may_see, weights, key_labels, key, temperature, normalizer } = explanation;
   const order = [...weights.keys()];
   const named =
     order.length > MOST_KEYS
@@ -195,10 +194,7 @@ function rowSection(explanation, colours, choose) {
   const total = weights.reduce((sum, weight) => sum + weight, 0);
   const text = `The ${weights.length} weights sum to ${total.toFixed(4)}.${left > 0 ? ` ${left} smaller ones are not listed.` : ""}`;
   return [
-    heading(
-      `2. Weights: mask, then ${explanation.normalizer ?? "softmax over the row"}`,
-      `(Tk = ${weights.length})`,
-    ),
+    heading(`2. Weights: mask, then ${normalizer ?? "softmax over the row"}`, `(Tk = ${weights.length})`),
     scrollBox(table, "scores and weights of the row"),
     node("p", {}, text),
   ];

@@ -5,12 +5,13 @@ import { keepFocus, node } from "./dom.js";
 import { Drawing } from "./drawing.js";
 import { textFactor } from "./design-tokens.js";
 import { keyboardHelp } from "./keyboard-help.js";
-import { clearestHead } from "./clearest-head.js";
+import { clearestHead, clearestLayer, openingRow } from "./opening.js";
 import { navigatorSize, TABS } from "./navigator.js";
 import { Player } from "./playback.js";
 import { previewScene } from "./preview.js";
 import { currentMode, makeScene } from "./scene.js";
-import { fitState, currentLayer, START } from "./state.js";
+import { headCount } from "./packing.js";
+import { fitState, currentLayer, opensOneHead, START } from "./state.js";
 import { addStyle } from "./style.js";
 import { setTextScale } from "./text-width.js";
 import { observe } from "./page-events.js";
@@ -53,7 +54,7 @@ export class View {
     this.state = { ...START, ...options.state };
     /** @type {InterventionData[]} */
     this.interventions = [];
-    /** Whether nobody has chosen a query yet: a step that sees itself alone says nothing, the last one the most. */
+    /** Whether no query is chosen yet. */
     this.opening = options.state?.query === undefined;
     this.weights = new Weights();
     this.onPaper = false;
@@ -68,12 +69,14 @@ export class View {
       choose: (change) => this.choose(change),
       point: (query, key, head) => this.drawing.point(query, key, head, this.surface()),
       rest: () => {
-        const { query, key } = this.scene?.state ?? this.state;
+        const { query, key } = this.drawing.scene?.state ?? this.state;
         this.drawing.point(query, key, null, this.surface());
       },
       touch: (change, undo) => {
-        this.history.push(this.interventions);
-        this.touch(updateInterventions(this.interventions, change, undo));
+        const next = updateInterventions(this.interventions, change, undo);
+        const dragged = typeof change.to === "number" && next.length === this.interventions.length;
+        if (!dragged) this.history.push(this.interventions); // a drag is undone as a whole
+        this.touch(next);
       },
       preview: (place, to) => this.preview(place, to),
       untouch: () => {
@@ -137,18 +140,22 @@ export class View {
     this.state = { ...this.state, ...change };
     const { data, map, weights } = this;
     let { state } = this;
-    const layer = currentLayer(map, state.layer);
-    if (!layer) {
+    const usual = currentLayer(map, state.layer);
+    if (!usual) {
       this.scene = null;
       return this.draw();
     }
+    const free =
+      this.opening && state.layer === null && state.head === null && opensOneHead(headCount(usual), state);
+    const layer = free ? clearestLayer(data, map, usual, weights) : usual;
     const small = ["picture", "overview"].includes(currentMode(map, layer, state.mode));
     const whole = weights.of(layer, false);
-    if (this.opening && whole.causal) state = { ...state, query: whole.rows - 1 };
     if (this.opening && state.layer === null && layer.name === map.opens)
       state = { ...state, head: state.head ?? map.head };
-    this.opening = false;
     const first = () => clearestHead(data, layer, whole);
+    if (this.opening && (!small || whole.causal))
+      state = { ...state, query: openingRow(whole, state.head ?? clearestHead(data, layer, whole), layer.kind) };
+    this.opening = false;
     const fitting = fitState(state, whole, weights.of(layer, state.words), small, first);
     this.state = { ...fitting, layer: layer.name };
     this.scene = makeScene(data, map, layer, this.state, weights);

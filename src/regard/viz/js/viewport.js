@@ -6,7 +6,7 @@ import { textScale } from "./text-width.js";
 const LARGEST_CELL = 40; // pixels
 const LARGEST_ZOOMED = 48;
 export const TALLEST = 560; // pixels of a heatmap's height, unless the room says otherwise
-const COARSE = 12; // pixels; below this cell size the heatmap can be zoomed
+export const COARSE = 12; // pixels; below this cell size the heatmap can be zoomed
 const LONG = 3; // ratio of rows and columns from which cells are no squares
 const LEAST_LONG = 14; // pixels of a cell's longer side then
 const NARROWEST = 8; // pixels of a drawing's width
