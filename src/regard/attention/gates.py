@@ -2,8 +2,8 @@
 
 | name        | factor                                 | source                                    |
 | ----------- | -------------------------------------- | ----------------------------------------- |
-| output_gate | sigmoid(W x), for each dimension       | Qiu et al. 2025, section 2.2, position G1 |
-| head_gate   | sigmoid(W x), one number for each head | Qiu et al. 2025, section 2.2, headwise    |
+| output_gate | sigmoid(W x), for each dimension       | Qiu et al. 2025                           |
+| head_gate   | sigmoid(W x), one number for each head | Qiu et al. 2025                           |
 
 Recorded weights and interventions are those before the gate.
 """

@@ -2,7 +2,7 @@
 
 | name         | recurrence                                     | source                                |
 | ------------ | ---------------------------------------------- | ------------------------------------- |
-| linear       | S += φ(k) vᵀ, z += φ(k), o = φ(q) S / (φ(q) z) | Katharopoulos et al. 2020, eq. 8-12   |
+| linear       | S += φ(k) vᵀ, z += φ(k), o = φ(q) S / (φ(q) z) | Katharopoulos et al. 2020             |
 | gated_linear | S = a S + k vᵀ, o = norm(q S)                  | Yang et al. 2024; Dao and Gu 2024     |
 | delta_rule   | S = S - b k (kᵀ S) + b k vᵀ, o = norm(q S)     | Schlag et al. 2021; Yang et al. 2024b |
 
@@ -91,7 +91,7 @@ class DeltaRule(LinearAttention):
 
     Queries and keys are `silu(x) / |silu(x)|`. The implied weights of all steps are `(Q Kᵀ ∘ M) T` with
     the causal mask M and `T = (I + tril(B K Kᵀ, -1))⁻¹ B`, where B is the diagonal matrix of the rates
-    (Yang et al. 2024b, equation 10). Weights can be negative.
+    (Yang et al. 2024b). Weights can be negative.
 
     >>> part = DeltaRule(LayerSizes(width=4, memory_width=4, heads=1, head_width=4))
     >>> marks = part.marks(torch.zeros(1, 1, 4), lambda: torch.zeros(1, 1, 1, 4))

@@ -5,9 +5,9 @@
 | softmax     | exp(s) / Σ exp(s)                            | 1           | Vaswani et al. 2017, equation 1  |
 | softmax_one | exp(s) / (1 + Σ exp(s))                      | less than 1 | Miller 2023                      |
 | sink        | exp(s) / (exp(a) + Σ exp(s)), a learned      | less than 1 | OpenAI 2025, gpt-oss             |
-| sigmoid     | sigmoid(s - log n), n keys may be attended   | any         | Ramapuram et al. 2024, section 3 |
+| sigmoid     | sigmoid(s - log n), n keys may be attended   | any         | Ramapuram et al. 2024            |
 | sparsemax   | projection of s onto the simplex, many zeros | 1           | Martins and Astudillo 2016       |
-| entmax      | 1.5-entmax: max(s / 2 - t, 0)², some zeros   | 1           | Peters et al. 2019, section 3    |
+| entmax      | 1.5-entmax: max(s / 2 - t, 0)², some zeros   | 1           | Peters et al. 2019               |
 | topk        | softmax over the k largest scores (topk:8)   | 1           | Gupta et al. 2021                |
 
 All compute in float32 or float64, give masked keys the weight zero, and give a fully masked row zeros.
@@ -137,7 +137,7 @@ class Entmax(Normalizer):
         del sizes
 
     def forward(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        """Return `max(s / 2 - t, 0)²` (algorithm 2 of the paper)."""
+        """Return `max(s / 2 - t, 0)²`."""
         half = shift_scores(scores, mask) / 2
         with torch.no_grad():
             ranked = half.sort(-1, descending=True).values

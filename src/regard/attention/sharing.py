@@ -4,7 +4,7 @@
 | ------------ | ---------------------------------------------------- | -------------------------------- |
 | multi_query  | one head of keys and values for all heads of queries | Shazeer 2019                     |
 | grouped      | G heads of keys and values (grouped:G)               | Ainslie et al. 2023              |
-| latent       | projected from a vector of width R (latent:R)        | DeepSeek-AI 2024, section 2.1    |
+| latent       | projected from a vector of width R (latent:R)        | DeepSeek-AI 2024                 |
 | shifted_keys | each key is mixed with the key of the step before    | Olsson et al. 2022, smeared keys |
 """
 
