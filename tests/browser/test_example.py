@@ -108,7 +108,7 @@ def test_a_head_that_is_off_shows_what_it_changed(page: Any, language_model: str
     page.click("text=head 0 off")
     page.wait_for_selector(".before-after canvas")
     changed = page.inner_text(".sentence")
-    assert changed.startswith("Head 0 is off. Most changed: head ")
+    assert changed.startswith("Head 0 is off. The picture shows head ")
     most = page.locator(".changes .ranking button").first.inner_text()
     head, layer = re.findall(r"\d+", changed)[1:3]
     assert most == f"{layer}.{head}"

@@ -122,11 +122,12 @@ def _make_card(mechanism: str, results: Results, seeds: int, steps: int | None, 
             [result.tests[test].score for result in results[name, probe]] for name in (mechanism, BASELINE)
         )
         differences = [one - other for one, other in zip(own, softmax, strict=True)]
+        share = probe != "regression"  # explained variance can be negative
         rows.append(
             TestRow(
                 test=f"{probe} {test}".strip(),
-                score=mean(own),
-                softmax=mean(softmax),
+                score=mean(own, share=share),
+                softmax=mean(softmax, share=share),
                 difference=paired_mean(differences, level),
             )
         )

@@ -58,7 +58,7 @@ export function effectOf(scene, interventions) {
     state: { ...state, head: most.head, focus: most.head, query, key: null, off: "", also: "", change: true },
   };
   const name = `${now.name(most.head)} of ${layerTitle(most.layer, map.layers)}`;
-  const text = `${off} Most changed: ${name} (${percent(most.moved)} moved).`;
+  const text = `${off} The picture shows ${name}, which changed most (${percent(most.moved)} moved).`;
   return { scene: effect, text, moved: true };
 }
 
