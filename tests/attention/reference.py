@@ -322,7 +322,8 @@ def _mix(matrix: Tensor, rows: list[list[float]]) -> list[list[float]]:
 def attend_by_loops(layer: Any, text: str, query: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
     """Return the outputs (B, Tq, D) of a layer for queries (B, Tq, D), memory (B, Tk, Dm) and mask (B, Tk)."""
     samples = [
-        Sample(layer, text, *parts, list(map(bool, row))) for *parts, row in zip(query, memory, mask, strict=True)
+        Sample(layer, text, states, keys, list(map(bool, row)))
+        for states, keys, row in zip(query, memory, mask, strict=True)
     ]
     return torch.stack(
         [torch.stack([sample.output(step) for step in range(query.shape[1])]) for sample in samples]
@@ -333,7 +334,8 @@ def attend_by_loops(layer: Any, text: str, query: Tensor, memory: Tensor, mask: 
 def weights_by_loops(layer: Any, text: str, query: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
     """Return the weights (B, H, Tq, Tk) of a layer, which is not of the linear family."""
     samples = [
-        Sample(layer, text, *parts, list(map(bool, row))) for *parts, row in zip(query, memory, mask, strict=True)
+        Sample(layer, text, states, keys, list(map(bool, row)))
+        for states, keys, row in zip(query, memory, mask, strict=True)
     ]
     return torch.stack(
         [torch.stack([sample.weights(step) for step in range(query.shape[1])], dim=1) for sample in samples]

@@ -175,7 +175,7 @@ def test_gradients_are_those_of_finite_differences(part: str, kind: LayerKind) -
     for name, parameter in layer.named_parameters():
 
         def run(value: Tensor, name: str = name) -> Tensor:
-            return torch.func.functional_call(layer, {name: value}, (query.detach(), memory.detach()))  # type: ignore[no-any-return]
+            return torch.func.functional_call(layer, {name: value}, (query.detach(), memory.detach()))
 
         assert torch.autograd.gradcheck(run, parameter.detach().requires_grad_(), fast_mode=True), name
 

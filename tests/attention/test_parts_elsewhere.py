@@ -18,7 +18,7 @@ from regard.attention.parts import LayerSizes
 from regard.attention.position_bias import Alibi, T5Bias
 
 WIDTH, HEADS, TIME = 32, 4, 12
-close = {"atol": 1e-5, "rtol": 0}
+close: dict[str, Any] = {"atol": 1e-5, "rtol": 0}
 
 
 def peer(name: str) -> Any:
@@ -102,7 +102,7 @@ def test_learned_sinks_of_x_transformers_and_gpt_oss() -> None:
     layer, _, inside = run("sink")
     module = peer("x_transformers.attend")
     core = module.Attend(causal=True, heads=HEADS, head_learned_sink=True)
-    core.head_attn_sink.data.copy_(layer.normalizer.sink)  # type: ignore[union-attr, arg-type]
+    core.head_attn_sink.data.copy_(layer.normalizer.sink)  # type: ignore[union-attr]
     context = core(inside.query, inside.key, inside.value)[0]
     torch.testing.assert_close(inside.context, context, **close)
     gpt = peer("transformers.models.gpt_oss.modeling_gpt_oss")
@@ -133,7 +133,7 @@ def test_cosine_scores_of_x_transformers() -> None:
     layer, states, inside = run("cosine")
     module = peer("x_transformers.x_transformers")
     with torch.no_grad():
-        layer.score.gain.fill_(10.0)  # type: ignore[union-attr, operator]
+        layer.score.gain.fill_(10.0)  # type: ignore[operator]
     other = module.Attention(WIDTH, dim_head=8, heads=HEADS, causal=True, qk_norm=True, qk_norm_scale=10)
     copy_projections(layer, other)
     torch.testing.assert_close(layer(states), other(states), **close)
@@ -274,7 +274,7 @@ def test_gradients_of_the_entmax_package(name: str) -> None:
     assert layer.normalizer is not None
     gradients = []
     for function in (
-        lambda scores: layer.normalizer(scores, None),  # type: ignore[misc]
+        lambda scores: layer.normalizer(scores, None),
         lambda scores: (module.sparsemax if name == "sparsemax" else module.entmax15)(scores, dim=-1),
     ):
         scores = inside.scores.clone().requires_grad_()

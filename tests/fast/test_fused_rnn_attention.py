@@ -43,9 +43,6 @@ def run(decoder: RecurrentDecoder, given: list[Tensor], mask: Tensor = MASK) -> 
     return decoder(embedded, decoder.remember(states, last, mask))
 
 
-FUSED = ["dot", "scaled_dot", "general", "concat", "additive"]
-
-
 @each_place
 @pytest.mark.parametrize("score", FUSED)
 def test_equals_single_steps_with_all_gradients(place: dict[str, Any], score: str) -> None:

@@ -28,7 +28,7 @@ MECHANISMS = (
     "entmax",
     "scalable",
 )
-OTHERS = {
+OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "transformer": ("dates", {"heads": 2, "inner": 16, "enc_layers": 1, "dec_layers": 1, "hidden": 16}),
     "query": ("signal", {"multihead": True, "heads": 2, "enc_layers": 1, "pos_enc": True, "hidden": 16}),
     "recurrent": ("dates", {"hidden": 16, "embedding": 8, "context": "cell"}),
@@ -103,6 +103,7 @@ def check_sums(run: Any, explanation: Any) -> None:
     if explanation.own_part is not None:
         layer = regard.attention.find_layer(run.model, explanation.layer)
         own = explanation.context if explanation.changed_context is None else explanation.changed_context
+        assert isinstance(layer, regard.attention.MultiHeadAttention)
         matrix = layer.output.weight.detach().double().unflatten(1, (layer.heads, -1))
         expected = matrix[:, explanation.head] @ torch.tensor(own, dtype=torch.float64)
         np.testing.assert_allclose(explanation.own_part, expected, atol=1e-5)
@@ -221,7 +222,7 @@ def test_language_models_are_refused_by_hugging_face(runs: dict[str, Any], name:
 
 def test_positions_and_groups_of_the_flag_are_exported(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    options = {"norm": "rms", "activation": "swiglu", "tied": False}
+    options: dict[str, Any] = {"norm": "rms", "activation": "swiglu", "tied": False}
     run = train(tmp_path, "rotary:500,grouped:1", **options)
     folder = regard.export(run, tmp_path / "out", to="huggingface", license="mit", progress=False)
     config = json.loads((folder / "config.json").read_text())
