@@ -37,6 +37,7 @@ LINES: dict[str, list[list[str]]] = {
     "align": [["align", "translation", "text.de", "text.en"]],
     "score": [["score", "translation", "--input", "pairs.txt"]],
     "compare": [["compare", "counting", "--vary", "hidden=8,9", "--seeds", "2", "--steps", "3"]],
+    "card": [["card", "sink", "--steps", "1", "--seeds", "1"]],
     "learn": [["learn", "--no-browser", "--port", "18138"], ["learn", "--stubs", "stubs"]],
     "check": [["check", "learner.py"]],
     "tasks": [["tasks"]],

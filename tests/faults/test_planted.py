@@ -38,6 +38,7 @@ LINES = {
     "align": "align dates --input text/pairs",
     "score": "score dates --input text/pairs",
     "compare": "compare counting --vary hidden=4,8 --seeds 2 --steps 2 --savepath compared",
+    "card": "card sink --steps 1 --seeds 1 --savepath cards_of_mine",
     "learn": "learn --stubs stubs_of_mine --notebooks notebooks_of_mine",
     "check": "check learned/weights.py",
     "tasks": "tasks",
@@ -138,7 +139,15 @@ def test_no_command_executes_a_planted_module(site: Path, command: str, every_na
         LINES["look"] = "look gpt_of_mine --json looked.json"
     line = LINES[command]
     expected = run(CONSOLE, line, site)
-    for made in ("new", "compared", "stubs_of_mine", "notebooks_of_mine", "exported", "models/signal2-pruned"):
+    for made in (
+        "new",
+        "compared",
+        "cards_of_mine",
+        "stubs_of_mine",
+        "notebooks_of_mine",
+        "exported",
+        "models/signal2-pruned",
+    ):
         if (site / made).exists():
             (site / made).rename(site / f"{made}-before")
     names = every_name - {"helper_of_mine"}

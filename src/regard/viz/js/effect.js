@@ -100,8 +100,11 @@ export function effectPanels(change, { matrix, before, scale, state }, { colours
   const both = /** @type {Matrix[]} */ ([before, matrix]);
   const same = new Scale(scale.name, scale.largest, scale.aside, () => both);
   both.forEach((weights, place) => {
-    const picture = node("figure", { role: "img", "aria-label": `weights ${place ? "now" : "before"}` });
+    const picture = node("figure");
     const { canvas } = thumbPixels({ matrix: weights, head: state.focus, scale: same }, colours, PAIR);
+    canvas.removeAttribute("aria-hidden");
+    canvas.setAttribute("role", "img");
+    canvas.setAttribute("aria-label", `weights ${place ? "now" : "before"}`);
     picture.append(node("figcaption", {}, place ? "now" : "before"), canvas);
     pair.append(picture);
   });
