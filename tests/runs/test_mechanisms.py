@@ -229,7 +229,9 @@ def test_positions_and_groups_of_the_flag_are_exported(tmp_path: Path) -> None:
     assert config["rope_parameters"]["rope_theta"] == 500 and config["num_key_value_heads"] == 1
 
 
-@pytest.mark.parametrize("name", ["alibi,sink", "latent", "forgetting"])
+@pytest.mark.parametrize(
+    "name", ["alibi,sink", *(pytest.param(name, marks=pytest.mark.slow) for name in ("latent", "forgetting"))]
+)
 def test_transformers_are_exported_exactly_or_refused(name: str, tmp_path: Path) -> None:
     run = train(tmp_path / "run", name, "transformer")
     with pytest.raises(InputError, match=f"does not compute the attention mechanism {name}"):
