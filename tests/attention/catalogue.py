@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention import LayerKind, MultiHeadAttention
+from regard.attention import AttentionKind, MultiHeadAttention
 
-KINDS: tuple[LayerKind, ...] = ("causal", "self", "cross")
+KINDS: tuple[AttentionKind, ...] = ("causal", "self", "cross")
 WIDTH, HEADS, MEMORY = 12, 2, 10
 SLOTS: dict[str, list[str]] = {
     "score": ["scaled_dot", "dot", "general", "concat:3", "additive", "cosine", "soft_capped:0.5", "scalable"],
@@ -24,7 +24,7 @@ ONLY_CAUSAL = ("forgetting", "selective", "gated_linear", "delta_rule")
 NOT_CROSS = (*ONLY_CAUSAL, "rotary", "alibi", "t5", "causal", "window", "streaming", "shifted_keys")
 
 
-def fits(part: str, kind: LayerKind) -> bool:
+def fits(part: str, kind: AttentionKind) -> bool:
     """Return whether a part has a meaning in a layer of this kind; written down here independently of `PARTS`."""
     name = part.split(":")[0]
     return not (name in ONLY_CAUSAL and kind != "causal") and not (name in NOT_CROSS and kind == "cross")
@@ -34,7 +34,9 @@ CASES = [(part, kind) for part in PARTS_OF_LAYERS for kind in KINDS if fits(part
 """Each part in each kind of layer in which it has a meaning."""
 
 
-def make_layer(text: str, kind: LayerKind = "causal", heads: int = HEADS, **options: Any) -> MultiHeadAttention:
+def make_layer(
+    text: str, kind: AttentionKind = "causal", heads: int = HEADS, **options: Any
+) -> MultiHeadAttention:
     """Return a float64 layer whose parameters are all random, in evaluation mode."""
     torch.manual_seed(1)
     memory_width = MEMORY if kind == "cross" else WIDTH
@@ -46,7 +48,7 @@ def make_layer(text: str, kind: LayerKind = "causal", heads: int = HEADS, **opti
     return layer.eval()
 
 
-def make_states(kind: LayerKind, batch: int = 2, time: int = 6) -> tuple[Tensor, Tensor]:
+def make_states(kind: AttentionKind, batch: int = 2, time: int = 6) -> tuple[Tensor, Tensor]:
     """Return random float64 states of the queries, and of the memory: the same ones unless the layer is cross."""
     torch.manual_seed(2)
     states = torch.randn(batch, time, WIDTH, dtype=torch.float64)

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from regard import intervene, record
-from regard.attention import PARTS, Attention, LayerKind, Mechanism, MultiHeadAttention, Score, list_parts, temper
+from regard.attention import (
+    PARTS,
+    Attention,
+    AttentionKind,
+    Mechanism,
+    MultiHeadAttention,
+    Score,
+    list_parts,
+    temper,
+)
 from regard.attention.mechanism import custom_parts
 from regard.attention.parts import Gate, LayerSizes
 from regard.errors import InputError
@@ -47,7 +56,7 @@ def padding(time: int) -> Tensor:
     return torch.arange(time) < torch.tensor([[time], [time - 2]])
 
 
-def loops_agree(text: str, kind: LayerKind) -> None:
+def loops_agree(text: str, kind: AttentionKind) -> None:
     """Compare outputs and weights with the loops, for a sample with padding and one without."""
     layer, (query, memory) = make_layer(text, kind), make_states(kind)
     mask = padding(memory.shape[1])
@@ -65,12 +74,12 @@ def loops_agree(text: str, kind: LayerKind) -> None:
 
 
 @each_case
-def test_equals_float64_loops(part: str, kind: LayerKind) -> None:
+def test_equals_float64_loops(part: str, kind: AttentionKind) -> None:
     loops_agree(part, kind)
 
 
 @st.composite
-def mechanisms(draw: st.DrawFn) -> tuple[str, LayerKind]:
+def mechanisms(draw: st.DrawFn) -> tuple[str, AttentionKind]:
     """Draw a kind of layer, and at most one fitting part for each slot."""
     kind = draw(st.sampled_from(KINDS))
     linear = draw(st.integers(0, 4)) == 0
@@ -88,13 +97,13 @@ def mechanisms(draw: st.DrawFn) -> tuple[str, LayerKind]:
 
 @settings(max_examples=60)
 @given(mechanisms())
-def test_combinations_equal_float64_loops(case: tuple[str, LayerKind]) -> None:
+def test_combinations_equal_float64_loops(case: tuple[str, AttentionKind]) -> None:
     loops_agree(*case)
 
 
 @settings(max_examples=40)
 @given(mechanisms())
-def test_combinations_record_without_changing_and_decode_with_a_cache(case: tuple[str, LayerKind]) -> None:
+def test_combinations_record_without_changing_and_decode_with_a_cache(case: tuple[str, AttentionKind]) -> None:
     text, kind = case
     layer, (query, memory) = make_layer(text, kind), make_states(kind)
     plain = layer(query, memory)
@@ -123,7 +132,9 @@ def test_a_kv_cache_gives_the_same_outputs(part: str) -> None:
 
 @each_case
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_fully_masked_rows_are_zero_with_finite_gradients(part: str, kind: LayerKind, dtype: torch.dtype) -> None:
+def test_fully_masked_rows_are_zero_with_finite_gradients(
+    part: str, kind: AttentionKind, dtype: torch.dtype
+) -> None:
     layer = make_layer(part, kind).to(dtype)
     query, memory = (states.to(dtype).requires_grad_() for states in make_states(kind))
     mask = torch.ones(2, memory.shape[1], dtype=torch.bool)
@@ -140,7 +151,7 @@ def test_fully_masked_rows_are_zero_with_finite_gradients(part: str, kind: Layer
 
 
 @each_case
-def test_a_sample_depends_neither_on_its_batch_nor_on_padding(part: str, kind: LayerKind) -> None:
+def test_a_sample_depends_neither_on_its_batch_nor_on_padding(part: str, kind: AttentionKind) -> None:
     layer, (query, memory) = make_layer(part, kind), make_states(kind, batch=3)
     time = memory.shape[1]
     mask = torch.arange(time) < torch.tensor([[time], [time - 2], [time - 1]])
@@ -168,7 +179,7 @@ def test_causal_layers_do_not_read_later_steps(part: str) -> None:
 
 
 @each_case
-def test_gradients_are_those_of_finite_differences(part: str, kind: LayerKind) -> None:
+def test_gradients_are_those_of_finite_differences(part: str, kind: AttentionKind) -> None:
     layer, (query, memory) = make_layer(part, kind), make_states(kind, time=4)
     query.requires_grad_()
     assert torch.autograd.gradcheck(lambda states: layer(states, memory if kind == "cross" else states), query)
@@ -181,7 +192,7 @@ def test_gradients_are_those_of_finite_differences(part: str, kind: LayerKind) -
 
 
 @each_case
-def test_every_parameter_has_a_gradient(part: str, kind: LayerKind) -> None:
+def test_every_parameter_has_a_gradient(part: str, kind: AttentionKind) -> None:
     layer, (query, memory) = make_layer(part, kind), make_states(kind)
     layer(query, memory).square().sum().backward()
     without = [name for name, parameter in layer.named_parameters() if parameter.grad is None]
@@ -189,7 +200,7 @@ def test_every_parameter_has_a_gradient(part: str, kind: LayerKind) -> None:
 
 
 @each_case
-def test_bfloat16_is_close_to_float64(part: str, kind: LayerKind) -> None:
+def test_bfloat16_is_close_to_float64(part: str, kind: AttentionKind) -> None:
     """Parts that select keys can select different keys if scores are equal after rounding, so one tenth of their
     outputs may differ. The linear family divides small contexts by their size, which enlarges the rounding."""
     torch.manual_seed(1)
@@ -210,7 +221,7 @@ def test_bfloat16_is_close_to_float64(part: str, kind: LayerKind) -> None:
 
 
 @each_case
-def test_a_head_can_be_ablated_and_a_weight_set(part: str, kind: LayerKind) -> None:
+def test_a_head_can_be_ablated_and_a_weight_set(part: str, kind: AttentionKind) -> None:
     layer, (query, memory) = make_layer(part, kind), make_states(kind)
     with intervene(layer, "", heads=[1], to="off"), record(layer) as off:
         output = layer(query, memory)
@@ -234,7 +245,7 @@ def test_a_head_can_be_ablated_and_a_weight_set(part: str, kind: LayerKind) -> N
 
 
 @each_case
-def test_recorded_weights_and_values_give_the_output(part: str, kind: LayerKind) -> None:
+def test_recorded_weights_and_values_give_the_output(part: str, kind: AttentionKind) -> None:
     """Output = W_o change(weights values), where gates and norms change the context of each head."""
     layer, (query, memory) = make_layer(part, kind), make_states(kind)
     with record(layer, inside=True) as records:
@@ -331,7 +342,7 @@ def test_texts_that_are_not_mechanisms_are_refused(text: str, message: str) -> N
         ("learned", "causal", "attention part learned acts on embeddings, which this .* does not offer"),
     ],
 )
-def test_parts_that_do_not_fit_a_layer_are_refused(text: str, kind: LayerKind, message: str) -> None:
+def test_parts_that_do_not_fit_a_layer_are_refused(text: str, kind: AttentionKind, message: str) -> None:
     with pytest.raises(InputError, match=message) as raised:
         MultiHeadAttention(WIDTH, HEADS, mechanism=text, kind=kind)
     assert "\n" not in str(raised.value)

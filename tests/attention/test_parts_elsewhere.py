@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard import record
-from regard.attention import AttentionTrace, LayerKind, MultiHeadAttention
+from regard.attention import AttentionKind, AttentionTrace, MultiHeadAttention
 from regard.attention.parts import LayerSizes
 from regard.attention.position_bias import Alibi, T5Bias
 
@@ -44,7 +44,7 @@ def fla(path: str) -> Any:
 
 
 def run(
-    text: str, kind: LayerKind = "causal", **options: Any
+    text: str, kind: AttentionKind = "causal", **options: Any
 ) -> tuple[MultiHeadAttention, Tensor, AttentionTrace]:
     """Return a layer with random parameters, its inputs (2, T, D), and the tensors inside it."""
     torch.manual_seed(0)
@@ -78,7 +78,7 @@ def attend(
     ],
 )
 def test_scores_and_normalizers_of_x_transformers(text: str, options: dict[str, Any]) -> None:
-    kind: LayerKind = (
+    kind: AttentionKind = (
         "self" if text == "softmax_one" else "causal"
     )  # its added key makes its causal mask too wide
     layer, _, inside = run(text, kind)
@@ -172,7 +172,7 @@ def test_talking_heads_of_x_transformers() -> None:
     torch.testing.assert_close(inside.context, core(inside.query, inside.key, inside.value)[0], **close)
 
 
-def sizes(kind: LayerKind, heads: int = 8) -> LayerSizes:
+def sizes(kind: AttentionKind, heads: int = 8) -> LayerSizes:
     return LayerSizes(width=64, memory_width=64, heads=heads, head_width=8, kind=kind)
 
 
@@ -188,7 +188,7 @@ def test_alibi_of_x_transformers_and_bloom() -> None:
 
 @pytest.mark.parametrize("kind", ["causal", "self"])
 @pytest.mark.parametrize("numbers", [(32, 128), (16, 64), (8, 1000)])
-def test_t5_biases_of_x_transformers_and_transformers(kind: LayerKind, numbers: tuple[int, int]) -> None:
+def test_t5_biases_of_x_transformers_and_transformers(kind: AttentionKind, numbers: tuple[int, int]) -> None:
     buckets, farthest = numbers
     part = T5Bias(sizes(kind), buckets, farthest)
     torch.nn.init.normal_(part.bias)
@@ -254,7 +254,7 @@ def test_differential_attention_of_diff_llama() -> None:
 
 @pytest.mark.parametrize("name", ["sparsemax", "entmax"])
 @pytest.mark.parametrize("kind", ["causal", "self"])
-def test_normalizers_of_the_entmax_package(name: str, kind: LayerKind) -> None:
+def test_normalizers_of_the_entmax_package(name: str, kind: AttentionKind) -> None:
     module = peer("entmax")
     _, _, inside = run(name, kind)
     scores = inside.scores

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from regard.attention.mechanism import PARTS, Mechanism, list_parts
     from regard.attention.multihead import KeyValues, MultiHeadAttention, keep_heads
     from regard.attention.parts import (
+        AttentionKind,
         Combination,
         Gate,
-        LayerKind,
         LayerSizes,
         LinearAttention,
         MaskPart,
@@ -91,6 +91,7 @@ __all__ = [
     "Additive",
     "Attention",
     "AttentionHook",
+    "AttentionKind",
     "AttentionLayer",
     "AttentionTrace",
     "Block",
@@ -109,7 +110,6 @@ __all__ = [
     "General",
     "Intervention",
     "KeyValues",
-    "LayerKind",
     "LayerSizes",
     "LearnedPositions",
     "LinearAttention",

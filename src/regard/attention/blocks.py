@@ -15,7 +15,7 @@ from regard.attention.dropout import Dropout
 from regard.attention.feed_forward import Activation, FeedForward
 from regard.attention.mechanism import Mechanism
 from regard.attention.multihead import KeyValues, MultiHeadAttention
-from regard.attention.parts import LayerKind
+from regard.attention.parts import AttentionKind
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.single import Attention
 from regard.plugins import build_plugin, plugin_class
@@ -74,7 +74,7 @@ def attention_layer(
     *,
     score: type[Score] = ScaledDot,
     mechanism: Mechanism | None = None,
-    kind: LayerKind = "self",
+    kind: AttentionKind = "self",
     **options: Any,
 ) -> Attention | MultiHeadAttention:
     """Return a multi-head attention layer, or a single-head layer without projections if `heads` is None.

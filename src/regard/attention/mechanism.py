@@ -20,7 +20,7 @@ from regard.attention.combinations import Differential, Forgetting, Selective, T
 from regard.attention.gates import HeadGate, OutputGate
 from regard.attention.linear import DeltaRule, GatedLinear, Linear
 from regard.attention.normalizers import Entmax, Sigmoid, Sink, Softmax, SoftmaxOne, Sparsemax, TopK
-from regard.attention.parts import LayerKind, LayerSizes, Part, Slot
+from regard.attention.parts import AttentionKind, LayerSizes, Part, Slot
 from regard.attention.position_bias import Alibi, T5Bias
 from regard.attention.positions import Concatenated, LearnedPositions, NoPositions, Rotary, Sinusoidal
 from regard.attention.scores import SCORES, Score
@@ -88,7 +88,7 @@ class PartChoice:
         return self.cls.slot if issubclass(self.cls, Part) else "position"
 
     @property
-    def kinds(self) -> tuple[LayerKind, ...]:
+    def kinds(self) -> tuple[AttentionKind, ...]:
         """Kinds of layers in which the part has a meaning; none for positions of embeddings."""
         if issubclass(self.cls, Score):
             return ("causal", "self", "cross")
@@ -187,7 +187,7 @@ class Mechanism:
         choice = self.slots.get("position")
         return None if choice is None else choice.name
 
-    def for_kind(self, kind: LayerKind) -> "Mechanism":
+    def for_kind(self, kind: AttentionKind) -> "Mechanism":
         """Return the parts that have a meaning in a layer of this kind.
 
         >>> Mechanism.parse("alibi,sink").for_kind("cross").text
@@ -199,7 +199,7 @@ class Mechanism:
         """Return the mechanism without the part of a slot."""
         return Mechanism(tuple(choice for choice in self.choices if choice.slot != slot))
 
-    def check_kinds(self, kinds: Iterable[LayerKind], *, positions: Iterable[str] = ()) -> None:
+    def check_kinds(self, kinds: Iterable[AttentionKind], *, positions: Iterable[str] = ()) -> None:
         """Raise `InputError` unless each part acts in a layer of one of the `kinds`, or is one of the `positions`
         of embeddings that the model offers."""
         kinds, positions = set(kinds), tuple(positions)

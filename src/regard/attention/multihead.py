@@ -21,7 +21,7 @@ from regard.attention.hooks import AttentionLayer
 from regard.attention.masks import as_weights_mask
 from regard.attention.mechanism import Mechanism, PartChoice
 from regard.attention.normalizers import Softmax
-from regard.attention.parts import LayerKind, LayerSizes, Marked, Sharing, Slot, positions_of
+from regard.attention.parts import AttentionKind, LayerSizes, Marked, Sharing, Slot, positions_of
 from regard.attention.positions import BASE, Rotary
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.sharing import Grouped, MultiQuery
@@ -89,7 +89,7 @@ class MultiHeadAttention(AttentionLayer):
         rotary: bool = False,
         rotary_base: float = BASE,
         mechanism: Mechanism | str | None = None,
-        kind: LayerKind = "self",
+        kind: AttentionKind = "self",
     ) -> None:
         super().__init__()
         check_range("heads", heads, 1, MAX_SIZE)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from regard.errors import InputError
 
-LayerKind = Literal["causal", "self", "cross"]
+AttentionKind = Literal["causal", "self", "cross"]
 """Kind of a layer: each step attends to itself and to earlier steps (causal), to all steps (self), or to the
 steps of another sequence (cross)."""
 Pairs = Callable[[Tensor, Tensor], Tensor]
@@ -41,7 +41,7 @@ class LayerSizes:
     """Number of heads."""
     head_width: int
     """Width of each head."""
-    kind: LayerKind = "self"
+    kind: AttentionKind = "self"
     """Kind of the layer."""
 
 
@@ -53,7 +53,7 @@ class Part(nn.Module):
 
     slot: ClassVar[Slot]
     """Slot of the part."""
-    kinds: ClassVar[tuple[LayerKind, ...]] = ("causal", "self", "cross")
+    kinds: ClassVar[tuple[AttentionKind, ...]] = ("causal", "self", "cross")
     """Kinds of layers in which the part has a meaning."""
     normalized: ClassVar[bool] = True
     """Whether each row of weights sums to 1 (to 0 if the row is fully masked)."""
@@ -75,7 +75,7 @@ class MaskPart(Part):
     """Base class of masks that depend on the positions of queries and keys."""
 
     slot = "mask"
-    kinds: ClassVar[tuple[LayerKind, ...]] = ("causal", "self")
+    kinds: ClassVar[tuple[AttentionKind, ...]] = ("causal", "self")
 
     def allowed(self, queries: Tensor, keys: Tensor) -> Tensor:
         """Return a mask (Tq, Tk), True = may be attended, for positions (Tq, 1) and (1, Tk) int64."""
@@ -86,7 +86,7 @@ class PositionBias(Part):
     """Base class of positions that add a number to each score."""
 
     slot = "position"
-    kinds: ClassVar[tuple[LayerKind, ...]] = ("causal", "self")
+    kinds: ClassVar[tuple[AttentionKind, ...]] = ("causal", "self")
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         """Return biases (H, Tq, Tk) for positions (Tq, 1) and (1, Tk) int64."""
@@ -182,7 +182,7 @@ class LinearAttention(Marked):
     """
 
     slot = "linear"
-    kinds: ClassVar[tuple[LayerKind, ...]] = ("causal",)
+    kinds: ClassVar[tuple[AttentionKind, ...]] = ("causal",)
 
     def forward(self, query: Tensor, keys: Tensor, mask: Tensor | None, marks: Tensor | None) -> Tensor:
         """Return weights (B, H, Tq, Tk) of queries (B, H, Tq, d) and keys (B, H, Tk, d)."""

@@ -10,7 +10,7 @@ from regard.attention.hooks import AttentionLayer
 from regard.attention.masks import as_weights_mask
 from regard.attention.mechanism import Mechanism
 from regard.attention.normalizers import Softmax
-from regard.attention.parts import LayerKind, LayerSizes, positions_of
+from regard.attention.parts import AttentionKind, LayerSizes, positions_of
 from regard.attention.positions import Rotary
 from regard.attention.scores import ScaledDot, Score
 from regard.errors import InputError
@@ -38,7 +38,7 @@ class Attention(AttentionLayer):
         dropout: float = 0.0,
         *,
         mechanism: Mechanism | str | None = None,
-        kind: LayerKind = "self",
+        kind: AttentionKind = "self",
     ) -> None:
         super().__init__()
         mechanism = Mechanism.parse(mechanism) if isinstance(mechanism, str) else mechanism or Mechanism()
