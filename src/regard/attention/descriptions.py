@@ -107,7 +107,7 @@ def context_changes(layer: AttentionLayer) -> list[str]:
     >>> context_changes(MultiHeadAttention(8, 2, mechanism="output_gate"))
     ['output_gate']
     """
-    marked: Marked | None = layer.linear if layer.combination is None else layer.combination
+    marked = layer.marked
     changed = marked is not None and type(marked).change_context is not Marked.change_context
     parts = [marked if changed else None, getattr(layer, "gate", None)]
     return [part_name(part) for part in parts if part is not None]

@@ -17,7 +17,15 @@ from torch import Tensor, nn
 
 from regard.attention.functional import attention_weights, widen
 from regard.attention.layer_record import AttentionTrace
-from regard.attention.parts import Combination, LinearAttention, MaskPart, Normalizer, PositionBias, positions_of
+from regard.attention.parts import (
+    Combination,
+    LinearAttention,
+    Marked,
+    MaskPart,
+    Normalizer,
+    PositionBias,
+    positions_of,
+)
 from regard.attention.records import Recorder, plain_name, short_name
 from regard.attention.scores import Dot, ScaledDot, Score
 from regard.errors import InputError
@@ -102,6 +110,11 @@ class AttentionLayer(nn.Module):
         self.normalizer = self.bias = self.mask_part = self.combination = self.linear = None
 
     @property
+    def marked(self) -> Marked | None:
+        """The part that stores marks in the cache and may change the context, or None."""
+        return self.linear if self.combination is None else self.combination
+
+    @property
     def normalized(self) -> bool:
         """Whether each row of weights sums to 1, or to 0 if it is fully masked."""
         parts = (self.normalizer, self.combination, self.linear)
@@ -117,6 +130,13 @@ class AttentionLayer(nn.Module):
     def standard(self) -> bool:
         """Whether the layer computes attention as Vaswani et al. 2017 do, so that faster code may replace it."""
         return self.weighs_by_softmax and self.mask_part is None
+
+    def restrict(self, mask: Tensor | None, queries: int, keys: int, device: torch.device) -> Tensor | None:
+        """Return a mask, broadcastable to (B, H, Tq, Tk), combined with the mask that depends on positions."""
+        if self.mask_part is None:
+            return mask
+        allowed = self.mask_part.allowed(*positions_of(queries, keys, device))
+        return allowed[None, None] if mask is None else mask & allowed
 
     def weigh(
         self, query: Tensor, keys: Tensor, mask: Tensor | None, marks: Tensor | None

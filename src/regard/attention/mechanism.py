@@ -150,6 +150,16 @@ class Mechanism:
         mechanism._check()
         return mechanism
 
+    @classmethod
+    def for_layer(cls, mechanism: "Mechanism | str | None", kind: AttentionKind) -> "Mechanism":
+        """Return the mechanism of a layer, given as parts or as text; None has no parts.
+
+        Raises `InputError` as `parse`, and for a part that has no meaning in a layer of this kind.
+        """
+        parsed = cls.parse(mechanism) if isinstance(mechanism, str) else mechanism or cls()
+        parsed.check_kinds([kind])
+        return parsed
+
     def _check(self) -> None:
         slots: dict[Slot, PartChoice] = {}
         for choice in self.choices:

@@ -20,8 +20,8 @@ from regard.attention.attend import attention_forward
 from regard.attention.hooks import AttentionLayer
 from regard.attention.masks import as_weights_mask
 from regard.attention.mechanism import Mechanism, PartChoice
-from regard.attention.normalizers import Softmax
-from regard.attention.parts import AttentionKind, LayerSizes, Marked, Sharing, Slot, positions_of
+from regard.attention.normalizers import without_softmax
+from regard.attention.parts import AttentionKind, LayerSizes, Sharing, Slot
 from regard.attention.positions import BASE, Rotary
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.sharing import Grouped, MultiQuery
@@ -99,9 +99,7 @@ class MultiHeadAttention(AttentionLayer):
             raise InputError(
                 f"width {width} cannot be split into {heads} heads: choose a multiple of {heads}, or a head_width"
             )
-        mechanism = Mechanism.parse(mechanism) if isinstance(mechanism, str) else mechanism or Mechanism()
-        mechanism.check_kinds([kind])
-        slots, self.kind = mechanism.slots, kind
+        slots, self.kind = Mechanism.for_layer(mechanism, kind).slots, kind
         memory_width = width if memory_width is None else memory_width
         self.heads, self.memory_width = heads, memory_width
         self.head_width = width // heads if head_width is None else head_width
@@ -160,7 +158,7 @@ class MultiHeadAttention(AttentionLayer):
             value = key if value is states else self.sharing(value)
         keys = self._split(self.key(key), self.groups, self.splits)
         keys = keys if self.rotary is None else self.rotary.rotate(keys, offset)
-        marked = self._marked
+        marked = self.marked
         marks = None if marked is None else marked.marks(states, partial(self._queries, states, offset))
         if self.sharing is None or not self.sharing.changes_keys:
             keys = self.score.prepare(keys)
@@ -189,9 +187,7 @@ class MultiHeadAttention(AttentionLayer):
             keys = self.score.prepare(self.sharing.change_keys(keys))
         if mask is not None:
             mask = as_weights_mask(mask, query.shape[0], query.shape[1], keys.shape[2])
-        if self.mask_part is not None:
-            allowed = self.mask_part.allowed(*positions_of(query.shape[1], keys.shape[2], query.device))
-            mask = allowed[None, None] if mask is None else mask & allowed
+        mask = self.restrict(mask, query.shape[1], keys.shape[2], query.device)
         context = attention_forward(
             queries,
             keys,
@@ -205,17 +201,12 @@ class MultiHeadAttention(AttentionLayer):
             hook=self.hook,
             step=step,
         )
-        if self._marked is not None:
-            context = self._marked.change_context(context)
+        if self.marked is not None:
+            context = self.marked.change_context(context)
         if self.gate is not None:
             context = self.gate(context, query)
         output: Tensor = self.output(context.transpose(1, 2).flatten(2))
         return output
-
-    @property
-    def _marked(self) -> Marked | None:
-        # A property, because an attribute would register the parameters of the part a second time.
-        return self.linear if self.combination is None else self.combination
 
     @property
     def standard(self) -> bool:
@@ -237,9 +228,7 @@ class MultiHeadAttention(AttentionLayer):
         width = self.head_width // self.splits
         scores = dataclasses.replace(sizes, heads=self.heads * self.splits, head_width=width)
         self.score = slots["score"].build(scores) if "score" in slots else score(width, width)
-        self.normalizer = slots["normalizer"].build(scores) if "normalizer" in slots else None
-        if type(self.normalizer) is Softmax:
-            self.normalizer = None
+        self.normalizer = without_softmax(slots["normalizer"].build(scores)) if "normalizer" in slots else None
         self.rotary = self.bias = None
         if "position" not in slots:
             self.rotary = None if rotary_base is None else Rotary(width, rotary_base)

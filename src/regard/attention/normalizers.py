@@ -39,6 +39,11 @@ class Softmax(Normalizer):
         return attention_weights(scores, mask)
 
 
+def without_softmax(normalizer: Normalizer | None) -> Normalizer | None:
+    """Return None for the softmax, which a layer computes without a part, and other normalizers unchanged."""
+    return None if type(normalizer) is Softmax else normalizer
+
+
 class SoftmaxOne(Normalizer):
     """`exp(s) / (1 + Σ exp(s))`: a row may attend to nothing.
 

@@ -9,8 +9,8 @@ from regard.attention.attend import attention_forward
 from regard.attention.hooks import AttentionLayer
 from regard.attention.masks import as_weights_mask
 from regard.attention.mechanism import Mechanism
-from regard.attention.normalizers import Softmax
-from regard.attention.parts import AttentionKind, LayerSizes, positions_of
+from regard.attention.normalizers import without_softmax
+from regard.attention.parts import AttentionKind, LayerSizes
 from regard.attention.positions import Rotary
 from regard.attention.scores import ScaledDot, Score
 from regard.errors import InputError
@@ -41,23 +41,17 @@ class Attention(AttentionLayer):
         kind: AttentionKind = "self",
     ) -> None:
         super().__init__()
-        mechanism = Mechanism.parse(mechanism) if isinstance(mechanism, str) else mechanism or Mechanism()
-        mechanism.check_kinds([kind])
+        mechanism = Mechanism.for_layer(mechanism, kind)
+        check_without_projections(mechanism)
         width = 1 if score is None else score.width
         sizes = LayerSizes(width=width, memory_width=width, heads=1, head_width=width, kind=kind)
         self.causal = kind == "causal"
-        for slot, choice in mechanism.slots.items():
-            if slot not in SLOTS or choice.cls is Rotary:
-                raise InputError(
-                    f"attention part {choice.name} needs heads with projections: use multi-head attention"
-                )
-            if slot == "score" and score is None:
-                raise InputError(f"attention part {choice.name} needs a width: give a score of this width")
+        if score is None and "score" in mechanism.slots:
+            name = mechanism.slots["score"].name
+            raise InputError(f"attention part {name} needs a width: give a score of this width")
         built = {slot: choice.build(sizes) for slot, choice in mechanism.slots.items()}
-        self.normalizer, self.bias = built.get("normalizer"), built.get("position")
+        self.normalizer, self.bias = without_softmax(built.get("normalizer")), built.get("position")
         self.mask_part, score = built.get("mask"), built.get("score", score)
-        if type(self.normalizer) is Softmax:
-            self.normalizer = None
         self.score = ScaledDot(1) if score is None else score  # has no parameters, so any width is possible
         self.widths = None if score is None else (score.width, score.key_width)
         self.dropout = dropout
@@ -86,9 +80,7 @@ class Attention(AttentionLayer):
         if not prepared:
             self._check_widths(query, key)
             key = self.score.prepare(key)
-        if self.mask_part is not None:
-            allowed = self.mask_part.allowed(*positions_of(query.shape[1], key.shape[1], query.device))
-            mask = allowed[None, None] if mask is None else mask & allowed
+        mask = self.restrict(mask, query.shape[1], key.shape[1], query.device)
         context = attention_forward(
             query.unsqueeze(1),
             key.unsqueeze(1),
@@ -109,6 +101,18 @@ class Attention(AttentionLayer):
             raise InputError(
                 f"query {tuple(query.shape)} and key {tuple(key.shape)} do not fit the score: "
                 f"expected widths {widths[0]} and {widths[1]}"
+            )
+
+
+def check_without_projections(mechanism: Mechanism) -> None:
+    """Raise `InputError` for a part that needs heads with projections.
+
+    >>> check_without_projections(Mechanism.parse("alibi,sink"))
+    """
+    for slot, choice in mechanism.slots.items():
+        if slot not in SLOTS or choice.cls is Rotary:
+            raise InputError(
+                f"attention part {choice.name} needs heads with projections: use multi-head attention"
             )
 
 

@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from regard import fast
 from regard.attention import (
     STANDARD,
-    Attention,
     AttentionLayer,
     EncoderLayer,
     LearnedPositions,
@@ -32,8 +31,8 @@ from regard.attention import (
     find_score,
     make_encoder_layer,
     make_positions,
-    make_score,
 )
+from regard.attention.single import check_without_projections
 from regard.errors import InputError, check_range
 from regard.fast.query_gradient import QueryGradient
 from regard.models.base import AnswerModel, ModelConfig
@@ -85,9 +84,7 @@ class QueryModelConfig(ModelConfig):
         has_self = self.self_att or (self.enc_layers > 0 and self.layer == STANDARD)
         self.mechanism.check_kinds(["cross", "self"] if has_self else ["cross"])
         if not self.multihead:
-            Attention(
-                make_score("dot", 1), mechanism=self.mechanism, kind="self"
-            )  # refuses parts with projections
+            check_without_projections(self.mechanism)
         find_positions(self.positions, POSITIONS)
         check_encoder_layer(self.layer)
         if self.multihead and self.hidden % self.heads:

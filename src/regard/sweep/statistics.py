@@ -26,6 +26,11 @@ class Interval:
     low: float | None
     high: float | None
 
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether zero is outside the interval; False for a single seed."""
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Contrast:
@@ -38,8 +43,7 @@ class Contrast:
     @property
     def shown(self) -> bool:
         """Whether the interval excludes zero, which shows a difference."""
-        low, high = self.interval.low, self.interval.high
-        return low is not None and high is not None and (low > 0 or high < 0)
+        return self.interval.excludes_zero
 
 
 def mean(values: Sequence[float], level: float = LEVEL, *, share: bool = False) -> Interval:

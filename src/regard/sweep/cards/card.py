@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from regard.attention import Mechanism
 from regard.errors import check_range
@@ -13,6 +14,7 @@ from regard.sweep.cards.costs import Cost, read_or_measure_cost
 from regard.sweep.cards.mechanisms import MECHANISMS
 from regard.sweep.cards.probe_training import BASELINE, ProbeResult
 from regard.sweep.cards.probes import PROBES, card_probes
+from regard.sweep.cards.weight_shares import average_heads
 from regard.sweep.statistics import LEVEL, Interval, mean, paired_mean
 
 SAVEPATH = "runs/cards"
@@ -37,8 +39,7 @@ class TestRow:
     @property
     def shown(self) -> bool:
         """Whether the interval of the difference excludes zero."""
-        low, high = self.difference.low, self.difference.high
-        return low is not None and high is not None and (low > 0 or high < 0)
+        return self.difference.excludes_zero
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,8 +164,5 @@ def _shares(probe: str, mechanism: str, results: Results) -> Shares:
 
 def _mean_share(seeds: Sequence[ProbeResult], name: str, *, largest: bool) -> float:
     """Return the mean over seeds of the mean, or of the largest value, over all heads."""
-    values: list[float] = []
-    for result in seeds:
-        heads: list[float] = [value for layer in getattr(result.tests[""].shares, name) for value in layer]
-        values.append(max(heads) if largest else sum(heads) / len(heads))
-    return sum(values) / len(values)
+    by_seed = [getattr(result.tests[""].shares, name) for result in seeds]
+    return fmean(max(map(max, heads)) if largest else average_heads(heads) for heads in by_seed)

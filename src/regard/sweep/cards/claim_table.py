@@ -7,6 +7,7 @@ from regard.sweep.cards.cells import Results
 from regard.sweep.cards.claims import Claim, MeasuredPair
 from regard.sweep.cards.probe_training import BASELINE, ProbeResult
 from regard.sweep.cards.probes import card_probes
+from regard.sweep.cards.weight_shares import average_heads
 
 Value = Callable[[ProbeResult], float]
 SeedDifference = Callable[[Results], list[float]]
@@ -22,23 +23,20 @@ def _score(test: str = "") -> Value:
     return lambda result: result.tests[test].score
 
 
-def _average(heads: Sequence[Sequence[float]]) -> float:
-    return statistics.fmean(value for layer in heads for value in layer)
-
-
 def _first(result: ProbeResult) -> float:
-    return _average(result.tests[""].shares.first)
+    return average_heads(result.tests[""].shares.first)
 
 
 def _irrelevant(result: ProbeResult) -> float:
     relevant = result.tests[""].shares.relevant
     assert relevant is not None, "the probe has known relevance"
-    return 1 - _average(relevant)
+    return 1 - average_heads(relevant)
 
 
 def _entropy_growth(result: ProbeResult) -> float:
     """Return the mean entropy at four times the length, divided by that at the length of training."""
-    return _average(result.tests["x4"].shares.entropy) / max(_average(result.tests[""].shares.entropy), 1e-9)
+    longer, trained = (average_heads(result.tests[test].shares.entropy) for test in ("x4", ""))
+    return longer / max(trained, 1e-9)
 
 
 def _remaining(result: ProbeResult) -> float:
@@ -60,53 +58,69 @@ def _averaged(differences: Sequence[SeedDifference]) -> SeedDifference:
     ]
 
 
-def _compare(
-    mechanism: str, baseline: str, probes: Sequence[str], value: Value
-) -> tuple[tuple[MeasuredPair, ...], SeedDifference]:
-    """Return the pairs and the difference of two mechanisms, averaged over probes."""
-    needs = tuple((name, probe) for probe in probes for name in (mechanism, baseline))
-    return needs, _averaged([_minus((mechanism, probe), (baseline, probe), value) for probe in probes])
+def _comparison(
+    mechanism: str,
+    baseline: str,
+    probes: Sequence[str],
+    value: Value,
+    *,
+    name: str,
+    source: str,
+    measured: str,
+    better: bool,
+    also_on: tuple[str, ...] = (),  # mechanisms whose cards show the claim too
+) -> Claim:
+    """Return the claim that a mean over probes is above (`better`) or below that of a baseline."""
+    return Claim(
+        name=name,
+        source=source,
+        mechanisms=(mechanism, *also_on),
+        needs=tuple((name, probe) for probe in probes for name in (mechanism, baseline)),
+        measured=measured,
+        difference=_averaged([_minus((mechanism, probe), (baseline, probe), value) for probe in probes]),
+        expected="above 0" if better else "below 0",
+    )
 
 
 def _first_token(mechanism: str, name: str, source: str) -> Claim:
-    needs, difference = _compare(mechanism, BASELINE, ["text"], _first)
-    return Claim(
+    return _comparison(
+        mechanism,
+        BASELINE,
+        ["text"],
+        _first,
         name=f"{name} lowers the share of weight on the first token",
         source=source,
-        mechanisms=(mechanism,),
-        needs=needs,
         measured=f"share of weight on the first character of text, {mechanism} minus softmax",
-        difference=difference,
-        expected="below 0",
+        better=False,
     )
 
 
 def _extrapolation(mechanism: str, baseline: str, name: str, source: str) -> Claim:
-    needs, difference = _compare(mechanism, baseline, LONGER, _score("x2"))
     learned = "learned positions" if baseline == BASELINE else baseline
-    return Claim(
+    return _comparison(
+        mechanism,
+        baseline,
+        LONGER,
+        _score("x2"),
         name=name,
         source=source,
-        mechanisms=(mechanism,),
-        needs=needs,
         measured=f"correct outputs at twice the length of training (copy, reverse), {mechanism} minus {learned}",
-        difference=difference,
-        expected="above 0",
+        better=True,
     )
 
 
 def _scores(
     mechanism: str, baseline: str, probes: Sequence[str], name: str, source: str, *, better: bool
 ) -> Claim:
-    needs, difference = _compare(mechanism, baseline, probes, _score())
-    return Claim(
+    return _comparison(
+        mechanism,
+        baseline,
+        probes,
+        _score(),
         name=name,
         source=source,
-        mechanisms=(mechanism,),
-        needs=needs,
         measured=f"score ({', '.join(probes)}), {mechanism} minus {baseline}",
-        difference=difference,
-        expected="above 0" if better else "below 0",
+        better=better,
     )
 
 
@@ -126,32 +140,33 @@ def _best_above_mean(results: Results) -> list[float]:
 
 def _weight_claims() -> tuple[Claim, ...]:
     """Return claims about where weight goes."""
-    irrelevant = _compare("differential", BASELINE, KNOWN, _irrelevant)
-    sharpness = _compare("rotary,scalable", "rotary", ["copy"], _entropy_growth)
     return (
         _first_token("softmax_one", "softmax with one added to the denominator", "Miller 2023"),
         _first_token("sink", "a learned sink", "OpenAI 2025, gpt-oss; Xiao et al. 2024, section 3.3"),
         _first_token("output_gate", "an output gate", "Qiu et al. 2025, section 4.3"),
         _first_token("head_gate", "a gate for each head", "Qiu et al. 2025, section 4.3"),
         _first_token("sigmoid", "sigmoid attention", "Ramapuram et al. 2024, section 5"),
-        Claim(
+        _comparison(
+            "differential",
+            BASELINE,
+            KNOWN,
+            _irrelevant,
             name="differential attention lowers the weight on irrelevant inputs",
             source="Ye et al. 2024, section 1",
-            mechanisms=("differential",),
-            needs=irrelevant[0],
             measured=f"share of weight on irrelevant inputs ({', '.join(KNOWN)}), differential minus softmax",
-            difference=irrelevant[1],
-            expected="below 0",
+            better=False,
         ),
-        Claim(
+        _comparison(
+            "rotary,scalable",
+            "rotary",
+            ["copy"],
+            _entropy_growth,
             name="scalable softmax stays sharp in longer sequences",
             source="Nakanishi 2025, section 2",
-            mechanisms=("rotary,scalable", "scalable"),
-            needs=sharpness[0],
             measured="entropy at four times the length divided by that at the length of training (copy), "
             "rotary,scalable minus rotary",
-            difference=sharpness[1],
-            expected="below 0",
+            better=False,
+            also_on=("scalable",),
         ),
     )
 

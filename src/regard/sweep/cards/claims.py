@@ -52,12 +52,11 @@ class ClaimResult:
     @property
     def verdict(self) -> ClaimVerdict:
         """The verdict; see the module."""
-        low, high = self.interval.low, self.interval.high
-        if low is None or high is None:
+        if self.interval.low is None:
             return "unknown with one seed"
-        if low <= 0 <= high:
+        if not self.interval.excludes_zero:
             return "not seen at this size"
-        return "reproduced" if (low > 0) == (self.claim.expected == "above 0") else "contradicted"
+        return "reproduced" if (self.interval.low > 0) == (self.claim.expected == "above 0") else "contradicted"
 
     @property
     def smallest(self) -> float | None:

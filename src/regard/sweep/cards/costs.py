@@ -14,13 +14,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from regard.evaluation.next_tokens import output_losses
 from regard.io import make_folder, write_json
 from regard.io.reading import is_file, read_json
 from regard.models import DecoderOnly
 from regard.streams import make_generator
 from regard.sweep.cards.cells import LARGEST, code_digest, file_name
-from regard.sweep.cards.probe_training import BASELINE, build_model, one_thread
+from regard.sweep.cards.probe_training import BASELINE, build_model, mean_loss, one_thread
 from regard.sweep.cards.probes import PROBES
 from regard.tasks import TokenBatch
 
@@ -85,8 +84,7 @@ def measure_cost(mechanism: str, rounds: int = ROUNDS) -> Cost:
 
 def _loss(model: DecoderOnly, batch: TokenBatch) -> Tensor:
     model.zero_grad()
-    losses, _ = output_losses(model(batch.inputs, None), batch.targets, batch.is_output)
-    return losses.sum() / batch.tokens
+    return mean_loss(model, batch)
 
 
 def _seconds(action: Callable[[], None]) -> float:

@@ -214,7 +214,7 @@ def help_text() -> str:
     except ImportError:
         raise InputError(
             "the probe `text` needs the help topics of Python (module pydoc_data): install Python's complete "
-            "standard library, or leave the probe out with --probes"
+            "standard library"
         ) from None
     texts: dict[str, Any] = topics
     return "\n\n".join(texts[name] for name in sorted(texts))

@@ -118,14 +118,19 @@ def _train(model: DecoderOnly, probe: CardProbe, task: TokenTask, seed: int, ste
     recent: list[float] = []
     for step, batch in enumerate(_batches(probe, task, seed, steps)):
         optimizer.zero_grad()
-        losses, _ = output_losses(model(batch.inputs, batch.mask), batch.targets, batch.is_output)
-        loss = losses.sum() / batch.tokens
+        loss = mean_loss(model, batch)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step(probe.lr * recipe.schedule(step, steps))
         if step >= int(0.9 * steps):
             recent.append(loss.item())
     return math.fsum(recent) / len(recent)
+
+
+def mean_loss(model: DecoderOnly, batch: TokenBatch) -> Tensor:
+    """Return the mean loss of an output: nats, or half the squared error of real outputs."""
+    losses, _ = output_losses(model(batch.inputs, batch.mask), batch.targets, batch.is_output)
+    return losses.sum() / batch.tokens
 
 
 def _batches(probe: CardProbe, task: TokenTask, seed: int, steps: int) -> Iterator[TokenBatch]:

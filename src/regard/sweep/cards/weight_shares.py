@@ -4,6 +4,8 @@ Weights of some mechanisms are negative, or do not sum to 1. All shares therefor
 by the sum of the absolute weights of the row.
 """
 
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -30,6 +32,15 @@ class HeadShares:
     """Entropy of the shares in nats, in rows with an output."""
     total: list[list[float]]
     """Sum of the absolute weights of a row, in rows with an output: 1 for softmax."""
+
+
+def average_heads(heads: Sequence[Sequence[float]]) -> float:
+    """Return the mean of a share over all heads, given by layer and head.
+
+    >>> average_heads([[1.0, 2.0], [3.0, 4.0]])
+    2.5
+    """
+    return statistics.fmean(value for layer in heads for value in layer)
 
 
 def measure_shares(model: DecoderOnly, task: TokenTask, batch: TokenBatch) -> tuple[Tensor, HeadShares]:

@@ -4,7 +4,7 @@ import { cached } from "./cache.js";
 import { button, node, secondaryText } from "./dom.js";
 import { originalLayer } from "./difference.js";
 import { percent, tokenLabel } from "./labels.js";
-import { shortNames } from "./layer-names.js";
+import { namesWithKind } from "./layer-names.js";
 
 /** @import { InterventionData, LayerData } from "./data.js" */
 /** @import { Matrix } from "./matrix.js" */
@@ -33,7 +33,7 @@ function outputBars({ map, data }) {
   const { original } = data;
   const same = map.outputs.every((label, step) => label === original?.outputs[step]);
   if (!original || !map.probabilities.length) return [];
-  if (!same) return [secondaryText("The outputs are other ones, so that their probabilities are not compared.")];
+  if (!same) return [secondaryText("The outputs changed, so their probabilities are not compared.")];
   const change = map.probabilities.map((now, step) => Math.abs(now - original.probabilities[step]));
   const steps = [...change.keys()]
     .sort((first, second) => change[second] - change[first])
@@ -86,20 +86,19 @@ export function movedHeads({ map, data, shown }, interventions) {
  */
 function weightBars(scene, interventions, actions) {
   const { map, state } = scene;
-  const names = shortNames(map.layers);
+  const names = namesWithKind(map.layers);
   const { heads: most, rows, left } = movedHeads(scene, interventions);
   const note = left
     ? [secondaryText(`Layers left out, because their tokens differ or only parts were sent: ${left}.`)]
     : [];
   if (!most.length) return [secondaryText("The weights of all other heads stay."), ...note];
-  const kinds = new Set(map.layers.map((layer) => layer.kind)).size;
-  /** @param {LayerData} layer */
-  const named = (layer) => `${kinds > 1 ? `${layer.kind} ` : ""}${names.get(layer.name)}`;
   const largest = Math.max(...rows.map(({ mean }) => mean), 1e-9);
-  const items = rows.map(({ layer, mean }) => pairedRow(named(layer), null, mean / largest, percent(mean)));
+  const items = rows.map(({ layer, mean }) =>
+    pairedRow(names.get(layer.name) ?? "", null, mean / largest, percent(mean)),
+  );
   const links = node("p", { class: "ranking" }, "Most moved (layer.head): ");
   for (const { layer, head, moved } of most.slice(0, MOST_MOVED)) {
-    const link = button(`${named(layer)}.${head}`, () =>
+    const link = button(`${names.get(layer.name)}.${head}`, () =>
       actions.choose({ layer: layer.name, head, focus: head, change: state.mode === "heatmap" }),
     );
     const item = node("span", { class: "together" });

@@ -24,6 +24,18 @@ export function shortNames(layers) {
 }
 
 /**
+ * The short name of each layer, after its kind if the layers are of several kinds: `cross 1`.
+ *
+ * @param {Pick<LayerData, "name" | "kind">[]} layers
+ * @returns {Map<string, string>}
+ */
+export function namesWithKind(layers) {
+  const names = shortNames(layers);
+  const several = new Set(layers.map((layer) => layer.kind)).size > 1;
+  return several ? new Map(layers.map(({ name, kind }) => [name, `${kind} ${names.get(name)}`])) : names;
+}
+
+/**
  * The name of a layer in the page: its title, unless that is the path of a module.
  *
  * @param {Pick<LayerData, "name" | "title" | "kind">} layer

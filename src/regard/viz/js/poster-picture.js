@@ -140,8 +140,8 @@ function thumbOf(scene, { layer, head }, colours, side) {
  */
 function drawnHead(scene, small, colours, side, at) {
   const { canvas, width, height } = thumbOf(scene, small, colours, side);
-  const found = chosenMeasure(scene).of(small.layer, small.head);
-  const share = found ? Math.max(0, Math.min(found.value / fullBar(scene), 1)) : 0;
+  const measured = chosenMeasure(scene).of(small.layer, small.head);
+  const share = measured ? Math.max(0, Math.min(measured.value / fullBar(scene), 1)) : 0;
   const frame = { fill: "none", stroke: colours.ink, "stroke-opacity": 0.3 };
   const bar = { x: at.x, y: at.y + height + 2, height: MEASURE_BAR - 2, fill: colours.mark };
   return [
@@ -154,7 +154,7 @@ function drawnHead(scene, small, colours, side, at) {
     }),
     svg("rect", { ...at, width, height, ...frame }),
     svg("rect", { ...bar, width: side, "fill-opacity": 0.15 }),
-    svg("rect", { ...bar, width: side * share, "fill-opacity": found?.sure ? 1 : 0.5 }),
+    svg("rect", { ...bar, width: side * share, "fill-opacity": measured?.sure ? 1 : 0.5 }),
   ];
 }
 

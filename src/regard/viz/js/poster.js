@@ -2,7 +2,7 @@
 
 import { headName } from "./labels.js";
 import { node, oneTabStop } from "./dom.js";
-import { KIND_NAMES, rankHeads } from "./ranking.js";
+import { rankHeads } from "./ranking.js";
 import { layerTitle, shortNames } from "./layer-names.js";
 import { headImportance, shortImportance } from "./importance.js";
 import { chosenMeasure } from "./measures.js";
@@ -78,8 +78,7 @@ export function poster(scene, actions, surface, look) {
   const all = [];
   for (const row of grid) {
     const [{ layer, head }] = row;
-    if (!sorted && kinds.size > 1 && layer.kind !== kind)
-      box.append(node("span", { class: "kind" }, KIND_NAMES[layer.kind]));
+    if (!sorted && kinds.size > 1 && layer.kind !== kind) box.append(node("span", { class: "kind" }, layer.kind));
     kind = layer.kind;
     const buttons = row.map((small) => tile(scene, small, actions, look, sorted));
     if (!sorted) {

@@ -2,7 +2,7 @@
 
 import { button } from "./dom.js";
 import { headName } from "./labels.js";
-import { shortNames } from "./layer-names.js";
+import { namesWithKind } from "./layer-names.js";
 import { chosenMeasure } from "./measures.js";
 
 /** @import { Measured } from "./measures.js" */
@@ -12,7 +12,6 @@ import { chosenMeasure } from "./measures.js";
 const RANKED = 3; // heads of the highest rank that are marked
 const LEAST_RANKED = 6; // heads of a model, of fewer none is marked
 const RANKED_WORDS = ["", "", "two ", "three "];
-export const KIND_NAMES = { encoder: "encoder", decoder: "decoder", cross: "cross" };
 
 /** @typedef {{ layer: LayerData, head: number }} Small */
 
@@ -37,8 +36,7 @@ export function rankHeads(scene, smalls, buttons, values, actions) {
     .sort((first, second) => value(second) - value(first))
     .slice(0, RANKED);
   if (!ranked.length) return [`No head has a significant ${measured.title}.`];
-  const names = shortNames(scene.map.layers);
-  const kinds = new Set(scene.map.layers.map((layer) => layer.kind)).size;
+  const names = namesWithKind(scene.map.layers);
   const links = ranked.flatMap((index, place) => {
     const { layer, head } = smalls[index];
     buttons[index].classList.add("top");
@@ -46,8 +44,7 @@ export function rankHeads(scene, smalls, buttons, values, actions) {
     const said = `, number ${place + 1} of ${measured.most}`;
     buttons[index].title += said;
     if (buttons[index].ariaLabel) buttons[index].ariaLabel += said;
-    const kind = kinds > 1 ? `${KIND_NAMES[layer.kind]} ` : "";
-    const link = button(`${kind}${names.get(layer.name)}.${head}`, () => actions.open(layer.name, head));
+    const link = button(`${names.get(layer.name)}.${head}`, () => actions.open(layer.name, head));
     link.dataset.name = `rank-${place}`;
     link.tabIndex = -1; // the tab key reaches the same heads in the grid
     link.title = `${layer.title}, ${headName(layer, head)}`;
