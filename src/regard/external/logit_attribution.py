@@ -296,4 +296,8 @@ class _Parts:
         states = args[0]
         if not states.requires_grad:
             return None
-        return freeze_norm(module, states, output, partial(self._add_leaf, "bias", name))
+
+        def add_bias(bias: Tensor) -> Tensor:
+            return self._add_leaf("bias", name, bias.expand_as(output).clone())
+
+        return freeze_norm(module, states, output, add_bias)

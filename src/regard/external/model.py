@@ -42,11 +42,13 @@ from regard.external.model_input import (
 from regard.external.modules import count_parameters, find_device, random_init
 from regard.external.page_facts import page_facts
 from regard.external.recording import intervene, record
+from regard.external.score_calls import make_forward_pass
 from regard.viz import AttentionMap, Layer, Playback, ProbeInput
 from regard.viz.records import attach_original
 
 if TYPE_CHECKING:
     from regard.interpret import Examination, HeadImportance, HeadRoles
+    from regard.viz.forward_pass import ForwardPass
     from regard.viz.widget import AttentionWidget
 
 IMPORTANCE_INPUTS = 50
@@ -248,6 +250,12 @@ class ExternalModel:
             probabilities=list(answer.probabilities),
             pixels=pixels,
         )
+
+    def forward_pass(self, input: str) -> ForwardPass:
+        """Return the forward pass whose attention `attend` shows."""
+        answer = self.adapter.answer(self.model, find_input(self.inputs, input), self.generate)
+        run = partial(adapters.call_model, self.model, answer.prepared.arguments)
+        return make_forward_pass(self.model, self.layers, run)
 
     def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
         """Raise `InputError`, because an external model has no snapshots of its training."""

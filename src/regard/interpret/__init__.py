@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from regard.interpret.samples import HeadSample, HeadSamples, head_samples
     from regard.interpret.saved_examination import load_examination
     from regard.interpret.timeline import RoleTimeline, Timeline
+    from regard.interpret.why import why
+    from regard.interpret.why_result import Part, Trace, TraceNode, Why
     from regard.interpret.word_links import Head, all_weights, cross_attention_heads, extract_links, word_weights
 
 late(__name__)
@@ -58,6 +60,7 @@ __all__ = [
     "KeptHeads",
     "MedianInterval",
     "Order",
+    "Part",
     "Probe",
     "Pruned",
     "PrunedHeads",
@@ -66,6 +69,9 @@ __all__ = [
     "RoleTimeline",
     "StepAnswer",
     "Timeline",
+    "Trace",
+    "TraceNode",
+    "Why",
     "alignment",
     "all_weights",
     "attention_mass",
@@ -85,6 +91,7 @@ __all__ = [
     "probe",
     "prune_heads",
     "relevance_share",
+    "why",
     "with_sums",
     "word_weights",
 ]

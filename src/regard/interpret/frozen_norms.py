@@ -1,6 +1,6 @@
-"""Norms with a fixed scale: linear functions of their inputs (Elhage et al. 2021, "Handling layer normalization").
+"""Norms with a fixed scale, which are linear functions (Elhage et al. 2021, "Handling layer normalization").
 
-    norm(x) = x * scale(x) * weight + bias          frozen: scale(x) is a constant, its value in this pass
+norm(x) = x * scale(x) * weight + bias          frozen: scale(x) is a constant, its value in this pass
 """
 
 from collections.abc import Callable
@@ -46,8 +46,8 @@ def freeze_norm(
 ) -> Tensor:
     """Return the output of a norm with the gradients of the norm whose scale is fixed.
 
-    `states`, `output`: input and output (..., D) of the norm. `add_bias` receives the bias (..., D) and returns
-    the tensor that represents the bias in the graph.
+    `states`, `output`: input and output (..., D) of the norm. `add_bias` receives the bias (D,) and returns the
+    tensor, broadcastable to (..., D), that represents the bias in the graph.
     """
     with torch.no_grad():
         centred = bool(torch.allclose(module.forward(states + states.std()), output, atol=1e-3, rtol=1e-3))
@@ -61,5 +61,5 @@ def freeze_norm(
             ratio = fixed_ratio(scaled, direction)
     linear = (states - states.mean(-1, keepdim=True) if centred else states) * ratio
     if bias is not None:
-        linear = linear + add_bias(bias.expand_as(output).clone())
+        linear = linear + add_bias(bias)
     return same_value(output, linear)

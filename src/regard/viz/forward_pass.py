@@ -23,6 +23,8 @@ class ScoreCall(NamedTuple):
     """(G', Tk, Dv). H is a multiple of G'."""
     weights: Tensor
     """(H, Tq, Tk)."""
+    scores: Tensor
+    """(H, Tq, Tk), before the mask."""
     factors: Tensor
     """Broadcastable to (H, Tq, Tk)."""
     additions: Mapping[str, Tensor]
@@ -49,5 +51,7 @@ class ForwardPass(NamedTuple):
     projections: Mapping[str, nn.Module]
     """By layer: the output projection of the heads, whose input (B, Tq, H Dv) is the contexts of all heads; for a
     layer without projections, the layer itself, whose output is the context."""
+    heads: Mapping[str, int]
+    """By layer: the number of heads."""
     embeddings: frozenset[nn.Module]
     """The modules that embed tokens."""
