@@ -6,7 +6,7 @@ Queries and keys are those that a layer passes to the attention interface of tra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -16,10 +16,11 @@ from torch import Tensor, nn
 
 from regard.attention import short_name
 from regard.attention.records import Recorder
+from regard.external.adapters import call_model
 from regard.external.attention_call import AttentionCall, AttentionInputs
 from regard.external.capture_session import CaptureSession
 from regard.external.forward_tracker import ForwardTracker
-from regard.external.output_head import head_projections
+from regard.external.model_input import find_input
 from regard.external.recording import capture
 from regard.external.torch_attention import mask_from_bias
 from regard.viz.forward_pass import Calls, ForwardPass, ScoreCall
@@ -30,13 +31,13 @@ SMALL = 1e-4
 """Weights below this are not compared: their logarithms are rounded."""
 
 
-def make_forward_pass(model: nn.Module, layers: Any, run: Callable[[], Any]) -> ForwardPass:
-    """Return the forward pass of an external model; `run` runs it on one input."""
+def make_forward_pass(subject: Any, input: str) -> ForwardPass:
+    """Return the pass of an `ExternalModel` on an input."""
+    model = subject.model
+    answer = subject.adapter.answer(model, find_input(subject.inputs, input), subject.generate)
     return ForwardPass(
-        run=run,
+        run=partial(call_model, model, answer.prepared.arguments),
         record=partial(record_calls, model),
-        projections=head_projections(model, layers),
-        heads={layer.name: layer.heads for layer in layers},
         embeddings=token_embeddings(model),
     )
 

@@ -7,6 +7,7 @@ from regard.late import late
 if TYPE_CHECKING:
     from regard.interpret.agreement import Agreement
     from regard.interpret.alignment import Alignment, alignment, error_rate
+    from regard.interpret.attribution import METHODS, Attribution, Method, Trial, attribute
     from regard.interpret.estimates import Estimate
     from regard.interpret.examination import Examination, examine
     from regard.interpret.explanation import explain
@@ -40,10 +41,12 @@ late(__name__)
 
 __all__ = [
     "FIGURE_KINDS",
+    "METHODS",
     "Agreement",
     "AligningHeads",
     "Alignment",
     "AlignmentChoice",
+    "Attribution",
     "By",
     "Development",
     "Estimate",
@@ -59,6 +62,7 @@ __all__ = [
     "HeadScores",
     "KeptHeads",
     "MedianInterval",
+    "Method",
     "Order",
     "Part",
     "Probe",
@@ -71,10 +75,12 @@ __all__ = [
     "Timeline",
     "Trace",
     "TraceNode",
+    "Trial",
     "Why",
     "alignment",
     "all_weights",
     "attention_mass",
+    "attribute",
     "choose_heads",
     "combine_heads",
     "cross_attention_heads",

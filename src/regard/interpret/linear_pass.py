@@ -8,6 +8,7 @@ each output. The sum of the parts is compared with the vector: an operation that
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -18,7 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from regard.attention import AttentionLayer, short_name
+from regard.attention import short_name
+from regard.attention.components import Components
 from regard.attention.positions import Concatenated, Positions
 from regard.errors import InputError
 from regard.interpret.frozen_norms import fixed_ratio, freeze_norm, is_linear, is_norm, same_value
@@ -30,6 +32,9 @@ the context of a head, the output of a feed-forward layer, a bias, a learned vec
 query model)."""
 POSITION = re.compile(r"pos|wpe", re.I)
 """Names of embeddings of positions in transformers models."""
+BLOCK = re.compile(r"(^|\.)\d+\.")
+"""A part of the name of a module inside a list of blocks. Linear layers outside attention are feed-forward layers
+there; elsewhere, they change the width of embeddings."""
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-8}
 """Largest accepted difference between a vector and the sum of its parts, relative to the largest part."""
 ROWS = 16
@@ -73,17 +78,24 @@ class LinearPass:
     for a recurrent model, whose states are not sums of outputs.
     """
 
-    def __init__(self, model: nn.Module, forward: ForwardPass) -> None:
+    def __init__(self, model: nn.Module, components: Components, forward: ForwardPass) -> None:
         if any(isinstance(module, nn.RNNBase | nn.RNNCellBase) for module in model.modules()):
             name = type(model).__name__
             raise InputError(
                 f"{name} is recurrent: its states are not sums of outputs, so its scores cannot be split"
             )
         self.model, self.forward = model, forward
+        self.contexts = {name: item for name, item in components.heads.items() if not item.is_torch}
+        self.feed_forward = components.feed_forward.values()
         self.leaves: list[Leaf] = []
+        self._counts = Counter[tuple[str, str]]()
         with torch.enable_grad(), self._watch(), forward.record() as calls:
             forward.run()
         self.calls = dict(calls)
+        for name in self.calls:
+            if name not in self.contexts:
+                reason = components.left_out.get(name, "its heads cannot be separated")
+                raise InputError(f"{name}: {reason}, so scores cannot be split")
         self._parameters = self._learned_vectors()
         self._values: dict[tuple[str, int, int], list[Source]] = {}
 
@@ -115,7 +127,10 @@ class LinearPass:
         name, _, number = layer.partition("#")
         calls = self.calls.get(name, [])
         if int(number or 0) >= len(calls):
-            raise InputError(f"layer {layer!r} was not recorded: its score cannot be split")
+            raise InputError(
+                f"{layer}: its queries and keys are neither arguments of the attention interface of transformers nor "
+                "of F.scaled_dot_product_attention, so its scores cannot be split"
+            )
         return calls[int(number or 0)]
 
     def by_key(self, source: Source) -> list[Source]:
@@ -171,7 +186,9 @@ class LinearPass:
         inside = {id(part) for layer in self._attention for part in layer.modules()}
         vectors = []
         for name, module in self.model.named_modules():
-            has_hooks = is_linear(module) or is_norm(module) or isinstance(module, nn.Embedding | Positions)
+            has_hooks = (
+                is_linear(module) or is_norm(module) or isinstance(module, Positions) or is_embedding(module)
+            )
             if has_hooks or id(module) in inside:
                 continue
             for parameter_name, parameter in module.named_parameters(recurse=False):
@@ -185,13 +202,14 @@ class LinearPass:
     @property
     def _attention(self) -> list[nn.Module]:
         names = {short_name(name): module for name, module in self.model.named_modules()}
-        return [names[layer] for layer in self.forward.projections if layer in names]
+        return [names[layer] for layer in self.contexts]
 
     @contextmanager
     def _watch(self) -> Iterator[None]:
         """Replace outputs by leaves, and freeze norms, inside the block."""
-        projections = {id(module): name for name, module in self.forward.projections.items()}
+        projections = {id(contexts.projection): name for name, contexts in self.contexts.items()}
         inside = {id(part) for layer in self._attention for part in layer.modules()}
+        feed_forward = set(self.feed_forward)
         wrapped: set[int] = set()
         with ExitStack() as stack:
             stack.enter_context(_FrozenLengths())
@@ -199,7 +217,9 @@ class LinearPass:
                 name, before, after = short_name(full_name), None, None
                 if id(module) in wrapped:  # a layer inside an adapter is not a part
                     continue
-                if id(module) in projections and isinstance(module, AttentionLayer):
+                if module in feed_forward:
+                    before, after = _detach_inputs, partial(self._replace_output, "feed_forward", name)
+                elif id(module) in projections and self.contexts[projections[id(module)]].is_output:
                     after = partial(self._replace_output, "head", name)
                 elif id(module) in projections:
                     before = partial(self._replace_contexts, projections[id(module)])
@@ -208,15 +228,15 @@ class LinearPass:
                     after = partial(self._replace_output, "token", name)
                 elif isinstance(module, Positions | Concatenated):
                     after = partial(self._add_positions, name)
-                elif isinstance(module, nn.Embedding) and id(module) not in inside:
+                elif is_embedding(module) and id(module) not in inside:
                     kind: Kind = "position" if POSITION.search(name) else "embedding"
                     after = partial(self._replace_output, kind, name)
                 elif is_norm(module):
                     after = partial(self._freeze, name)
-                elif is_linear(module) and id(module) in inside:
-                    after = partial(self._separate_bias, name)
+                elif is_linear(module) and id(module) not in inside and BLOCK.search(full_name):
+                    before, after = _detach_inputs, partial(self._replace_output, "feed_forward", name)
                 elif is_linear(module):
-                    before, after = _detach_input, partial(self._replace_output, "feed_forward", name)
+                    after = partial(self._separate_bias, name)
                 else:
                     continue
                 wrapped.update(map(id, module.modules()))
@@ -226,19 +246,22 @@ class LinearPass:
             yield
 
     def _add_leaf(self, kind: Kind, name: str, value: Tensor, heads: int = 1) -> Tensor:
-        calls = sum(leaf.kind == kind and leaf.name.partition("#")[0] == name for leaf in self.leaves)
+        calls = self._counts[kind, name]
+        self._counts[kind, name] += 1
         leaf = value.detach().clone().requires_grad_()
         self.leaves.append(Leaf(kind, f"{name}#{calls}" if calls else name, leaf, heads))
         return leaf.clone()  # some models add to it in place
 
-    def _replace_output(self, kind: Kind, name: str, module: nn.Module, args: Any, output: Tensor) -> Tensor:
+    def _replace_output(self, kind: Kind, name: str, module: nn.Module, args: Any, output: Any) -> Any:
+        if isinstance(output, tuple):  # a mixture of experts also returns what its router chose
+            return self._add_leaf(kind, name, output[0]), *output[1:]
         bias = getattr(module, "bias", None)
         if kind == "token" and isinstance(bias, Tensor):  # the embedding of one-hot letters is a linear layer
             return self._add_leaf(kind, name, output - bias) + self._add_leaf("bias", name, bias)
         return self._add_leaf(kind, name, output)
 
     def _replace_contexts(self, layer: str, module: nn.Module, args: Any) -> Any:
-        return (self._add_leaf("head", layer, args[0], self.forward.heads[layer]), *args[1:])
+        return (self._add_leaf("head", layer, args[0], self.contexts[layer].heads), *args[1:])
 
     def _separate_bias(self, name: str, module: nn.Module, args: Any, output: Tensor) -> Tensor | None:
         bias = getattr(module, "bias", None)
@@ -273,8 +296,17 @@ class _FrozenLengths(TorchFunctionMode):
         return result
 
 
-def _detach_input(module: nn.Module, args: Any) -> Any:
-    return (args[0].detach(), *args[1:])
+def _detach_inputs(module: nn.Module, args: Any) -> Any:
+    return tuple(value.detach() if isinstance(value, Tensor) else value for value in args)
+
+
+def is_embedding(module: nn.Module) -> bool:
+    """Return whether a module embeds tokens or positions, judged by its class.
+
+    >>> is_embedding(nn.Embedding(5, 4)), is_embedding(nn.Linear(5, 4))
+    (True, False)
+    """
+    return isinstance(module, nn.Embedding) or type(module).__name__.endswith("PositionalEmbedding")
 
 
 def group(values: Tensor, weights: Tensor, head: int) -> int:

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from regard.attention import (
     AttentionLayer,
     AttentionTrace,
-    MultiHeadAttention,
     attention_layers,
     short_name,
     trace_layer,
@@ -28,15 +27,9 @@ BILINEAR = (Dot, ScaledDot, General, Scalable, Cosine, SoftCapped)
 
 def own_forward_pass(model: nn.Module, run: Callable[[], Any]) -> ForwardPass:
     """Return the forward pass of one of Regard's models; `run` runs it on one input."""
-    layers = {short_name(name): layer for name, layer in attention_layers(model).items()}
     return ForwardPass(
         run=run,
         record=partial(record_calls, model),
-        projections={
-            name: layer.output if isinstance(layer, MultiHeadAttention) else layer
-            for name, layer in layers.items()
-        },
-        heads={name: layer.heads for name, layer in layers.items()},
         embeddings=frozenset(
             module
             for name, module in model.named_modules()

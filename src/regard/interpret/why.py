@@ -59,7 +59,7 @@ def why(
         # With the random input of the map, so that both passes process the same input.
         forward = subject.forward_pass(shown.input if input is None else input)
         name = _find_layer(subject, layer, shown)
-        linear = LinearPass(subject.model, forward)
+        linear = LinearPass(subject.model, subject.components, forward)
     call = linear.call(name)
     if call.refusal:
         raise InputError(f"{name}: {call.refusal}")

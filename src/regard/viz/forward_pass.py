@@ -48,10 +48,5 @@ class ForwardPass(NamedTuple):
     """Runs the pass."""
     record: Callable[[], AbstractContextManager[Calls]]
     """Records the calls of all attention layers inside a block."""
-    projections: Mapping[str, nn.Module]
-    """By layer: the output projection of the heads, whose input (B, Tq, H Dv) is the contexts of all heads; for a
-    layer without projections, the layer itself, whose output is the context."""
-    heads: Mapping[str, int]
-    """By layer: the number of heads."""
     embeddings: frozenset[nn.Module]
     """The modules that embed tokens."""
