@@ -27,6 +27,8 @@ from regard.viz.forward_pass import Calls, ForwardPass, ScoreCall
 
 AGREEMENT = 1e-2
 """Largest accepted difference between the logarithms of weights and scores, up to a constant of the row."""
+BIAS = "position bias"
+"""Name of a bias that a model adds to its scores."""
 SMALL = 1e-4
 """Weights below this are not compared: their logarithms are rounded."""
 
@@ -97,12 +99,12 @@ def make_call(inputs: AttentionInputs, weights: Tensor, mask: Tensor | None) -> 
             factors = factors * torch.where(products == 0, 1.0, scores / products)
             remarks = ["the ratio of the capped score to the score is fixed"]
         allowed = None if mask is None else mask.expand(weights.shape)[0]
-        additions = {}
+        additions: dict[str, Tensor] = {}
         for bias in inputs.biases:
             values = bias[0, ..., : scores.shape[-1]].double()
             values = torch.where(mask_from_bias(bias)[0, ..., : scores.shape[-1]], values, 0.0)
             if values.any():
-                additions["position bias"] = additions.get("position bias", 0.0) + values
+                additions[BIAS] = additions[BIAS] + values if BIAS in additions else values
         scores = sum(additions.values(), scores)
         refusal = (
             ""

@@ -17,7 +17,7 @@ from regard.attention import (
 )
 from regard.attention.combinations import Forgetting, Selective
 from regard.attention.descriptions import part_name
-from regard.attention.parts import positions_of
+from regard.attention.parts import PositionBias, positions_of
 from regard.attention.scores import Cosine, Dot, General, Scalable, ScaledDot, SoftCapped
 from regard.viz.forward_pass import Calls, ForwardPass, ScoreCall
 
@@ -77,12 +77,17 @@ def _describe_scores(
         factors = factors * layer.score.rescale(torch.ones_like(scores)[None], trace.mask)[0]
     additions: dict[str, Tensor] = {}
     if layer.bias is not None:
-        additions[part_name(layer.bias)] = layer.bias(*positions_of(*scores.shape[1:], scores.device)).double()
+        additions[part_name(layer.bias)] = _bias(layer.bias, scores)
     if layer.combination is not None:
         before = factors * scores + sum(additions.values())
         additions[part_name(layer.combination)] = trace.scores[0].double() - before
         remarks = (*remarks, f"{part_name(layer.combination)} is fixed")
     return factors, additions, remarks
+
+
+def _bias(bias: PositionBias, scores: Tensor) -> Tensor:
+    values: Tensor = bias(*positions_of(scores.shape[1], scores.shape[2], scores.device))
+    return values.double()
 
 
 def _refusal(layer: AttentionLayer) -> str:

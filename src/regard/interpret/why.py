@@ -19,8 +19,9 @@ from torch import Tensor
 
 from regard.attention import short_name
 from regard.errors import InputError, check_range
-from regard.interpret.linear_pass import LinearPass, Source, group
-from regard.interpret.why_result import Part, Trace, TraceNode, Why
+from regard.interpret.linear_pass import LinearPass, group
+from regard.interpret.sources import Source
+from regard.interpret.why_result import Part, Trace, TraceNode, Why, count_others
 from regard.viz.forward_pass import ScoreCall
 from regard.viz.maps import CROSS, LayerMap, Map
 from regard.viz.records import skip_original
@@ -218,7 +219,7 @@ def _expand(branches: list[_Branch], depth: int, top: int | None) -> list[TraceN
     nodes = [branch.node(depth, top) for branch in kept]
     others = ordered[len(kept) :]
     if others:
-        nodes.append(TraceNode(text=f"{len(others)} others", value=sum(branch.value for branch in others)))
+        nodes.append(TraceNode(text=count_others(len(others)), value=sum(branch.value for branch in others)))
     return nodes
 
 

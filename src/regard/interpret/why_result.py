@@ -23,7 +23,10 @@ PAIRS_SHOWN = 5
 BAR_WIDTH = 12
 """Length of the longest bar, in characters."""
 DEPTH = 2
+"""Default number of levels of a trace."""
 TOP = 3
+"""Default number of contributions of each level."""
+EQUAL = "A part that adds the same to the score of every key of a row does not change the weights."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +164,7 @@ class Why(Result):
             *self._section("Written into the key", columns, PARTS_SHOWN),
             *self._section("Pairs of a part of the query and a part of the key", pairs, PAIRS_SHOWN),
             *([Text("\nAdded to the score", style="bold"), *added] if added else []),
+            Text(f"\n{EQUAL}"),
         )
 
     def _section(self, title: str, parts: Sequence[tuple[str, float]], count: int) -> list[RenderableType]:
@@ -173,7 +177,16 @@ class Why(Result):
             table.add_row(f"{value:+.4f}", "█" * round(abs(value) / largest * BAR_WIDTH), Text(text))
         others = parts[count:]
         if others:
-            table.add_row(f"{sum(value for _, value in others):+.4f}", "", Text(f"{len(others)} others"))
+            table.add_row(f"{sum(value for _, value in others):+.4f}", "", Text(count_others(len(others))))
         total = sum(value for _, value in parts)
         table.add_row(f"{total:+.4f}", "", Text("sum" if self.additions else "sum: the score"))
         return [Text(f"\n{title}", style="bold"), table]
+
+
+def count_others(count: int) -> str:
+    """Return "1 other" or "2 others".
+
+    >>> count_others(2)
+    '2 others'
+    """
+    return f"{count} other{'s' * (count > 1)}"
