@@ -57,7 +57,6 @@ def test_card_of_own_mechanism_resumes(
         (["sink", "--all"], "name one mechanism"),
         (["sinc"], "attention part 'sinc' is unknown"),
         (["alibi,rotary"], "both for the slot position"),
-        (["concatenated"], "acts on embeddings"),
         (["grouped:3"], "grouped"),
         (["sink", "--seeds", "0"], "seeds"),
     ],
