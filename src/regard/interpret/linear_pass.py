@@ -119,6 +119,7 @@ class LinearPass:
             for key in weights.nonzero().flatten().tolist()
         ]
 
+    @torch.enable_grad()
     def by_writer(self, source: Source) -> list[Source]:
         """Split what a head read from one step by the parts of the model that wrote the value there."""
         assert source.head is not None and source.key is not None and source.jacobian is not None

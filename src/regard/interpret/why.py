@@ -85,6 +85,7 @@ def _find_layer(subject: Subject[Any], layer: str | None, shown: Map) -> str:
 class _Split:
     """The parts of one score."""
 
+    @torch.enable_grad()
     def __init__(
         self, linear: LinearPass, shown: Map, name: str, call: ScoreCall, head: int, query: int, key: int
     ) -> None:
