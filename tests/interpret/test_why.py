@@ -12,9 +12,9 @@ import regard
 from regard.attention import trace_layer
 from regard.attention.components import find_components
 from regard.errors import InputError
+from regard.interpret.contributions import Contribution
 from regard.interpret.linear_pass import LinearPass, group
 from regard.interpret.score_calls import own_forward_pass
-from regard.interpret.sources import Source
 from regard.programs import PROGRAMS
 from tests.interpret.bare_models import BareModel, decoder_only, query_model, tokens, transformer
 from tests.programs.resampling import compiled_program, make_inputs
@@ -207,7 +207,7 @@ def test_a_masked_key_is_named() -> None:
     assert result.weight == 0 and "the mask hides this key" in result.fixed
 
 
-def node_of(source: Source) -> str:
+def node_of(source: Contribution) -> str:
     """Return the name of the node that a circuit gives a writer."""
     if source.kind in ("token", "position", "vector"):  # the queries of a query model are positions of outputs
         return "token" if source.kind == "token" else "position"
@@ -215,7 +215,7 @@ def node_of(source: Source) -> str:
 
 
 def additional_step(family: str, layer: str, keys: int) -> int:
-    """Return the step that a head of a compiled model reads if no comparison is true: nothing is planted there."""
+    """Return the step that a head of a compiled model reads if no comparison is true."""
     reads_source = family == "encoder-decoder" and (layer.startswith("encoder") or layer.endswith("cross"))
     return keys - 1 if reads_source else 0
 

@@ -45,11 +45,12 @@ from regard.external.modules import count_parameters, find_device, random_init
 from regard.external.page_facts import page_facts
 from regard.external.recording import intervene, record
 from regard.external.score_calls import make_forward_pass
-from regard.viz import AttentionMap, ForwardPass, Layer, Playback, ProbeInput
+from regard.viz import AttentionMap, Layer, Playback, ProbeInput
 from regard.viz.records import attach_original
 
 if TYPE_CHECKING:
     from regard.interpret import Examination, HeadImportance, HeadRoles
+    from regard.viz import ForwardPass
     from regard.viz.widget import AttentionWidget
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from regard.interpret.saved_examination import load_examination
     from regard.interpret.timeline import RoleTimeline, Timeline
     from regard.interpret.why import why
-    from regard.interpret.why_result import Part, Trace, TraceNode, Why
+    from regard.interpret.why_result import ScorePart, Trace, TraceNode, Why
     from regard.interpret.word_links import Head, all_weights, cross_attention_heads, extract_links, word_weights
 
 late(__name__)
@@ -64,13 +64,13 @@ __all__ = [
     "MedianInterval",
     "Method",
     "Order",
-    "Part",
     "Probe",
     "Pruned",
     "PrunedHeads",
     "RelevanceShare",
     "RoleHead",
     "RoleTimeline",
+    "ScorePart",
     "StepAnswer",
     "Timeline",
     "Trace",

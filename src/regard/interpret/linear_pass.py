@@ -23,8 +23,8 @@ from regard.attention import short_name
 from regard.attention.components import Components
 from regard.attention.positions import Concatenated, Positions
 from regard.errors import InputError
+from regard.interpret.contributions import Contribution, Kind, Leaf, jacobians, leaf_sources
 from regard.interpret.frozen_norms import fixed_ratio, freeze_norm, is_linear, is_norm, same_value
-from regard.interpret.sources import Kind, Leaf, Source, jacobians, leaf_sources
 from regard.viz.forward_pass import ForwardPass, ScoreCall
 
 POSITION = re.compile(r"pos|wpe", re.I)
@@ -64,9 +64,9 @@ class LinearPass:
                 reason = components.left_out.get(name, "its heads cannot be separated")
                 raise InputError(f"{name}: {reason}, so scores cannot be split")
         self._parameters = self._learned_vectors()
-        self._values: dict[tuple[str, int, int], list[Source]] = {}
+        self._values: dict[tuple[str, int, int], list[Contribution]] = {}
 
-    def sources(self, vector: Tensor) -> list[Source]:
+    def sources(self, vector: Tensor) -> list[Contribution]:
         """Return the parts of a vector (d,) of the graph, one for each writer, step and head.
 
         Raises `InputError` if the parts do not sum to the vector.
@@ -100,7 +100,7 @@ class LinearPass:
             )
         return calls[int(number or 0)]
 
-    def by_key(self, source: Source) -> list[Source]:
+    def by_key(self, source: Contribution) -> list[Contribution]:
         """Split the part of a head by the steps that the head read: its weights times their values.
 
         Attention weights are fixed. Raises `InputError` if the context is more than weights times values.
@@ -120,7 +120,7 @@ class LinearPass:
         ]
 
     @torch.enable_grad()
-    def by_writer(self, source: Source) -> list[Source]:
+    def by_writer(self, source: Contribution) -> list[Contribution]:
         """Split what a head read from one step by the parts of the model that wrote the value there."""
         assert source.head is not None and source.key is not None and source.jacobian is not None
         call = self.call(source.name)
@@ -136,7 +136,7 @@ class LinearPass:
             for writer in self._values[place]
         ]
 
-    def _context_factors(self, source: Source, expected: Tensor) -> Tensor:
+    def _context_factors(self, source: Contribution, expected: Tensor) -> Tensor:
         """Return the factors (Dv) between weights times values and the context: 1, or those of a gate."""
         leaf = next(leaf for leaf in self.leaves if (leaf.kind, leaf.name) == ("head", source.name))
         context = leaf.value.detach()[0, source.step].double().cpu().unflatten(-1, (leaf.heads, -1))[source.head]

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from regard.attention import short_name
 from regard.errors import InputError, check_range
+from regard.interpret.contributions import Contribution
 from regard.interpret.linear_pass import LinearPass, group
-from regard.interpret.sources import Source
-from regard.interpret.why_result import Part, Trace, TraceNode, Why, count_others
+from regard.interpret.why_result import ScorePart, Trace, TraceNode, Why, count_others
 from regard.viz.forward_pass import ScoreCall
 from regard.viz.maps import CROSS, LayerMap, Map
 from regard.viz.records import skip_original
@@ -129,9 +129,9 @@ class _Split:
             tracer=self.trace,
         )
 
-    def _part(self, side: str, index: int, value: float) -> Part:
+    def _part(self, side: str, index: int, value: float) -> ScorePart:
         source = self.sources[side][index]
-        return Part(
+        return ScorePart(
             kind=source.kind,
             name=source.name,
             head=source.head,
@@ -168,7 +168,7 @@ class _Branch:
     def __init__(
         self,
         split: _Split,
-        sources: dict[str, Source],
+        sources: dict[str, Contribution],
         labels: dict[str, Labels],
         levels: dict[str, int],
         side: str,
@@ -224,10 +224,10 @@ def _expand(branches: list[_Branch], depth: int, top: int | None) -> list[TraceN
     return nodes
 
 
-def describe(source: Source, labels: Labels) -> str:
+def describe(source: Contribution, labels: Labels) -> str:
     """Return a part in words, with the label of its step.
 
-    >>> describe(Source("token", "embedding", 1, torch.zeros(2)), ["a", "b"])
+    >>> describe(Contribution("token", "embedding", 1, torch.zeros(2)), ["a", "b"])
     "token 'b' (1)"
     """
     if source.step is None:
@@ -254,5 +254,5 @@ def _labels_read(shown: Map, layer: LayerMap) -> Labels:
     return layer.query_labels
 
 
-def _stack(sources: Sequence[Source]) -> Tensor:
+def _stack(sources: Sequence[Contribution]) -> Tensor:
     return torch.stack([source.vector for source in sources])

@@ -30,7 +30,7 @@ EQUAL = "A part that adds the same to the score of every key of a row does not c
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class ScorePart:
     """What one part of the model wrote into the query or the key, and how much it adds to the score."""
 
     kind: str
@@ -104,9 +104,9 @@ class Why(Result):
     weight: float
     score: float
     """Score before the mask."""
-    query_parts: list[Part]
+    query_parts: list[ScorePart]
     """Parts of the query, the largest first."""
-    key_parts: list[Part]
+    key_parts: list[ScorePart]
     """Parts of the key, the largest first."""
     pairs: np.ndarray
     """(parts of the query, parts of the key): what each pair adds to the score."""

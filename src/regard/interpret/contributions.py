@@ -25,7 +25,7 @@ class Leaf(NamedTuple):
     heads: int = 1
 
 
-class Source(NamedTuple):
+class Contribution(NamedTuple):
     """What one part of the model wrote into a vector."""
 
     kind: Kind
@@ -42,12 +42,12 @@ class Source(NamedTuple):
     """(d, Dv), float64: derivative of the vector by the context of a head, or by the value that it read."""
 
 
-def leaf_sources(leaf: Leaf, steps: list[int], jacobian: Tensor) -> Iterator[Source]:
+def leaf_sources(leaf: Leaf, steps: list[int], jacobian: Tensor) -> Iterator[Contribution]:
     """Yield the parts of a leaf at some steps; `jacobian`: (d, steps, D) float64."""
     values = leaf.value.detach().double().cpu().reshape(-1, leaf.value.shape[-1])[steps]
     for place, step in enumerate(steps):
         if leaf.kind != "head":
-            yield Source(
+            yield Contribution(
                 leaf.kind, leaf.name, None if leaf.kind == "bias" else step, jacobian[:, place] @ values[place]
             )
             continue
@@ -57,7 +57,7 @@ def leaf_sources(leaf: Leaf, steps: list[int], jacobian: Tensor) -> Iterator[Sou
         )
         for head in range(leaf.heads):
             part = by_head[0][:, head]
-            yield Source(leaf.kind, leaf.name, step, part @ by_head[1][head], head=head, jacobian=part)
+            yield Contribution(leaf.kind, leaf.name, step, part @ by_head[1][head], head=head, jacobian=part)
 
 
 def jacobians(vector: Tensor, tensors: Sequence[Tensor]) -> list[tuple[list[int], Tensor] | None]:
