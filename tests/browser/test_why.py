@@ -31,7 +31,7 @@ def test_the_largest_parts_are_shown(
     for place, parts in enumerate((result.query_parts, result.key_parts)):
         rows = section.locator("table").nth(place).locator("tr").all_inner_texts()
         assert rows[0].split("\t")[0] == parts[0].text
-        assert float(rows[0].split("\t")[1].replace("−", "-")) == pytest.approx(parts[0].value, abs=6e-4)
+        assert float(rows[0].split("\t")[1].replace("\u2212", "-")) == pytest.approx(parts[0].value, abs=6e-4)
     assert "scales of norms" in section.inner_text()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
