@@ -42,6 +42,7 @@ from regard.external.model_input import (
 from regard.external.modules import count_parameters, find_device, random_init
 from regard.external.page_facts import page_facts
 from regard.external.recording import intervene, record
+from regard.statistics import Interval
 from regard.viz import AttentionMap, Layer, Playback, ProbeInput
 from regard.viz.records import attach_original
 
@@ -289,7 +290,7 @@ class ExternalModel:
         """Return an input that accepts a changed embedding; None if the model has no output per step."""
         return adapters.make_trial(self.model, self.adapter, self.layers, input)
 
-    def alignment_error(self, inputs: Sequence[PreparedInput]) -> dict[str, float]:
+    def alignment_error(self, inputs: Sequence[PreparedInput]) -> dict[str, Interval]:
         """Return an empty dict, because the alignment of external models is unknown."""
         del inputs
         return {}
