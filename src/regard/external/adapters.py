@@ -23,11 +23,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import InputError
-from regard.external.model_input import ImageProcessor, ModelInput, TextEncoder
+from regard.external.model_input import ImageProcessor, ModelInput, TextEncoder, find_input
 from regard.external.modules import find_base_model, is_transformers_model
 from regard.libraries import library_errors
 from regard.viz import Layer, ProbeInput
 
+TOKENS = "input_ids"
+"""Name of the argument that holds the tokens of an input."""
 IGNORED = -100
 """Class index that marks outputs without a known expected answer."""
 MakeArguments = Callable[[Any], Any]
@@ -91,6 +93,12 @@ class Adapter(ABC):
     """Sentences that name the analyses that are not available."""
     reads: ClassVar[str | None] = None
     """Kind of the layers in which output steps attend to input steps; None if the model has no such layer."""
+
+    @property
+    def alphabet(self) -> Sequence[int]:
+        """Tokens that may replace a token of an input; empty if they are not known."""
+        texts = getattr(self, "texts", None) or getattr(self, "inputs", None)
+        return texts.alphabet if isinstance(texts, TextEncoder) else ()
 
     def uses_own_answers(self, inputs: Sequence[ModelInput]) -> bool:
         """Return whether the model's own answer replaces the missing expected answer of any input."""
@@ -283,6 +291,13 @@ class CustomModel(Adapter):
         return None
 
 
+def prepare_once(model: nn.Module, adapter: Adapter, inputs: Sequence[ModelInput], value: Any) -> PreparedInput:
+    """Return an input with its answer; `inputs`: known inputs, which a label may name."""
+    if isinstance(value, PreparedInput):
+        return value
+    return adapter.prepare(model, find_input(inputs, value))
+
+
 def make_trial(
     model: nn.Module, adapter: Adapter, layers: Sequence[Layer], prepared: PreparedInput
 ) -> ProbeInput | None:
@@ -293,9 +308,32 @@ def make_trial(
         return None
 
     def run(count: int) -> Tensor:
-        copies = {name: tensor.expand(count, *tensor.shape[1:]) for name, tensor in arguments.items()}
+        return run_copies({name: tensor.expand(count, *tensor.shape[1:]) for name, tensor in arguments.items()})
+
+    def run_tokens(tokens: Tensor) -> Tensor:
+        copies = {name: tensor.expand(len(tokens), *tensor.shape[1:]) for name, tensor in arguments.items()}
+        return run_copies({**copies, TOKENS: tokens})
+
+    def run_copies(copies: dict[str, Tensor]) -> Tensor:
         logits = adapter.logits(call_model(model, copies))
         assert logits is not None
         return logits
 
-    return ProbeInput(run, embedding, [layer.name for layer in layers if layer.kind == adapter.reads], None)
+    tokens, size = arguments.get(TOKENS), getattr(embedding, "num_embeddings", None)
+    return ProbeInput(
+        run=run,
+        embedding=embedding,
+        layers=[layer.name for layer in layers if layer.kind == adapter.reads],
+        relevant=None,
+        causal=adapter.reads == "decoder",
+        tokens=None if tokens is None else tokens[0],
+        run_tokens=None if tokens is None else run_tokens,
+        alphabet=_up_to(adapter.alphabet, size),
+    )
+
+
+def _up_to(tokens: Sequence[int], size: int | None) -> Sequence[int]:
+    """Return the tokens, in ascending order, that have an embedding; a tokenizer may have more tokens."""
+    if size is None or not tokens or tokens[-1] < size:
+        return tokens
+    return [token for token in tokens if token < size]

@@ -3,7 +3,7 @@
 print(regard.look("before").compare_with(regard.look("after"), texts))
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from regard.errors import InputError
+from regard.errors import InputError, shorten
 from regard.interpret import HeadRoles, head_importance
 from regard.interpret.roles import MIN_SAMPLES
 from regard.result import Result, to_plain
@@ -108,8 +108,13 @@ class ModelComparison(Result):
         return [(self.names[1], attention) for attention in self.maps[1]]
 
 
-def compare_models(first: Any, second: Any, inputs: Sequence[Any]) -> ModelComparison:
-    """Compare two subjects that accept these inputs; raises `InputError` if they measure different losses."""
+def compare_models(first: Any, second: Any, texts: Iterable[Any]) -> ModelComparison:
+    """Compare two external models over some texts; raises `InputError` if they measure different losses."""
+    if type(second) is not type(first):
+        raise InputError(f"{shorten(str(second))} is not a model to compare with: pass a result of look()")
+    first = first.over(texts)
+    inputs: Sequence[Any] = first.inputs
+    second = second.over(inputs)
     if first.measure != second.measure:
         raise InputError(
             f"{first.name} has a {first.measure}, {second.name} a {second.measure}: these losses cannot be "

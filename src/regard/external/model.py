@@ -22,14 +22,16 @@ from torch import nn
 
 from regard import interpret
 from regard.attention import Records
+from regard.attention.components import Components
 from regard.attention.interventions import To
-from regard.errors import InputError, check_range, shorten
+from regard.errors import InputError, check_range
 from regard.external import adapters
 from regard.external.adapters import Adapter, Answer, CustomModel, PreparedInput
 from regard.external.comparison import ModelComparison, compare_models
 from regard.external.example_inputs import Examples, example_arguments, find_examples
 from regard.external.head_pruning import PrunedExternalModel, prunable_heads, prune_model, remove_heads
 from regard.external.layer_maps import find_layers, map_layers
+from regard.external.model_components import find_external_components
 from regard.external.model_input import (
     ImageProcessor,
     ModelInput,
@@ -224,9 +226,8 @@ class ExternalModel:
         """Return the attention of every layer for an input, or for an input drawn with `seed`.
 
         `target`: the output to use, with the input as its source. `generate`: largest number of generated tokens.
-        Each generated token has a row over all earlier tokens. During an intervention, the map names the
-        intervention, and `original` is the map without the intervention. Raises `InputError` for an input that
-        the model does not accept.
+        Each generated token has a row over all earlier tokens. During an intervention, `original` is the map
+        without it. Raises `InputError` for an input that the model does not accept.
         """
         model_input = find_input(self.inputs, self.draw(seed=seed) if input is None else input, target)
         count = self.generate if generate is None else generate
@@ -235,10 +236,7 @@ class ExternalModel:
         return attach_original(self.model, self.where, lambda: self._map(answer()))
 
     def _map(self, answer: Answer) -> AttentionMap:
-        prepared, images = answer.prepared, self.images
-        pixels = None
-        if images and isinstance(prepared.arguments, dict):
-            pixels = images.colours(prepared.arguments["pixel_values"])
+        prepared = answer.prepared
         return AttentionMap(
             task=self.name,
             input=label_input(self.inputs, prepared.input),
@@ -247,7 +245,7 @@ class ExternalModel:
             layers=map_layers(self.model, self.adapter, prepared, self.tokenizer, self.modules),
             outputs=list(answer.outputs),
             probabilities=list(answer.probabilities),
-            pixels=pixels,
+            pixels=None if self.images is None else self.images.colours(prepared.arguments),
         )
 
     def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
@@ -257,7 +255,6 @@ class ExternalModel:
     @torch.no_grad()
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Any]:
         """Return at most `samples` inputs with their expected answers; raises `InputError` without inputs."""
-        del seed, purpose
         if not self.inputs:
             raise InputError(f"{self.name} has no inputs: give texts (--examples FILE)")
         return self.prepared or [self.adapter.prepare(self.model, text) for text in self.inputs[:samples]]
@@ -269,11 +266,9 @@ class ExternalModel:
         return self._map(Answer(dataclasses.replace(input, arguments=arguments)))
 
     def untrained(self, seed: int) -> ExternalModel:
-        """Return the subject with initial parameters, or with shuffled parameters if the class cannot draw
-        initial ones.
-        """
-        model = random_init(self.model, seed)
-        return dataclasses.replace(self, model=model.to(find_device(self.model)).eval())
+        """Return the subject with initial parameters, or with shuffled ones if its class cannot draw them."""
+        model = random_init(self.model, seed).to(find_device(self.model)).eval()
+        return dataclasses.replace(self, model=model)
 
     @torch.no_grad()
     def loss(self, inputs: Sequence[PreparedInput]) -> float:
@@ -286,18 +281,26 @@ class ExternalModel:
         """Return (N, 2): for each input, the sum of the loss over its outputs, and the number of outputs."""
         return np.array([self.adapter.loss(self.model, prepared) for prepared in inputs], dtype=np.float64)
 
+    @property
+    def components(self) -> Components:
+        """Heads and feed-forward layers of the model, for explanation methods."""
+        return find_external_components(self.model, self.layers)
+
+    @torch.no_grad()
+    def prepare(self, input: Any) -> Any:
+        """Return an input with its expected answer, or with the model's own answer."""
+        return adapters.prepare_once(self.model, self.adapter, self.inputs, input)
+
     def trial(self, input: PreparedInput) -> ProbeInput | None:
         """Return an input that accepts a changed embedding; None if the model has no output per step."""
         return adapters.make_trial(self.model, self.adapter, self.layers, input)
 
     def alignment_error(self, inputs: Sequence[PreparedInput]) -> dict[str, Interval]:
         """Return an empty dict, because the alignment of external models is unknown."""
-        del inputs
         return {}
 
     def importance(self, texts: Iterable[Any] | None = None) -> HeadImportance:
-        """Return the increase of the loss when each head is disabled, over some inputs (None: the subject's
-        inputs).
+        """Return the increase of the loss when each head is disabled, over some inputs (None: its own).
 
         The loss follows from the model's task: next tokens, masked tokens, or targets given sources. Without
         labels, the loss is measured against the model's own answers; see `measure`. Raises `InputError` without
@@ -326,20 +329,16 @@ class ExternalModel:
     ) -> PrunedExternalModel:
         """Remove the `heads` least important heads from a copy, and save it in a folder for transformers.
 
-        `texts`: inputs for head importance (None: the subject's inputs). Heads that share keys are removed
-        together and counted as one head. If the config cannot describe the number of heads of each layer, the
-        folder contains code that builds the model: transformers then needs `trust_remote_code`, and `look` does
-        not. Raises `InputError` for too many heads or an existing folder.
+        `texts`: inputs for head importance (None: its own). Heads that share keys are removed together and counted
+        as one head. If the config cannot describe the number of heads of each layer, the folder contains code for
+        transformers, which needs `trust_remote_code`. Raises `InputError` for too many heads or a present folder.
         """
         subject = self if texts is None else self.over(texts)
         return prune_model(subject, heads, Path(output), samples=IMPORTANCE_INPUTS, overwrite=overwrite)
 
     def compare_with(self, other: ExternalModel, texts: Iterable[Any]) -> ModelComparison:
         """Compare two models over the same inputs; raises `InputError` if their losses are not comparable."""
-        if not isinstance(other, ExternalModel):
-            raise InputError(f"{shorten(str(other))} is not a model to compare with: pass a result of look()")
-        subject = self.over(texts)
-        return compare_models(subject, other.over(subject.inputs), subject.inputs)
+        return compare_models(self, other, texts)
 
     def view(self, input: Any = None, **options: Any) -> AttentionWidget:
         """Return a notebook widget for an input; `options` as in `attend`."""

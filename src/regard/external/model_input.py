@@ -140,10 +140,14 @@ class TextEncoder:
         """Labels of the tokens."""
         return TokenLabeler(self.tokenizer)
 
+    @cached_property
+    def alphabet(self) -> list[int]:
+        """All tokens except special tokens."""
+        size = len(self.tokenizer) if callable(self.tokenizer) else self.tokenizer.get_vocab_size()
+        return sorted({*range(size)} - {*getattr(self.tokenizer, "all_special_ids", ())})
+
     def tensors(self, model: Any, text: Any) -> dict[str, Any]:
-        """Return the inputs of a model for a text, (1, T); raises `InputError` for a text that the model does not
-        accept.
-        """
+        """Return the inputs of a model for a text, (1, T); raises `InputError` if the model rejects it."""
         if not isinstance(text, str):
             raise InputError(f"input is of type {type(text).__name__}: give a text")
         with self._one_line_errors("tokenize this text"):
@@ -216,8 +220,8 @@ class TextEncoder:
 
     def is_special(self, tokens: Tensor) -> Tensor:
         """Return a mask of special tokens, (1, T) bool."""
-        special = torch.tensor(sorted(getattr(self.tokenizer, "all_special_ids", ())), device=tokens.device)
-        return torch.isin(tokens, special)
+        special = sorted(getattr(self.tokenizer, "all_special_ids", ()))
+        return torch.isin(tokens, torch.tensor(special, device=tokens.device))
 
     def max_new_tokens(self, model: Any) -> int:
         """Return the largest number of tokens in a model's answer."""
@@ -290,9 +294,10 @@ class ImageProcessor:
         if isinstance(name, str) and name not in self.store:
             raise InputError(f"image {name!r} was not uploaded: choose a file, PNG or JPEG")
 
-    def colours(self, tensor: Tensor) -> np.ndarray:
-        """Return normalized pixels (1, 3, height, width) as colors (height, width, 3), uint8."""
-        values = tensor[0].float().permute(1, 2, 0).cpu().numpy() * np.array(self.deviation) + np.array(self.mean)
+    def colours(self, arguments: Any) -> np.ndarray:
+        """Return the image in a model's arguments as colors (height, width, 3), uint8."""
+        values = arguments["pixel_values"][0].float().permute(1, 2, 0).cpu().numpy()
+        values = values * np.array(self.deviation) + np.array(self.mean)
         pixels: np.ndarray = np.rint(values.clip(0, 1) * 255).astype(np.uint8)
         return pixels
 

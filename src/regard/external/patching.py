@@ -14,8 +14,8 @@ restores nothing, and 1 if the head restores the whole difference. The patch rep
 before the output projection.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,20 +23,17 @@ from typing import Any
 
 import torch
 from rich.table import Table
-from torch import Tensor, nn
+from torch import Tensor
 
-from regard.attention import short_name
 from regard.errors import InputError, shorten
 from regard.external.adapters import CustomModel, call_model, find_states
-from regard.external.head_pruning import prunable_layers
-from regard.external.hooks import remove_hooks
 from regard.external.language_models import CausalLMAdapter, Seq2SeqAdapter
 from regard.external.model import ExternalModel
+from regard.external.model_components import find_contexts
 from regard.external.model_input import as_input
 from regard.external.recording import recorded_path
 from regard.io import write_file
 from regard.result import Result
-from regard.viz import Layer
 from regard.viz.attention_map import PICTURES, check_extension
 
 MIN_DIFFERENCE = 1e-6
@@ -213,70 +210,3 @@ def _first_token(texts: Any, text: str) -> int:
     if not ids:
         raise InputError(f"answer {text!r} has no token: give another answer")
     return int(ids[0])
-
-
-class HeadContexts:
-    """The concatenated contexts of a layer's heads, before the output projection.
-
-    `is_torch`: whether the layer is a `nn.MultiheadAttention`, which never calls its output projection as a
-    module.
-    """
-
-    def __init__(self, projection: nn.Module, heads: int, *, is_torch: bool) -> None:
-        self.projection, self.heads, self.is_torch = projection, heads, is_torch
-
-    @contextmanager
-    def replace(self, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
-        """Replace all contexts (B, Tq, H Dv) of a call with the result of `change` inside the block."""
-        if self.is_torch:
-            with _identity_projection(self.projection) as project:
-                handle = self.projection.register_forward_hook(
-                    lambda module, args, output: (project(change(output[0])), *output[1:])
-                )
-                with remove_hooks([handle]):
-                    yield
-            return
-        handle = self.projection.register_forward_pre_hook(lambda module, args: (change(args[0]), *args[1:]))
-        with remove_hooks([handle]):
-            yield
-
-    def insert(self, clean: Tensor, heads: Sequence[int]) -> Callable[[Tensor], Tensor]:
-        """Return a function that inserts the contexts of some heads from the clean run."""
-
-        def change(states: Tensor) -> Tensor:
-            patched = states.unflatten(-1, (self.heads, -1)).clone()
-            patched[..., list(heads), :] = clean.unflatten(-1, (self.heads, -1))[..., list(heads), :]
-            joined: Tensor = patched.flatten(-2)
-            return joined
-
-        return change
-
-
-def find_contexts(model: nn.Module, layers: Sequence[Layer]) -> dict[str, HeadContexts]:
-    """Return, by layer, the contexts of its heads, for layers whose output projection is known."""
-    contexts = {
-        name: HeadContexts(layer.output, layer.heads, is_torch=False)
-        for name, layer in prunable_layers(model, layers).items()
-    }
-    modules = {short_name(name): module for name, module in model.named_modules()}
-    for layer in layers:
-        module = modules.get(layer.name)
-        if isinstance(module, nn.MultiheadAttention):
-            contexts[layer.name] = HeadContexts(module, layer.heads, is_torch=True)
-    return {layer.name: contexts[layer.name] for layer in layers if layer.name in contexts}
-
-
-@contextmanager
-def _identity_projection(layer: Any) -> Iterator[nn.Module]:
-    """Replace the output projection of a `nn.MultiheadAttention` with an identity, so that the layer returns
-    its contexts; yields the real projection.
-    """
-    projection = layer.out_proj
-    identity = nn.Linear(projection.in_features, projection.in_features).to(projection.weight)
-    nn.init.eye_(identity.weight)
-    nn.init.zeros_(identity.bias)
-    layer.out_proj = identity
-    try:
-        yield projection
-    finally:
-        layer.out_proj = projection

@@ -7,6 +7,7 @@ from regard.late import late
 if TYPE_CHECKING:
     from regard.interpret.agreement import Agreement
     from regard.interpret.alignment import Alignment, alignment, error_rate
+    from regard.interpret.attribution import METHODS, Attribution, Method, Trial, attribute
     from regard.interpret.estimates import Estimate
     from regard.interpret.examination import Examination, examine
     from regard.interpret.explanation import explain
@@ -38,10 +39,12 @@ late(__name__)
 
 __all__ = [
     "FIGURE_KINDS",
+    "METHODS",
     "Agreement",
     "AligningHeads",
     "Alignment",
     "AlignmentChoice",
+    "Attribution",
     "By",
     "Development",
     "Estimate",
@@ -57,6 +60,7 @@ __all__ = [
     "HeadScores",
     "KeptHeads",
     "MedianInterval",
+    "Method",
     "Order",
     "Probe",
     "Pruned",
@@ -66,9 +70,11 @@ __all__ = [
     "RoleTimeline",
     "StepAnswer",
     "Timeline",
+    "Trial",
     "alignment",
     "all_weights",
     "attention_mass",
+    "attribute",
     "choose_heads",
     "combine_heads",
     "cross_attention_heads",

@@ -1,7 +1,7 @@
 """What one head attends to, beside relevance and beside other explanations of the same inputs.
 
-Each function compares with another sample as well: a head that attends to the same positions in every input agrees
-with another sample's values as much as with its own.
+Each function compares with another sample as well: a head that attends to the same positions in every input
+agrees with another sample's values as much as with its own.
 """
 
 from collections.abc import Sequence

@@ -213,15 +213,29 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         sums = np.concatenate(chunks)
         return np.stack([sums, np.full(len(sums), self.task.outputs)], 1)
 
+    def prepare(self, input: str | Tensor) -> Tensor:
+        """Return an input (T,) for a text; another input is returned unchanged."""
+        return self.task.parse(input)[0] if isinstance(input, str) else input
+
     def trial(self, input: Tensor) -> ProbeInput:
         """Return an input (T,) prepared for explanation methods."""
-        relevant = self.task.relevance(input.unsqueeze(0))[0].numpy()
 
         def run(count: int) -> Tensor:
-            logits: Tensor = self.model(input.expand(count, -1))
+            return run_tokens(input.expand(count, -1))
+
+        def run_tokens(tokens: Tensor) -> Tensor:
+            logits: Tensor = self.model(tokens)
             return logits
 
-        return ProbeInput(run, self.model.input_embedding, self.model.cross_layers, relevant)
+        return ProbeInput(
+            run=run,
+            embedding=self.model.input_embedding,
+            layers=self.model.cross_layers,
+            relevant=self.task.relevance(input.unsqueeze(0))[0].numpy(),
+            tokens=input,
+            run_tokens=run_tokens,
+            alphabet=range(len(self.task.vocabulary)),
+        )
 
     def figures(self, *, seed: int = 0) -> Figures:
         """Return the measurements for a comparison, on samples of full length.

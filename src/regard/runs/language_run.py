@@ -255,17 +255,33 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
                 losses[chunk] = next_token_losses(self.model, batch, self.task.answer(batch)).numpy()
         return losses
 
+    def prepare(self, input: str | Tensor) -> Tensor:
+        """Return an input (T,) for a text; another input is returned unchanged."""
+        return self.task.parse(input)[0] if isinstance(input, str) else input
+
     def trial(self, input: Tensor) -> viz.ProbeInput:
         """Return an input (T,) prepared for explanation methods."""
-        relevant = self.task.relevance(input.unsqueeze(0))[0].numpy() if self.task.knows_relevance else None
-        batch = input.unsqueeze(0).to(next(self.model.parameters()).device)
+        batch, reads_tokens = input.unsqueeze(0), not self.task.input_width
+        device = next(self.model.parameters()).device
 
         def run(count: int) -> Tensor:
-            logits: Tensor = self.model(batch.expand(count, *batch.shape[1:]))
+            return run_tokens(batch.expand(count, *batch.shape[1:]))
+
+        def run_tokens(tokens: Tensor) -> Tensor:
+            logits: Tensor = self.model(tokens.to(device))
             return logits
 
-        layers = self.model.cross_layers
-        return viz.ProbeInput(run, self.model.input_embedding, layers, relevant, causal=True)
+        return viz.ProbeInput(
+            run=run,
+            embedding=self.model.input_embedding,
+            layers=self.model.cross_layers,
+            relevant=self.task.relevance(batch)[0].numpy() if self.task.knows_relevance else None,
+            causal=True,
+            tokens=input if reads_tokens else None,
+            run_tokens=run_tokens if reads_tokens else None,
+            alphabet=range(len(self.task.vocabulary)),
+            steps=self.task.answer_steps(input),
+        )
 
     def figures(self, *, seed: int = 0) -> Figures:
         """Return the measurements for a comparison, with the relevance of the best head."""

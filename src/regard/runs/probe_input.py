@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from regard.data import PairBatch, collate
+from regard.data.vocabulary import PAD, SPECIAL
 from regard.tasks import alignment_mask
 from regard.viz import ProbeInput
 
@@ -26,11 +27,19 @@ def trial_of_pair(model: Seq2Seq, task: SequenceTask, source: str, target: str) 
     if known is not None:
         relevant = alignment_mask([known], batch.source.shape[1], tokens.shape[1])[0].numpy()
     batch = batch.to(next(model.parameters()).device)
-    return ProbeInput(partial(_copies, model, batch), model.input_embedding, model.cross_layers, relevant)
+    run_tokens = partial(_run_sources, model, batch.target_in)
+    return ProbeInput(
+        run=lambda count: run_tokens(batch.source.expand(count, -1)),
+        embedding=model.input_embedding,
+        layers=model.cross_layers,
+        relevant=relevant,
+        tokens=batch.source[0],
+        run_tokens=run_tokens,
+        alphabet=range(len(SPECIAL), len(task.source_vocabulary)),
+    )
 
 
-def _copies(model: Seq2Seq, batch: PairBatch, count: int) -> Tensor:
-    """Return the logits (count, Tt, V) of copies of one pair."""
-    source, target_in = (part.expand(count, -1) for part in (batch.source, batch.target_in))
-    logits: Tensor = model(source, batch.source_mask.expand(count, -1), target_in)
+def _run_sources(model: Seq2Seq, target_in: Tensor, sources: Tensor) -> Tensor:
+    """Return the logits (N, Tt, V) of sources (N, Ts) with one decoder input (1, Tt)."""
+    logits: Tensor = model(sources, sources != PAD, target_in.expand(len(sources), -1))
     return logits

@@ -20,6 +20,7 @@ from regard.attention import (
     keep_heads,
     short_name,
 )
+from regard.attention.components import Components, find_components
 from regard.attention.recording import record_own
 from regard.result import Result, percent, to_plain
 from regard.statistics import Interval
@@ -326,6 +327,15 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
     def losses(self, inputs: Sequence[Any]) -> np.ndarray:
         """Return (N, 2): for each input, the total cross-entropy of its outputs in nats, and the number of
         outputs."""
+
+    @property
+    def components(self) -> Components:
+        """Heads and feed-forward layers of the model, for explanation methods."""
+        return find_components(self.model)
+
+    @abstractmethod
+    def prepare(self, input: Any) -> Any:
+        """Return an input as `unseen` does: a text is read, another input is returned unchanged."""
 
     @abstractmethod
     def trial(self, input: Any) -> ProbeInput:

@@ -300,7 +300,6 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     def draw(self, *, seed: int = 0) -> str:
         """Return a random input. Raises `InputError` if the task cannot generate inputs."""
-        del seed
         raise InputError(f"input is missing: {self.name} cannot generate inputs")
 
     def look(self, input: Any) -> viz.AttentionMap:
@@ -308,10 +307,13 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         return self._map(input[0], self.task.target_vocabulary.encode(input[1]), forced=True)
 
     def losses(self, inputs: Sequence[Any]) -> np.ndarray:
-        """Return (N, 2): for each pair, the total cross-entropy of its tokens in nats, and the number of
-        tokens."""
+        """Return (N, 2): the total cross-entropy of each pair's tokens in nats, and their number."""
         scores = self.score([(pair[0], pair[1]) for pair in inputs])
         return np.array([(-score.log_probability, score.tokens) for score in scores], dtype=np.float64)
+
+    def prepare(self, input: Any) -> Any:
+        """Return a pair of source and answer for a source; another input is returned unchanged."""
+        return (input, self.translate([input])[0]) if isinstance(input, str) else input
 
     def trial(self, input: Any) -> viz.ProbeInput:
         """Return a pair prepared for explanation methods. The target is the decoder input."""
@@ -333,8 +335,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         self._check((target for _, target in pairs), target=True)
 
     def too_long(self, text: str, *, target: bool = False) -> str | None:
-        """Return the reason why a source (or, if `target`, a target) is too long, or None if its length is
-        valid."""
+        """Return why a source (or, if `target`, a target) is too long; None if its length is valid."""
         vocabulary, most = self.task.source_vocabulary, self.task.longest_source
         if target:
             vocabulary, most = self.task.target_vocabulary, self.task.longest_target

@@ -93,6 +93,12 @@ class TokenTask(AnyTask):
         The row of a position without an answer is False. Raises `InputError` if relevance is not known.
         """
 
+    def answer_steps(self, inputs: Tensor) -> list[int]:
+        """Return the positions of one input (T,) that have an answer."""
+        targets = self.answer(inputs.unsqueeze(0))[0]
+        known = ~targets.isnan() if targets.is_floating_point() else targets != IGNORE
+        return known.nonzero()[:, 0].tolist()
+
     def draw_with_targets(
         self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False
     ) -> tuple[Tensor, Tensor]:

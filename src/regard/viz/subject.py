@@ -18,6 +18,7 @@ from regard.statistics import Interval
 
 if TYPE_CHECKING:
     from regard.attention import Record
+    from regard.attention.components import Components
     from regard.decoding import SearchTree
     from regard.viz.attention_map import AttentionMap, Playback
     from regard.viz.maps import LayerKind
@@ -42,6 +43,10 @@ class ProbeInput(NamedTuple):
     layers: Sequence[str]  # full names of the layers in which outputs attend to inputs
     relevant: np.ndarray | None  # (Tq, Tk) bool: the inputs on which each output depends; None if unknown
     causal: bool = False  # whether each output attends to the inputs up to its own position only
+    tokens: Tensor | None = None  # (Tk,) int64, of the source if there is one; None for other inputs
+    run_tokens: Callable[[Tensor], Tensor] | None = None  # maps tokens (N, Tk) to logits (N, Tq, classes)
+    alphabet: Sequence[int] = ()  # tokens that may replace a token; empty if they are not known
+    steps: Sequence[int] | None = None  # output steps that are part of the answer; None: all
 
     def __repr__(self) -> str:
         return f"<ProbeInput: of {', '.join(self.layers) or 'no layer'}>"
@@ -174,6 +179,17 @@ class Subject(Protocol[Input]):
 
     def losses(self, inputs: Sequence[Input]) -> np.ndarray:
         """Return (N, 2): for each input, the sum of the loss over its outputs, and the number of outputs."""
+
+    @property
+    def components(self) -> Components:
+        """The heads and feed-forward layers of the model, for explanation methods."""
+
+    def prepare(self, input: Any) -> Input:
+        """Return an input as `unseen` does.
+
+        `input`: a text, or an input of `unseen`, which is returned unchanged. If a model generates its answers,
+        the answer is the one that the model generates. Raises `InputError` for an input that the model rejects.
+        """
 
     def trial(self, input: Input) -> ProbeInput | None:
         """Return an input for probing; None if the model does not support probing."""
