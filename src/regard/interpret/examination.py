@@ -219,16 +219,9 @@ def make_examination(
     heads = []
     if not probes:
         heads = [
-            HeadFindings(
-                layer=layer,
-                head=head,
-                importance=value,
-                interval=importance.interval(layer, head),
-                affected=importance.share_affected(layer, head),
-                measure=importance.measure,
-            )
+            HeadFindings(layer=layer, head=head, **_describe_importance(importance, layer, head))
             for layer, added in importance.added.items()
-            for head, value in enumerate(added)
+            for head in range(len(added))
         ]
     for layer, first in probes[0].weights.items() if probes else ():
         for head in range(len(first)):
@@ -240,10 +233,7 @@ def make_examination(
                 HeadFindings(
                     layer=layer,
                     head=head,
-                    importance=importance.added[layer][head],
-                    interval=importance.interval(layer, head),
-                    affected=importance.share_affected(layer, head),
-                    measure=importance.measure,
+                    **_describe_importance(importance, layer, head),
                     moved=measure_movement(weights, others),
                     **measure_ranking(weights, probes, others, draw),
                     **shares,
@@ -259,3 +249,12 @@ def make_examination(
         alignment_error=alignment_error or {},
         unanswered=list(unanswered),
     )
+
+
+def _describe_importance(importance: HeadImportance, layer: str, head: int) -> dict[str, Any]:
+    return {
+        "importance": importance.added[layer][head],
+        "interval": importance.interval(layer, head),
+        "affected": importance.share_affected(layer, head),
+        "measure": importance.measure,
+    }
