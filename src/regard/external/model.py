@@ -330,8 +330,8 @@ class ExternalModel:
         """Remove the `heads` least important heads from a copy, and save it in a folder for transformers.
 
         `texts`: inputs for head importance (None: its own). Heads that share keys are removed together and
-        counted as one head. If the config cannot describe the numbers of heads, the folder contains code, for which
-        transformers needs `trust_remote_code`. Raises `InputError` for too many heads or an existing folder.
+        counted as one head. If the config cannot describe the numbers of heads, the folder contains code, which
+        needs `trust_remote_code`. Raises `InputError` for too many heads or an existing folder.
         """
         subject = self if texts is None else self.over(texts)
         return prune_model(subject, heads, Path(output), samples=IMPORTANCE_INPUTS, overwrite=overwrite)

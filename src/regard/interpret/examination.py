@@ -226,19 +226,12 @@ def make_examination(
     for layer, first in probes[0].weights.items() if probes else ():
         for head in range(len(first)):
             weights = [sample.weights[layer][head] for sample in probes]
-            shares = {}
+            findings = _describe_importance(importance, layer, head)
+            findings |= measure_ranking(weights, probes, others, draw)
             if relevance is not None and even is not None:
-                shares = measure_relevance(weights, relevance, even, others, draw)
-            heads.append(
-                HeadFindings(
-                    layer=layer,
-                    head=head,
-                    **_describe_importance(importance, layer, head),
-                    moved=measure_movement(weights, others),
-                    **measure_ranking(weights, probes, others, draw),
-                    **shares,
-                )
-            )
+                findings |= measure_relevance(weights, relevance, even, others, draw)
+            moved = measure_movement(weights, others)
+            heads.append(HeadFindings(layer=layer, head=head, moved=moved, **findings))
     return Examination(
         task=task,
         samples=len(probes) if samples is None else samples,
