@@ -23,6 +23,7 @@ from regard.attention import (
 from regard.attention.components import Components, find_components
 from regard.attention.recording import record_own
 from regard.result import Result, percent, to_plain
+from regard.runs.forward_pass import replay
 from regard.statistics import Interval
 from regard.training import ModelPart, RunFolder, TaskPart, TrainingPart, build_model
 from regard.viz import Layer, layer_kind
@@ -30,21 +31,14 @@ from regard.viz import Layer, layer_kind
 if TYPE_CHECKING:
     import numpy as np
 
-    from regard.attention import (
-        Record,
-    )
+    from regard.attention import Record
     from regard.attention.interventions import To
-    from regard.interpret import (
-        Examination,
-        Explanation,
-        HeadImportance,
-        HeadRoles,
-        HeadSamples,
-    )
+    from regard.interpret import Examination, Explanation, HeadImportance, HeadRoles, HeadSamples
     from regard.models import TaskModel
     from regard.tasks import AnyTask
     from regard.training import RunConfig
     from regard.viz import AttentionMap, Playback, ProbeInput
+    from regard.viz.forward_pass import ForwardPass
     from regard.viz.widget import AttentionWidget
 
 
@@ -246,6 +240,10 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         return interpret.explain(
             self, input, layer=layer, head=head, output=output, key=key, temperature=temperature, seed=seed
         )
+
+    def forward_pass(self, input: str) -> ForwardPass:
+        """Return the forward pass whose attention `attend` shows. Raises `InputError` for an invalid input."""
+        return replay(self, input)
 
     def with_sums(self, shown: AttentionMap) -> AttentionMap:
         """Return an attention map with the intermediate results of each weight; see

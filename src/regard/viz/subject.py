@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from regard.attention.components import Components
     from regard.decoding import SearchTree
     from regard.viz.attention_map import AttentionMap, Playback
+    from regard.viz.forward_pass import ForwardPass
     from regard.viz.maps import LayerKind
 
 Input = TypeVar("Input")
@@ -123,6 +124,9 @@ class Subject(Protocol[Input]):
 
     def attend(self, input: str | None = None, *, seed: int = 0) -> AttentionMap:
         """Answer an input, or an input drawn with `seed`, and record the attention of each layer."""
+
+    def forward_pass(self, input: str) -> ForwardPass:
+        """Return the forward pass whose attention `attend` shows; raises `InputError` for a rejected input."""
 
     def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
         """Return attention maps of one input at each snapshot of training; raises `InputError` without
