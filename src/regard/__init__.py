@@ -65,12 +65,17 @@ if TYPE_CHECKING:
         RelevanceShare,
         RoleHead,
         RoleTimeline,
+        ScorePart,
         Timeline,
+        Trace,
+        TraceNode,
+        Why,
         attribute,
         examine,
         explain,
         head_importance,
         plot,
+        why,
     )
     from regard.runs import (
         AnswerRun,
@@ -114,7 +119,8 @@ if TYPE_CHECKING:
         train,
     )
     from regard.server import show, write_live_page
-    from regard.sweep import Comparison, Contrast, Interval, Measured, Variant, compare
+    from regard.statistics import Interval
+    from regard.sweep import Comparison, Contrast, Measured, Variant, compare
     from regard.tasks import Example, Pair
     from regard.tasks import examples as list_tasks
     from regard.training import RunConfig, make_config
@@ -213,6 +219,7 @@ __all__ = [
     "RoleTimeline",
     "Run",
     "RunConfig",
+    "ScorePart",
     "Scored",
     "SearchTree",
     "SelectiveCopyConfig",
@@ -224,11 +231,14 @@ __all__ = [
     "TestReport",
     "TextConfig",
     "Timeline",
+    "Trace",
+    "TraceNode",
     "TranslationConfig",
     "TranslationReport",
     "TranslationRun",
     "Variant",
     "WeightedValues",
+    "Why",
     "WordAlignment",
     "__version__",
     "attribute",
@@ -263,5 +273,6 @@ __all__ = [
     "train",
     "view_weights",
     "weighted_values",
+    "why",
     "write_live_page",
 ]
