@@ -119,7 +119,8 @@ if TYPE_CHECKING:
         train,
     )
     from regard.server import show, write_live_page
-    from regard.sweep import Comparison, Contrast, Interval, Measured, Variant, compare
+    from regard.statistics import Interval
+    from regard.sweep import Comparison, Contrast, Measured, Variant, compare
     from regard.tasks import Example, Pair
     from regard.tasks import examples as list_tasks
     from regard.training import RunConfig, make_config

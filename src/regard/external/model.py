@@ -45,6 +45,7 @@ from regard.external.modules import count_parameters, find_device, random_init
 from regard.external.page_facts import page_facts
 from regard.external.recording import intervene, record
 from regard.external.score_calls import make_forward_pass
+from regard.statistics import Interval
 from regard.viz import AttentionMap, Layer, Playback, ProbeInput
 from regard.viz.records import attach_original
 
@@ -294,7 +295,7 @@ class ExternalModel:
         """Return an input that accepts a changed embedding; None if the model has no output per step."""
         return adapters.make_trial(self.model, self.adapter, self.layers, input)
 
-    def alignment_error(self, inputs: Sequence[PreparedInput]) -> dict[str, float]:
+    def alignment_error(self, inputs: Sequence[PreparedInput]) -> dict[str, Interval]:
         """Return an empty dict, because the alignment of external models is unknown."""
         return {}
 
@@ -328,10 +329,9 @@ class ExternalModel:
     ) -> PrunedExternalModel:
         """Remove the `heads` least important heads from a copy, and save it in a folder for transformers.
 
-        `texts`: inputs for head importance (None: the subject's inputs). Heads that share keys are removed
-        together and counted as one head. If the config cannot describe the number of heads of each layer, the
-        folder contains code that builds the model: transformers then needs `trust_remote_code`, and `look` does
-        not. Raises `InputError` for too many heads or an existing folder.
+        `texts`: inputs for head importance (None: its own). Heads that share keys are removed together and
+        counted as one head. If the config cannot describe the numbers of heads, the folder contains code, which
+        needs `trust_remote_code`. Raises `InputError` for too many heads or an existing folder.
         """
         subject = self if texts is None else self.over(texts)
         return prune_model(subject, heads, Path(output), samples=adapters.IMPORTANCE_INPUTS, overwrite=overwrite)

@@ -22,8 +22,9 @@ from regard.attention import (
 )
 from regard.attention.components import Components, find_components
 from regard.attention.recording import record_own
-from regard.result import Result, to_plain
+from regard.result import Result, percent, to_plain
 from regard.runs.forward_pass import replay
+from regard.statistics import Interval
 from regard.training import ModelPart, RunFolder, TaskPart, TrainingPart, build_model
 from regard.viz import Layer, layer_kind
 
@@ -59,7 +60,7 @@ class Figures(Result):
 
     def summary(self) -> str:
         """Return the exact match as text."""
-        return f"exact match {self.exact_match:.2%}"
+        return f"exact match {percent(self.exact_match, 2)}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -216,7 +217,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         """
         return interpret.examine(self, samples=samples, seed=seed)
 
-    def alignment_error(self, inputs: Sequence[Any]) -> dict[str, float]:
+    def alignment_error(self, inputs: Sequence[Any]) -> dict[str, Interval]:
         """Return the alignment error rate of each layer, or an empty dictionary if the alignment is unknown."""
         del inputs
         return {}

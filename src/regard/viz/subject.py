@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from regard.attention import short_name
 from regard.errors import InputError, unknown_choice
+from regard.statistics import Interval
 
 if TYPE_CHECKING:
     from regard.attention import Record
@@ -197,8 +198,10 @@ class Subject(Protocol[Input]):
     def trial(self, input: Input) -> ProbeInput | None:
         """Return an input for probing; None if the model does not support probing."""
 
-    def alignment_error(self, inputs: Sequence[Input]) -> dict[str, float]:
-        """Return the alignment error rate (0 to 1) of each layer; empty if the true alignment is unknown."""
+    def alignment_error(self, inputs: Sequence[Input]) -> dict[str, Interval]:
+        """Return the alignment error rate (0 to 1) of each layer with its interval over the inputs; empty if
+        the true alignment is unknown.
+        """
 
 
 def match_layers(layers: Sequence[Layer], others: Sequence[Layer]) -> Mapping[str, str]:
