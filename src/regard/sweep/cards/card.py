@@ -7,6 +7,7 @@ from statistics import fmean
 
 from regard.attention import Mechanism
 from regard.errors import check_range
+from regard.sweep.backends import Backend
 from regard.sweep.cards.cells import Results, measure_cells
 from regard.sweep.cards.claim_table import CLAIMS, claims_of
 from regard.sweep.cards.claims import ClaimResult, MeasuredPair, evaluate_claims
@@ -81,14 +82,17 @@ def measure_card(
     seeds: int = SEEDS,
     steps: int | None = None,
     savepath: str | Path = SAVEPATH,
+    on: Backend | None = None,
     progress: bool = True,
 ) -> Card:
     """Train and measure a mechanism and softmax on all probes, and return the card.
 
-    Stored results in `savepath` are reused. `steps`: number of training steps for every probe. Raises
-    `InputError` for a mechanism that does not exist or does not fit the models.
+    Stored results in `savepath` are reused. `steps`: number of training steps for every probe. `on`: the
+    backend; default: this machine. Costs are always measured on this machine.
+
+    Raises `InputError` for a mechanism that does not exist or does not fit the models.
     """
-    return measure_cards([mechanism], seeds=seeds, steps=steps, savepath=savepath, progress=progress)[0]
+    return measure_cards([mechanism], seeds=seeds, steps=steps, savepath=savepath, on=on, progress=progress)[0]
 
 
 def measure_cards(
@@ -97,6 +101,7 @@ def measure_cards(
     seeds: int = SEEDS,
     steps: int | None = None,
     savepath: str | Path = SAVEPATH,
+    on: Backend | None = None,
     progress: bool = True,
 ) -> list[Card]:
     """Train and measure several mechanisms, and return their cards; see `measure_card`."""
@@ -104,7 +109,7 @@ def measure_cards(
     if steps is not None:
         check_range("steps", steps, 1, 1_000_000)
     names = [Mechanism.parse(mechanism).text for mechanism in mechanisms]
-    results = measure_cells(_pairs(names), seeds, Path(savepath), steps=steps, progress=progress)
+    results = measure_cells(_pairs(names), seeds, Path(savepath), steps=steps, on=on, progress=progress)
     return [_make_card(name, results, seeds, steps, read_or_measure_cost(name, Path(savepath))) for name in names]
 
 
