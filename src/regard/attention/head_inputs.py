@@ -78,7 +78,7 @@ class HeadInputs:
 
     def _split(self, kind: Kind, output: Tensor) -> Tensor:
         groups = self.heads if kind == "query" else self.groups
-        projections = output.unflatten(-1, (groups, -1))
+        projections: Tensor = output.unflatten(-1, (groups, -1))
         return projections.repeat_interleave(self.heads // groups, dim=-2)
 
     def _change_fused(self, change: Change, output: Tensor) -> Tensor:

@@ -76,7 +76,13 @@ def _find_head_inputs(layer: nn.Module, heads: int) -> HeadInputs | None:
     if groups == heads:
         return HeadInputs(tuple(parts), heads, heads)
     # Without shared keys, transformers repeats no key.
-    known = getattr(layer, REPEATS, None) == heads // groups
+    norms = [module for module in layer.modules() if _is_norm(module) and module is not layer]
+    mixes = any(
+        parameter.numel() == projection_width(parts[1], 0) != projection_width(parts[1], 0) // groups
+        for norm in norms
+        for parameter in norm.parameters()
+    )  # OLMo 2 normalizes the keys of all heads together
+    known = getattr(layer, REPEATS, None) == heads // groups and not mixes
     return HeadInputs(tuple(parts), heads, groups, (layer, REPEATS, 1)) if known else None
 
 

@@ -14,11 +14,12 @@ methods apply to models that normalize after each sum. In other models this is t
 in the papers. Position embeddings are the same for both inputs and belong to no sender.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
+from regard.interpret.answer_difference import Metric
 from regard.interpret.residual_graph import (
     COPIES,
     INPUTS,
@@ -33,8 +34,6 @@ from regard.interpret.residual_graph import (
     unchanged,
 )
 
-Metric = Callable[[Tensor], Tensor]
-"""Maps the logits (T, C) of one input to a number."""
 Edges = dict[tuple[str, str], float]
 """By sender and receiver: the effect, in the unit of the metric."""
 STEPS = 5

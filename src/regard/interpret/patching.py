@@ -11,9 +11,9 @@ heads of a layer, the output of a feed-forward layer, or the state after a block
     effect = (difference patched - difference corrupted) / (difference clean - difference corrupted)
 
 `difference` is the difference between the logits of two answers at one output step
-(`regard.interpret.contrast`). The effect is 0 if the patch restores nothing, and 1 if the patch restores the
-whole difference. Effects of parts do not sum to 1: two redundant heads have effects of 0, and two heads that
-cancel each other have effects above 1 and below 0.
+(`regard.interpret.answer_difference`). The effect is 0 if the patch restores nothing, and 1 if the patch
+restores the whole difference. Effects of parts do not sum to 1: two redundant heads have effects of 0, and two
+heads that cancel each other have effects above 1 and below 0.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,8 +30,8 @@ from torch import Tensor
 
 from regard.attention.components import Components
 from regard.errors import InputError, check_range, shorten
-from regard.interpret.contrast import (
-    Contrast,
+from regard.interpret.answer_difference import (
+    AnswerDifference,
     Metric,
     check_answers,
     check_lengths,
@@ -157,17 +157,17 @@ def patch(
         for name, states in runs[0].stored.items():
             check_lengths([states.shape[-2], runs[1].stored[name].shape[-2]])
         logits = [run.logits for run in runs]
-        contrast = compare_answers(subject, inputs, logits, answers=answers, metric=metric, step=step)
-        patching = _Patching(runs[1], runs[0].stored, contrast, positions)
+        difference = compare_answers(subject, inputs, logits, answers=answers, metric=metric, step=step)
+        patching = _Patching(runs[1], runs[0].stored, difference, positions)
         heads = {name: layer.heads for name, layer in components.heads.items() if name in patching.rows}
-        states = {name: STATE + name for name in components.blocks}
+        state_names = {name: STATE + name for name in components.blocks}
         return PatchingResult(
             clean=input_text(subject, clean, inputs.clean),
             corrupted=input_text(subject, corrupted, inputs.corrupted),
-            answers=contrast.answers,
-            difference_clean=contrast.clean,
-            difference_corrupted=contrast.corrupted,
-            step=contrast.step,
+            answers=difference.answers,
+            difference_clean=difference.clean,
+            difference_corrupted=difference.corrupted,
+            step=difference.step,
             positions=patching.positions,
             heads={
                 name: [patching.effect(name, [head]) for head in range(count)] for name, count in heads.items()
@@ -176,7 +176,7 @@ def patch(
             feed_forward={
                 name: patching.effect(name) for name in components.feed_forward if name in patching.rows
             },
-            states={name: patching.effect(key) for name, key in states.items() if key in patching.rows},
+            states={name: patching.effect(key) for name, key in state_names.items() if key in patching.rows},
             left_out={**components.left_out, **patching.left_out},
         )
 
@@ -247,10 +247,10 @@ class _Patching:
         self,
         corrupted: _Activations,
         clean: Mapping[str, Tensor],
-        contrast: Contrast,
+        difference: AnswerDifference,
         positions: int | Sequence[int] | None,
     ) -> None:
-        self.corrupted, self.clean, self.contrast = corrupted, clean, contrast
+        self.corrupted, self.clean, self.difference = corrupted, clean, difference
         self.rows: dict[str, list[int] | None] = dict.fromkeys(clean)
         """By name: the patched steps; None: all."""
         self.left_out: dict[str, str] = {}
@@ -288,6 +288,7 @@ class _Patching:
             patched = split.index_select(-3, index - begin)
             clean = self.clean[name].index_select(-2, index).unflatten(-1, (count, -1))
             patched[..., parts, :] = clean[..., parts, :]
-            return split.index_copy(split.dim() - 3, index - begin, patched).flatten(-2)
+            joined: Tensor = split.index_copy(split.dim() - 3, index - begin, patched).flatten(-2)
+            return joined
 
-        return self.contrast.restored(self.corrupted.rerun(change))
+        return self.difference.restored(self.corrupted.rerun(change))

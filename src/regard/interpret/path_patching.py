@@ -6,8 +6,8 @@ path.
 The model runs on the clean input. One sender (a head, a feed-forward layer or the embedding) writes its output
 for the corrupted input, but only the receivers read this output, through residual connections and norms. All
 other senders are frozen to their outputs in the clean run while the input of the receivers is computed;
-everything after the receivers is computed anew. The effect is 0 if the path carries nothing, and 1 if the whole
-difference between the answers is lost.
+everything after the receivers is computed anew. A receiver that is after another receiver reads frozen senders,
+too. The effect is 0 if the path carries nothing, and 1 if the whole difference between the answers is lost.
 
 Departure: Wang et al. compute the feed-forward layers on the way anew, so that their paths lead through
 feed-forward layers; here, feed-forward layers are senders like heads, and are frozen. The direction is the
@@ -24,7 +24,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from regard.errors import InputError
-from regard.interpret.contrast import Metric, check_answers, compare_answers, prepare_inputs
+from regard.interpret.answer_difference import Metric, check_answers, compare_answers, prepare_inputs
 from regard.interpret.edge_effects import patched_reads, run_patched
 from regard.interpret.graph_building import graph_of, read_passes
 from regard.interpret.patching import check_subject, input_text
@@ -117,7 +117,7 @@ def patch_paths(
         graph = graph_of(subject, inputs.clean)
         nodes = _receivers(graph, [receivers] if isinstance(receivers, str) else list(receivers))
         passes = read_passes(subject, graph, *inputs[:2])
-        contrast = compare_answers(
+        difference = compare_answers(
             subject,
             inputs,
             [passed.logits[0].float() for passed in passes],
@@ -131,16 +131,16 @@ def patch_paths(
         for begin in range(0, len(senders), COPIES):
             chunk = senders[begin : begin + COPIES]
             logits = run_patched(graph, patched_reads(graph, *passes, chunk), nodes, range(len(chunk)))
-            lost = [contrast.lost(values.float()) for values in logits]
+            lost = [difference.lost(values.float()) for values in logits]
             effects |= dict(zip((sender.name for sender in chunk), lost, strict=True))
     layers = [key for key in graph.heads if key in reached]
     return PathPatchingResult(
         clean=input_text(subject, clean, inputs.clean),
         corrupted=input_text(subject, corrupted, inputs.corrupted),
-        answers=contrast.answers,
-        difference_clean=contrast.clean,
-        difference_corrupted=contrast.corrupted,
-        step=contrast.step,
+        answers=difference.answers,
+        difference_clean=difference.clean,
+        difference_corrupted=difference.corrupted,
+        step=difference.step,
         receivers=[node.name for node in nodes],
         heads={layer: [effects[node.name] for node in graph.nodes_of_sender(layer)] for layer in layers},
         others={node.name: effects[node.name] for node in senders if node.head is None},

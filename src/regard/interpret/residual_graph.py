@@ -14,14 +14,14 @@ Letters: N copies of an input, T steps, H heads, d width of a head, D width of t
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention.components import HeadContexts
-from regard.attention.head_inputs import KINDS, HeadInputs
+from regard.attention.head_inputs import KINDS, HeadInputs, Kind
 from regard.errors import InputError, unknown_choice
 
 INPUTS = "inputs"
@@ -120,7 +120,8 @@ class ResidualGraph:
         """Return a view of what a sender writes, (..., d), in the value (..., H d) of its key."""
         if sender.head is None:
             return value
-        return value.unflatten(-1, (self.heads[sender.key].heads, -1))[..., sender.head, :]
+        part: Tensor = value.unflatten(-1, (self.heads[sender.key].heads, -1))[..., sender.head, :]
+        return part
 
     def node(self, name: str, nodes: Sequence[Node]) -> Node:
         """Return the node with a name; raises `InputError` for an unknown name."""
@@ -142,9 +143,11 @@ class ResidualGraph:
                     f"{name} runs more than once in a pass, so its edges cannot be separated: choose a model "
                     f"that runs each layer once"
                 )
-            # Without a copy, the gradient would contain other paths from the same tensor.
-            values[name] = change(name, value.clone())
-            return values[name]
+            # Without a copy, the gradient would contain other paths from the same tensor. OPT joins copies and
+            # steps.
+            steps = value.clone() if value.dim() > 2 else value.clone().unflatten(0, (count, -1))
+            values[name] = change(name, steps)
+            return values[name].reshape_as(value)
 
         with self._watch(
             lambda name, value: pass_on(sent, send, name, value),
@@ -189,11 +192,9 @@ class ResidualGraph:
 
             hook(self.embedding.register_forward_hook(lambda module, args, output: send(INPUTS, output)))
             for name, contexts in self.heads.items():
-                stack.enter_context(contexts.replace(lambda value, name=name: send(name, value)))
+                stack.enter_context(contexts.replace(partial(send, name)))
             for name, inputs in self.head_inputs.items():
-                stack.enter_context(
-                    inputs.replace(lambda kind, value, name=name: receive(f"{name}.{kind}", value))
-                )
+                stack.enter_context(inputs.replace(partial(_receive_kind, receive, name)))
             for name, module in self.feed_forward.items():
                 hook(
                     module.register_forward_pre_hook(
@@ -202,6 +203,10 @@ class ResidualGraph:
                 )
                 hook(module.register_forward_hook(lambda module, args, output, name=name: send(name, output)))
             yield
+
+
+def _receive_kind(receive: Change, layer: str, kind: Kind, value: Tensor) -> Tensor:
+    return receive(f"{layer}.{kind}", value)
 
 
 def make_leaves(values: Values, count: int) -> dict[str, Tensor]:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
+from regard.interpret.attribution.background import read_embedding
 from regard.interpret.attribution.trial import Trial
 from regard.interpret.edge_effects import (
     Edges,
@@ -25,6 +26,7 @@ from regard.interpret.edge_effects import (
 )
 from regard.interpret.graph_building import corrupted_pass, graph_of_probe
 from regard.interpret.residual_graph import Pass, ResidualGraph
+from regard.viz.subject import ProbeInput
 
 CORRUPTED = 4
 """Corrupted inputs for each explained input."""
@@ -89,12 +91,19 @@ def _metric(trial: Trial[Any]) -> Metric:
 def _corrupted(trial: Trial[Any], graph: ResidualGraph) -> Iterator[Pass]:
     """Yield what the nodes write and read for other inputs of the same length; raises `InputError` without
     any."""
-    length, count = len(trial.embedding), 0
-    for probe, embedding in zip(trial.background.probes, trial.background.embeddings, strict=True):
-        if len(embedding) == length and not torch.equal(embedding, trial.embedding):
+    count, own = 0, _content(trial.probe)
+    for prepared in trial.background.inputs:
+        probe = trial.subject.trial(prepared)
+        content = own if probe is None else _content(probe)
+        if probe is not None and len(content) == len(own) and not torch.equal(content, own):
             yield corrupted_pass(graph, trial.probe, probe)
             count += 1
         if count == CORRUPTED:
             return
     if not count:
-        raise InputError(f"no other input has {length} tokens: give others= with inputs of the same length")
+        raise InputError(f"no other input has {len(own)} tokens: give others= with inputs of the same length")
+
+
+def _content(probe: ProbeInput) -> Tensor:
+    """Return the tokens (T,) of an input, or its embedding (T, D) if it has no tokens."""
+    return read_embedding(probe) if probe.tokens is None else probe.tokens

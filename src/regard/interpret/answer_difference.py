@@ -27,7 +27,7 @@ SAME = (
 
 
 @dataclass(frozen=True)
-class Contrast:
+class AnswerDifference:
     """The measured difference between a clean and a corrupted run."""
 
     measure: Metric
@@ -90,7 +90,7 @@ def compare_answers(
     answers: tuple[str, str] | None = None,
     metric: Metric | None = None,
     step: int | None = None,
-) -> Contrast:
+) -> AnswerDifference:
     """Return the difference between the clean and the corrupted run, with logits (T, C) each.
 
     `answers`: two texts (None: the likeliest answers). `step`: output step, negative from the end. None: the last
@@ -109,7 +109,7 @@ def compare_answers(
     if abs(differences[0] - differences[1]) < MIN_DIFFERENCE:
         raise InputError(SAME)
     first, second = subject.called(classes)
-    return Contrast(measure, (first, second), place, *differences)
+    return AnswerDifference(measure, (first, second), place, *differences)
 
 
 def _find_step(logits: Sequence[Tensor], step: int | None, *, is_fixed: bool) -> int:
