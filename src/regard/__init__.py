@@ -66,7 +66,11 @@ if TYPE_CHECKING:
         RelevanceShare,
         RoleHead,
         RoleTimeline,
+        ScorePart,
         Timeline,
+        Trace,
+        TraceNode,
+        Why,
         attribute,
         composition,
         examine,
@@ -75,6 +79,7 @@ if TYPE_CHECKING:
         patch,
         patch_paths,
         plot,
+        why,
     )
     from regard.runs import (
         AnswerRun,
@@ -118,7 +123,8 @@ if TYPE_CHECKING:
         train,
     )
     from regard.server import show, write_live_page
-    from regard.sweep import Comparison, Contrast, Interval, Measured, Variant, compare
+    from regard.statistics import Interval
+    from regard.sweep import Comparison, Contrast, Measured, Variant, compare
     from regard.tasks import Example, Pair
     from regard.tasks import examples as list_tasks
     from regard.training import RunConfig, make_config
@@ -219,6 +225,7 @@ __all__ = [
     "RoleTimeline",
     "Run",
     "RunConfig",
+    "ScorePart",
     "Scored",
     "SearchTree",
     "SelectiveCopyConfig",
@@ -230,11 +237,14 @@ __all__ = [
     "TestReport",
     "TextConfig",
     "Timeline",
+    "Trace",
+    "TraceNode",
     "TranslationConfig",
     "TranslationReport",
     "TranslationRun",
     "Variant",
     "WeightedValues",
+    "Why",
     "WordAlignment",
     "__version__",
     "attribute",
@@ -271,5 +281,6 @@ __all__ = [
     "train",
     "view_weights",
     "weighted_values",
+    "why",
     "write_live_page",
 ]

@@ -29,7 +29,6 @@ from regard.external import adapters
 from regard.external.adapters import Adapter, Answer, CustomModel, PreparedInput
 from regard.external.comparison import ModelComparison, compare_models
 from regard.external.example_inputs import Examples, example_arguments, find_examples
-from regard.external.forward import forward_of_model
 from regard.external.head_pruning import PrunedExternalModel, prunable_heads, prune_model, remove_heads
 from regard.external.layer_maps import find_layers, map_layers
 from regard.external.model_components import find_external_components
@@ -44,19 +43,17 @@ from regard.external.model_input import (
 )
 from regard.external.modules import count_parameters, find_device, random_init
 from regard.external.page_facts import page_facts
+from regard.external.patchable import patchable_model
 from regard.external.recording import intervene, record
-from regard.viz import AttentionMap, Layer, Playback, ProbeInput
+from regard.external.score_calls import make_forward_pass
+from regard.statistics import Interval
+from regard.viz import AttentionMap, Layer, Patchable, Playback, ProbeInput
 from regard.viz.records import attach_original
-from regard.viz.subject import Forward
 
 if TYPE_CHECKING:
     from regard.interpret import Examination, HeadImportance, HeadRoles
+    from regard.viz import ForwardPass
     from regard.viz.widget import AttentionWidget
-
-IMPORTANCE_INPUTS = 50
-"""Largest number of inputs for head importance, if the user sets none."""
-MAX_GENERATED = 100_000
-"""Largest number of tokens that a user may ask a model to generate."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -82,7 +79,7 @@ class ExternalModel:
     @property
     def importance_samples(self) -> int:
         """Largest number of inputs for head importance."""
-        return IMPORTANCE_INPUTS
+        return adapters.IMPORTANCE_INPUTS
 
     @property
     def measure(self) -> str:
@@ -228,7 +225,7 @@ class ExternalModel:
         """
         model_input = find_input(self.inputs, self.draw(seed=seed) if input is None else input, target)
         count = self.generate if generate is None else generate
-        check_range("generate", count, 0, MAX_GENERATED)
+        check_range("generate", count, 0, adapters.MAX_GENERATED)
         answer = partial(self.adapter.answer, self.model, model_input, count)
         return attach_original(self.model, self.where, lambda: self._map(answer()))
 
@@ -244,6 +241,10 @@ class ExternalModel:
             probabilities=list(answer.probabilities),
             pixels=None if self.images is None else self.images.colours(prepared.arguments),
         )
+
+    def forward_pass(self, input: str) -> ForwardPass:
+        """Return the forward pass whose attention `attend` shows."""
+        return make_forward_pass(self, input)
 
     def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
         """Raise `InputError`, because an external model has no snapshots of its training."""
@@ -264,8 +265,7 @@ class ExternalModel:
 
     def untrained(self, seed: int) -> ExternalModel:
         """Return the subject with initial parameters, or with shuffled ones if its class cannot draw them."""
-        model = random_init(self.model, seed).to(find_device(self.model)).eval()
-        return dataclasses.replace(self, model=model)
+        return dataclasses.replace(self, model=random_init(self.model, seed).to(find_device(self.model)).eval())
 
     @torch.no_grad()
     def loss(self, inputs: Sequence[PreparedInput]) -> float:
@@ -284,9 +284,9 @@ class ExternalModel:
         return find_external_components(self.model, self.layers)
 
     @property
-    def forward(self) -> Forward:
+    def patchable(self) -> Patchable:
         """Forward passes on one input, for patching."""
-        return forward_of_model(self.model, self.adapter, self.inputs)
+        return patchable_model(self.model, self.adapter, self.inputs)
 
     @torch.no_grad()
     def prepare(self, input: Any) -> Any:
@@ -297,7 +297,7 @@ class ExternalModel:
         """Return an input that accepts a changed embedding; None if the model has no output per step."""
         return adapters.make_trial(self.model, self.adapter, self.layers, input)
 
-    def alignment_error(self, inputs: Sequence[PreparedInput]) -> dict[str, float]:
+    def alignment_error(self, inputs: Sequence[PreparedInput]) -> dict[str, Interval]:
         """Return an empty dict, because the alignment of external models is unknown."""
         return {}
 
@@ -334,7 +334,7 @@ class ExternalModel:
         Raises `InputError` for too many heads or an existing folder.
         """
         subject = self if texts is None else self.over(texts)
-        return prune_model(subject, heads, Path(output), samples=IMPORTANCE_INPUTS, overwrite=overwrite)
+        return prune_model(subject, heads, Path(output), samples=adapters.IMPORTANCE_INPUTS, overwrite=overwrite)
 
     def compare_with(self, other: ExternalModel, texts: Iterable[Any]) -> ModelComparison:
         """Compare two models over the same inputs; raises `InputError` if their losses are not comparable."""

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from regard.interpret.samples import HeadSample, HeadSamples, head_samples
     from regard.interpret.saved_examination import load_examination
     from regard.interpret.timeline import RoleTimeline, Timeline
+    from regard.interpret.why import why
+    from regard.interpret.why_result import ScorePart, Trace, TraceNode, Why
     from regard.interpret.word_links import Head, all_weights, cross_attention_heads, extract_links, word_weights
 
 late(__name__)
@@ -74,9 +76,13 @@ __all__ = [
     "RelevanceShare",
     "RoleHead",
     "RoleTimeline",
+    "ScorePart",
     "StepAnswer",
     "Timeline",
+    "Trace",
+    "TraceNode",
     "Trial",
+    "Why",
     "alignment",
     "all_weights",
     "attention_mass",
@@ -100,6 +106,7 @@ __all__ = [
     "probe",
     "prune_heads",
     "relevance_share",
+    "why",
     "with_sums",
     "word_weights",
 ]

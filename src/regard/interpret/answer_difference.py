@@ -64,7 +64,7 @@ def prepare_inputs(subject: Subject[Any], clean: Any, corrupted: Any) -> InputPa
     A run that generates its answers reads the answer to the clean input in both runs, unless the corrupted
     input is a pair of source and target. Raises `InputError` for different numbers of tokens.
     """
-    prepare = subject.forward.prepare
+    prepare = subject.patchable.prepare
     first = prepare(clean)
     if isinstance(first, tuple) and isinstance(corrupted, str):
         corrupted = corrupted, first[1]
@@ -102,7 +102,7 @@ def compare_answers(
     if answers is None:
         classes = [int(values[place].argmax()) for values in logits]
     else:
-        classes = [subject.forward.answer_class(text, logits[0].shape[-1]) for text in answers]
+        classes = [subject.patchable.answer_class(text, logits[0].shape[-1]) for text in answers]
     measure = metric or (lambda values: values[place, classes[0]] - values[place, classes[1]])
     with torch.no_grad():
         differences = [float(measure(values)) for values in logits]

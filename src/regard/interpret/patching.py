@@ -144,7 +144,7 @@ def patch(
     """
     check_subject(subject)
     check_answers(answers)
-    if not subject.forward.has_answers and metric is None:
+    if not subject.patchable.has_answers and metric is None:
         raise InputError(f"{subject.name} has no answers whose logits could be compared: pass metric=")
     components = subject.components
     if not components.heads:
@@ -152,7 +152,7 @@ def patch(
             f"the heads of {type(subject.model).__name__} cannot be separated: no layer can be patched"
         )
     inputs = prepare_inputs(subject, clean, corrupted)
-    with torch.no_grad(), subject.forward.calling_hooks():
+    with torch.no_grad(), subject.patchable.calling_hooks():
         runs = [_Activations(subject, prepared, components) for prepared in inputs[:2]]
         for name, states in runs[0].stored.items():
             check_lengths([states.shape[-2], runs[1].stored[name].shape[-2]])
@@ -188,7 +188,7 @@ def input_text(subject: Subject[Any], value: Any, prepared: Any) -> str:
 
 def check_subject(subject: object) -> None:
     """Raise `InputError` for a value that is not a subject."""
-    if not hasattr(subject, "forward"):
+    if not hasattr(subject, "patchable"):
         raise InputError(f"{shorten(str(subject))} is not a model to patch: pass a run, or a result of look()")
 
 
@@ -207,14 +207,14 @@ class _Activations:
             return states
 
         with self.watch(store):
-            self.logits = subject.forward.outputs(prepared)
+            self.logits = subject.patchable.outputs(prepared)
         # A recurrent decoder calls a layer once for each step.
         self.stored = {name: torch.cat(states, dim=-2) for name, states in calls.items()}
 
     def rerun(self, change: Change) -> Tensor:
         """Return the logits (T, C) if `change` changes the activations."""
         with self.watch(change):
-            return self.subject.forward.outputs(self.prepared)
+            return self.subject.patchable.outputs(self.prepared)
 
     @contextmanager
     def watch(self, change: Change) -> Iterator[None]:

@@ -113,7 +113,7 @@ def patch_paths(
     check_subject(subject)
     check_answers(answers)
     inputs = prepare_inputs(subject, clean, corrupted)
-    with torch.no_grad(), subject.forward.calling_hooks():
+    with torch.no_grad(), subject.patchable.calling_hooks():
         graph = graph_of(subject, inputs.clean)
         nodes = _receivers(graph, [receivers] if isinstance(receivers, str) else list(receivers))
         passes = read_passes(subject, graph, *inputs[:2])

@@ -132,8 +132,7 @@ class QueryModel(AnswerModel):
         self.register_buffer("one_hot", torch.eye(letters), persistent=False)
         self.positions = _positions(config, input_len) if config.pos_enc else None
         self.encoder = nn.ModuleList(
-            make_encoder_layer(config.layer, width, heads, 2 * width, **options)
-            for _ in range(config.enc_layers)
+            make_encoder_layer(config.layer, width, heads, 2 * width, **options) for _ in range(config.enc_layers)
         )
         self.rest = nn.Parameter(torch.zeros(1, 1, width)) if vary_len else None
         self.queries = nn.Parameter(torch.zeros(outputs, width))

@@ -12,7 +12,7 @@ from regard.data.vocabulary import PAD, SPECIAL
 from regard.errors import unknown_choice
 from regard.tasks import alignment_mask
 from regard.viz import ProbeInput
-from regard.viz.subject import Forward
+from regard.viz.subject import Patchable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,7 +42,7 @@ def trial_of_pair(model: Seq2Seq, task: SequenceTask, source: str, target: str) 
     )
 
 
-def forward_of_run(run: Any) -> Forward:
+def patchable_run(run: Any) -> Patchable:
     """Return the forward passes of a run on one input."""
 
     def outputs(prepared: Any) -> Tensor:
@@ -55,7 +55,7 @@ def forward_of_run(run: Any) -> Forward:
             raise unknown_choice("answer", text, names)
         return int(names.index(text))
 
-    return Forward(run.prepare, outputs, answer_class, nullcontext)
+    return Patchable(run.prepare, outputs, answer_class, nullcontext)
 
 
 def _run_sources(model: Seq2Seq, target_in: Tensor, sources: Tensor) -> Tensor:

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
+from regard.interpret.answer_difference import Metric
 from regard.interpret.attribution.background import read_embedding
 from regard.interpret.attribution.trial import Trial
 from regard.interpret.edge_effects import (
     Edges,
-    Metric,
     edge_attribution_patching,
     edge_patching,
     integrated_edge_gradients,

@@ -1,4 +1,4 @@
-"""Forward passes of external models on one input, for patching."""
+"""External models as subjects of patching: forward passes on one input."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -11,10 +11,10 @@ from regard.external.adapters import Adapter, CustomModel, PreparedInput, call_m
 from regard.external.language_models import CausalLMAdapter, Seq2SeqAdapter
 from regard.external.model_input import ModelInput, find_input
 from regard.external.recording import recorded_path
-from regard.viz.subject import Forward
+from regard.viz.subject import Patchable
 
 
-def forward_of_model(model: nn.Module, adapter: Adapter, inputs: Sequence[ModelInput]) -> Forward:
+def patchable_model(model: nn.Module, adapter: Adapter, inputs: Sequence[ModelInput]) -> Patchable:
     """Return the forward passes of a model; `inputs`: known inputs, which a label may name."""
 
     def prepare(value: Any) -> PreparedInput:
@@ -32,7 +32,7 @@ def forward_of_model(model: nn.Module, adapter: Adapter, inputs: Sequence[ModelI
             raise InputError(f"{type(model).__name__} returns no logits: nothing can be compared")
         return logits[0].float()
 
-    return Forward(
+    return Patchable(
         prepare,
         outputs,
         partial(_answer_class, adapter, type(model).__name__),
