@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from regard.result import to_plain
-from regard.sweep.cards.card import Card
+from regard.sweep.cards.card import Card, without_baseline
 from regard.sweep.cards.claims import ClaimResult
 from regard.sweep.statistics import Interval
 
@@ -18,7 +18,8 @@ def points(value: float, *, signed: bool = False) -> str:
     >>> points(0.123, signed=True)
     '+12.3'
     """
-    return f"{100 * value:+.1f}" if signed else f"{100 * value:.1f}"
+    value = round(100 * value, 1) + 0.0  # not -0.0
+    return f"{value:+.1f}" if signed else f"{value:.1f}"
 
 
 def interval_text(interval: Interval, *, signed: bool = False) -> str:
@@ -121,7 +122,7 @@ def overview_table(cards: Sequence[Card]) -> Table:
         "mechanism",
         *(row.test for row in cards[0].rows),
     )
-    for card in cards:
+    for card in without_baseline(cards):
         table.add_row(
             card.mechanism,
             *(points(row.difference.value, signed=True) + "*" * row.shown for row in card.rows),
