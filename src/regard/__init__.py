@@ -15,6 +15,8 @@ from regard.version import __version__
 
 if TYPE_CHECKING:
     from regard.attention import Record, Records
+    from regard.bench import BenchResult, bench
+    from regard.bench import write_page as write_bench_page
     from regard.convert import export, import_model
     from regard.course import CaseReport, CheckReport, Diagnosis, ExerciseReport, Finding, check
     from regard.data.datasets import fetch
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
         ModelComparison,
         NextToken,
         NextTokens,
-        PatchingResult,
         PrunedExternalModel,
         WeightedValues,
         intervene,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
         logit_lens,
         look,
         next_tokens,
-        patch,
         record,
         record_long,
         weighted_values,
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         Alignment,
         AlignmentChoice,
         Attribution,
+        Composition,
         Development,
         Estimate,
         Examination,
@@ -62,15 +63,25 @@ if TYPE_CHECKING:
         KeptHeads,
         MedianInterval,
         Order,
+        PatchingResult,
+        PathPatchingResult,
         RelevanceShare,
         RoleHead,
         RoleTimeline,
+        ScorePart,
         Timeline,
+        Trace,
+        TraceNode,
+        Why,
         attribute,
+        composition,
         examine,
         explain,
         head_importance,
+        patch,
+        patch_paths,
         plot,
+        why,
     )
     from regard.runs import (
         AnswerRun,
@@ -114,7 +125,8 @@ if TYPE_CHECKING:
         train,
     )
     from regard.server import show, write_live_page
-    from regard.sweep import Comparison, Contrast, Interval, Measured, Variant, compare
+    from regard.statistics import Interval
+    from regard.sweep import Comparison, Contrast, Measured, Variant, compare
     from regard.tasks import Example, Pair
     from regard.tasks import examples as list_tasks
     from regard.training import RunConfig, make_config
@@ -142,10 +154,12 @@ __all__ = [
     "AnyRun",
     "AttentionMap",
     "Attribution",
+    "BenchResult",
     "Candidate",
     "CaseReport",
     "CheckReport",
     "Comparison",
+    "Composition",
     "Contrast",
     "CopyConfig",
     "CountingConfig",
@@ -196,6 +210,7 @@ __all__ = [
     "PaperFigure",
     "ParityConfig",
     "PatchingResult",
+    "PathPatchingResult",
     "PhrasesConfig",
     "Playback",
     "ProbeInput",
@@ -213,6 +228,7 @@ __all__ = [
     "RoleTimeline",
     "Run",
     "RunConfig",
+    "ScorePart",
     "Scored",
     "SearchTree",
     "SelectiveCopyConfig",
@@ -224,16 +240,21 @@ __all__ = [
     "TestReport",
     "TextConfig",
     "Timeline",
+    "Trace",
+    "TraceNode",
     "TranslationConfig",
     "TranslationReport",
     "TranslationRun",
     "Variant",
     "WeightedValues",
+    "Why",
     "WordAlignment",
     "__version__",
     "attribute",
+    "bench",
     "check",
     "compare",
+    "composition",
     "draw_model",
     "examine",
     "explain",
@@ -253,6 +274,7 @@ __all__ = [
     "make_maps",
     "next_tokens",
     "patch",
+    "patch_paths",
     "plot",
     "prune",
     "read_links",
@@ -263,5 +285,7 @@ __all__ = [
     "train",
     "view_weights",
     "weighted_values",
+    "why",
+    "write_bench_page",
     "write_live_page",
 ]

@@ -29,6 +29,7 @@ from regard.external.hooks import DetachableHook, remove_hooks
 from regard.external.modules import unwrap
 from regard.external.next_tokens import TokenInput, read_tokens
 from regard.external.output_head import head_projections
+from regard.interpret.frozen_norms import fixed_ratio, freeze_norm, is_linear, is_norm, same_value
 from regard.io import write_file
 from regard.result import Result
 from regard.viz import Subject
@@ -186,17 +187,8 @@ class _FrozenActivations(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if self.after_body and func in ACTIVATIONS and args[0].requires_grad:
-            return _same_value(result, args[0] * _ratio(result, args[0]))
+            return same_value(result, args[0] * fixed_ratio(result, args[0]))
         return result
-
-
-def _ratio(output: Tensor, states: Tensor) -> Tensor:
-    return torch.where(states == 0, 0.0, output / states).detach()
-
-
-def _same_value(value: Tensor, linear: Tensor) -> Tensor:
-    """Return `value` bit for bit, with the gradients of `linear`."""
-    return value.detach() + (linear - linear.detach())
 
 
 @dataclass
@@ -253,12 +245,12 @@ class _Parts:
                 after(module, partial(self._separate_bias, name))
             elif isinstance(module, nn.Embedding):
                 after(module, partial(self._add_output, "embedding", name))
-            elif _is_norm(module):
+            elif is_norm(module):
                 after(module, partial(self._freeze_norm, name))
-            elif _is_linear(module) and module in inside:
+            elif is_linear(module) and module in inside:
                 before(module, lambda module, args: (args[0].detach(), *args[1:]))
                 after(module, partial(self._add_output, "feed forward", name))
-            elif _is_linear(module):
+            elif is_linear(module):
                 after(module, partial(self._separate_bias, name))
             else:
                 continue
@@ -298,31 +290,14 @@ class _Parts:
         if not isinstance(bias, Tensor):
             return None
         leaf = self._add_leaf("bias", name, bias.expand_as(output).clone())
-        return _same_value(output, output - bias.detach() + leaf)
+        return same_value(output, output - bias.detach() + leaf)
 
     def _freeze_norm(self, name: str, module: nn.Module, args: Any, output: Tensor) -> Tensor | None:
         states = args[0]
         if not states.requires_grad:
             return None
-        with torch.no_grad():
-            centred = bool(torch.allclose(module.forward(states + states.std()), output, atol=1e-3, rtol=1e-3))
-            direction = states - states.mean(-1, keepdim=True) if centred else states
-            bias = getattr(module, "bias", None)
-            scaled = output if bias is None else output - bias
-            if isinstance(module, nn.LayerNorm):  # a quotient would be inexact where the direction is near 0
-                scale = (direction.square().mean(-1, keepdim=True) + module.eps).rsqrt()
-                ratio = scale if module.weight is None else scale * module.weight
-            else:
-                ratio = _ratio(scaled, direction)
-        linear = (states - states.mean(-1, keepdim=True) if centred else states) * ratio
-        if bias is not None:
-            linear = linear + self._add_leaf("bias", name, bias.expand_as(output).clone())
-        return _same_value(output, linear)
 
+        def add_bias(bias: Tensor) -> Tensor:
+            return self._add_leaf("bias", name, bias.expand_as(output).clone())
 
-def _is_norm(module: nn.Module) -> bool:
-    return type(module).__name__.endswith(("Norm", "LayerNorm", "RMSNorm"))
-
-
-def _is_linear(module: nn.Module) -> bool:
-    return isinstance(module, nn.Linear) or type(module).__name__.endswith(("Linear", "Conv1D"))
+        return freeze_norm(module, states, output, add_bias)

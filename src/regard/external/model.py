@@ -43,18 +43,17 @@ from regard.external.model_input import (
 )
 from regard.external.modules import count_parameters, find_device, random_init
 from regard.external.page_facts import page_facts
+from regard.external.patchable import patchable_model
 from regard.external.recording import intervene, record
-from regard.viz import AttentionMap, Layer, Playback, ProbeInput
+from regard.external.score_calls import make_forward_pass
+from regard.statistics import Interval
+from regard.viz import AttentionMap, Layer, Patchable, Playback, ProbeInput
 from regard.viz.records import attach_original
 
 if TYPE_CHECKING:
     from regard.interpret import Examination, HeadImportance, HeadRoles
+    from regard.viz import ForwardPass
     from regard.viz.widget import AttentionWidget
-
-IMPORTANCE_INPUTS = 50
-"""Largest number of inputs for head importance, if the user sets none."""
-MAX_GENERATED = 100_000
-"""Largest number of tokens that a user may ask a model to generate."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -80,7 +79,7 @@ class ExternalModel:
     @property
     def importance_samples(self) -> int:
         """Largest number of inputs for head importance."""
-        return IMPORTANCE_INPUTS
+        return adapters.IMPORTANCE_INPUTS
 
     @property
     def measure(self) -> str:
@@ -92,9 +91,7 @@ class ExternalModel:
     def unanswered(self) -> Sequence[str]:
         """Sentences that say which analyses are not available."""
         relevance = "The relevant inputs are unknown, so the attention on relevant inputs is not shown."
-        labels = (
-            "No labels are available, so head importance is measured against the answers of the unmodified model."
-        )
+        labels = "No labels are available: head importance is measured against the unmodified model's answers."
         more = (labels, relevance) if self.adapter.uses_own_answers(self.inputs) else (relevance,)
         return (*self.adapter.unanswered, *more)
 
@@ -182,8 +179,7 @@ class ExternalModel:
 
     def over(self, inputs: Iterable[Any]) -> ExternalModel:
         """Return the same subject with other inputs: texts, pairs of source and target, or images."""
-        model_inputs = as_inputs(inputs)
-        if not model_inputs:
+        if not (model_inputs := as_inputs(inputs)):
             raise InputError("inputs is empty: give one or more texts")
         return dataclasses.replace(self, inputs=model_inputs)
 
@@ -225,12 +221,11 @@ class ExternalModel:
         """Return the attention of every layer for an input, or for an input drawn with `seed`.
 
         `target`: the output to use, with the input as its source. `generate`: largest number of generated tokens.
-        Each generated token has a row over all earlier tokens. During an intervention, `original` is the map
-        without it. Raises `InputError` for an input that the model does not accept.
+        During an intervention, `original` is the map without it. Raises `InputError` for a rejected input.
         """
         model_input = find_input(self.inputs, self.draw(seed=seed) if input is None else input, target)
         count = self.generate if generate is None else generate
-        check_range("generate", count, 0, MAX_GENERATED)
+        check_range("generate", count, 0, adapters.MAX_GENERATED)
         answer = partial(self.adapter.answer, self.model, model_input, count)
         return attach_original(self.model, self.where, lambda: self._map(answer()))
 
@@ -246,6 +241,10 @@ class ExternalModel:
             probabilities=list(answer.probabilities),
             pixels=None if self.images is None else self.images.colours(prepared.arguments),
         )
+
+    def forward_pass(self, input: str) -> ForwardPass:
+        """Return the forward pass whose attention `attend` shows."""
+        return make_forward_pass(self, input)
 
     def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
         """Raise `InputError`, because an external model has no snapshots of its training."""
@@ -266,8 +265,7 @@ class ExternalModel:
 
     def untrained(self, seed: int) -> ExternalModel:
         """Return the subject with initial parameters, or with shuffled ones if its class cannot draw them."""
-        model = random_init(self.model, seed).to(find_device(self.model)).eval()
-        return dataclasses.replace(self, model=model)
+        return dataclasses.replace(self, model=random_init(self.model, seed).to(find_device(self.model)).eval())
 
     @torch.no_grad()
     def loss(self, inputs: Sequence[PreparedInput]) -> float:
@@ -285,6 +283,11 @@ class ExternalModel:
         """Heads and feed-forward layers of the model, for explanation methods."""
         return find_external_components(self.model, self.layers)
 
+    @property
+    def patchable(self) -> Patchable:
+        """Forward passes on one input, for patching."""
+        return patchable_model(self.model, self.adapter, self.inputs)
+
     @torch.no_grad()
     def prepare(self, input: Any) -> Any:
         """Return an input with its expected answer, or with the model's own answer."""
@@ -294,16 +297,14 @@ class ExternalModel:
         """Return an input that accepts a changed embedding; None if the model has no output per step."""
         return adapters.make_trial(self.model, self.adapter, self.layers, input)
 
-    def alignment_error(self, inputs: Sequence[PreparedInput]) -> dict[str, float]:
+    def alignment_error(self, inputs: Sequence[PreparedInput]) -> dict[str, Interval]:
         """Return an empty dict, because the alignment of external models is unknown."""
         return {}
 
     def importance(self, texts: Iterable[Any] | None = None) -> HeadImportance:
         """Return the increase of the loss when each head is disabled, over some inputs (None: its own).
 
-        The loss follows from the model's task: next tokens, masked tokens, or targets given sources. Without
-        labels, the loss is measured against the model's own answers; see `measure`. Raises `InputError` without
-        inputs.
+        `measure` names the loss. Raises `InputError` without inputs.
         """
         subject = self if texts is None else self.over(texts)
         return interpret.head_importance(subject, samples=max(len(subject.inputs), 1))
@@ -328,13 +329,12 @@ class ExternalModel:
     ) -> PrunedExternalModel:
         """Remove the `heads` least important heads from a copy, and save it in a folder for transformers.
 
-        `texts`: inputs for head importance (None: the subject's inputs). Heads that share keys are removed
-        together and counted as one head. If the config cannot describe the number of heads of each layer, the
-        folder contains code that builds the model: transformers then needs `trust_remote_code`, and `look` does
-        not. Raises `InputError` for too many heads or an existing folder.
+        `texts`: inputs for head importance (None: its own). Heads that share keys count as one head. The folder
+        contains code (`trust_remote_code`) if the config cannot describe the number of heads of each layer.
+        Raises `InputError` for too many heads or an existing folder.
         """
         subject = self if texts is None else self.over(texts)
-        return prune_model(subject, heads, Path(output), samples=IMPORTANCE_INPUTS, overwrite=overwrite)
+        return prune_model(subject, heads, Path(output), samples=adapters.IMPORTANCE_INPUTS, overwrite=overwrite)
 
     def compare_with(self, other: ExternalModel, texts: Iterable[Any]) -> ModelComparison:
         """Compare two models over the same inputs; raises `InputError` if their losses are not comparable."""

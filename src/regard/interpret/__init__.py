@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from regard.interpret.agreement import Agreement
     from regard.interpret.alignment import Alignment, alignment, error_rate
     from regard.interpret.attribution import METHODS, Attribution, Method, Trial, attribute
+    from regard.interpret.composition import Composition, composition
     from regard.interpret.estimates import Estimate
     from regard.interpret.examination import Examination, examine
     from regard.interpret.explanation import explain
@@ -27,12 +28,16 @@ if TYPE_CHECKING:
     )
     from regard.interpret.importance import HeadImportance, Pruned, PrunedHeads, head_importance, prune_heads
     from regard.interpret.intermediates import with_sums
+    from regard.interpret.patching import PatchingResult, patch
+    from regard.interpret.path_patching import PathPatchingResult, patch_paths
     from regard.interpret.probing import Probe, probe
     from regard.interpret.relevance import RelevanceShare, attention_mass, relevance_share
     from regard.interpret.roles import HeadRole, HeadRoles, head_roles
     from regard.interpret.samples import HeadSample, HeadSamples, head_samples
     from regard.interpret.saved_examination import load_examination
     from regard.interpret.timeline import RoleTimeline, Timeline
+    from regard.interpret.why import why
+    from regard.interpret.why_result import ScorePart, Trace, TraceNode, Why
     from regard.interpret.word_links import Head, all_weights, cross_attention_heads, extract_links, word_weights
 
 late(__name__)
@@ -46,6 +51,7 @@ __all__ = [
     "AlignmentChoice",
     "Attribution",
     "By",
+    "Composition",
     "Development",
     "Estimate",
     "Examination",
@@ -62,21 +68,28 @@ __all__ = [
     "MedianInterval",
     "Method",
     "Order",
+    "PatchingResult",
+    "PathPatchingResult",
     "Probe",
     "Pruned",
     "PrunedHeads",
     "RelevanceShare",
     "RoleHead",
     "RoleTimeline",
+    "ScorePart",
     "StepAnswer",
     "Timeline",
+    "Trace",
+    "TraceNode",
     "Trial",
+    "Why",
     "alignment",
     "all_weights",
     "attention_mass",
     "attribute",
     "choose_heads",
     "combine_heads",
+    "composition",
     "cross_attention_heads",
     "error_rate",
     "examine",
@@ -87,10 +100,13 @@ __all__ = [
     "head_samples",
     "load_examination",
     "measure_heads",
+    "patch",
+    "patch_paths",
     "plot",
     "probe",
     "prune_heads",
     "relevance_share",
+    "why",
     "with_sums",
     "word_weights",
 ]

@@ -86,7 +86,8 @@ class DecoderOnlyConfig(ModelConfig):
     rotary_base: float = BASE
     """Base of the wavelengths of rotary positions (above 1). Llama 2: 10000; Llama 3: 500000."""
     norm: Norm = "layer"
-    """Normalization: layer normalization (layer, GPT-2), or division by the root mean square (rms, Llama)."""
+    """Normalization: layer normalization (layer, GPT-2), division by the root mean square (rms, Llama), or
+    none."""
     norm_epsilon: float = EPSILON
     """Number added to the variance in normalization (above 0)."""
     pre_norm: bool = True

@@ -14,12 +14,14 @@ from torch import Tensor, nn
 
 from regard.attention import short_name
 from regard.errors import InputError, unknown_choice
+from regard.statistics import Interval
 
 if TYPE_CHECKING:
     from regard.attention import Record
     from regard.attention.components import Components
     from regard.decoding import SearchTree
     from regard.viz.attention_map import AttentionMap, Playback
+    from regard.viz.forward_pass import ForwardPass
     from regard.viz.maps import LayerKind
 
 Input = TypeVar("Input")
@@ -49,6 +51,20 @@ class ProbeInput(NamedTuple):
 
     def __repr__(self) -> str:
         return f"<ProbeInput: of {', '.join(self.layers) or 'no layer'}>"
+
+
+class Patchable(NamedTuple):
+    """Forward passes of a model on one input, for patching."""
+
+    prepare: Callable[[Any], Any]  # maps what a user passes as an input to an input for `outputs` and `trial`
+    outputs: Callable[
+        [Any], Tensor
+    ]  # maps an input to logits (T, C), or to a custom model's first tensor (T, ...)
+    answer_class: Callable[
+        [str, int], int
+    ]  # maps a text and the number of classes to the class of its first token
+    calling_hooks: Callable[[], AbstractContextManager[None]]  # inside the block, all modules call their hooks
+    has_answers: bool = True  # whether the logits of two answers at an output step can be compared
 
 
 @runtime_checkable
@@ -123,6 +139,9 @@ class Subject(Protocol[Input]):
     def attend(self, input: str | None = None, *, seed: int = 0) -> AttentionMap:
         """Answer an input, or an input drawn with `seed`, and record the attention of each layer."""
 
+    def forward_pass(self, input: str) -> ForwardPass:
+        """Return the forward pass whose attention `attend` shows; raises `InputError` for a rejected input."""
+
     def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
         """Return attention maps of one input at each snapshot of training; raises `InputError` without
         snapshots.
@@ -183,6 +202,10 @@ class Subject(Protocol[Input]):
     def components(self) -> Components:
         """The heads and feed-forward layers of the model, for explanation methods."""
 
+    @property
+    def patchable(self) -> Patchable:
+        """Forward passes on one input, for patching."""
+
     def prepare(self, input: Any) -> Input:
         """Return an input as `unseen` does.
 
@@ -193,8 +216,10 @@ class Subject(Protocol[Input]):
     def trial(self, input: Input) -> ProbeInput | None:
         """Return an input for probing; None if the model does not support probing."""
 
-    def alignment_error(self, inputs: Sequence[Input]) -> dict[str, float]:
-        """Return the alignment error rate (0 to 1) of each layer; empty if the true alignment is unknown."""
+    def alignment_error(self, inputs: Sequence[Input]) -> dict[str, Interval]:
+        """Return the alignment error rate (0 to 1) of each layer with its interval over the inputs; empty if
+        the true alignment is unknown.
+        """
 
 
 def match_layers(layers: Sequence[Layer], others: Sequence[Layer]) -> Mapping[str, str]:

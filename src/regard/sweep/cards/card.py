@@ -7,6 +7,7 @@ from statistics import fmean
 
 from regard.attention import Mechanism
 from regard.errors import check_range
+from regard.statistics import LEVEL, Interval, paired_interval, seed_range
 from regard.sweep.backends import Backend
 from regard.sweep.cards.cells import Results, measure_cells
 from regard.sweep.cards.claim_table import CLAIMS, claims_of
@@ -16,7 +17,6 @@ from regard.sweep.cards.mechanisms import MECHANISMS
 from regard.sweep.cards.probe_training import BASELINE, ProbeResult
 from regard.sweep.cards.probes import PROBES, card_probes
 from regard.sweep.cards.weight_shares import average_heads
-from regard.sweep.statistics import LEVEL, Interval, mean, paired_mean
 
 SAVEPATH = "runs/cards"
 """Default folder of all cards."""
@@ -31,9 +31,9 @@ class TestRow:
     test: str
     """Name of the probe, followed by the name of the test, such as `copy x2`."""
     score: Interval
-    """Mean score of the mechanism, with its 95 % interval."""
+    """Mean score of the mechanism, with the range of the seeds."""
     softmax: Interval
-    """Mean score of softmax, with its 95 % interval."""
+    """Mean score of softmax, with the range of the seeds."""
     difference: Interval
     """Mean of the differences by seed, with an interval that holds for all tests of the card at once."""
 
@@ -134,13 +134,12 @@ def _make_card(mechanism: str, results: Results, seeds: int, steps: int | None, 
             [result.tests[test].score for result in results[name, probe]] for name in (mechanism, BASELINE)
         )
         differences = [one - other for one, other in zip(own, softmax, strict=True)]
-        share = probe != "regression"  # explained variance can be negative
         rows.append(
             TestRow(
                 test=f"{probe} {test}".strip(),
-                score=mean(own, share=share),
-                softmax=mean(softmax, share=share),
-                difference=paired_mean(differences, level),
+                score=seed_range(own),
+                softmax=seed_range(softmax),
+                difference=paired_interval(differences, level),
             )
         )
     return Card(
