@@ -26,9 +26,9 @@ from regard.attention.interventions import active_interventions
 from regard.errors import InputError
 from regard.external.adapters import call_model
 from regard.external.hooks import DetachableHook, remove_hooks
+from regard.external.model_components import head_projections
 from regard.external.modules import unwrap
 from regard.external.next_tokens import TokenInput, read_tokens
-from regard.external.output_head import head_projections
 from regard.io import write_file
 from regard.result import Result
 from regard.viz import Subject

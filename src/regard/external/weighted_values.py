@@ -22,8 +22,8 @@ from regard.attention.multihead import MultiHeadAttention
 from regard.external.adapters import call_model
 from regard.external.hooks import DetachableHook, remove_hooks
 from regard.external.model import ExternalModel
+from regard.external.model_components import head_projections
 from regard.external.model_input import find_input
-from regard.external.output_head import head_projections
 from regard.external.shrinking import FUSED, VALUES, find_part
 from regard.interpret.answer_trace import trace_answer
 from regard.result import Result
