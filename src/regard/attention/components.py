@@ -8,13 +8,18 @@ layer. `Subject.components` returns the components of a run or of an external mo
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
+from regard.attention.blocks import Block
+from regard.attention.descriptions import context_changes
 from regard.attention.feed_forward import FeedForward
 from regard.attention.hooks import AttentionLayer, attention_layers, explicit_weights
 from regard.attention.multihead import MultiHeadAttention
+from regard.attention.recording import record_own
 from regard.attention.records import short_name
 from regard.attention.single import Attention
 
@@ -70,6 +75,22 @@ class HeadContexts:
 
         return change
 
+    def outputs(self, contexts: Tensor) -> Tensor:
+        """Return what each head adds to the residual stream, (N, H, D), for contexts or values (N, H, Dv).
+
+        The bias of the output projection belongs to no head, and is left out.
+        """
+        if self.is_output:
+            return contexts
+        project: Any = self.projection.out_proj if self.is_torch else self.projection
+        alone = torch.diag_embed(contexts.transpose(1, 2), dim1=1, dim2=2).flatten(2)  # (N, H, H Dv)
+        outputs: Tensor = project(alone) - project(torch.zeros_like(alone[:1, :1]))
+        return outputs
+
+
+ReadValues = Callable[[Callable[[], object]], Mapping[str, Tensor]]
+"""Runs a model on one input; returns by layer the values (H, Tk, Dv) whose weighted sums are the contexts."""
+
 
 class Components(NamedTuple):
     """The components of a model, by short name (without `.layers`), in the order of the forward pass."""
@@ -80,6 +101,11 @@ class Components(NamedTuple):
     """Modules whose output is added to the residual stream."""
     left_out: Mapping[str, str]
     """Layers whose heads or outputs cannot be separated, with the reason."""
+    states: Mapping[str, nn.Module]
+    """By attention layer: the module whose output is the residual stream after the block of the layer. A layer
+    without residual connection, as in recurrent models, has none."""
+    read_values: ReadValues
+    """Function that reads the values of layers; layers with unknown values are left out."""
 
 
 def find_components(model: nn.Module) -> Components:
@@ -90,22 +116,40 @@ def find_components(model: nn.Module) -> Components:
     >>> components.heads["self_attention"].heads, list(components.feed_forward)
     (3, ['feed_forward'])
     """
-    heads, left_out = {}, {}
+    heads, left_out, states = {}, {}, {}
+    modules = dict(model.named_modules())
     for full_name, layer in attention_layers(model).items():
         contexts = _contexts(layer)
         if contexts is None:
             left_out[short_name(full_name)] = f"{type(layer).__name__}: {CUSTOM}"
         else:
             heads[short_name(full_name)] = contexts
-    modules = model.named_modules()
-    feed_forward = {short_name(name): module for name, module in modules if isinstance(module, FeedForward)}
-    return Components(heads, feed_forward, left_out)
+        block = modules[full_name.rpartition(".")[0]]
+        state = block if isinstance(block, Block) else modules.get(f"{full_name}_norm")
+        if state is not None:
+            states[short_name(full_name)] = state
+    feed_forward = {short_name(name): part for name, part in modules.items() if isinstance(part, FeedForward)}
+    return Components(heads, feed_forward, left_out, states, partial(_read_values, model))
 
 
 def _contexts(layer: AttentionLayer) -> HeadContexts | None:
     if isinstance(layer, MultiHeadAttention):
         return HeadContexts(layer.output, layer.heads)
     return HeadContexts(layer, 1, is_output=True) if isinstance(layer, Attention) else None
+
+
+def _read_values(model: nn.Module, run: Callable[[], object]) -> dict[str, Tensor]:
+    """Return the values (H, Tk, Dv) of the layers whose contexts are weighted sums of them."""
+    with torch.no_grad(), record_own(model, inside=True) as records:
+        run()
+    values = {}
+    for name, layer in attention_layers(model).items():
+        if name in records and not context_changes(layer):
+            trace = records[name].inside
+            assert trace is not None
+            value = trace.value[0]
+            values[short_name(name)] = value.repeat_interleave(layer.heads // len(value), 0)
+    return values
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Components of external models: contexts of heads, and feed-forward layers, found by the modules' structure."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from torch import nn
 
@@ -8,6 +9,7 @@ from regard.attention import short_name
 from regard.attention.components import Components, HeadContexts
 from regard.external.head_pruning import find_output
 from regard.external.shrinking import projection_width
+from regard.external.value_vectors import Recording, read_values
 from regard.viz import Layer
 
 UNKNOWN_PROJECTION = "the projection after its heads is not known"
@@ -43,8 +45,8 @@ def find_contexts(model: nn.Module, layers: Sequence[Layer]) -> dict[str, HeadCo
     return contexts
 
 
-def find_external_components(model: nn.Module, layers: Sequence[Layer]) -> Components:
-    """Return the components of an external model with the attention layers `layers`.
+def find_external_components(model: nn.Module, layers: Sequence[Layer], recording: Recording) -> Components:
+    """Return the components of an external model with the attention layers `layers`; `recording` records them.
 
     A block is a member of the outermost list of modules that holds an attention layer. The feed-forward layer of
     a block is its last module that has a matrix, and contains no attention, embedding or normalization: `mlp` in
@@ -57,14 +59,21 @@ def find_external_components(model: nn.Module, layers: Sequence[Layer]) -> Compo
     attention = {full_names[layer.name] for layer in layers if layer.name in full_names}
     projections = {context.projection for context in contexts.values()}
     feed_forward = {}
-    for block in dict.fromkeys(filter(None, (_find_block(modules, name) for name in sorted(attention)))):
+    blocks = {name: block for name in attention if (block := _find_block(modules, name)) is not None}
+    for block in dict.fromkeys(blocks[name] for name in sorted(blocks)):
         name = _find_feed_forward(modules, block, attention, projections)
         if name is None:
             left_out[short_name(block)] = NO_FEED_FORWARD
         else:
             feed_forward[short_name(name)] = modules[name]
     order = {name: place for place, name in enumerate(full_names)}
-    return Components(contexts, dict(sorted(feed_forward.items(), key=lambda item: order[item[0]])), left_out)
+    return Components(
+        heads=contexts,
+        feed_forward=dict(sorted(feed_forward.items(), key=lambda item: order[item[0]])),
+        left_out=left_out,
+        states={short_name(name): modules[block] for name, block in blocks.items()},
+        read_values=partial(read_values, model, contexts, recording),
+    )
 
 
 def _find_block(modules: dict[str, nn.Module], layer: str) -> str | None:
