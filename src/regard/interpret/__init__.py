@@ -32,6 +32,16 @@ if TYPE_CHECKING:
     from regard.interpret.roles import HeadRole, HeadRoles, head_roles
     from regard.interpret.samples import HeadSample, HeadSamples, head_samples
     from regard.interpret.saved_examination import load_examination
+    from regard.interpret.single_heads import (
+        HeadEffect,
+        HeadsBetween,
+        HeadWeight,
+        HeadWrites,
+        OutputEffect,
+        head_effect,
+        head_writes,
+        heads_between,
+    )
     from regard.interpret.timeline import RoleTimeline, Timeline
     from regard.interpret.word_links import Head, all_weights, cross_attention_heads, extract_links, word_weights
 
@@ -51,6 +61,7 @@ __all__ = [
     "Examination",
     "Explanation",
     "Head",
+    "HeadEffect",
     "HeadFindings",
     "HeadImportance",
     "HeadRole",
@@ -58,10 +69,14 @@ __all__ = [
     "HeadSample",
     "HeadSamples",
     "HeadScores",
+    "HeadWeight",
+    "HeadWrites",
+    "HeadsBetween",
     "KeptHeads",
     "MedianInterval",
     "Method",
     "Order",
+    "OutputEffect",
     "Probe",
     "Pruned",
     "PrunedHeads",
@@ -82,9 +97,12 @@ __all__ = [
     "examine",
     "explain",
     "extract_links",
+    "head_effect",
     "head_importance",
     "head_roles",
     "head_samples",
+    "head_writes",
+    "heads_between",
     "load_examination",
     "measure_heads",
     "plot",

@@ -18,7 +18,7 @@ from scipy.sparse.csgraph import maximum_flow
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.interpret.attribution.attention_weights import UNKNOWN_VALUES, last_layer
+from regard.interpret.attribution.attention_weights import UNKNOWN_VALUES, last_layer, query_rows
 from regard.interpret.attribution.trial import Trial
 from regard.interpret.rollout import rollout as roll
 from regard.viz.maps import CROSS
@@ -59,7 +59,7 @@ def rollout(trial: Trial[Any]) -> np.ndarray:
     size = len(trial.embedding)
     product = [np.eye(size), *roll(_square_weights(trial, own))][-1] if own else np.eye(size)
     rows: np.ndarray = product if cross is None else _weights(trial, cross).mean(0)[:, :size] @ product
-    return rows[trial.steps]
+    return rows[query_rows(trial, len(rows))]
 
 
 def flow(trial: Trial[Any]) -> np.ndarray:
@@ -70,7 +70,8 @@ def flow(trial: Trial[Any]) -> np.ndarray:
     if cross is not None:
         capacities.append(_weights(trial, cross).mean(0)[:, :size])
     graph, outputs = _flow_graph(capacities)
-    flows = [[maximum_flow(graph, outputs + step, key).flow_value for key in range(size)] for step in trial.steps]
+    rows = query_rows(trial, len(capacities[-1]))
+    flows = [[maximum_flow(graph, outputs + row, key).flow_value for key in range(size)] for row in rows]
     return np.array(flows) / UNIT
 
 
@@ -99,7 +100,7 @@ def value_zeroing(trial: Trial[Any]) -> np.ndarray:
     if cross is None:
         return product[trial.steps]
     rows: np.ndarray = zeroing_distances(trial, cross)[:, :size] @ product
-    return rows[trial.steps]
+    return rows[query_rows(trial, len(rows))]
 
 
 @torch.no_grad()

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attention import Record, short_name
+from regard.attention import short_name
 from regard.errors import InputError
 from regard.interpret.attribution.head_gradients import context_gradients
 from regard.interpret.attribution.trial import Trial
@@ -39,12 +39,13 @@ def last_layer(trial: Trial[Any]) -> str:
 
 def last_weights(trial: Trial[Any]) -> np.ndarray:
     """Return the weights (H, S, Tk) of the last layer that reads the inputs, for the S explained output steps."""
-    return _rows(trial, trial.records[last_layer(trial)])
+    weights = trial.records[last_layer(trial)].weights[0].float().cpu().numpy()
+    return weights[:, query_rows(trial, weights.shape[1]), : len(trial.embedding)]
 
 
-def _rows(trial: Trial[Any], record: Record) -> np.ndarray:
-    weights = record.weights[0].float().cpu().numpy()
-    return weights[:, trial.steps, : len(trial.embedding)]
+def query_rows(trial: Trial[Any], queries: int) -> list[int]:
+    """Return the row of each explained step in a layer with `queries` rows; a pooling model has one row."""
+    return [0] * len(trial.steps) if queries == 1 else trial.steps
 
 
 def mean_weights(trial: Trial[Any]) -> np.ndarray:
@@ -119,7 +120,9 @@ def weights_times_gradient(trial: Trial[Any]) -> np.ndarray:
     values = known_values(trial, name)[:, : len(trial.embedding)]
     gradients = context_gradients(trial)[name]  # (S, T, H, Dv)
     steps = torch.arange(len(trial.steps), device=gradients.device)
-    own = gradients[steps, trial.steps].transpose(0, 1)  # (H, S, Dv): each step's own query
+    own = gradients[steps, query_rows(trial, gradients.shape[1])].transpose(
+        0, 1
+    )  # (H, S, Dv): each step's own query
     slopes = (own @ values.transpose(1, 2)).abs().cpu().numpy()
     mean: np.ndarray = (last_weights(trial) * slopes).mean(0)
     return mean

@@ -4,6 +4,8 @@ once.
     gate                   | c_h . g_h |             derivative with respect to a gate that multiplies the head
     attribution patching   | (mean_h - c_h) . g_h |  first-order change when the mean replaces the context
 
+    logit attribution      the part of head h in the target's logit minus the mean logit, along direct paths only
+
 c_h is the context of head h at all steps, and g_h the gradient of the value of one output step. Absolute values
 are averaged over output steps, then over inputs.
 """
@@ -16,6 +18,7 @@ import torch
 from torch import Tensor
 
 from regard.interpret.attribution.trial import MOST_ROWS, Trial
+from regard.interpret.direct_paths import DirectPaths
 
 
 def context_gradients(trial: Trial[Any]) -> dict[str, Tensor]:
@@ -65,6 +68,35 @@ def attribution_patching(trial: Trial[Any]) -> dict[str, Tensor]:
         name: mean(name, len(contexts)).to(contexts) - contexts for name, contexts in trial.contexts.items()
     }
     return _first_order(trial, changes)
+
+
+def direct_parts(trial: Trial[Any]) -> dict[str, Tensor]:
+    """Return the mean absolute direct parts (H,) of heads in the target's logit minus the mean logit (Elhage et
+    al. 2021, "Logit attribution"); norms are frozen.
+
+    Heads without a direct path get zero, and a remark names them. Raises `InputError` for a model without a
+    residual stream.
+    """
+    paths = DirectPaths(trial.subject.model, trial.components)
+    scores: dict[str, Tensor] = {}
+    indirect: dict[str, str] = {}
+    with torch.enable_grad(), paths.watch():
+        logits = trial.probe.run(1)[0]
+        for step in trial.steps:
+            row = logits[step]
+            value = row[int(trial.classes[step])] - (row.mean() if len(row) > 1 else 0)
+            gradients = paths.gradients(value, retain_graph=True)
+            indirect = paths.indirect(gradients)
+            for (kind, name), part in paths.values(gradients).items():
+                if kind == "head":
+                    layer = name.split("#")[0]
+                    scores[layer] = scores.get(layer, torch.zeros(len(part))) + part.cpu().abs() / len(
+                        trial.steps
+                    )
+    trial.remarks.append("The scales of all norms are fixed at their values for the input (frozen).")
+    if indirect:
+        trial.remarks.append(f"Zero, because they add only through other layers: {', '.join(indirect)}.")
+    return scores
 
 
 def _first_order(trial: Trial[Any], changes: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -83,6 +83,6 @@ def integrated_gradients(trial: Trial[Any], baseline: Tensor) -> Tensor:
     if missing > INCOMPLETE:
         trial.remarks.append(
             f"The sum of integrated gradients differs from the change of the value by up to {missing:.0%}:"
-            f" {POINTS} points are too few for this model."
+            f" {POINTS} points are too few, or the model is not smooth at the baseline."
         )
     return scores

@@ -134,6 +134,11 @@ METHODS: dict[str, Method] = {
             heads=head_gradients.attribution_patching,
         ),
         Method(
+            name="logit_attribution",
+            source="Elhage et al. 2021, Logit attribution; norms frozen",
+            heads=head_gradients.direct_parts,
+        ),
+        Method(
             name="oracle",
             source="the known answer",
             inputs=controls.oracle,
