@@ -22,7 +22,7 @@ from markdown_tables import RESULTS, markdown
 from stored_measurements import Results, key_of
 
 import regard
-from regard.sweep.statistics import mean
+from regard.statistics import seed_range
 
 PAIRS, WIDTHS, LAYERS = (4, 8, 16), (16, 32, 64), (1, 2)
 VOCABULARY = 64
@@ -55,7 +55,7 @@ def table(results: Results, seeds: int) -> str:
         row = [str(layers), str(width)]
         for pairs in PAIRS:
             keys = [key_of(flags_of(pairs, width, layers, seed)) for seed in range(seeds)]
-            interval = mean([results[key]["exact_match"] for key in keys], share=True)
+            interval = seed_range([results[key]["exact_match"] for key in keys])
             ends = [f"{100 * end:.1f}" for end in (interval.low, interval.high) if end is not None]
             row.append(f"{100 * interval.value:.1f}" + f" ({' to '.join(ends)})" * bool(ends))
         rows.append(row)

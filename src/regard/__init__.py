@@ -70,7 +70,11 @@ if TYPE_CHECKING:
         RelevanceShare,
         RoleHead,
         RoleTimeline,
+        ScorePart,
         Timeline,
+        Trace,
+        TraceNode,
+        Why,
         attribute,
         examine,
         explain,
@@ -79,6 +83,7 @@ if TYPE_CHECKING:
         head_writes,
         heads_between,
         plot,
+        why,
     )
     from regard.runs import (
         AnswerRun,
@@ -122,7 +127,8 @@ if TYPE_CHECKING:
         train,
     )
     from regard.server import show, write_live_page
-    from regard.sweep import Comparison, Contrast, Interval, Measured, Variant, compare
+    from regard.statistics import Interval
+    from regard.sweep import Comparison, Contrast, Measured, Variant, compare
     from regard.tasks import Example, Pair
     from regard.tasks import examples as list_tasks
     from regard.training import RunConfig, make_config
@@ -226,6 +232,7 @@ __all__ = [
     "RoleTimeline",
     "Run",
     "RunConfig",
+    "ScorePart",
     "Scored",
     "SearchTree",
     "SelectiveCopyConfig",
@@ -237,11 +244,14 @@ __all__ = [
     "TestReport",
     "TextConfig",
     "Timeline",
+    "Trace",
+    "TraceNode",
     "TranslationConfig",
     "TranslationReport",
     "TranslationRun",
     "Variant",
     "WeightedValues",
+    "Why",
     "WordAlignment",
     "__version__",
     "attribute",
@@ -279,5 +289,6 @@ __all__ = [
     "train",
     "view_weights",
     "weighted_values",
+    "why",
     "write_live_page",
 ]

@@ -71,3 +71,15 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return str(value) if isinstance(value, Path) else value
+
+
+def percent(value: float, digits: int = 1) -> str:
+    """Return a share as a percentage. A share below 1 does not read 100 %, and rounding does not yield -0.
+
+    >>> percent(0.99998), percent(1.0), percent(-0.0001), percent(0.5, 0)
+    ('99.9%', '100.0%', '0.0%', '50%')
+    """
+    text = f"{value:.{digits}%}"
+    if 0.9 < abs(value) < 1 and text.lstrip("-").startswith("100"):
+        text = f"{'-' * (value < 0)}{(100 - 10**-digits):.{digits}f}%"
+    return text.removeprefix("-") if not text.strip("-0.%") else text

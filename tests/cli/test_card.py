@@ -36,7 +36,7 @@ def test_card_of_own_mechanism_resumes(
     def fail(*arguments: object, **options: object) -> None:
         raise AssertionError("a stored result is measured again")
 
-    monkeypatch.setattr(cells, "run_in_processes", fail)
+    monkeypatch.setattr(cells, "measure_cell", fail)
     assert main([*arguments, "--json", "second.json"]) == 0
     first, second = (Path(f"{name}.json").read_text() for name in ("first", "second"))
     assert first == second
@@ -57,7 +57,6 @@ def test_card_of_own_mechanism_resumes(
         (["sink", "--all"], "name one mechanism"),
         (["sinc"], "attention part 'sinc' is unknown"),
         (["alibi,rotary"], "both for the slot position"),
-        (["concatenated"], "acts on embeddings"),
         (["grouped:3"], "grouped"),
         (["sink", "--seeds", "0"], "seeds"),
     ],

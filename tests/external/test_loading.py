@@ -100,7 +100,7 @@ def test_measure_is_named_without_labels(model_of: Build, tokenizer: Any) -> Non
 
 @torch.no_grad()
 def test_examination_ranks_like_manual_gradients(model_of: Build, tokenizer: Any) -> None:
-    from regard.interpret.examination import correlation
+    from regard.interpret.head_measures import correlation
 
     model = model_of("llama")
     examined = regard.look(model, tokenizer).examine(TEXTS)

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import regard
-from regard.interpret import HeadImportance, Probe
+from regard.interpret import Estimate, HeadFindings, HeadImportance, Probe
 from regard.interpret.estimates import estimate
-from regard.interpret.examination import correlation, make_examination
+from regard.interpret.examination import make_examination
+from regard.interpret.head_measures import correlation
 
 SAMPLES, STEPS, INPUTS = 60, 2, 8
 
@@ -39,7 +40,15 @@ def _examined(kind: str, importance: float = 0.5) -> Any:
         weights = weights / weights.sum(-1, keepdims=True)
         probes.append(Probe(weights={"cross": weights[None]}, gradient=measure, ablation=measure))
         relevance.append(relevant)
-    worth = HeadImportance(samples=10, loss=1.0, added={"cross": [importance]})
+    known = Estimate(mean=importance, low=importance - 0.01, high=importance + 0.01)
+    share = Estimate(mean=0.0, low=0.0, high=0.004 if importance < 0.01 else 1.0)
+    worth = HeadImportance(
+        samples=10,
+        loss=1.0,
+        added={"cross": [importance]},
+        intervals={"cross": [known]},
+        affected={"cross": [share]},
+    )
     return make_examination(probes, relevance, worth, task="test", seed=0)
 
 
@@ -50,7 +59,9 @@ def test_a_head_on_relevant_inputs() -> None:
     assert head.gradient.mean == pytest.approx(1) and head.gradient_permuted.high < 0.6
     sentence = head.sentence()
     assert "more than with uniform attention and more than for another sample's inputs" in sentence
-    assert "its ranking of the inputs agrees closely with the ranking by gradients (1.00)" in sentence
+    assert (
+        "its ranking of the inputs agrees closely with the ranking by gradients (1.00, 1.00 to 1.00)" in sentence
+    )
     assert result.uniform.mean == pytest.approx(3 / INPUTS)
 
 
@@ -66,8 +77,49 @@ def test_a_uniform_head() -> None:
     [head] = _examined("blind").heads
     assert head.beyond_uniform.low < 0 < head.beyond_uniform.high
     sentence = head.sentence()
-    assert "which is not more than with uniform attention" in sentence
-    assert "its ranking of the inputs differs from the ranking by ablation" in sentence
+    assert "which is not shown to be more than with uniform attention" in sentence
+    assert "its ranking of the inputs is not shown to agree with the ranking by ablation" in sentence
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "affected", "words"),
+    [
+        (0.06, 0.2, 0.5, "switching it off adds"),
+        (-0.313, 0.313, 0.5, "cannot tell whether the model needs it"),
+        (-0.04, 0.04, 0.004, "for at most 0.4% of the inputs: the model hardly needs it on its own"),
+        (0.01, 0.06, 0.03, "cannot tell"),
+        (-6.0, -5.5, 0.5, "switching it off lowers the loss"),
+        (-0.06, 0.01, 0.03, "cannot tell"),
+    ],
+)
+def test_the_intervals_decide_what_a_sentence_claims(
+    low: float, high: float, affected: float, words: str
+) -> None:
+    middle = (low + high) / 2
+    known, share = Estimate(mean=middle, low=low, high=high), Estimate(mean=0.0, low=0.0, high=affected)
+    head = HeadFindings(layer="cross", head=0, importance=middle, interval=known, affected=share)
+    sentence = head.sentence()
+    assert words in sentence and f"{low:.3f}".lstrip("-") in sentence
+
+
+def test_rankings_are_compared_by_paired_differences() -> None:
+    """The intervals of both correlations overlap, and yet each sample's own correlation is larger."""
+    own, another = Estimate(mean=0.6, low=0.5, high=0.7), Estimate(mean=0.5, low=0.4, high=0.6)
+    beyond = Estimate(mean=0.1, low=0.05, high=0.15)
+    head = HeadFindings(
+        layer="cross", head=0, importance=0.0, gradient=own, gradient_permuted=another, gradient_beyond=beyond
+    )
+    assert "agrees in part with the ranking by gradients (0.60, 0.50 to 0.70)" in head.sentence()
+    same = Estimate(mean=0.0, low=-0.05, high=0.05)
+    head = HeadFindings(layer="cross", head=0, importance=0.0, gradient=own, gradient_beyond=same)
+    assert "but not more than with that of another sample" in head.sentence()
+
+
+def test_ranks_of_small_values_are_not_tied() -> None:
+    tiny = 1e-7 * np.array([[1.0, 4.0, 2.0, 3.0]])
+    assert correlation(tiny, 1e7 * tiny) == pytest.approx(1)
+    equal = np.array([[0.1, 0.1 + 1e-9, 0.3, 0.2]])  # rounding does not rank equal weights
+    assert correlation(equal, np.array([[1.0, 1.0, 3.0, 2.0]])) == pytest.approx(1)
 
 
 def test_unmeasured_figures_are_none_and_not_mentioned() -> None:
@@ -78,7 +130,7 @@ def test_unmeasured_figures_are_none_and_not_mentioned() -> None:
     result = make_examination(probes, None, worth, task="test", seed=0)
     [head] = result.heads
     assert head.gradient is None and head.ablation is None and head.relevance is None
-    assert head.sentence() == "cross, head 0: switching it off adds 0.200 to the loss."
+    assert head.sentence() == ("cross, head 0: switching it off changes the loss by +0.200 (interval unknown).")
     assert str(result).count("not measured") == 4 and result.json()["heads"][0]["gradient"] is None
 
 
@@ -126,7 +178,7 @@ def test_a_run_is_examined_and_saved(trained: regard.AnswerRun, tmp_path: Path) 
     assert stored["words"] == result.sentences and stored["samples"] == 12
     assert trained.examine(samples=12) == result
     assert "too narrow for 95 %: use at least 50 samples" in str(result)
-    assert "mean (95 % interval over the samples)" in str(trained.examine(samples=50))
+    assert "fewer than 3 in 50 inputs" in str(trained.examine(samples=50))
     report = trained.test(samples=5000)
     assert report.relevance is not None
     # The values are close but not equal: the examination uses fewer samples, and weights all samples equally.
@@ -137,7 +189,8 @@ def test_a_run_is_examined_and_saved(trained: regard.AnswerRun, tmp_path: Path) 
 def test_a_run_with_a_known_alignment(translator: regard.PairRun) -> None:
     result = translator.examine(samples=10)
     assert set(result.alignment_error) == {"decoder.cross"} and result.uniform is not None
-    assert 0 <= result.alignment_error["decoder.cross"] <= 1
+    rate = result.alignment_error["decoder.cross"]
+    assert rate.low is not None and rate.high is not None and 0 <= rate.low < rate.value < rate.high <= 1
     assert any("to a symbol's origin" in sentence for sentence in result.sentences)
 
 

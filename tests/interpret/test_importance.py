@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from scipy import stats
 
 import regard
 from regard.attention import MultiHeadAttention, intervene, keep_heads
@@ -119,6 +120,19 @@ def test_each_head_has_an_interval_over_the_samples(trained: regard.AnswerRun) -
     assert known.high - known.low == pytest.approx(2 * 2.0 * error, rel=0.15)  # Student's t of 59 is 2.001
 
 
+def test_affected_inputs_are_counted_exactly(trained: regard.AnswerRun) -> None:
+    result = trained.importance(samples=60)
+    inputs = trained.unseen(60, 0, purpose="importance")
+    with regard.intervene(trained.model, "cross", heads=[0]):
+        change = trained.losses(inputs)[:, 0]
+    change -= trained.losses(inputs)[:, 0]
+    count = int((np.abs(change) > 0.1).sum())
+    share = result.share_affected("cross", 0)
+    expected = stats.binomtest(count, 60).proportion_ci(method="exact")
+    assert share is not None and share.mean == count / 60
+    assert (share.low, share.high) == pytest.approx((expected.low, expected.high))
+
+
 def test_an_interval_weighs_inputs_by_their_outputs() -> None:
     from regard.interpret.importance import _interval
 
@@ -144,3 +158,16 @@ def test_brackets_mark_intervals_that_include_0() -> None:
         and "0 is inside the interval" in text
     )
     assert result.json()["intervals"]["cross"][0]["low"] == 0.1
+
+
+def test_intervals_of_small_skewed_heads_have_their_coverage() -> None:
+    """A head matters for 1 in 50 inputs."""
+    from regard.interpret.importance import _interval
+
+    random, held = np.random.default_rng(0), 0
+    for _ in range(100):
+        increase = np.where(random.random(500) < 1 / 50, random.exponential(2, 500), 0.0)
+        known = _interval(increase, np.ones(500), 0)
+        assert known is not None
+        held += known.low <= 2 / 50 <= known.high
+    assert held >= 92

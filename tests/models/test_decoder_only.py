@@ -21,6 +21,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"norm": "rms", "activation": "swiglu", "positions": "rotary", "key_value_heads": 1, "tied": False},
     {"feed_forward": False, "heads": 3, "head_size": 4, "positions": "none"},
     {"heads": 6, "head_size": 2, "key_value_heads": 3, "positions": "rotary"},
+    {"positions": "concatenated"},
 ]
 
 
@@ -103,6 +104,11 @@ def loop(config: DecoderOnlyConfig, weights: dict[str, np.ndarray], row: list[in
             for pair in range(0, config.hidden, 2):
                 angle = position / 10_000 ** (pair / config.hidden)
                 x[pair : pair + 2] += math.sin(angle), math.cos(angle)
+        elif config.positions == "concatenated":
+            width = config.hidden // 2
+            angles = [position / 10_000 ** (pair / width) for pair in range(0, width, 2)]
+            vector = [value for angle in angles for value in (math.sin(angle), math.cos(angle))]
+            x = np.concatenate([x * math.sqrt(width), vector])
         states.append(x)
     for layer in range(config.layers):
         path = f"decoder.layers.{layer}"
@@ -117,7 +123,8 @@ def loop(config: DecoderOnlyConfig, weights: dict[str, np.ndarray], row: list[in
             states = states if config.pre_norm else [norm(name, x) for x in states]
     if config.pre_norm:
         states = [norm("decoder.norm", x) for x in states]
-    output = weights["embedding.weight" if config.tied else "output.weight"]
+    tied = config.tied and config.positions != "concatenated"
+    output = weights["embedding.weight" if tied else "output.weight"]
     return np.array([output @ x for x in states])
 
 
@@ -269,6 +276,7 @@ def test_real_inputs_have_one_real_output() -> None:
         ({"hidden": 10, "heads": 3}, "hidden 10 cannot be split into 3 heads"),
         ({"heads": 4, "key_value_heads": 3}, "heads 4 cannot share 3 heads of keys"),
         ({"head_size": 3, "positions": "rotary"}, "head width 3 is odd"),
+        ({"hidden": 5, "heads": 1, "positions": "concatenated"}, "hidden 5 is odd"),
         ({"norm": "batch"}, "norm 'batch' is unknown: choose layer, rms"),
         ({"head_size": 0}, "head_size 0 is out of range"),
     ],

@@ -191,7 +191,7 @@ def test_refuses_a_damaged_measurement(tmp_path: Path) -> None:
 
 
 def test_format_mean() -> None:
-    assert format_mean([0.5, 0.25, 1.0], "{:.2f}".format) == "0.58 (0.00 to 1.53)"
+    assert format_mean([0.5, 0.25, 1.0], "{:.2f}".format) == "0.58 (0.25 to 1.00)"
     assert format_mean([0.5, 0.5], "{:.2f}".format) == "0.50"
     assert format_mean([], "{:.2f}".format) == ""
 

@@ -26,7 +26,7 @@ import regard
 from regard.errors import InputError, MachineError
 from regard.io import hold_lock
 from regard.sweep import Ray, compare
-from regard.sweep.job import Job, measure
+from regard.sweep.job import Job
 from regard.sweep.ray import Driver, measure_on_machine
 from regard.training import code_digests
 from regard.version import __version__
@@ -158,7 +158,7 @@ def test_trainings_of_a_lost_machine_resume(tmp_path: Path, capsys: pytest.Captu
 class _InThisProcess:
     def run(self, jobs: Any, tell: Any) -> Iterator[Any]:
         for training in jobs:
-            yield training, measure(training)
+            yield training, training.measure()
 
 
 @pytest.mark.usefixtures("faked")

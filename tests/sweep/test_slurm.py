@@ -16,7 +16,7 @@ import pytest
 import regard
 from regard.errors import InputError, MachineError
 from regard.sweep import Slurm, compare, slurm
-from regard.sweep.job import Job, measure
+from regard.sweep.job import Job
 from tests.sweep.cluster import job
 
 Command = Callable[..., tuple[int, str, str]]
@@ -80,7 +80,7 @@ class FakeSlurm:
             folder, training = self.queue.pop(number)
             if number not in self.ends:
                 try:
-                    outcome: Any = (None, measure(training))
+                    outcome: Any = (None, training.measure())
                 except InputError as error:
                     outcome = (error, None)
                 (folder / f"{number}.pkl").write_bytes(pickle.dumps(outcome))
@@ -189,7 +189,7 @@ def test_without_submitit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_submitit_with_local_processes(tmp_path: Path) -> None:
     result = compare("counting", {"score": ["dot"]}, savepath=tmp_path, on=Slurm(executor="local"), **SMALL)
     measured = result.measured["score=dot"][1]
-    assert measure(job(tmp_path / "alone", seed=1, score="dot")).loss == measured.loss
+    assert job(tmp_path / "alone", seed=1, score="dot").measure().loss == measured.loss
 
 
 @pytest.mark.slow
@@ -221,13 +221,13 @@ def test_the_time_limit_saves_and_requeues(tmp_path: Path) -> None:
     assert isinstance(again, slurm._Training) and submission.args == (long_job,)
 
 
-def test_trainings_ignore_the_time_limit_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trainings_ignore_the_time_limit_signal() -> None:
     """Slurm sends the signal to all processes of a job."""
     seen: list[Any] = []
-    monkeypatch.setattr(slurm, "measure", lambda job: seen.append(signal.getsignal(signal.SIGUSR2)))
+    training: Any = SimpleNamespace(measure=lambda: seen.append(signal.getsignal(signal.SIGUSR2)))
     before = signal.getsignal(signal.SIGUSR2)
     try:
-        slurm._measure(None)  # type: ignore[arg-type]
+        slurm._measure(training)
     finally:
         signal.signal(signal.SIGUSR2, before)
     assert seen == [signal.SIG_IGN]

@@ -24,9 +24,9 @@ STANDARD = "standard"
 """Name of Regard's encoder layer."""
 EPSILON = 1e-5
 """Number added to the variance in normalization; PyTorch's default."""
-Norm = Literal["layer", "rms"]
-"""layer: layer normalization, Ba et al. 2016; rms: division by the root mean square, Zhang and Sennrich
-2019."""
+Norm = Literal["layer", "rms", "none"]
+"""layer: layer normalization, Ba et al. 2016; rms: division by the root mean square, Zhang and Sennrich 2019;
+none: no normalization."""
 
 
 class Block(nn.Module):
@@ -40,6 +40,8 @@ def make_norm(width: int, epsilon: float = EPSILON, norm: Norm = "layer", *, bia
     >>> make_norm(12, norm="rms")
     RMSNorm((12,), eps=1e-05, elementwise_affine=True)
     """
+    if norm == "none":
+        return nn.Identity()
     return nn.RMSNorm(width, epsilon) if norm == "rms" else nn.LayerNorm(width, epsilon, bias=bias)
 
 
@@ -111,11 +113,12 @@ class EncoderLayer(Block):
         dropout: float = 0.0,
         activation: Activation = "relu",
         epsilon: float = EPSILON,
+        norm: Norm = "layer",
         **options: Any,
     ) -> None:
         super().__init__()
         self.self_attention = attention_layer(width, heads, **options)
-        residual: dict[str, Any] = {"pre_norm": pre_norm, "dropout": dropout, "epsilon": epsilon}
+        residual: dict[str, Any] = {"pre_norm": pre_norm, "dropout": dropout, "epsilon": epsilon, "norm": norm}
         self.attention_residual = Residual(width, **residual)
         self.feed_forward = FeedForward(width, inner_width, activation)
         self.feed_forward_residual = Residual(width, **residual)
@@ -158,10 +161,12 @@ def make_encoder_layer(name: str, width: int, heads: int | None, inner_width: in
 class LayerStack(nn.Module):
     """A stack of layers. With `pre_norm`, a normalization follows the last layer."""
 
-    def __init__(self, layers: Iterable[nn.Module], width: int, *, pre_norm: bool, epsilon: float) -> None:
+    def __init__(
+        self, layers: Iterable[nn.Module], width: int, *, pre_norm: bool, epsilon: float, norm: Norm
+    ) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
-        self.norm = nn.LayerNorm(width, epsilon) if pre_norm else nn.Identity()
+        self.norm = make_norm(width, epsilon, norm) if pre_norm else nn.Identity()
 
 
 class Encoder(LayerStack):
@@ -182,11 +187,12 @@ class Encoder(LayerStack):
         layer: str = STANDARD,
         pre_norm: bool = False,
         epsilon: float = EPSILON,
+        norm: Norm = "layer",
         **options: Any,
     ) -> None:
-        options |= {"pre_norm": pre_norm, "epsilon": epsilon}
+        options |= {"pre_norm": pre_norm, "epsilon": epsilon, "norm": norm}
         parts = (make_encoder_layer(layer, width, heads, inner_width, **options) for _ in range(layers))
-        super().__init__(parts, width, pre_norm=pre_norm, epsilon=epsilon)
+        super().__init__(parts, width, pre_norm=pre_norm, epsilon=epsilon, norm=norm)
 
     def forward(self, states: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the memory (B, T, D) for states (B, T, D). `mask` (B, T) is True before the end of each
@@ -217,10 +223,11 @@ class DecoderLayer(Block):
         dropout: float = 0.0,
         activation: Activation = "relu",
         epsilon: float = EPSILON,
+        norm: Norm = "layer",
         **options: Any,
     ) -> None:
         super().__init__()
-        residual: dict[str, Any] = {"pre_norm": pre_norm, "dropout": dropout, "epsilon": epsilon}
+        residual: dict[str, Any] = {"pre_norm": pre_norm, "dropout": dropout, "epsilon": epsilon, "norm": norm}
         mechanism = options.pop("mechanism", None) or Mechanism()
         self.self_attention = MultiHeadAttention(
             width, heads, mechanism=mechanism.for_kind("causal"), kind="causal", **options
@@ -295,11 +302,12 @@ class Decoder(LayerStack):
         *,
         pre_norm: bool = False,
         epsilon: float = EPSILON,
+        norm: Norm = "layer",
         **options: Any,
     ) -> None:
-        options |= {"pre_norm": pre_norm, "epsilon": epsilon}
+        options |= {"pre_norm": pre_norm, "epsilon": epsilon, "norm": norm}
         parts = (DecoderLayer(width, heads, inner_width, **options) for _ in range(layers))
-        super().__init__(parts, width, pre_norm=pre_norm, epsilon=epsilon)
+        super().__init__(parts, width, pre_norm=pre_norm, epsilon=epsilon, norm=norm)
 
     def project(self, memory: Tensor) -> list[KeyValues]:
         """Return the keys and values of each layer for the encoder output (B, Tk, D), computed once per

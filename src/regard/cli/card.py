@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.console import Group
 
+from regard.cli.machines import MachineFlags, make_backend
 from regard.cli.parsing import parse, take_text, wants_help
 from regard.cli.terminal import print_message, print_table
 from regard.errors import InputError
@@ -27,8 +28,8 @@ PIPE_WIDTH = 160
 
 
 @dataclass(frozen=True, kw_only=True)
-class CardFlags:
-    """Flags of the command."""
+class EvidenceFlags:
+    """Flags of the cards."""
 
     seeds: int = SEEDS
     """Number of seeds: 0, 1, and so on."""
@@ -47,6 +48,11 @@ class CardFlags:
     """Directory of the results: one file per mechanism, probe and seed."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class CardFlags(MachineFlags, EvidenceFlags):
+    """All flags of the command."""
+
+
 def run(argv: list[str]) -> None:
     """Measure the mechanisms, print the tables and write the files."""
     if wants_help(argv):
@@ -61,8 +67,9 @@ def run(argv: list[str]) -> None:
         if path is not None:
             check_writable(path)
     names = MECHANISMS if mechanism is None else (mechanism,)
+    machines = make_backend(flags)
     try:
-        cards = measure_cards(names, seeds=flags.seeds, steps=flags.steps, savepath=flags.savepath)
+        cards = measure_cards(names, seeds=flags.seeds, steps=flags.steps, savepath=flags.savepath, on=machines)
     except KeyboardInterrupt:
         print_message("stopped; repeat the command to continue")
         sys.exit(130)

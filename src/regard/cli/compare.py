@@ -1,18 +1,19 @@
 """`regard compare TASK`: train variants over several seeds and compare them."""
 
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from regard.cli.examine import EXPLORER
+from regard.cli.machines import OPTIONS, MachineFlags, make_backend
 from regard.cli.parsing import first_word, parse, take_flag, wants_help
 from regard.cli.terminal import print_message, print_table
 from regard.cli.train import model_choice, parse_config
 from regard.errors import InputError, unknown_choice
 from regard.io import check_writable, write_json
 from regard.io.reading import is_folder, read_text
-from regard.sweep import COMPARISONS, Backend, Local, Ray, Slurm, compare
+from regard.sweep import COMPARISONS, compare
 from regard.tasks import TASKS
 from regard.training import changed_flags, make_config
 
@@ -26,17 +27,14 @@ DESCRIPTION = (
 )
 FOLDERS = "Compare two Hugging Face models on the same texts: losses, answers, and attention of each head."
 
-BACKEND_FLAGS = ("address", "cpus", "memory", "time", "partition")
-"""Flags that select and configure the machines for the training jobs."""
-OWN = tuple(f"--{name}" for name in ("seeds", "html", "explorer", "savepath", "on", *BACKEND_FLAGS))
-MACHINES: dict[str, type[Local | Ray | Slurm]] = {"here": Local, "ray": Ray, "slurm": Slurm}
+OWN = tuple(f"--{name}" for name in ("seeds", "html", "explorer", "savepath", "on", *OPTIONS))
 PIPE_WIDTH = 200
 """Width of the table in characters if it is not printed to a terminal."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareFlags:
-    """Flags of the command."""
+class ComparisonFlags:
+    """Flags of the comparison."""
 
     vary: str | None = None
     """A flag of `regard train` and its values, such as: --vary score=dot,additive. Can be repeated."""
@@ -48,19 +46,11 @@ class CompareFlags:
     """Address of `regard show` for the links in the HTML report."""
     savepath: Path = Path(COMPARISONS)
     """Directory of the comparisons. The comparison is stored in a subfolder named after its task."""
-    on: Literal["here", "ray", "slurm"] = "here"
-    """Machines that run the training jobs: here (in parallel on the cores of this machine), a Ray cluster, or a
-    Slurm cluster. The machines of a cluster must share the disk of --savepath."""
-    address: str | None = None
-    """For ray: host:port of the head node. Default: $RAY_ADDRESS, or the cluster of this machine."""
-    cpus: int | None = None
-    """For ray and slurm: number of cores and threads per training job. Default: 1."""
-    memory: int | None = None
-    """For slurm: memory per training job, in GB. Default: 4."""
-    time: int | None = None
-    """For slurm: minutes until an unfinished training job saves its state and is queued again. Default: 60."""
-    partition: str | None = None
-    """For slurm: partition. Default: the cluster's default."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareFlags(MachineFlags, ComparisonFlags):
+    """All flags of the command except those of `regard train`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +86,7 @@ def run(argv: list[str]) -> None:
         values, argv = take_flag(argv, flag)
         own += [word for value in values for word in (flag, value)]
     flags = parse(CompareFlags(), own, prog=f"{PROG} {task}", description=DESCRIPTION)
-    machines = _machines(flags)
+    machines = make_backend(flags)
     if flags.html is not None:
         check_writable(flags.html)
     if not varied:
@@ -130,24 +120,6 @@ def run(argv: list[str]) -> None:
     if flags.html is not None:
         saved.append(comparison.to_html(flags.html, explorer=flags.explorer))
     sys.stdout.write("".join(f"Saved {path}\n" for path in saved))
-
-
-def _machines(flags: CompareFlags) -> Backend:
-    """Return the machines that run the training jobs. Raises `InputError` for a flag that applies only to other
-    machines.
-    """
-    chosen = MACHINES[flags.on]
-    accepted = {field.name for field in fields(chosen)}
-    options = {name: value for name in BACKEND_FLAGS if (value := getattr(flags, name)) is not None}
-    for name in options:
-        if name not in accepted:
-            alternatives = " or ".join(
-                on for on, kind in MACHINES.items() if name in {field.name for field in fields(kind)}
-            )
-            raise InputError(
-                f"--{name} does not apply to --on {flags.on}: leave it out, or give --on {alternatives}"
-            )
-    return chosen(**options)
 
 
 def _check_task(task: str, argv: list[str]) -> None:

@@ -15,6 +15,7 @@ import tyro
 from regard import runs
 from regard.cli.parsing import first_word, parse, take_flag, take_flags, wants_help
 from regard.cli.terminal import print_message
+from regard.result import percent
 from regard.runs import SAVEPATH, without_text
 from regard.tasks import TASKS
 from regard.training import (
@@ -121,10 +122,10 @@ def _summary(trained: AnyRun) -> str:
     if trained.task.answers == "tokens":
         report = testable.test(samples=samples)
         perplexity = "" if trained.task.input_width else f", perplexity {report.perplexity:.3f}"
-        share = f"exact match {report.exact_match:.1%} of the outputs of {samples:,} unseen sequences"
+        share = f"exact match {percent(report.exact_match)} of the outputs of {samples:,} unseen sequences"
         return f"{loss}, unseen {report.measure} {report.loss:.4f}{perplexity}, {share}"
     share = testable.test(samples=samples).exact_match
-    return f"{loss}, exact match {share:.1%} of {samples:,} unseen samples"
+    return f"{loss}, exact match {percent(share)} of {samples:,} unseen samples"
 
 
 def model_choice(argv: list[str]) -> dict[str, Any]:

@@ -95,6 +95,8 @@ def get_transformer(run: Exportable, program: str) -> ExportParts:
             f"run {str(run.folder)!r} is pruned: {program} needs the same number of heads in every layer"
         )
     check_attention(model, config.attention, program)
+    if config.norm == "none":
+        raise InputError(f"norm none is not supported by {program}: train with --norm layer")
     if any(layer.groups != layer.heads for layer in _multi_head(model)):
         raise InputError(
             f"attention {config.attention} is not supported by {program}: each head needs its own keys"

@@ -73,6 +73,8 @@ def check_language_model(run: Any) -> Family:
             f"run {str(run.folder)!r} is pruned: Hugging Face needs the same number of heads in every layer"
         )
     check_attention(model, config.attention, "Hugging Face")
+    if config.norm == "none":
+        raise InputError("norm none is not GPT-2's layer or Llama's rms: train with --norm layer or --norm rms")
     llama = config.norm == "rms"
     name, required = ("Llama", LLAMA_REQUIRED) if llama else ("GPT-2", GPT2_REQUIRED)
     for flag, choices in required.items():

@@ -3,7 +3,7 @@
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard import fast
 from regard.attention import (
@@ -69,6 +69,8 @@ def supports(model: Seq2Seq) -> bool:
         return False
     blocks: list[Any] = [*model.encoder.layers, *model.decoder.layers]
     if not all(type(block) in (EncoderLayer, DecoderLayer) for block in blocks):
+        return False
+    if not isinstance(blocks[0].feed_forward_residual.norm, nn.LayerNorm):
         return False
     layers: list[Any] = list(attention_layers(model).values())
     standard = all(type(layer) is MultiHeadAttention and layer.standard for layer in layers)

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.external.capture_session import CaptureSession, RowFunction, replace_rows, row_function
+from regard.external.attention_call import RowFunction, row_function
+from regard.external.capture_session import CaptureSession, replace_rows
 from regard.external.forward_tracker import capturing_elsewhere
 from regard.external.hooks import LibraryPatches, Patch, ThreadList, remove_hooks
 from regard.external.interface_call import (

@@ -7,16 +7,16 @@ returns the name of the call, `change_weights` applies interventions, and `recor
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from regard.attention import Intervention
-from regard.attention.layer_record import CallRecord, Kind
+from regard.attention.layer_record import CallRecord
 from regard.attention.records import Recorder, check_indices, short_name
+from regard.external.attention_call import AttentionCall
 from regard.external.forward_tracker import ForwardTracker
 from regard.external.token_labels import TokenLabels
 
@@ -28,22 +28,6 @@ HALF = (torch.bfloat16, torch.float16)
 ROUNDING = {torch.float64: 1e-8, torch.float32: 1e-3}
 """Largest accepted difference between two computations of the same tensor, relative to its largest number.
 Half precision: 3e-2."""
-
-RowFunction = Callable[[Sequence[int] | slice], tuple[Tensor, Tensor | None]]
-
-
-def select_rows(mask: Tensor, rows: Sequence[int] | slice) -> Tensor:
-    """Return query rows of a tensor that broadcasts to weights (B, H, Tq, Tk).
-
-    >>> select_rows(torch.ones(1, 1, 5, 5), [0, 3]).shape, select_rows(torch.ones(1, 1, 1, 5), [0, 3]).shape
-    (torch.Size([1, 1, 2, 5]), torch.Size([1, 1, 1, 5]))
-    """
-    return mask if mask.dim() < 2 or mask.shape[-2] == 1 else mask[..., rows, :]
-
-
-def row_function(weights: Tensor, mask: Tensor | None) -> RowFunction:
-    """Return the function of an `AttentionCall` whose weights (B, H, Tq, Tk) are known."""
-    return lambda rows: (weights[:, :, rows], None if mask is None else select_rows(mask, rows))
 
 
 def zero_masked_rows(weights: Tensor, mask: Tensor | None) -> Tensor:
@@ -103,30 +87,6 @@ def are_attention_weights(value: Any) -> bool:
     sums = value.detach().float().sum(-1)
     valid = ((sums - 1).abs() < ROW_SUM_TOLERANCE) | (sums == 0)
     return bool(valid.all() and (value >= 0).all() and (sums != 0).any())
-
-
-@dataclass(frozen=True, kw_only=True)
-class AttentionCall:
-    """One call of attention, whose weights can be computed row by row."""
-
-    queries: int
-    rows: RowFunction
-    """Returns the weights (B, H, Tq, Tk) of some queries, and a mask that broadcasts to the weights, True = may
-    attend.
-    """
-    kind: Kind | None = None
-    first_key: int = 0
-    flat: bool = False
-    """Whether the model returned weights of shape (N, Tk).
-
-    If the layer runs more than once in a forward pass, N is the number of samples of one step.
-    """
-
-    @classmethod
-    def from_weights(cls, weights: Tensor, mask: Tensor | None, kind: Kind | None = None) -> "AttentionCall":
-        """Return a call whose weights (B, H, Tq, Tk) are known."""
-
-        return cls(queries=weights.shape[2], rows=row_function(weights, mask), kind=kind)
 
 
 class CaptureSession:

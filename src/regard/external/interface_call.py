@@ -12,14 +12,8 @@ from torch import Tensor, nn
 
 from regard.attention.layer_record import Kind
 from regard.errors import InputError
-from regard.external.capture_session import (
-    HALF,
-    AttentionCall,
-    RowFunction,
-    relative_difference,
-    select_rows,
-    zero_masked_rows,
-)
+from regard.external.attention_call import AttentionCall, AttentionInputs, RowFunction, select_rows
+from regard.external.capture_session import HALF, relative_difference, zero_masked_rows
 from regard.external.forward_tracker import ForwardTracker
 from regard.external.modules import TRANSFORMERS
 from regard.external.torch_attention import mask_from_bias, self_attention_kind
@@ -222,7 +216,19 @@ class InterfaceCall:
     def describe(self, rows: RowFunction, is_cross: bool, tracker: ForwardTracker) -> AttentionCall:
         """Return the call for a session; `is_cross`: whether the layer attends to another sequence."""
         first = self.first_key(is_cross, tracker)
-        return AttentionCall(queries=self.query.shape[2], rows=rows, kind=self._kind(is_cross), first_key=first)
+        return AttentionCall(
+            queries=self.query.shape[2],
+            rows=rows,
+            kind=self._kind(is_cross),
+            first_key=first,
+            inputs=self._inputs,
+        )
+
+    def _inputs(self) -> AttentionInputs:
+        scaling, cap = self.options.get("scaling"), self.options.get("softcap")
+        biases = [value for value in (self.mask, *self.options.values()) if _is_bias(value)]
+        scale = self.query.shape[-1] ** -0.5 if scaling is None else float(scaling)
+        return AttentionInputs(self.query, self.key, self.value, scale, tuple(biases), cap)
 
     def first_key(self, is_cross: bool, tracker: ForwardTracker) -> int:
         """Return the step of the first key: a sliding-window cache drops earlier steps."""
@@ -260,6 +266,10 @@ def _scaled_dot_product(
 def _has_bias(options: Any) -> bool:
     """Return whether the options add a bias for every query and key to the scores."""
     return any(isinstance(value, Tensor) and value.dim() == 4 for value in options.values())
+
+
+def _is_bias(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dim() == 4 and value.is_floating_point()
 
 
 def _has_sliding_cache(module: nn.Module, cache: Any) -> bool:

@@ -10,10 +10,18 @@ from typing import Any
 from torch import nn
 
 from regard.errors import InputError, check_range, shorten
-from regard.external.adapters import Adapter, ClassifierAdapter, CustomModel, EncoderAdapter, Loss, NameSteps
+from regard.external.adapters import (
+    MAX_GENERATED,
+    Adapter,
+    ClassifierAdapter,
+    CustomModel,
+    EncoderAdapter,
+    Loss,
+    NameSteps,
+)
 from regard.external.head_pruning import KEPT, pruned_class
 from regard.external.language_models import CausalLMAdapter, MaskedLMAdapter, Seq2SeqAdapter
-from regard.external.model import MAX_GENERATED, ExternalModel
+from regard.external.model import ExternalModel
 from regard.external.model_input import (
     ImageProcessor,
     TextEncoder,

@@ -27,7 +27,8 @@ from regard.attention.hooks import AttentionHook, attach_hooks
 from regard.attention.layer_record import Kind
 from regard.attention.records import Recorder, check_indices, short_name
 from regard.errors import InputError, check_range
-from regard.external.capture_session import BLOCK, AttentionCall, CaptureSession
+from regard.external.attention_call import AttentionCall
+from regard.external.capture_session import BLOCK, CaptureSession
 from regard.external.forward_tracker import ForwardTracker
 from regard.external.modules import resolve_module
 from regard.external.recording import (

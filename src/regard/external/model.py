@@ -44,17 +44,15 @@ from regard.external.model_input import (
 from regard.external.modules import count_parameters, find_device, random_init
 from regard.external.page_facts import page_facts
 from regard.external.recording import intervene, record
+from regard.external.score_calls import make_forward_pass
+from regard.statistics import Interval
 from regard.viz import AttentionMap, Layer, Playback, ProbeInput
 from regard.viz.records import attach_original
 
 if TYPE_CHECKING:
     from regard.interpret import Examination, HeadImportance, HeadRoles
+    from regard.viz import ForwardPass
     from regard.viz.widget import AttentionWidget
-
-IMPORTANCE_INPUTS = 50
-"""Largest number of inputs for head importance, if the user sets none."""
-MAX_GENERATED = 100_000
-"""Largest number of tokens that a user may ask a model to generate."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -80,7 +78,7 @@ class ExternalModel:
     @property
     def importance_samples(self) -> int:
         """Largest number of inputs for head importance."""
-        return IMPORTANCE_INPUTS
+        return adapters.IMPORTANCE_INPUTS
 
     @property
     def measure(self) -> str:
@@ -230,7 +228,7 @@ class ExternalModel:
         """
         model_input = find_input(self.inputs, self.draw(seed=seed) if input is None else input, target)
         count = self.generate if generate is None else generate
-        check_range("generate", count, 0, MAX_GENERATED)
+        check_range("generate", count, 0, adapters.MAX_GENERATED)
         answer = partial(self.adapter.answer, self.model, model_input, count)
         return attach_original(self.model, self.where, lambda: self._map(answer()))
 
@@ -246,6 +244,10 @@ class ExternalModel:
             probabilities=list(answer.probabilities),
             pixels=None if self.images is None else self.images.colours(prepared.arguments),
         )
+
+    def forward_pass(self, input: str) -> ForwardPass:
+        """Return the forward pass whose attention `attend` shows."""
+        return make_forward_pass(self, input)
 
     def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
         """Raise `InputError`, because an external model has no snapshots of its training."""
@@ -266,8 +268,7 @@ class ExternalModel:
 
     def untrained(self, seed: int) -> ExternalModel:
         """Return the subject with initial parameters, or with shuffled ones if its class cannot draw them."""
-        model = random_init(self.model, seed).to(find_device(self.model)).eval()
-        return dataclasses.replace(self, model=model)
+        return dataclasses.replace(self, model=random_init(self.model, seed).to(find_device(self.model)).eval())
 
     @torch.no_grad()
     def loss(self, inputs: Sequence[PreparedInput]) -> float:
@@ -294,7 +295,7 @@ class ExternalModel:
         """Return an input that accepts a changed embedding; None if the model has no output per step."""
         return adapters.make_trial(self.model, self.adapter, self.layers, input)
 
-    def alignment_error(self, inputs: Sequence[PreparedInput]) -> dict[str, float]:
+    def alignment_error(self, inputs: Sequence[PreparedInput]) -> dict[str, Interval]:
         """Return an empty dict, because the alignment of external models is unknown."""
         return {}
 
@@ -328,13 +329,12 @@ class ExternalModel:
     ) -> PrunedExternalModel:
         """Remove the `heads` least important heads from a copy, and save it in a folder for transformers.
 
-        `texts`: inputs for head importance (None: the subject's inputs). Heads that share keys are removed
-        together and counted as one head. If the config cannot describe the number of heads of each layer, the
-        folder contains code that builds the model: transformers then needs `trust_remote_code`, and `look` does
-        not. Raises `InputError` for too many heads or an existing folder.
+        `texts`: inputs for head importance (None: its own). Heads that share keys are removed together and
+        counted as one head. If the config cannot describe the numbers of heads, the folder contains code, which
+        needs `trust_remote_code`. Raises `InputError` for too many heads or an existing folder.
         """
         subject = self if texts is None else self.over(texts)
-        return prune_model(subject, heads, Path(output), samples=IMPORTANCE_INPUTS, overwrite=overwrite)
+        return prune_model(subject, heads, Path(output), samples=adapters.IMPORTANCE_INPUTS, overwrite=overwrite)
 
     def compare_with(self, other: ExternalModel, texts: Iterable[Any]) -> ModelComparison:
         """Compare two models over the same inputs; raises `InputError` if their losses are not comparable."""

@@ -10,6 +10,7 @@ from regard.attention.components import Components, HeadContexts
 from regard.external.head_pruning import find_output
 from regard.external.shrinking import projection_width
 from regard.external.value_vectors import Recording, read_values
+from regard.interpret.frozen_norms import is_norm
 from regard.viz import Layer
 
 UNKNOWN_PROJECTION = "the projection after its heads is not known"
@@ -98,10 +99,6 @@ def _find_feed_forward(
         if any(known.startswith(f"{name}.") for known in attention) or not projections.isdisjoint(parts):
             continue
         has_matrix = any(parameter.dim() > 1 for parameter in module.parameters())
-        if has_matrix and not any(isinstance(part, nn.Embedding) or _is_norm(part) for part in parts):
+        if has_matrix and not any(isinstance(part, nn.Embedding) or is_norm(part) for part in parts):
             largest.append(name)
     return largest[-1] if largest else None
-
-
-def _is_norm(module: nn.Module) -> bool:
-    return type(module).__name__.endswith("Norm")

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from regard.attention.records import short_name
 from regard.errors import InputError, unknown_choice
-from regard.external.capture_session import AttentionCall, CaptureSession, are_attention_weights, nonzero_keys
+from regard.external.attention_call import AttentionCall
+from regard.external.capture_session import CaptureSession, are_attention_weights, nonzero_keys
 from regard.external.folded_heads import Foldings, is_probing
 from regard.external.hooks import remove_hooks
 from regard.external.torch_attention import self_attention_kind

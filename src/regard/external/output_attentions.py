@@ -20,8 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.layer_record import Kind
+from regard.external.attention_call import AttentionCall
 from regard.external.attention_interface import uses_interface
-from regard.external.capture_session import AttentionCall, CaptureSession, are_attention_weights, nonzero_keys
+from regard.external.capture_session import CaptureSession, are_attention_weights, nonzero_keys
 from regard.external.forward_tracker import ForwardTracker
 from regard.external.hooks import remove_hooks
 from regard.external.modules import is_transformers_model

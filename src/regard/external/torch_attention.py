@@ -15,13 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention.layer_record import Kind
+from regard.external.attention_call import AttentionCall, AttentionInputs, select_rows
 from regard.external.capture_session import (
     HALF,
-    AttentionCall,
     CaptureSession,
     relative_difference,
     replace_rows,
-    select_rows,
     zero_masked_rows,
 )
 
@@ -92,6 +91,11 @@ class SDPACall:
         """Return the context (..., Tq, Dv) for weights (B, H, Tq, Tk), with the dimensions of the call."""
         context = weights.to(self.value.dtype) @ self.value
         return context.reshape(*self.lead, self.queries, self.value.shape[-1])
+
+    def inputs(self) -> AttentionInputs:
+        """Return the tensors from which scores and contexts are computed."""
+        biases = () if self.mask is None or self.mask.dtype == torch.bool else (self.mask,)
+        return AttentionInputs(self.query, self.key, self.value, self.scale, biases)
 
     @property
     def allowed(self) -> Tensor | None:
@@ -173,7 +177,8 @@ def record_sdpa(requests: Requests, *args: Any, **kwargs: Any) -> Tensor:
             _record(requests, *_after_dropout(call, output, random_state))
         else:
             for session, name in requests:
-                session.record_call(name, AttentionCall(queries=call.queries, rows=call.weights))
+                known = AttentionCall(queries=call.queries, rows=call.weights, inputs=call.inputs)
+                session.record_call(name, known)
     return output
 
 

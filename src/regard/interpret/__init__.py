@@ -43,6 +43,8 @@ if TYPE_CHECKING:
         heads_between,
     )
     from regard.interpret.timeline import RoleTimeline, Timeline
+    from regard.interpret.why import why
+    from regard.interpret.why_result import ScorePart, Trace, TraceNode, Why
     from regard.interpret.word_links import Head, all_weights, cross_attention_heads, extract_links, word_weights
 
 late(__name__)
@@ -83,9 +85,13 @@ __all__ = [
     "RelevanceShare",
     "RoleHead",
     "RoleTimeline",
+    "ScorePart",
     "StepAnswer",
     "Timeline",
+    "Trace",
+    "TraceNode",
     "Trial",
+    "Why",
     "alignment",
     "all_weights",
     "attention_mass",
@@ -109,6 +115,7 @@ __all__ = [
     "probe",
     "prune_heads",
     "relevance_share",
+    "why",
     "with_sums",
     "word_weights",
 ]

@@ -4,7 +4,9 @@
     alignment error rate = 1 - (|A and S| + |A and P|) / (|A| + |S|)      Och and Ney 2003, equations 11 to 13
 
 A, S and P are the sets of predicted links, sure reference links and possible reference links. Counts are summed
-over all sentences. Intervals come from a bootstrap over the sentences, as for translation scores (Koehn 2004).
+over all sentences. Intervals are those of counts that depend on each other within a sentence (Korn and Graubard
+1998, see `regard.statistics`): a bootstrap over ten sentences covers an error rate of 0.5 % in 37 % of cases
+only.
 """
 
 from collections.abc import Sequence
@@ -13,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard.data.word_alignment import Link, WordAlignment
-from regard.interpret.estimates import LEVEL, Estimate, resample_counts
+from regard.interpret.estimates import Estimate
 from regard.result import Result
+from regard.statistics import ratio_interval
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -55,33 +58,26 @@ def alignment_error_rate(counts: np.ndarray) -> np.ndarray:
     return rate
 
 
-def agreement(
-    predicted: Sequence[frozenset[Link]], known: Sequence[WordAlignment], *, seed: int = 0
-) -> Agreement:
+def agreement(predicted: Sequence[frozenset[Link]], known: Sequence[WordAlignment]) -> Agreement:
     """Compare the links of sentence pairs with their reference links."""
-    counts = np.array([count_links(*pair) for pair in zip(predicted, known, strict=True)])
-    return agreement_from_counts(counts, seed=seed)
+    return agreement_from_counts(np.array([count_links(*pair) for pair in zip(predicted, known, strict=True)]))
 
 
-def agreement_from_counts(counts: np.ndarray, *, seed: int = 0) -> Agreement:
+def agreement_from_counts(counts: np.ndarray) -> Agreement:
     """Return the agreement for the counts (N, 4) that `count_links` returns for each sentence pair."""
     predicted, sure, hits, possible = counts.T.astype(np.float64)
-    # Whole sentence pairs are resampled, because the links of a sentence depend on each other.
-    draw = resample_counts(len(counts), seed)
     wrong = predicted + sure - hits - possible
     return Agreement(
-        error_rate=_ratio(wrong, predicted + sure, draw),
-        precision=_ratio(possible, predicted, draw),
-        recall=_ratio(hits, sure, draw),
+        error_rate=_ratio(wrong, predicted + sure),
+        precision=_ratio(possible, predicted),
+        recall=_ratio(hits, sure),
     )
 
 
-def _ratio(part: np.ndarray, whole: np.ndarray, draw: np.ndarray) -> Estimate | None:
-    """Return the ratio of two sums over sentences with its interval; `draw`: (R, N) from `resample_counts`."""
-    if not whole.sum() or len(whole) < 2:
-        return None
+def _ratio(part: np.ndarray, whole: np.ndarray) -> Estimate | None:
+    """Return the ratio of two sums over sentences with its interval."""
     # Each rate is a ratio of sums, not a mean of ratios, so that long sentences count more, as in the definition.
-    wholes = draw @ whole
-    ratios = (draw @ part)[wholes > 0] / wholes[wholes > 0]
-    low, high = np.quantile(ratios, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Estimate(mean=float(part.sum() / whole.sum()), low=float(low), high=float(high))
+    interval = ratio_interval(part, whole)
+    if interval is None or interval.low is None or interval.high is None:
+        return None
+    return Estimate(mean=interval.value, low=interval.low, high=interval.high)

@@ -10,6 +10,7 @@ sure links: the possible links of target steps with a single origin.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +18,8 @@ from regard.attention.recording import record_own
 from regard.errors import InputError
 from regard.interpret.relevance import attention_mass
 from regard.models import Seq2Seq
+from regard.result import percent
+from regard.statistics import Interval, ratio_interval
 from regard.tasks import Pair, PairTask, alignment_mask
 
 
@@ -26,10 +29,19 @@ class Alignment:
 
     error_rate: float
     """0: every largest weight is on a correct source step; 1: every largest weight is on an incorrect step."""
+    interval: Interval
+    """The error rate with its 95 % interval over the pairs; without ends for fewer than two pairs."""
     share: float
     """Mean attention mass (0 to 1) on the possible links."""
     uniform: float
     """The mean attention mass on the possible links under uniform attention."""
+
+    @property
+    def error_text(self) -> str:
+        """The error rate as a percentage, with its interval."""
+        low, high = self.interval.low, self.interval.high
+        ends = "" if low is None or high is None else f" ({percent(low)} to {percent(high)})"
+        return f"{percent(self.error_rate)}{ends}"
 
 
 def error_rate(weights: Tensor, known: Tensor) -> float:
@@ -58,10 +70,14 @@ def alignment(model: Seq2Seq, task: PairTask, batches: Iterable[list[Pair]]) -> 
     """
     model.eval()
     layers: dict[str, list[tuple[Tensor, Tensor, Tensor]]] = {name: [] for name in model.cross_layers}
+    pair_of_step: list[np.ndarray] = []
+    count = 0
     for pairs in batches:
         batch = task.batch(pairs)
         known = alignment_mask(pairs, batch.source.shape[1], batch.target.shape[1])
         counted = known.any(-1)
+        pair_of_step.append(count + counted.nonzero()[:, 0].numpy())
+        count += len(pairs)
         lengths = batch.source_mask.sum(1, keepdim=True).expand_as(counted)[counted]
         with record_own(model, layers=model.cross_layers) as records:
             model(batch.source, batch.source_mask, batch.target_in)
@@ -87,8 +103,18 @@ def alignment(model: Seq2Seq, task: PairTask, batches: Iterable[list[Pair]]) -> 
         )
         lengths = torch.cat([part[2] for part in parts])
         result[name] = Alignment(
-            error_rate=error_rate(weights.unsqueeze(0), known.unsqueeze(0)),
+            error_rate=(rate := error_rate(weights.unsqueeze(0), known.unsqueeze(0))),
+            interval=_interval(weights, known, np.concatenate(pair_of_step))
+            or Interval(value=rate, low=None, high=None),
             share=attention_mass(weights, known).double().mean().item(),
             uniform=(known.sum(-1) / lengths).double().mean().item(),
         )
     return result
+
+
+def _interval(weights: Tensor, known: Tensor, pairs: np.ndarray) -> Interval | None:
+    """Return the error rate of steps (N, Ts) that belong to `pairs` (N,), with its interval over the pairs."""
+    hits = known.gather(1, weights.argmax(-1, keepdim=True))[:, 0].numpy()
+    links = 1.0 + (known.sum(-1) == 1).numpy()  # of a step with one origin, the link counts in A and in S
+    wrong, total = (np.bincount(pairs, counts) for counts in (links * ~hits, links))
+    return ratio_interval(wrong, total)

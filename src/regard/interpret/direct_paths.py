@@ -22,6 +22,7 @@ from regard.attention import Positions, short_name
 from regard.attention.components import Components
 from regard.attention.positions import Concatenated
 from regard.errors import InputError
+from regard.interpret.frozen_norms import fixed_ratio, freeze_norm, is_linear, is_norm, same_value
 
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-6}
 """Largest accepted difference between the sum of all parts and the logit, as a fraction of the largest part (at
@@ -92,9 +93,9 @@ class DirectPaths:
                     after(module, self._add_output, "embedding", name)
                 elif isinstance(module, Positions):
                     after(module, self._add_positions, name)
-                elif _is_norm(module):
+                elif is_norm(module):
                     after(module, self._freeze_norm, name)
-                elif _is_linear(module):
+                elif is_linear(module):
                     after(module, self._separate_bias, name)
             for name, parameter in parameters:  # biases, and learned queries
                 stack.callback(parameter.requires_grad_, parameter.requires_grad)
@@ -188,7 +189,7 @@ class DirectPaths:
         return self._add_leaf(kind, name, output)
 
     def _add_positions(self, name: str, module: nn.Module, args: Any, output: Tensor) -> Tensor:
-        return _same_value(output, args[0] + self._add_leaf("embedding", name, output - args[0]))
+        return same_value(output, args[0] + self._add_leaf("embedding", name, output - args[0]))
 
     def _split_heads(self, name: str, module: nn.Module, args: Any) -> Any:
         return (self._add_leaf("head", name, args[0]), *args[1:])
@@ -200,26 +201,17 @@ class DirectPaths:
         if not isinstance(bias, Tensor):
             return None
         leaf = self._add_leaf("bias", name, bias.expand_as(output).clone())
-        return _same_value(output, output - bias.detach() + leaf)
+        return same_value(output, output - bias.detach() + leaf)
 
     def _freeze_norm(self, name: str, module: nn.Module, args: Any, output: Tensor) -> Tensor | None:
         states = args[0]
         if not states.requires_grad:
             return None
-        with torch.no_grad():
-            centred = bool(torch.allclose(module.forward(states + states.std()), output, atol=1e-3, rtol=1e-3))
-            direction = states - states.mean(-1, keepdim=True) if centred else states
-            bias = getattr(module, "bias", None)
-            scaled = output if bias is None else output - bias
-            if isinstance(module, nn.LayerNorm):  # a quotient would be inexact where the direction is near 0
-                scale = (direction.square().mean(-1, keepdim=True) + module.eps).rsqrt()
-                ratio = scale if module.weight is None else scale * module.weight
-            else:
-                ratio = _ratio(scaled, direction)
-        linear = (states - states.mean(-1, keepdim=True) if centred else states) * ratio
-        if bias is not None:
-            linear = linear + self._add_leaf("bias", name, bias.expand_as(output).clone())
-        return _same_value(output, linear)
+
+        def add_bias(bias: Tensor) -> Tensor:
+            return self._add_leaf("bias", name, bias.expand_as(output).clone())
+
+        return freeze_norm(module, states, output, add_bias)
 
 
 class _FrozenActivations(TorchFunctionMode):
@@ -231,22 +223,5 @@ class _FrozenActivations(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if func in ACTIVATIONS and args[0].requires_grad:
-            return _same_value(result, args[0] * _ratio(result, args[0]))
+            return same_value(result, args[0] * fixed_ratio(result, args[0]))
         return result
-
-
-def _ratio(output: Tensor, states: Tensor) -> Tensor:
-    return torch.where(states == 0, 0.0, output / states).detach()
-
-
-def _same_value(value: Tensor, linear: Tensor) -> Tensor:
-    """Return `value` bit for bit, with the gradients of `linear`."""
-    return value.detach() + (linear - linear.detach())
-
-
-def _is_norm(module: nn.Module) -> bool:
-    return type(module).__name__.endswith("Norm")
-
-
-def _is_linear(module: nn.Module) -> bool:
-    return isinstance(module, nn.Linear) or type(module).__name__.endswith(("Linear", "Conv1D"))

@@ -1,17 +1,28 @@
-"""Means over samples with bootstrap intervals (Efron 1979)."""
+"""Means over samples with bootstrap-t intervals (Efron and Tibshirani 1993, chapter 12.5).
 
-import functools
+A bootstrap-t interval follows the skewness of the values: on the loss increases of Signal 2's heads (skewness 2
+to 20), intervals over 1,000 samples cover the mean in 91 to 97 % of cases, where percentiles of the bootstrap
+cover it in 89 to 97 %. No interval knows of values that no sample shows: an effect on fewer than 3 of N inputs
+can be absent from N samples (rule of three, Hanley and Lippman-Hand 1983). One head of Signal 2 matters so
+rarely (skewness 43) that its intervals cover in 80 % of cases. Captions say so, and claims that a head is not
+needed rest on counts of affected inputs, whose intervals are exact.
+"""
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from regard.result import percent
+from regard.statistics import LEVEL, mean_interval
+
 RESAMPLES = 2000
 """Number of resamples; 50 resamples then lie beyond each end of a 95 % interval."""
-LEVEL = 0.95
 MIN_SAMPLES = 50
 """Smallest number of samples for which a 95 % interval contains the mean in about 95 % of cases, also for skewed
 values."""
+MIN_RESAMPLED = 10
+"""Number of values below which resamples are too coarse for bootstrap-t. Fewer values have Student's interval."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -23,7 +34,8 @@ class Estimate:
     high: float
 
     def __str__(self) -> str:
-        return f"{self.mean:.3f} ({self.low:.3f} to {self.high:.3f})"
+        mean, low, high = (f"{round(value, 3) + 0.0:.3f}" for value in (self.mean, self.low, self.high))
+        return f"{mean} ({low} to {high})"
 
     def __repr__(self) -> str:
         return f"<Estimate: {self}>"
@@ -31,17 +43,17 @@ class Estimate:
     @property
     def percent(self) -> str:
         """The estimate as a percentage."""
-        return f"{self.mean:.1%} ({self.low:.1%} to {self.high:.1%})"
+        return f"{percent(self.mean)} ({percent(self.low)} to {percent(self.high)})"
 
 
 def describe_interval(samples: int) -> str:
     """Return a caption for the intervals over `samples` samples.
 
     >>> describe_interval(200)
-    '95 % interval over the samples'
+    '95 % interval over the samples; an effect on fewer than 3 in 200 inputs may be missed'
     """
     if samples >= MIN_SAMPLES:
-        return "95 % interval over the samples"
+        return f"95 % interval over the samples; an effect on fewer than 3 in {samples:,} inputs may be missed"
     return f"interval over the samples, too narrow for 95 %: use at least {MIN_SAMPLES} samples"
 
 
@@ -62,43 +74,65 @@ def resample_counts(samples: int, seed: int) -> np.ndarray:
     # The result contains counts instead of indices, so that one matrix product computes the means of all
     # resamples.
     random = np.random.default_rng(seed)
-    return random.multinomial(samples, np.full(samples, 1 / samples), size=RESAMPLES)
+    return random.multinomial(samples, np.full(samples, 1 / samples), size=RESAMPLES).astype(np.float64)
 
 
-def estimate(values: Sequence[float] | np.ndarray, draw: np.ndarray) -> Estimate | None:
+def estimate(
+    values: Sequence[float] | np.ndarray, draw: np.ndarray, bounds: tuple[float, float] | None = None
+) -> Estimate | None:
     """Return the mean of values (N) and its interval; `draw`: (R, N) from `resample_counts`. Samples without a
     value (NaN) are ignored. The result is None for fewer than two values.
+
+    `bounds`: the smallest and the largest possible value, such as (0, 1) for shares. The interval then lies
+    within the bounds, and allows for values at the bounds that no sample shows.
 
     >>> estimate([1.0, 1.0, float("nan")], resample_counts(3, seed=0))
     <Estimate: 1.000 (1.000 to 1.000)>
     """
-    values = np.asarray(values, dtype=np.float64)
-    known = ~np.isnan(values)
-    if known.sum() < 2:
+    array = np.asarray(values, dtype=np.float64)
+    known = ~np.isnan(array)
+    count = int(known.sum())
+    if count < 2:
         return None
-    # A resample that contains only samples without a value has no mean and is left out.
-    counts = draw[:, known]
-    total = counts.sum(1)
-    means = (counts @ values[known])[total > 0] / total[total > 0]
-    mean, count = float(values[known].mean()), int(known.sum())
-    factor = _widening_factor(count)
-    low, high = (
-        mean + factor * (float(end) - mean) for end in np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    )
-    if values[known].min() >= 0 and values[known].max() <= 1:  # shares: widening must not leave their range
-        low, high = max(low, 0.0), min(high, 1.0)
+    array = array[known]
+    mean = low = high = float(array.mean())
+    if count < MIN_RESAMPLED:
+        interval = mean_interval(array.tolist())
+        low, high = (mean if end is None else end for end in (interval.low, interval.high))
+    elif np.ptp(array) > 1e-12 * np.abs(array).max():
+        low, high = _studentized_ends(array, draw[:, known])
+    if bounds is not None:
+        unseen = unseen_share(count) * (bounds[1] - bounds[0])
+        low, high = max(min(low, bounds[1] - unseen), bounds[0]), min(max(high, bounds[0] + unseen), bounds[1])
     return Estimate(mean=mean, low=low, high=high)
 
 
-@functools.cache
-def _widening_factor(count: int) -> float:
-    """Return the factor by which the bootstrap interval of few samples is widened.
+def unseen_share(samples: int) -> float:
+    """Return the largest share of inputs with a property that none of `samples` inputs shows with a probability
+    of 2.5 % (one end of a 95 % interval).
 
-    A bootstrap interval of few samples is too narrow for two reasons. The bootstrap uses the normal distribution
-    instead of Student's, and its variance is taken around the samples' own mean, so it is too small by the factor
-    (n - 1) / n.
+    >>> round(unseen_share(1000), 4)
+    0.0037
     """
-    from scipy import special  # scipy.stats gives the same numbers, but its import takes half a second longer
+    return float(1 - ((1 - LEVEL) / 2) ** (1 / samples))
 
-    student, normal = special.stdtrit(count - 1, (1 + LEVEL) / 2), special.ndtri((1 + LEVEL) / 2)
-    return float(student / normal * (count / (count - 1)) ** 0.5)
+
+def _studentized_ends(values: np.ndarray, draw: np.ndarray) -> tuple[float, float]:
+    """Return the ends of the bootstrap-t interval of values (N); `draw`: (R, N)."""
+    mean, total = float(values.mean()), draw.sum(1)
+    # A resample needs two samples with a value to have a variance.
+    draw, total = draw[total > 1], total[total > 1]
+    centered = values - mean
+    shifts = draw @ centered / total
+    variances = draw @ centered**2 / total - shifts**2
+    variances[variances < 1e-12 * float((centered**2).max())] = 0.0
+    # A resample of equal values has no variance, and is infinitely many standard errors from the mean.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = shifts / np.sqrt(variances / (total - 1))
+    ratios[np.isnan(ratios)] = 0.0
+    lower = np.quantile(ratios, (1 - LEVEL) / 2, method="lower")
+    upper = np.quantile(ratios, (1 + LEVEL) / 2, method="higher")
+    error = float(values.std(ddof=1)) / len(values) ** 0.5
+    # If many resamples have no variance, an end is infinite; the observed values then limit the interval.
+    low, high = max(mean - float(upper) * error, values.min()), min(mean - float(lower) * error, values.max())
+    return float(low), float(high)

@@ -27,14 +27,16 @@ from rich.text import Text
 from regard.attention.descriptions import describe_model
 from regard.errors import InputError, check_range
 from regard.interpret.estimates import Estimate, describe_interval, estimate, format_estimate, resample_counts
-from regard.interpret.findings import HeadFindings
+from regard.interpret.findings import HeadFindings, describe_alignment
+from regard.interpret.head_measures import SHARE, measure_movement, measure_ranking, measure_relevance, share
 from regard.interpret.importance import HeadImportance, head_importance
 from regard.interpret.plots import importance_plot, relevance_plot
 from regard.interpret.probing import Probe, probe
-from regard.interpret.relevance import attention_mass, even_weights
+from regard.interpret.relevance import even_weights
 from regard.interpret.roles import MIN_SAMPLES, HeadRoles, head_roles
 from regard.io import write_file, write_json
 from regard.result import Result
+from regard.statistics import Interval
 from regard.training import RunFolder
 from regard.viz.report_page import Links, Part, Plot, render_page
 from regard.viz.subject import Input, Subject
@@ -58,8 +60,8 @@ class Examination(Result):
     """Fraction of uniform attention on relevant inputs; None if the task does not define relevant inputs."""
     heads: list[HeadFindings]
     importance: HeadImportance
-    alignment_error: dict[str, float] = field(default_factory=dict)
-    """Alignment error rate (0 to 1) by layer, if the alignment is known."""
+    alignment_error: dict[str, Interval] = field(default_factory=dict)
+    """Alignment error rate (0 to 1) by layer with its interval over the samples, if the alignment is known."""
     roles: HeadRoles | None = None
     """The role of each head; None if roles were not determined."""
     unanswered: list[str] = field(default_factory=list)
@@ -71,11 +73,7 @@ class Examination(Result):
     def sentences(self) -> list[str]:
         """Claims that the measurements support: one sentence for each head, then general remarks."""
         sentences = [head.sentence() for head in self.heads]
-        for layer, rate in self.alignment_error.items():
-            quality = "nearly always points" if rate < 0.1 else "often points" if rate < 0.4 else "seldom points"
-            sentences.append(
-                f"{layer}: the largest weight {quality} to a symbol's origin (alignment error rate {rate:.1%})."
-            )
+        sentences += [describe_alignment(layer, rate) for layer, rate in self.alignment_error.items()]
         sentences += self.unanswered
         sentences.append(
             "Gradients and ablation are independent measures with their own weaknesses: a disagreement with "
@@ -203,7 +201,7 @@ def make_examination(
     task: str,
     seed: int,
     samples: int | None = None,
-    alignment_error: dict[str, float] | None = None,
+    alignment_error: dict[str, Interval] | None = None,
     unanswered: Sequence[str] = (),
     causal: bool = False,
 ) -> Examination:
@@ -217,36 +215,28 @@ def make_examination(
     others = [*range(1, len(probes)), 0]
     # All measurements use the same draw, so that the intervals of all heads come from the same resamples.
     draw = resample_counts(max(len(probes), 1), seed)
-    even = None if relevance is None else np.array([_share(even_weights(r.shape, causal), r) for r in relevance])
+    even = None if relevance is None else np.array([share(even_weights(r.shape, causal), r) for r in relevance])
     heads = []
     if not probes:
         heads = [
-            HeadFindings(layer=layer, head=head, importance=value, measure=importance.measure)
+            HeadFindings(layer=layer, head=head, **_describe_importance(importance, layer, head))
             for layer, added in importance.added.items()
-            for head, value in enumerate(added)
+            for head in range(len(added))
         ]
     for layer, first in probes[0].weights.items() if probes else ():
         for head in range(len(first)):
             weights = [sample.weights[layer][head] for sample in probes]
-            shares = {}
+            findings = _describe_importance(importance, layer, head)
+            findings |= measure_ranking(weights, probes, others, draw)
             if relevance is not None and even is not None:
-                shares = _measure_relevance(weights, relevance, even, others, draw)
-            heads.append(
-                HeadFindings(
-                    layer=layer,
-                    head=head,
-                    importance=importance.added[layer][head],
-                    measure=importance.measure,
-                    moved=_measure_movement(weights, others),
-                    **_measure_ranking(weights, probes, others, draw),
-                    **shares,
-                )
-            )
+                findings |= measure_relevance(weights, relevance, even, others, draw)
+            moved = measure_movement(weights, others)
+            heads.append(HeadFindings(layer=layer, head=head, moved=moved, **findings))
     return Examination(
         task=task,
         samples=len(probes) if samples is None else samples,
         seed=seed,
-        uniform=None if even is None else estimate(even, draw),
+        uniform=None if even is None else estimate(even, draw, SHARE),
         heads=heads,
         importance=importance,
         alignment_error=alignment_error or {},
@@ -254,90 +244,10 @@ def make_examination(
     )
 
 
-def _measure_relevance(
-    weights: list[np.ndarray],
-    relevance: Sequence[np.ndarray],
-    even: np.ndarray,
-    others: list[int],
-    draw: np.ndarray,
-) -> dict[str, Estimate | None]:
-    """Return the fraction of a head's attention on relevant inputs; `even` (N,): the fraction under uniform
-    attention in each sample.
-    """
-    shares = [_share(w, r) for w, r in zip(weights, relevance, strict=True)]
-    permuted = [_share(w, relevance[other]) for w, other in zip(weights, others, strict=True)]
+def _describe_importance(importance: HeadImportance, layer: str, head: int) -> dict[str, Any]:
     return {
-        "relevance": estimate(shares, draw),
-        # Use differences within each sample: the variation that both fractions share cancels out.
-        "beyond_uniform": estimate(shares - even, draw),
-        "beyond_permuted": estimate(np.subtract(shares, permuted), draw),
+        "importance": importance.added[layer][head],
+        "interval": importance.interval(layer, head),
+        "affected": importance.share_affected(layer, head),
+        "measure": importance.measure,
     }
-
-
-def _measure_movement(weights: list[np.ndarray], others: list[int]) -> float:
-    """Return the mean total variation distance between the attention of a head on different samples."""
-    # Half of the summed absolute differences is the total variation distance.
-    shares = []
-    for own, other in zip(weights, (weights[index] for index in others), strict=True):
-        steps, inputs = (min(sizes) for sizes in zip(own.shape, other.shape, strict=True))
-        shares.append(float(np.abs(own[:steps, :inputs] - other[:steps, :inputs]).sum(1).mean()) / 2)
-    return float(np.mean(shares))
-
-
-def _measure_ranking(
-    weights: list[np.ndarray], probes: Sequence[Probe], others: list[int], draw: np.ndarray
-) -> dict[str, Estimate | None]:
-    """Return the rank correlation of a head's weights with gradients and with ablation."""
-    estimates: dict[str, Estimate | None] = {}
-    for name, measures in (
-        ("gradient", [sample.gradient for sample in probes]),
-        ("ablation", [sample.ablation for sample in probes]),
-    ):
-        own = [correlation(w, m) for w, m in zip(weights, measures, strict=True)]
-        permuted = [correlation(w, measures[other]) for w, other in zip(weights, others, strict=True)]
-        estimates |= {name: estimate(own, draw), f"{name}_permuted": estimate(permuted, draw)}
-    return estimates
-
-
-def _share(weights: np.ndarray, relevant: np.ndarray) -> float:
-    """Return the mean mass on relevant inputs, over the steps that depend on any input; NaN without such
-    steps.
-    """
-    steps, inputs = (min(sizes) for sizes in zip(weights.shape, relevant.shape, strict=True))
-    relevant = relevant[:steps, :inputs]
-    counted = relevant.any(1)
-    if not counted.any():
-        return float("nan")
-    return float(attention_mass(weights[:steps, :inputs], relevant)[counted].mean())
-
-
-def correlation(weights: np.ndarray, measure: np.ndarray) -> float:
-    """Return Spearman's rank correlation of weights and a measure (Tq, Tk) over the inputs, averaged over the
-    steps.
-
-    If the samples differ in length, only their common steps and inputs are used. Steps at which the weights or
-    the measure are constant are ignored. Returns NaN if all steps are ignored.
-
-    >>> correlation(np.array([[0.1, 0.2, 0.7]]), np.array([[1.0, 2.0, 3.0]]))
-    1.0
-    """
-    steps, inputs = (min(sizes) for sizes in zip(weights.shape, measure.shape, strict=True))
-    x, y = _ranks(weights[:steps, :inputs]), _ranks(measure[:steps, :inputs])
-    x, y = x - x.mean(1, keepdims=True), y - y.mean(1, keepdims=True)
-    size = np.sqrt((x**2).sum(1) * (y**2).sum(1))
-    counted = size > 0
-    if not counted.any():
-        return float("nan")
-    return float(((x * y).sum(1)[counted] / size[counted]).mean())
-
-
-def _ranks(rows: np.ndarray) -> np.ndarray:
-    """Return the rank of each value in its row; tied values get the mean of their ranks.
-
-    Values are tied if they are equal to six decimals; otherwise rounding errors would rank equal weights.
-    """
-    ranks = np.empty(rows.shape)
-    for row, values in zip(ranks, rows.round(6), strict=True):
-        _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
-        row[:] = (counts.cumsum() - (counts - 1) / 2)[which]
-    return ranks

@@ -3,10 +3,17 @@
 from dataclasses import dataclass
 
 from regard.interpret.estimates import Estimate
-from regard.result import Result
+from regard.interpret.importance import CHANGED
+from regard.result import Result, percent
+from regard.statistics import Interval
 
-IMPORTANT = 0.01
-"""Loss increase, in nats, above which a head is important."""
+MOST_AFFECTED = 0.01
+"""Largest share of the inputs of which the loss changes at which a model hardly needs a head: the whole
+interval must lie below it."""
+TOLERANCE = 0.05
+"""Largest change of the loss, in nats, at which a model hardly needs a head: the whole interval must lie within
+it.
+"""
 STEADY = 0.1
 """Largest fraction of the attention that differs between samples if a head attends to fixed positions."""
 
@@ -30,6 +37,12 @@ class HeadFindings(Result):
     measured."""
     ablation: Estimate | None = None
     """Rank correlation of the weights with ablation."""
+    gradient_beyond: Estimate | None = None
+    """`gradient` minus the correlation with another sample's values, as the mean of the differences in each
+    sample.
+    """
+    ablation_beyond: Estimate | None = None
+    """`ablation` minus the correlation with another sample's values."""
     gradient_permuted: Estimate | None = None
     """Rank correlation of the weights with gradient times input on another sample."""
     ablation_permuted: Estimate | None = None
@@ -40,6 +53,10 @@ class HeadFindings(Result):
     """
     importance: float
     """Loss increase when the head is disabled, in nats."""
+    affected: Estimate | None = None
+    """Share of the inputs of which the loss changes without the head; see `HeadImportance`."""
+    interval: Estimate | None = None
+    """`importance` with its interval; None if it is unknown."""
     measure: str = "loss"
     """Name of the loss of `importance`, if the loss is not computed against known answers."""
 
@@ -54,50 +71,82 @@ class HeadFindings(Result):
         """Return a sentence with the claims that the measurements support."""
         clauses = [
             *self._describe_relevance(),
-            *self._describe_ranking("gradients", self.gradient, self.gradient_permuted),
-            *self._describe_ranking("ablation", self.ablation, self.ablation_permuted),
+            *self._describe_ranking("gradients", self.gradient, self.gradient_beyond),
+            *self._describe_ranking("ablation", self.ablation, self.ablation_beyond),
+            self._describe_importance(),
         ]
-        if self.importance > IMPORTANT:
-            clauses.append(f"switching it off adds {self.importance:.3f} to the {self.measure}")
-        else:
-            clauses.append(
-                f"switching it off changes the {self.measure} by {self.importance:+.3f}: the "
-                f"model hardly needs it"
-            )
         return f"{self.layer}, head {self.head}: {'; '.join(clauses)}."
+
+    def _describe_importance(self) -> str:
+        """Return a clause on the change of the loss without the head."""
+        if self.interval is None:
+            return f"switching it off changes the {self.measure} by {self.importance:+.3f} (interval unknown)"
+        low, high = self.interval.low, self.interval.high
+        change = f"{self.importance:+.3f} ({low:+.3f} to {high:+.3f})"
+        if low > TOLERANCE:
+            return f"switching it off adds {self.importance:.3f} ({low:.3f} to {high:.3f}) to the {self.measure}"
+        if high < -TOLERANCE:
+            return f"switching it off lowers the {self.measure}: {change}"
+        few = self.affected is not None and self.affected.high <= MOST_AFFECTED
+        if self.affected is not None and few and abs(self.importance) <= TOLERANCE:
+            return (
+                f"switching it off changes the {self.measure} by {change}, and by more than {CHANGED} for at "
+                f"most {percent(self.affected.high)} of the inputs: the model hardly needs it on its own"
+            )
+        return (
+            f"switching it off changes the {self.measure} by {change}: this number of samples cannot tell "
+            f"whether the model needs it"
+        )
 
     def _describe_relevance(self) -> list[str]:
         """Return a clause on the attention to relevant inputs; empty if the relevant inputs are unknown."""
         if self.relevance is None or self.beyond_uniform is None or self.beyond_permuted is None:
             return []
-        share = f"{self.relevance.mean:.0%} of its attention is on what the answer depends on"
+        share = f"{percent(self.relevance.mean, 0)} of its attention is on what the answer depends on"
         # The whole interval must be above 0: such a claim is false in about 1 of 40 cases.
         if self.beyond_uniform.low <= 0:
-            return [f"{share}, which is not more than with uniform attention"]
+            less = "less than" if self.beyond_uniform.high < 0 else "not shown to be more than"
+            return [f"{share}, which is {less} with uniform attention"]
         if self.beyond_permuted.low > 0:
             return [f"{share}, more than with uniform attention and more than for another sample's inputs"]
         same = f"{share}, more than with uniform attention, but not more than for another sample's inputs"
         if self.moved is not None and self.moved < STEADY:
             return [
-                f"{same}: it attends to fixed positions, independent of the input ({self.moved:.0%} of it moves)"
+                f"{same}: it attends to fixed positions, independent of the input "
+                f"({percent(self.moved, 0)} of it moves)"
             ]
         return [same]
 
     @staticmethod
-    def _describe_ranking(measure: str, correlation: Estimate | None, permuted: Estimate | None) -> list[str]:
+    def _describe_ranking(measure: str, correlation: Estimate | None, beyond: Estimate | None) -> list[str]:
         """Return a clause on the rank correlation with another measure; empty if the correlation was not
         measured.
         """
         if correlation is None:
             return []
+        value = f"({correlation.mean:.2f}, {correlation.low:.2f} to {correlation.high:.2f})"
         # The values of another sample show how strongly the ranks agree because of positions alone.
-        if correlation.low > max(0.0 if permuted is None else permuted.high, 0):
-            # The limits 0.7 and 0.3 are conventions; the sentence includes the number.
-            strength = (
-                "closely" if correlation.mean >= 0.7 else "in part" if correlation.mean >= 0.3 else "barely"
-            )
+        if correlation.low > 0 and (beyond is None or beyond.low > 0):
+            # The limits 0.7 and 0.3 are conventions. The interval's lower end must reach them.
+            strength = "closely" if correlation.low >= 0.7 else "in part" if correlation.low >= 0.3 else "weakly"
+            return [f"its ranking of the inputs agrees {strength} with the ranking by {measure} {value}"]
+        if correlation.low > 0:
             return [
-                f"its ranking of the inputs agrees {strength} with the ranking by {measure} "
-                f"({correlation.mean:.2f})"
+                f"its ranking of the inputs agrees with the ranking by {measure} {value}, but not more than with "
+                "that of another sample"
             ]
-        return [f"its ranking of the inputs differs from the ranking by {measure} ({correlation.mean:.2f})"]
+        relation = "is opposite to" if correlation.high < 0 else "is not shown to agree with"
+        return [f"its ranking of the inputs {relation} the ranking by {measure} {value}"]
+
+
+def describe_alignment(layer: str, rate: Interval) -> str:
+    """Return a sentence on the alignment error rate of a layer. The interval decides what it claims."""
+    if rate.low is None or rate.high is None:
+        return f"{layer}: alignment error rate {percent(rate.value)} (interval unknown)."
+    value = f"alignment error rate {percent(rate.value)}, {percent(rate.low)} to {percent(rate.high)}"
+    quality = next((name for name, most in (("nearly always", 0.1), ("often", 0.4)) if rate.high < most), None)
+    if quality is None and rate.low >= 0.4:
+        quality = "seldom"
+    if quality is None:
+        return f"{layer}: how often the largest weight points to a symbol's origin cannot be told ({value})."
+    return f"{layer}: the largest weight {quality} points to a symbol's origin ({value})."

@@ -19,7 +19,7 @@ from regard.errors import InputError
 from regard.interpret.agreement import Agreement, agreement, alignment_error_rate
 from regard.interpret.estimates import Estimate
 from regard.interpret.word_links import Head, extract_links
-from regard.result import Result
+from regard.result import Result, percent
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -105,7 +105,7 @@ class AlignmentChoice(Result):
             methods.add_row(name, *map(_cell, (quality.error_rate, quality.precision, quality.recall)))
         all_heads = Table("error rate of each head", *STEP_NAMES.values(), box=None, pad_edge=False)
         for (layer, head), rates in zip(self.heads, self.error_rates.T, strict=True):
-            all_heads.add_row(f"{short_name(layer)} {head}", *(f"{rate:.1%}" for rate in rates))
+            all_heads.add_row(f"{short_name(layer)} {head}", *map(percent, rates))
         caption = (
             f"Alignment error rate, precision and recall against {self.against}, on {self.reported_on:,} pairs, "
             f"with 95 % intervals over the pairs. Selected on {self.chosen_on:,} other pairs: "
@@ -118,7 +118,7 @@ def _cell(estimate: Estimate | None) -> str:
     """Format a fraction as 33.7% (32.4-35.1), so that three such texts fit into one line."""
     if estimate is None:
         return "none"
-    return f"{estimate.mean:.1%} ({100 * estimate.low:.1f}-{100 * estimate.high:.1f})"
+    return f"{percent(estimate.mean)} ({100 * estimate.low:.1f}-{100 * estimate.high:.1f})"
 
 
 def choose_heads(
@@ -160,14 +160,14 @@ def choose_heads(
     ways["all"] = AligningHeads(heads=tuple(heads), shifted=shifted)
     method = min(ways, key=lambda way: errors[way])  # the first, so the simplest, of equally good methods
     report = [(weights[pair], known[pair]) for pair in others]
-    quality = {METHODS[way]: _report(report, heads, selected, seed) for way, selected in ways.items()}
+    quality = {METHODS[way]: _report(report, heads, selected) for way, selected in ways.items()}
     for shifted in (False, True):
         # The baseline is the mean over the last layer, the usual choice without a selection.
         last = [head for head in heads if head[0] == heads[-1][0]]
         baseline = AligningHeads(heads=tuple(last), shifted=shifted)
-        quality["last layer, itself" if shifted else "last layer"] = _report(report, heads, baseline, seed)
+        quality["last layer, itself" if shifted else "last layer"] = _report(report, heads, baseline)
     for name, links in (beside(others, ways[method]) if beside else {}).items():
-        quality[name] = agreement(links, [known[pair] for pair in others], seed=seed)
+        quality[name] = agreement(links, [known[pair] for pair in others])
     return AlignmentChoice(
         against=against,
         chosen_on=len(selection),
@@ -194,9 +194,9 @@ LinkedPairs = Sequence[tuple[np.ndarray, WordAlignment]]
 """Pairs as their word weights (2, C, Wt, Ws + 1) and their known links."""
 
 
-def _report(pairs: LinkedPairs, heads: Sequence[Head], chosen: AligningHeads, seed: int) -> Agreement:
+def _report(pairs: LinkedPairs, heads: Sequence[Head], chosen: AligningHeads) -> Agreement:
     links = [extract_links(combine_heads(weights, heads, chosen)) for weights, _ in pairs]
-    return agreement(links, [known for _, known in pairs], seed=seed)
+    return agreement(links, [known for _, known in pairs])
 
 
 def _count_links(weights: np.ndarray, known: WordAlignment) -> np.ndarray:

@@ -14,6 +14,7 @@ from rich.text import Text
 from regard.errors import InputError, check_range
 from regard.interpret.estimates import Estimate, describe_interval, estimate, resample_counts
 from regard.result import Result
+from regard.statistics import count_interval
 from regard.viz.data import WorthData
 from regard.viz.subject import Input, Subject
 
@@ -21,6 +22,8 @@ GROUPS = 1000
 """Largest number of units that an interval resamples. Larger numbers of inputs are summed into groups, because
 resampling all inputs takes long.
 """
+CHANGED = 0.1
+"""Change of the loss of an input, in nats, from which the input is affected by a head."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -35,9 +38,21 @@ class HeadImportance(Result):
     the head.
     """
     intervals: dict[str, list[Estimate | None]] = field(default_factory=dict)
-    """`added` with 95 % intervals (bootstrap over the samples); None for a single sample."""
+    """`added` with 95 % intervals over the samples; None for a single sample."""
+    affected: dict[str, list[Estimate]] = field(default_factory=dict)
+    """Share of the samples (0 to 1) of which the loss, summed over the outputs, changes by more than `CHANGED`
+    in either direction when a head is disabled, with exact 95 % intervals.
+    """
     measure: str = "loss"
     """Name of the loss, if `loss` is not computed against known answers."""
+
+    def interval(self, layer: str, head: int) -> Estimate | None:
+        """Return the interval of a head; None if it is unknown."""
+        return self.intervals[layer][head] if layer in self.intervals else None
+
+    def share_affected(self, layer: str, head: int) -> Estimate | None:
+        """Return the share of affected inputs of a head; None if it is unknown."""
+        return self.affected[layer][head] if layer in self.affected else None
 
     def ranked(self) -> list[tuple[float, str, int]]:
         """Return the loss increase, layer and index of every head, the least important first."""
@@ -124,30 +139,45 @@ def head_importance(
     if not subject.layers:
         raise InputError("the model has no heads: train it with attention")
     inputs = subject.unseen(samples, seed, purpose="importance")
-    base, added = subject.losses(inputs), {}
+    base = subject.losses(inputs)
+    increases = _measure_increases(subject, inputs, base[:, 0], on_progress)
     outputs = max(base[:, 1].sum(), 1)
-    intervals = {}
+    return HeadImportance(
+        samples=len(inputs),
+        loss=float(base[:, 0].sum() / outputs),
+        added={name: [float(row.sum() / outputs) for row in layer] for name, layer in increases.items()},
+        intervals={
+            name: [_interval(row, base[:, 1], seed) for row in layer] for name, layer in increases.items()
+        },
+        affected={name: [_count_affected(row) for row in layer] for name, layer in increases.items()},
+        measure=subject.measure,
+    )
+
+
+def _count_affected(increase: np.ndarray) -> Estimate:
+    """Return the share of inputs of which the loss changes, from the loss increase (N,) of each input."""
+    interval = count_interval(int((np.abs(increase) > CHANGED).sum()), len(increase))
+    assert interval.low is not None and interval.high is not None
+    return Estimate(mean=interval.value, low=interval.low, high=interval.high)
+
+
+def _measure_increases(
+    subject: Subject[Input], inputs: Sequence[Input], base: np.ndarray, on_progress: Callable[[int, int], None]
+) -> dict[str, list[np.ndarray]]:
+    """Return by layer, for each head, how much the loss (N,) of each input exceeds `base` without the head."""
+    increases: dict[str, list[np.ndarray]] = {}
     heads, done = sum(layer.heads for layer in subject.layers), 0
     on_progress(done, heads)
     for layer in subject.layers:
-        values, estimates = [], []
+        increases[layer.name] = []
         for head in range(layer.heads):
             with subject.intervene(layer.name, heads=[head]):
                 # The loss with and without a head is measured on the same inputs, because differences have a
                 # smaller variance than separate losses.
-                increase = subject.losses(inputs)[:, 0] - base[:, 0]
-            values.append(float(increase.sum() / outputs))
-            estimates.append(_interval(increase, base[:, 1], seed))
+                increases[layer.name].append(subject.losses(inputs)[:, 0] - base)
             done += 1
             on_progress(done, heads)
-        added[layer.name], intervals[layer.name] = values, estimates
-    return HeadImportance(
-        samples=len(inputs),
-        loss=float(base[:, 0].sum() / outputs),
-        added=added,
-        intervals=intervals,
-        measure=subject.measure,
-    )
+    return increases
 
 
 def _interval(increase: np.ndarray, outputs: np.ndarray, seed: int) -> Estimate | None:

@@ -15,7 +15,7 @@ def importance_plot(importance: HeadImportance) -> bytes:
     first.
     """
     values = [
-        (f"{layer} {head}", value, importance.intervals.get(layer, {head: None})[head])
+        (f"{layer} {head}", value, importance.interval(layer, head))
         for value, layer, head in importance.ranked()[::-1]
     ]
     return _draw_svg(values, "added to the loss when the head is off (nats)", 0.0, "")

@@ -33,7 +33,7 @@ def load_examination(run: RunFolder) -> SavedExamination:
     Raises `InputError` if the file is damaged, was edited, or belongs to another run.
     """
     stored = run.read_derived(FILE, REMEDY) or {}
-    if not run.has_digests and stored and (run.path / FILE).stat().st_mtime < run.model_file.stat().st_mtime:
+    if stored and not run.has_digests and (run.path / FILE).stat().st_mtime < run.model_file.stat().st_mtime:
         stored = {}  # of an earlier model: without digests, only the dates show it
     return SavedExamination(*(_part(read, stored) for read in (_sentences, _importance, _roles)))
 

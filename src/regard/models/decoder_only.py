@@ -5,7 +5,8 @@
     x = x + feed_forward(norm(x))
     logits = norm(x) Eᵀ                              B x T x V
 
-E is the embedding, or a separate matrix if `tied` is False. The options of both papers:
+E is the embedding. It is a separate matrix if `tied` is False or positions are concatenated. The options of both
+papers:
 
     GPT-2    positions learned, norm layer, activation gelu_tanh, bias, tied
     Llama    positions rotary, norm rms, activation swiglu, no bias, not tied; key_value_heads from version 2 on
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 from regard.attention import (
     EPSILON,
     Block,
+    Concatenated,
     Dropout,
     FeedForward,
     GatedActivation,
@@ -73,18 +75,19 @@ class DecoderOnlyConfig(ModelConfig):
     attention: str = "softmax"
     """Attention mechanism: parts joined by commas, at most one of each slot, with numbers after a colon, such as
     alibi,sink or window:16. Score: dot, scaled_dot, general, concat, additive, cosine, soft_capped, scalable.
-    Position: none, learned, sinusoidal, rotary, alibi, t5. Mask: causal, window, streaming. Normalizer:
-    softmax, softmax_one, sink, sigmoid, sparsemax, entmax, topk. Gate: output_gate, head_gate. Combination:
-    differential, talking_heads, forgetting, selective. Keys: multi_query, grouped, latent, shifted_keys.
-    Instead of scores: linear, gated_linear, delta_rule. Or your own part as module:Class. A position part
-    replaces --positions, a sharing part --key_value_heads. See docs/reference/mechanisms.md."""
-    positions: Literal["learned", "sinusoidal", "rotary", "none"] = "learned"
-    """Positional encoding: learned or sinusoidal vectors added to the embeddings, rotation of queries and keys
-    (rotary), or none."""
+    Position: none, learned, sinusoidal, concatenated, rotary, alibi, t5. Mask: causal, window, streaming.
+    Normalizer: softmax, softmax_one, sink, sigmoid, sparsemax, entmax, topk. Gate: output_gate, head_gate.
+    Combination: differential, talking_heads, forgetting, selective. Keys: multi_query, grouped, latent,
+    shifted_keys. Instead of scores: linear, gated_linear, delta_rule. Or your own part as module:Class. A
+    position part replaces --positions, a sharing part --key_value_heads. See docs/reference/mechanisms.md."""
+    positions: Literal["learned", "sinusoidal", "concatenated", "rotary", "none"] = "learned"
+    """Positional encoding: learned or sinusoidal vectors added to the embeddings; sinusoidal vectors concatenated
+    to them, half of hidden each (concatenated); rotation of queries and keys (rotary); or none."""
     rotary_base: float = BASE
     """Base of the wavelengths of rotary positions (above 1). Llama 2: 10000; Llama 3: 500000."""
     norm: Norm = "layer"
-    """Normalization: layer normalization (layer, GPT-2), or division by the root mean square (rms, Llama)."""
+    """Normalization: layer normalization (layer, GPT-2), division by the root mean square (rms, Llama), or
+    none."""
     norm_epsilon: float = EPSILON
     """Number added to the variance in normalization (above 0)."""
     pre_norm: bool = True
@@ -95,7 +98,8 @@ class DecoderOnlyConfig(ModelConfig):
     bias: bool = False
     """Use biases in projections, feed-forward layers and layer normalization."""
     tied: bool = True
-    """Use the embedding as the output layer. With --no-tied, the output layer is a separate matrix."""
+    """Use the embedding as the output layer. With --no-tied or concatenated positions, the output layer is a
+    separate matrix."""
     init_std: float | None = None
     """Standard deviation of the initial matrices (above 0). None: 0.8 / sqrt(hidden). GPT-2: 0.02."""
     dropout: float = 0.0
@@ -107,7 +111,7 @@ class DecoderOnlyConfig(ModelConfig):
             check_range(name, getattr(self, name), 1, 10**6)
         check_range("layers", self.layers, 1, 1000)
         check_choices(self)
-        self.mechanism.check_kinds(["causal"], positions=("learned", "sinusoidal", "none"))
+        self.mechanism.check_kinds(["causal"], positions=("learned", "sinusoidal", "concatenated", "none"))
         check_share("dropout", self.dropout, below=True)
         if not 0 < self.norm_epsilon < 1:
             raise InputError(f"norm_epsilon {self.norm_epsilon} is out of range: choose above 0 and less than 1")
@@ -131,6 +135,11 @@ class DecoderOnlyConfig(ModelConfig):
             raise InputError(
                 f"head width {self.head_width} is odd, but rotary positions rotate pairs of dimensions: "
                 f"choose an even width"
+            )
+        if self.embedding_positions == "concatenated" and self.hidden % 2:
+            raise InputError(
+                f"hidden {self.hidden} is odd, but embeddings and concatenated positions each need half of "
+                f"hidden: choose an even number"
             )
         if self.key_value_heads is not None:
             check_range("key_value_heads", self.key_value_heads, 1, self.heads)
@@ -237,17 +246,22 @@ class DecoderOnly(LanguageModel):
     def __init__(self, config: DecoderOnlyConfig, *, symbols: int, longest: int, input_width: int = 0) -> None:
         super().__init__()
         width, self.longest = config.hidden, longest
+        concatenated = config.embedding_positions == "concatenated"
+        embedded = width // 2 if concatenated else width
         # Embeddings are much smaller than sinusoidal vectors, so they are scaled as in the Transformer.
-        self.scale = math.sqrt(width) if config.embedding_positions == "sinusoidal" else 1.0
-        self.embedding = nn.Linear(input_width, width) if input_width else nn.Embedding(symbols, width)
-        self.positions: LearnedPositions | Sinusoidal | None = None
+        sinusoidal = concatenated or config.embedding_positions == "sinusoidal"
+        self.scale = math.sqrt(embedded) if sinusoidal else 1.0
+        self.embedding = nn.Linear(input_width, embedded) if input_width else nn.Embedding(symbols, embedded)
+        self.positions: LearnedPositions | Sinusoidal | Concatenated | None = None
         if config.embedding_positions == "learned":
             self.positions = LearnedPositions(longest, width)
         elif config.embedding_positions == "sinusoidal":
             self.positions = Sinusoidal(width)
+        elif concatenated:
+            self.positions = Concatenated(Sinusoidal(embedded))
         self.dropout = Dropout(config.dropout)
         self.decoder = DecoderStack(config)
-        separate = bool(input_width) or not config.tied
+        separate = bool(input_width) or concatenated or not config.tied
         self.output = nn.Linear(width, symbols, bias=False) if separate else None
         self.cross_layers = tuple(f"decoder.layers.{layer}.self_attention" for layer in range(config.layers))
         self._initialize(config)
@@ -284,6 +298,8 @@ class DecoderOnly(LanguageModel):
     @property
     def input_positions(self) -> Positions | Rotary | None:
         """Positional encoding of the input."""
+        if isinstance(self.positions, Concatenated):
+            return self.positions.positions
         return self.positions or next((module for module in self.modules() if isinstance(module, Rotary)), None)
 
     @property

@@ -12,6 +12,7 @@ Letters: B batch, T input steps, To output steps, D width (`hidden`).
 """
 
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -30,10 +31,11 @@ from regard.attention import (
     find_positions,
     find_score,
     make_encoder_layer,
+    make_norm,
     make_positions,
 )
 from regard.attention.single import check_without_projections
-from regard.errors import InputError, check_range
+from regard.errors import InputError, check_choices, check_range
 from regard.fast.query_gradient import QueryGradient
 from regard.models.base import AnswerModel, ModelConfig
 
@@ -74,6 +76,8 @@ class QueryModelConfig(ModelConfig):
     docs/reference/mechanisms.md."""
     self_att: bool = False
     """Add self-attention of the output steps before the last layer."""
+    norm: Literal["layer", "none"] = "layer"
+    """Normalization after each residual sum: layer normalization, or none."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a value out of range."""
@@ -87,6 +91,7 @@ class QueryModelConfig(ModelConfig):
             check_without_projections(self.mechanism)
         find_positions(self.positions, POSITIONS)
         check_encoder_layer(self.layer)
+        check_choices(self)
         if self.multihead and self.hidden % self.heads:
             raise InputError(
                 f"hidden {self.hidden} cannot be split into {self.heads} heads: choose a multiple of {self.heads}"
@@ -121,22 +126,22 @@ class QueryModel(AnswerModel):
         super().__init__()
         width, heads = config.hidden, config.heads if config.multihead else None
         score = find_score(config.score)
+        options: dict[str, Any] = {"score": score, "mechanism": config.mechanism, "norm": config.norm}
         self.embedding = nn.Linear(letters, width)
         self.one_hot: Tensor
         self.register_buffer("one_hot", torch.eye(letters), persistent=False)
         self.positions = _positions(config, input_len) if config.pos_enc else None
         self.encoder = nn.ModuleList(
-            make_encoder_layer(config.layer, width, heads, 2 * width, score=score, mechanism=config.mechanism)
-            for _ in range(config.enc_layers)
+            make_encoder_layer(config.layer, width, heads, 2 * width, **options) for _ in range(config.enc_layers)
         )
         self.rest = nn.Parameter(torch.zeros(1, 1, width)) if vary_len else None
         self.queries = nn.Parameter(torch.zeros(outputs, width))
         self.cross = attention_layer(width, heads, score=score, mechanism=config.mechanism, kind="cross")
-        self.cross_norm = nn.LayerNorm(width)
+        self.cross_norm = make_norm(width, norm=config.norm)
         self.self_attention = None
         if config.self_att:
             self.self_attention = attention_layer(width, heads, score=score, mechanism=config.mechanism)
-        self.self_attention_norm = nn.LayerNorm(width) if config.self_att else None
+        self.self_attention_norm = make_norm(width, norm=config.norm) if config.self_att else None
         self.output = nn.Linear(width, classes)
         self._initialize()
 
@@ -188,6 +193,7 @@ class QueryModel(AnswerModel):
             fast.enabled()
             and type(self) is QueryModel
             and self.rest is None
+            and isinstance(self.cross_norm, nn.LayerNorm)
             and (self.positions is None or type(self.positions) in (LearnedPositions, Sinusoidal))
             and all(type(layer) is EncoderLayer for layer in self.encoder)
             and all(layer.standard for layer in layers)

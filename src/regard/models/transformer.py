@@ -11,7 +11,7 @@ source and target share a vocabulary, E is also the embedding of the source.
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -76,6 +76,8 @@ class TransformerConfig(ModelConfig):
     docs/reference/mechanisms.md."""
     pre_norm: bool = True
     """Normalize before each layer; with --no-pre_norm, normalize after each residual sum, as in the paper."""
+    norm: Literal["layer", "none"] = "layer"
+    """Normalization: layer normalization, or none."""
     norm_epsilon: float = EPSILON
     """Number added to the variance in normalization (above 0)."""
     activation: Activation = "relu"
@@ -202,6 +204,7 @@ class Transformer(Seq2Seq):
             "activation": config.activation,
             "bias": config.bias,
             "epsilon": config.norm_epsilon,
+            "norm": config.norm,
         }
         self.encoder = Encoder(
             config.enc_layers, width, config.heads, config.inner, layer=config.layer, **options

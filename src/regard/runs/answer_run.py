@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.errors import InputError, check_range
 from regard.evaluation import exact_match, fresh_batches
 from regard.interpret import relevance_share
-from regard.result import Result
+from regard.result import Result, percent
 from regard.runs.attention_maps import add_note, map_of_answer
 from regard.runs.playback import play_back
 from regard.runs.run import Figures, Run
@@ -57,14 +57,16 @@ class TestReport(Result):
 
     def __str__(self) -> str:
         lengths = f"up to {self.max_len}" if self.sample_len is None else self.sample_len
-        matches = f"Exact match: {self.exact_match:.2%} of {self.samples:,} fresh samples of {lengths} letters"
+        matches = (
+            f"Exact match: {percent(self.exact_match, 2)} of {self.samples:,} fresh samples of {lengths} letters"
+        )
         matches += f"\nNote: {self.note}" if self.note else ""
         if self.relevance is None:
             return matches
-        shares = [f"head {head} {share:.1%}" for head, share in enumerate(self.relevance.heads)]
+        shares = [f"head {head} {percent(share)}" for head, share in enumerate(self.relevance.heads)]
         begins = range(0, len(shares), HEADS_PER_LINE)
         lines = ["   ".join(shares[begin : begin + HEADS_PER_LINE]) for begin in begins]
-        title = f"Attention on relevant inputs (uniform attention: {self.relevance.uniform:.1%}):"
+        title = f"Attention on relevant inputs (uniform attention: {percent(self.relevance.uniform)}):"
         return "\n  ".join([f"{matches}\n{title}", *lines])
 
     def table(self) -> Table:
@@ -72,11 +74,11 @@ class TestReport(Result):
         from rich.table import Table
 
         table = Table("", "fraction", box=None, pad_edge=False)
-        table.add_row(f"exact match, {self.samples:,} samples", f"{self.exact_match:.2%}")
+        table.add_row(f"exact match, {self.samples:,} samples", percent(self.exact_match, 2))
         if self.relevance is not None:
             for head, share in enumerate(self.relevance.heads):
-                table.add_row(f"attention on relevant inputs, head {head}", f"{share:.1%}")
-            table.add_row("the same for uniform attention", f"{self.relevance.uniform:.1%}")
+                table.add_row(f"attention on relevant inputs, head {head}", percent(share))
+            table.add_row("the same for uniform attention", percent(self.relevance.uniform))
         return table
 
 

@@ -78,8 +78,7 @@ def map_of_pair(
     """
     model.eval()
     source = replace_surrogates(source)  # the text that the map shows
-    batch = PairBatch(read_source([source], task.source_vocabulary), collate([tokens]))
-    batch = batch.to(next(model.parameters()).device)
+    batch = pair_batch(model, task, source, tokens)
     with record_own(model) as records:
         logits = model(batch.source, batch.source_mask, batch.target_in)
     probabilities = logits[0].float().softmax(-1).cpu()
@@ -108,6 +107,13 @@ def map_of_pair(
         outputs=outputs,
         probabilities=probabilities[range(len(written)), written].tolist(),
     )
+
+
+def pair_batch(model: Seq2Seq, task: SequenceTask, source: str, tokens: list[int]) -> PairBatch:
+    """Return a source and the tokens of its answer (without the end of sequence) as a batch on the model's
+    device."""
+    batch = PairBatch(read_source([source], task.source_vocabulary), collate([tokens]))
+    return batch.to(next(model.parameters()).device)
 
 
 @torch.inference_mode()

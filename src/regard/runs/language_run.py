@@ -15,7 +15,7 @@ from torch import Tensor
 from regard import decoding, viz
 from regard.errors import InputError, check_range
 from regard.evaluation.next_tokens import TokenFigures, measure_tokens, next_token_losses
-from regard.result import Result
+from regard.result import Result, percent
 from regard.runs.attention_maps import add_note, map_of_tokens
 from regard.runs.playback import play_back
 from regard.runs.run import Figures, Run
@@ -67,14 +67,14 @@ class LanguageReport(Result):
     def __str__(self) -> str:
         perplexity = "" if self.measure != "loss" else f", perplexity {self.perplexity:.3f}"
         lines = [
-            f"Exact match: {self.exact_match:.2%} of {self.figures.outputs:,} outputs in {self.samples:,} unseen "
-            f"sequences, {self.measure} {self.loss:.4f}{perplexity}",
+            f"Exact match: {percent(self.exact_match, 2)} of {self.figures.outputs:,} outputs in "
+            f"{self.samples:,} unseen sequences, {self.measure} {self.loss:.4f}{perplexity}",
             *([f"Note: {self.note}"] if self.note else []),
         ]
-        if self.figures.relevance:
-            lines.append(f"Attention on relevant inputs (uniform attention: {self.figures.uniform:.1%}):")
+        if self.figures.uniform is not None:
+            lines.append(f"Attention on relevant inputs (uniform attention: {percent(self.figures.uniform)}):")
         for name, heads in self.figures.relevance.items():
-            shares = "   ".join(f"head {head} {share:.1%}" for head, share in enumerate(heads))
+            shares = "   ".join(f"head {head} {percent(share)}" for head, share in enumerate(heads))
             lines.append(f"  {name}: {shares}")
         return "\n".join(lines)
 
@@ -83,11 +83,11 @@ class LanguageReport(Result):
         from rich.table import Table
 
         table = Table("", "", box=None, pad_edge=False, show_header=False)
-        table.add_row("exact match", f"{self.exact_match:.2%}")
+        table.add_row("exact match", percent(self.exact_match, 2))
         table.add_row(self.measure, f"{self.loss:.4f}")
         for name, heads in self.figures.relevance.items():
             for head, share in enumerate(heads):
-                table.add_row(f"attention on relevant inputs, {name}, head {head}", f"{share:.1%}")
+                table.add_row(f"attention on relevant inputs, {name}, head {head}", percent(share))
         return table
 
 

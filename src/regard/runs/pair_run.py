@@ -10,9 +10,10 @@ from regard import interpret
 from regard.attention import short_name
 from regard.data.word_alignment import WordAlignment
 from regard.errors import InputError, check_range
-from regard.result import Result
+from regard.result import Result, percent
 from regard.runs.run import Figures
 from regard.runs.sequence_run import SequenceRun
+from regard.statistics import Interval
 from regard.streams import make_generator
 from regard.training import ModelPart, TaskPart, TrainingPart
 
@@ -42,11 +43,11 @@ class PairReport(Result):
     attention."""
 
     def __str__(self) -> str:
-        lines = [f"Exact match: {self.exact_match:.2%} of {self.samples:,} unseen samples"]
+        lines = [f"Exact match: {percent(self.exact_match, 2)} of {self.samples:,} unseen samples"]
         for name, alignment in self.alignments.items():
-            share = f"{alignment.share:.1%} of the attention is on"
-            lines.append(f"{short_name(name)}: alignment error rate {alignment.error_rate:.1%}, {share}")
-            lines.append(f"  the source of each symbol (uniform attention: {alignment.uniform:.1%})")
+            share = f"{percent(alignment.share)} of the attention is on"
+            lines.append(f"{short_name(name)}: alignment error rate {alignment.error_text}, {share}")
+            lines.append(f"  the source of each symbol (uniform attention: {percent(alignment.uniform)})")
         return "\n".join(lines)
 
     def table(self) -> Table:
@@ -54,10 +55,10 @@ class PairReport(Result):
         from rich.table import Table
 
         table = Table("", "exact match", "alignment error", "fraction", "uniform", box=None, pad_edge=False)
-        table.add_row(f"{self.samples:,} unseen samples", f"{self.exact_match:.2%}")
+        table.add_row(f"{self.samples:,} unseen samples", percent(self.exact_match, 2))
         for name, alignment in self.alignments.items():
-            shares = (alignment.error_rate, alignment.share, alignment.uniform)
-            table.add_row(name, "", *(f"{share:.1%}" for share in shares))
+            shares = map(percent, (alignment.share, alignment.uniform))
+            table.add_row(name, "", alignment.error_text, *shares)
         return table
 
 
@@ -136,10 +137,10 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         drawn = self.task.pairs(min(most, MOST_DRAWN), make_generator(0, "align"))
         return [(pair.source, pair.target) for pair in drawn]
 
-    def alignment_error(self, inputs: Sequence[Pair]) -> dict[str, float]:
-        """Return the alignment error rate of each layer."""
+    def alignment_error(self, inputs: Sequence[Pair]) -> dict[str, Interval]:
+        """Return the alignment error rate of each layer, with its interval over the pairs."""
         alignments = interpret.alignment(self.model, self.task, [list(inputs)])
-        return {short_name(name): alignment.error_rate for name, alignment in alignments.items()}
+        return {short_name(name): alignment.interval for name, alignment in alignments.items()}
 
     def figures(self, *, seed: int = 0) -> Figures:
         """Return the measurements for a comparison. The alignment is measured in the last layer that attends to

@@ -22,28 +22,23 @@ from regard.attention import (
 )
 from regard.attention.components import Components, find_components
 from regard.attention.recording import record_own
-from regard.result import Result, to_plain
+from regard.result import Result, percent, to_plain
+from regard.runs.forward_pass import replay
+from regard.statistics import Interval
 from regard.training import ModelPart, RunFolder, TaskPart, TrainingPart, build_model
 from regard.viz import Layer, layer_kind
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from regard.attention import (
-        Record,
-    )
+    from regard.attention import Record
     from regard.attention.interventions import To
-    from regard.interpret import (
-        Examination,
-        Explanation,
-        HeadImportance,
-        HeadRoles,
-        HeadSamples,
-    )
+    from regard.interpret import Examination, Explanation, HeadImportance, HeadRoles, HeadSamples
     from regard.models import TaskModel
     from regard.tasks import AnyTask
     from regard.training import RunConfig
     from regard.viz import AttentionMap, Playback, ProbeInput
+    from regard.viz.forward_pass import ForwardPass
     from regard.viz.widget import AttentionWidget
 
 
@@ -65,7 +60,7 @@ class Figures(Result):
 
     def summary(self) -> str:
         """Return the exact match as text."""
-        return f"exact match {self.exact_match:.2%}"
+        return f"exact match {percent(self.exact_match, 2)}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -222,7 +217,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         """
         return interpret.examine(self, samples=samples, seed=seed)
 
-    def alignment_error(self, inputs: Sequence[Any]) -> dict[str, float]:
+    def alignment_error(self, inputs: Sequence[Any]) -> dict[str, Interval]:
         """Return the alignment error rate of each layer, or an empty dictionary if the alignment is unknown."""
         del inputs
         return {}
@@ -245,6 +240,10 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         return interpret.explain(
             self, input, layer=layer, head=head, output=output, key=key, temperature=temperature, seed=seed
         )
+
+    def forward_pass(self, input: str) -> ForwardPass:
+        """Return the forward pass whose attention `attend` shows. Raises `InputError` for an invalid input."""
+        return replay(self, input)
 
     def with_sums(self, shown: AttentionMap) -> AttentionMap:
         """Return an attention map with the intermediate results of each weight; see

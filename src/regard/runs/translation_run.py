@@ -16,7 +16,7 @@ from regard.data.parallel import ParallelText
 from regard.data.prepare import check_pairs, read_pairs
 from regard.data.unknown_tokens import UnknownShares, read_unknown, unknown_in_pairs
 from regard.errors import InputError
-from regard.result import Result
+from regard.result import Result, percent
 from regard.runs.run import Figures
 from regard.runs.sequence_run import SequenceRun
 from regard.training import ModelPart, TaskPart, TrainingPart
@@ -55,7 +55,7 @@ class TranslationReport(Result):
         return "\n".join(
             [
                 *self.quality.lines(),
-                f"Exact match: {self.quality.exact_match:.2%} of {sentences:,} sentences, translated in "
+                f"Exact match: {percent(self.quality.exact_match, 2)} of {sentences:,} sentences, translated in "
                 f"{self.seconds:.1f} seconds, {sentences / self.seconds:.0f} a second",
                 *([f"Text: {self.counts}"] if "left out" in self.counts else []),
             ]
@@ -80,7 +80,9 @@ class TranslationReport(Result):
         for line in self.quality.lines():
             score, _, signature = line.partition("   ")
             table.add_row(score, signature)
-        table.add_row(f"exact match {self.quality.exact_match:.2%}", f"{len(self.translations):,} sentences")
+        table.add_row(
+            f"exact match {percent(self.quality.exact_match, 2)}", f"{len(self.translations):,} sentences"
+        )
         return table
 
 

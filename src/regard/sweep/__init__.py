@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from regard.sweep.local import Local
     from regard.sweep.ray import Ray
     from regard.sweep.slurm import Slurm
-    from regard.sweep.statistics import Contrast, Interval
+    from regard.sweep.statistics import Contrast
 
 late(__name__)
 
@@ -21,7 +21,6 @@ __all__ = [
     "Backend",
     "Comparison",
     "Contrast",
-    "Interval",
     "Local",
     "Measured",
     "Ray",

@@ -80,10 +80,25 @@ class Job:
         return f"{self.folder.parent.name}, {self.folder.name}"
 
     @property
+    def saved_state(self) -> str:
+        """The step of the last saved training state as text."""
+        return f"step {self.last_step}"
+
+    @property
     def last_step(self) -> int:
         """The step of the last saved training state, or 0 if there is no saved state."""
         states = list_steps(self.run.path / "trainer")
         return int(states[-1].stem.removeprefix("step-")) if states else 0
+
+    def absolute(self) -> Job:
+        """Return the same job with an absolute folder."""
+        return dataclasses.replace(self, folder=self.folder.absolute())
+
+    def measure(self, *, trust_code: bool = False) -> Measured:
+        """Train or resume the run, test the run, and save the measurement."""
+        interrupted, began = self.interrupted(trust_code=trust_code), time.process_time()
+        run = train(self.config, savepath=self.folder, resume=interrupted, progress=False, trust_code=trust_code)
+        return _test(self, run, None if interrupted else time.process_time() - began)
 
     def read(self) -> Measured | None:
         """Return the saved measurement, or None. Raises `InputError` if its flags differ."""
@@ -130,18 +145,9 @@ def _compared(stored: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def measure(job: Job, *, trust_code: bool = False) -> Measured:
-    """Train or resume a job, test the run, and save the measurement."""
-    interrupted, began = job.interrupted(trust_code=trust_code), time.process_time()
-    run = train(job.config, savepath=job.folder, resume=interrupted, progress=False, trust_code=trust_code)
-    return _test(job, run, None if interrupted else time.process_time() - began)
-
-
 def measure_together(jobs: Sequence[Job]) -> list[Measured]:
     """Train jobs that differ only in their seed as one stacked model, test the runs, and save the
     measurements."""
-    if len(jobs) == 1:
-        return [measure(jobs[0])]
     began = time.process_time()
     config = jobs[0].config
     flags: dict[str, Any] = {name: value for name, value in config.flags().items() if name != "seed"}

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import chdir, contextmanager, redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from regard.io.locking import BusyError
 from regard.io.reading import is_file, read_text
 from regard.io.temporary import temporary_path
 from regard.libraries import import_library, library_errors
-from regard.sweep.job import Job, Measured, measure
+from regard.sweep.backends import JobT, SweepJob
 from regard.sweep.processes import exit_on_signal, handle_signals
 from regard.training import code_digests, trust
 from regard.version import __version__
@@ -56,11 +56,11 @@ class Ray:
         """Raise `InputError` if a value is out of range."""
         check_range("cpus", self.cpus, 1, 1024)
 
-    def run(self, jobs: Sequence[Job], tell: Callable[[str], None]) -> Iterator[tuple[Job, Measured]]:
+    def run(self, jobs: Sequence[JobT], tell: Callable[[str], None]) -> Iterator[tuple[JobT, Any]]:
         """Yield each job with its measurement (see `Backend`)."""
-        running: dict[Any, Job] = {}
-        losses: Counter[tuple[Path, int]] = Counter()
-        """Number of times that a job was lost at a checkpoint, by the job's folder and the step."""
+        running: dict[Any, JobT] = {}
+        losses: Counter[tuple[Path, str]] = Counter()
+        """Number of times that a job was lost, by the job's folder and saved state."""
         marker = temporary_path(jobs[0].folder.parent.parent / "ray").absolute()
         with _connected(self.address) as ray:
             try:
@@ -72,10 +72,9 @@ class Ray:
                 task = ray.remote(measure_on_machine).options(num_cpus=self.cpus, max_retries=0)
                 driver = Driver(__version__, socket.gethostname(), marker, Path.cwd(), sys.path, self.cpus)
 
-                def submit(job: Job, *, again: bool) -> None:
+                def submit(job: JobT, *, again: bool) -> None:
                     trust(job.stored)  # naming code counts as trust, as for a local training
-                    there = replace(job, folder=job.folder.absolute())
-                    running[task.remote(driver, there, code_digests(job.stored), again)] = job
+                    running[task.remote(driver, job.absolute(), code_digests(job.stored), again)] = job
 
                 for job in jobs:
                     submit(job, again=False)
@@ -85,10 +84,10 @@ class Ray:
                         if (measured := _result(ray, reference)) is not None:
                             yield job, measured
                             continue
-                        step = job.last_step
-                        losses[job.folder, step] += 1
-                        if losses[job.folder, step] < ATTEMPTS:
-                            tell(f"{job.label}: process or machine lost; resumes from step {step}")
+                        state = job.saved_state
+                        losses[job.folder, state] += 1
+                        if losses[job.folder, state] < ATTEMPTS:
+                            tell(f"{job.label}: process or machine lost; resumes from {state}")
                             submit(job, again=True)
             finally:
                 remove_quietly(marker)
@@ -105,11 +104,10 @@ class Ray:
             )
 
 
-def _result(ray: Any, reference: Any) -> Measured | None:
+def _result(ray: Any, reference: Any) -> Any:
     """Return the measurement of a task or raise its error. Return None if its process or machine was lost."""
     try:
-        measured: Measured = ray.get(reference)
-        return measured
+        return ray.get(reference)
     except ray.exceptions.RayError as error:
         if "failed to import on the worker" in str(error):
             reason = str(error).strip().splitlines()[-1]
@@ -139,7 +137,7 @@ class Driver:
     """Number of PyTorch threads of each training job."""
 
 
-def measure_on_machine(driver: Driver, job: Job, code: dict[str, str], again: bool) -> Measured:
+def measure_on_machine(driver: Driver, job: SweepJob, code: dict[str, str], again: bool) -> Any:
     """Measure a job in a Ray task.
 
     `code`: digests of the user's code. `again`: whether another process with this job was lost. Raises
@@ -165,12 +163,12 @@ def measure_on_machine(driver: Driver, job: Job, code: dict[str, str], again: bo
         raise
 
 
-def _measure_unlocked(job: Job, patience: float) -> Measured:
+def _measure_unlocked(job: SweepJob, patience: float) -> Any:
     """Measure a job. If another process has locked the run, wait up to `patience` seconds."""
     until = time.monotonic() + patience
     while True:
         try:
-            return measure(job, trust_code=True)  # the driver trusts the code
+            return job.measure(trust_code=True)  # the driver trusts the code
         except BusyError:
             if time.monotonic() > until:
                 raise

@@ -6,6 +6,7 @@ import io
 import json
 import shlex
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from regard.io import write_file
+from regard.result import percent
+from regard.statistics import LEVEL, Interval, describe_range, range_confidence, seed_range
 from regard.sweep.grid import Measurements, Variant
-from regard.sweep.statistics import LEVEL, Interval, differences, mean
+from regard.sweep.statistics import describe_verdicts, differences
 from regard.viz.report_page import Links, Part, Plot, render_page
 
 if TYPE_CHECKING:
@@ -24,24 +27,20 @@ if TYPE_CHECKING:
 
 QUANTITIES: dict[str, tuple[str, Callable[[float], str]]] = {
     "bleu": ("BLEU", "{:.2f}".format),
-    "exact_match": ("exact match", "{:.2%}".format),
+    "exact_match": ("exact match", partial(percent, digits=2)),
     "steps_to_99": ("steps to 99 %", "{:.0f}".format),
     "seconds": ("seconds", "{:.1f}".format),
     "parameters": ("parameters", "{:,.0f}".format),
-    "relevance": ("attention on relevant", "{:.1%}".format),
-    "uniform": ("uniform", "{:.1%}".format),
-    "alignment_error": ("alignment error", "{:.1%}".format),
+    "relevance": ("attention on relevant", percent),
+    "uniform": ("uniform", percent),
+    "alignment_error": ("alignment error", percent),
 }
 """Columns of the table: the name and the format of each quantity."""
-SHARES = {"exact_match", "relevance", "uniform", "alignment_error"}
-"""Quantities between 0 and 1, whose intervals are limited to this range."""
 
 
-def format_mean(values: Sequence[float], form: Callable[[float], str], *, share: bool = False) -> str:
-    """Format the mean of values, with a 95 % interval if the values differ. `share`: limit the interval to the
-    range from 0 to 1.
-    """
-    return format_interval(mean(values, share=share), form) if values else ""
+def format_mean(values: Sequence[float], form: Callable[[float], str]) -> str:
+    """Format the mean of values, with their range if they differ."""
+    return format_interval(seed_range(values), form) if values else ""
 
 
 def format_interval(interval: Interval, form: Callable[[float], str]) -> str:
@@ -62,18 +61,15 @@ def tables(comparison: Measurements) -> RenderableType:
     if len(names) > 1:
         parts += [_by_last(comparison), ""]
     shown = [name for name in QUANTITIES if any(comparison.values(v, name) for v in comparison.variants)]
-    title = f"{comparison.task}: mean (95 % interval) over {seeds} seeds{_tokenizers(comparison)}"
+    title = f"{comparison.task}: mean (range) over {seeds} seeds{_tokenizers(comparison)}"
     table = _table(title, *names, *(QUANTITIES[name][0] for name in shown))
     for variant in comparison.variants:
-        cells = {
-            name: format_mean(comparison.values(variant, name), QUANTITIES[name][1], share=name in SHARES)
-            for name in shown
-        }
+        cells = {name: format_mean(comparison.values(variant, name), QUANTITIES[name][1]) for name in shown}
         reached = len(comparison.values(variant, "steps_to_99"))
         if "steps_to_99" in cells and reached < seeds:
             cells["steps_to_99"] = f"{cells['steps_to_99']} on {reached} of {seeds}".strip()
         table.add_row(*map(str, variant.varied.values()), *cells.values())
-    return Group(*parts, table, *_differences(comparison))
+    return Group(*parts, table, Text(describe_range(seeds), style="dim"), *_differences(comparison))
 
 
 def _tokenizers(comparison: Measurements) -> str:
@@ -102,12 +98,9 @@ def _differences(comparison: Measurements) -> list[RenderableType]:
     table = _table(title if len(contrasts) > 1 else f"Difference in {name} (95 % interval)", "", "", "")
     table.show_header = False
     for contrast in contrasts:
-        verdict = "different" if contrast.shown else "not shown to differ"
-        if contrast.interval.low is None:
-            verdict = "unknown with one seed"
         names = f"{contrast.one.name} minus {contrast.other.name}"
-        table.add_row(names, format_interval(contrast.interval, form), verdict)
-    return ["", table]
+        table.add_row(names, format_interval(contrast.interval, form), contrast.verdict)
+    return ["", table, Text(describe_verdicts(contrasts), style="dim")]
 
 
 def _by_last(comparison: Measurements) -> Table:
@@ -117,7 +110,7 @@ def _by_last(comparison: Measurements) -> Table:
     table = _table(f"Exact match by {last}", *names, *columns)
     for others, variants in _series(comparison).items():
         form = QUANTITIES["exact_match"][1]
-        cells = [format_mean(comparison.values(variant, "exact_match"), form, share=True) for variant in variants]
+        cells = [format_mean(comparison.values(variant, "exact_match"), form) for variant in variants]
         table.add_row(*map(str, others), *cells)
     return table
 
@@ -141,7 +134,7 @@ def _series(comparison: Measurements) -> dict[tuple[Any, ...], list[Variant]]:
 def write_report(comparison: Measurements) -> list[Path]:
     """Write all report files to the folder of the runs, and return their paths.
 
-    results.json and results.csv have one line for each run. summary.json has means, differences and their
+    results.json and results.csv have one line for each run. summary.json has means, ranges, differences and their
     intervals. curves.png shows the learning curves, and values.png shows exact match by the last flag.
     """
     lines = [
@@ -185,7 +178,7 @@ def write_page(comparison: Measurements, path: str | Path, explorer: str | None 
         Plot(
             lambda: learning_curves(comparison, "svg"), "Learning curves: exact match and loss by training step"
         ),
-        Plot(lambda: curves(comparison, "svg"), "Exact match by the last flag, with intervals over the seeds"),
+        Plot(lambda: curves(comparison, "svg"), "Exact match by the last flag, with the range of the seeds"),
         shown,
     ]
     if explorer is not None and len(runs) > 1:
@@ -211,13 +204,18 @@ def _links(comparison: Measurements, explorer: str) -> Links:
     return Links(title, [(names[0], explorer), *comparisons])
 
 
+def _range_json(values: Sequence[float]) -> dict[str, Any]:
+    """Return the mean and the range of one value per seed, and the confidence of the range for the median."""
+    return {**dataclasses.asdict(seed_range(values)), "median_confidence": range_confidence(len(values))}
+
+
 def figures(comparison: Measurements) -> dict[str, Any]:
-    """Return means and differences with their intervals as JSON values."""
+    """Return means with the range of the seeds, and differences with their intervals, as JSON values."""
     means = [
         {
             **variant.varied,
             **{
-                quantity: dataclasses.asdict(mean(values, share=quantity in SHARES))
+                quantity: _range_json(values)
                 for quantity in QUANTITIES
                 if (values := comparison.values(variant, quantity))
             },
@@ -230,7 +228,9 @@ def figures(comparison: Measurements) -> dict[str, Any]:
             "one": contrast.one.name,
             "other": contrast.other.name,
             **dataclasses.asdict(contrast.interval),
+            "p_value": contrast.p_value,
             "different": contrast.shown,
+            "verdict": contrast.verdict,
         }
         for contrast in differences(comparison, quantity)
     ]
@@ -250,7 +250,7 @@ def figures(comparison: Measurements) -> dict[str, Any]:
 def learning_curves(comparison: Measurements, format: str) -> bytes:
     """Draw exact match and loss of training batches over the steps.
 
-    Each line is the smoothed mean over the seeds, with a band for its 95 % interval.
+    Each line is the smoothed mean over the seeds, with a band for their range.
     """
     from regard.viz.figure import figure_bytes
     from regard.viz.matrix_plots import new_figure  # matplotlib is slow to import
@@ -262,7 +262,7 @@ def learning_curves(comparison: Measurements, format: str) -> bytes:
             steps = sorted(set.intersection(*({line["step"] for line in seed} for seed in lines)))
             values = np.array([[line[quantity] for line in seed if line["step"] in set(steps)] for seed in lines])
             smooth = _running_mean(values)
-            intervals = [mean(column, share=quantity in SHARES) for column in smooth.T.tolist()]
+            intervals = [seed_range(column) for column in smooth.T.tolist()]
             _plot_band(axes, steps, intervals, label=variant.name or comparison.task)
         axes.set(xlabel="training step", ylabel=QUANTITIES.get(quantity, (quantity,))[0])
         axes.grid(alpha=0.3)
@@ -279,7 +279,7 @@ lines.
 
 
 def _plot_band(axes: "Axes", positions: Sequence[float], intervals: Sequence[Interval], **style: Any) -> None:
-    """Plot values as a line, with a band for their intervals if there are any."""
+    """Plot values as a line, with a band from `low` to `high` if there are any."""
     (line,) = axes.plot(positions, [interval.value for interval in intervals], **style)
     low = [interval.value if interval.low is None else interval.low for interval in intervals]
     high = [interval.value if interval.high is None else interval.high for interval in intervals]
@@ -294,8 +294,8 @@ def _running_mean(values: np.ndarray) -> np.ndarray:
 
 
 def curves(comparison: Measurements, format: str) -> bytes:
-    """Draw exact match by the last flag: for each series the mean over the seeds, with a band for its
-    interval."""
+    """Draw exact match by the last flag: for each series the mean over the seeds, with a band for their
+    range."""
     from regard.viz.figure import figure_bytes
     from regard.viz.matrix_plots import new_figure
 
@@ -306,9 +306,9 @@ def curves(comparison: Measurements, format: str) -> bytes:
     numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     positions = values if numeric else list(range(len(values)))
     for others, variants in _series(comparison).items():
-        means = [mean(comparison.values(variant, "exact_match"), share=True) for variant in variants]
+        means = [seed_range(comparison.values(variant, "exact_match")) for variant in variants]
         _plot_band(axes, positions, means, marker="o", label=", ".join(map(str, others)) or comparison.task)
-    axes.set(xlabel=last, ylabel="exact match (mean, 95 % interval)", ylim=(-0.02, 1.02))
+    axes.set(xlabel=last, ylabel="exact match (mean, range of the seeds)", ylim=(-0.02, 1.02))
     axes.set_xticks(positions, [str(value) for value in values])
     axes.legend()
     axes.grid(alpha=0.3)

@@ -22,7 +22,7 @@ from regard.errors import InputError, MachineError, check_range
 from regard.io import make_folder, remove_quietly, write_file
 from regard.io.reading import is_file, read_text
 from regard.libraries import import_library
-from regard.sweep.job import Job, Measured, measure
+from regard.sweep.backends import JobT, SweepJob
 from regard.sweep.processes import EndedError, Worker
 
 LARGEST_ARRAY = 1000
@@ -59,7 +59,7 @@ class Slurm:
         check_range("memory", self.memory, 1, 10_000)
         check_range("cpus", self.cpus, 1, 1024)
 
-    def run(self, jobs: Sequence[Job], tell: Callable[[str], None]) -> Iterator[tuple[Job, Measured]]:
+    def run(self, jobs: Sequence[JobT], tell: Callable[[str], None]) -> Iterator[tuple[JobT, Any]]:
         """Yield each job with its measurement (see `Backend`)."""
         submitit = _submitit(self.executor)
         folder = jobs[0].folder.parent.parent / "slurm"
@@ -96,7 +96,7 @@ class Slurm:
                 f"see {lost[0]}; the other runs are done: repeat the command to train the missing runs"
             )
 
-    def _find_submitted(self, submitit: Any, folder: Path, jobs: Sequence[Job]) -> list[tuple[Job, Any]]:
+    def _find_submitted(self, submitit: Any, folder: Path, jobs: Sequence[JobT]) -> list[tuple[JobT, Any]]:
         """Return the jobs of an earlier command that are queued or running, with their tasks."""
         noted = [job for job in jobs if is_file(job.folder / NOTE)]
         numbers = [read_text(job.folder / NOTE, "delete it to submit the job again").strip() for job in noted]
@@ -104,7 +104,7 @@ class Slurm:
         alive = self._alive(tasks) if tasks else set()
         return [(job, task) for job, task in zip(noted, tasks, strict=True) if task.job_id in alive]
 
-    def _submit(self, submitit: Any, folder: Path, jobs: Sequence[Job]) -> list[tuple[Job, Any]]:
+    def _submit(self, submitit: Any, folder: Path, jobs: Sequence[JobT]) -> list[tuple[JobT, Any]]:
         """Submit jobs as one array and store their Slurm IDs. Return each job with its task."""
         executor = submitit.AutoExecutor(
             folder,
@@ -141,7 +141,7 @@ class Slurm:
         # If Slurm does not respond, for example during a restart, all tasks count as running.
         return {task.job_id for task in tasks} if result.returncode else set(result.stdout.split())
 
-    def _cancel(self, waiting: Sequence[tuple[Job, Any]]) -> None:
+    def _cancel(self, waiting: Sequence[tuple[SweepJob, Any]]) -> None:
         """Stop the tasks. Training jobs save their state first."""
         if waiting and self.executor == "slurm":
             subprocess.run(["scancel", *(task.job_id for _, task in waiting)], capture_output=True, check=False)
@@ -167,9 +167,9 @@ class _Training:
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
-        self._worker: Worker[Job, Measured] | None = None
+        self._worker: Worker[SweepJob, Any] | None = None
 
-    def __call__(self, job: Job) -> tuple[Exception | None, Measured | None]:
+    def __call__(self, job: SweepJob) -> tuple[Exception | None, Any]:
         """Measure a job, and return its error or its measurement."""
         self._worker = Worker(_measure, threads=self._threads)
         self._worker.begin(job)
@@ -186,7 +186,7 @@ class _Training:
         finally:
             self._stop()
 
-    def checkpoint(self, job: Job) -> Any:
+    def checkpoint(self, job: SweepJob) -> Any:
         """Save the state, and return the continuation for the requeued job. submitit calls this method before
         the time limit."""
         from submitit.helpers import DelayedSubmission
@@ -203,7 +203,7 @@ class _Training:
         return {"_threads": self._threads, "_worker": None}
 
 
-def _measure(job: Job) -> Measured:
+def _measure(job: SweepJob) -> Any:
     """Measure a job, and ignore the signal for the time limit, which the parent process handles."""
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-    return measure(job)
+    return job.measure()

@@ -26,7 +26,7 @@ EARLIER_FORMATS = ("regard-run/6", "regard-run/5")
 OPTIONAL_WHEN_STORED = {
     *("positions", "layer", "batchsize", "enc_hidden", "bidirectional", "start", "score_width", "weights"),
     *("norm_epsilon", "activation", "bias", "tied", "output_bias", "freeze", "origin", "guide", "guide_weight"),
-    *("text", "initial", "validate_every", "attention"),
+    *("text", "initial", "validate_every", "attention", "norm"),
     *("lenient", "bleu_tokenize", "bleu_tokenizer"),
 }
 """Fields of a config that older runs did not store. The defaults of these fields reproduce the behavior of

@@ -6,6 +6,7 @@ from regard.late import late
 
 if TYPE_CHECKING:
     from regard.viz.attention_map import AttentionMap, Maps, Playback, check_extension
+    from regard.viz.forward_pass import ForwardPass
     from regard.viz.maps import CROSS, LayerKind, LayerMap, Map, layer_kind, make_layer_map
     from regard.viz.paper_figure import PaperFigure
     from regard.viz.records import make_layer_maps, make_maps
@@ -18,6 +19,7 @@ __all__ = [
     "CROSS",
     "AcceptsImages",
     "AttentionMap",
+    "ForwardPass",
     "GeneratesSequences",
     "Layer",
     "LayerKind",

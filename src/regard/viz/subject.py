@@ -14,12 +14,14 @@ from torch import Tensor, nn
 
 from regard.attention import short_name
 from regard.errors import InputError, unknown_choice
+from regard.statistics import Interval
 
 if TYPE_CHECKING:
     from regard.attention import Record
     from regard.attention.components import Components
     from regard.decoding import SearchTree
     from regard.viz.attention_map import AttentionMap, Playback
+    from regard.viz.forward_pass import ForwardPass
     from regard.viz.maps import LayerKind
 
 Input = TypeVar("Input")
@@ -123,6 +125,9 @@ class Subject(Protocol[Input]):
     def attend(self, input: str | None = None, *, seed: int = 0) -> AttentionMap:
         """Answer an input, or an input drawn with `seed`, and record the attention of each layer."""
 
+    def forward_pass(self, input: str) -> ForwardPass:
+        """Return the forward pass whose attention `attend` shows; raises `InputError` for a rejected input."""
+
     def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
         """Return attention maps of one input at each snapshot of training; raises `InputError` without
         snapshots.
@@ -193,8 +198,10 @@ class Subject(Protocol[Input]):
     def trial(self, input: Input) -> ProbeInput | None:
         """Return an input for probing; None if the model does not support probing."""
 
-    def alignment_error(self, inputs: Sequence[Input]) -> dict[str, float]:
-        """Return the alignment error rate (0 to 1) of each layer; empty if the true alignment is unknown."""
+    def alignment_error(self, inputs: Sequence[Input]) -> dict[str, Interval]:
+        """Return the alignment error rate (0 to 1) of each layer with its interval over the inputs; empty if
+        the true alignment is unknown.
+        """
 
 
 def match_layers(layers: Sequence[Layer], others: Sequence[Layer]) -> Mapping[str, str]:

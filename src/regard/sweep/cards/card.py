@@ -7,6 +7,8 @@ from statistics import fmean
 
 from regard.attention import Mechanism
 from regard.errors import check_range
+from regard.statistics import LEVEL, Interval, paired_interval, seed_range
+from regard.sweep.backends import Backend
 from regard.sweep.cards.cells import Results, measure_cells
 from regard.sweep.cards.claim_table import CLAIMS, claims_of
 from regard.sweep.cards.claims import ClaimResult, MeasuredPair, evaluate_claims
@@ -15,7 +17,6 @@ from regard.sweep.cards.mechanisms import MECHANISMS
 from regard.sweep.cards.probe_training import BASELINE, ProbeResult
 from regard.sweep.cards.probes import PROBES, card_probes
 from regard.sweep.cards.weight_shares import average_heads
-from regard.sweep.statistics import LEVEL, Interval, mean, paired_mean
 
 SAVEPATH = "runs/cards"
 """Default folder of all cards."""
@@ -30,9 +31,9 @@ class TestRow:
     test: str
     """Name of the probe, followed by the name of the test, such as `copy x2`."""
     score: Interval
-    """Mean score of the mechanism, with its 95 % interval."""
+    """Mean score of the mechanism, with the range of the seeds."""
     softmax: Interval
-    """Mean score of softmax, with its 95 % interval."""
+    """Mean score of softmax, with the range of the seeds."""
     difference: Interval
     """Mean of the differences by seed, with an interval that holds for all tests of the card at once."""
 
@@ -81,14 +82,17 @@ def measure_card(
     seeds: int = SEEDS,
     steps: int | None = None,
     savepath: str | Path = SAVEPATH,
+    on: Backend | None = None,
     progress: bool = True,
 ) -> Card:
     """Train and measure a mechanism and softmax on all probes, and return the card.
 
-    Stored results in `savepath` are reused. `steps`: number of training steps for every probe. Raises
-    `InputError` for a mechanism that does not exist or does not fit the models.
+    Stored results in `savepath` are reused. `steps`: number of training steps for every probe. `on`: the
+    backend; default: this machine. Costs are always measured on this machine.
+
+    Raises `InputError` for a mechanism that does not exist or does not fit the models.
     """
-    return measure_cards([mechanism], seeds=seeds, steps=steps, savepath=savepath, progress=progress)[0]
+    return measure_cards([mechanism], seeds=seeds, steps=steps, savepath=savepath, on=on, progress=progress)[0]
 
 
 def measure_cards(
@@ -97,6 +101,7 @@ def measure_cards(
     seeds: int = SEEDS,
     steps: int | None = None,
     savepath: str | Path = SAVEPATH,
+    on: Backend | None = None,
     progress: bool = True,
 ) -> list[Card]:
     """Train and measure several mechanisms, and return their cards; see `measure_card`."""
@@ -104,7 +109,7 @@ def measure_cards(
     if steps is not None:
         check_range("steps", steps, 1, 1_000_000)
     names = [Mechanism.parse(mechanism).text for mechanism in mechanisms]
-    results = measure_cells(_pairs(names), seeds, Path(savepath), steps=steps, progress=progress)
+    results = measure_cells(_pairs(names), seeds, Path(savepath), steps=steps, on=on, progress=progress)
     return [_make_card(name, results, seeds, steps, read_or_measure_cost(name, Path(savepath))) for name in names]
 
 
@@ -123,13 +128,12 @@ def _make_card(mechanism: str, results: Results, seeds: int, steps: int | None, 
             [result.tests[test].score for result in results[name, probe]] for name in (mechanism, BASELINE)
         )
         differences = [one - other for one, other in zip(own, softmax, strict=True)]
-        share = probe != "regression"  # explained variance can be negative
         rows.append(
             TestRow(
                 test=f"{probe} {test}".strip(),
-                score=mean(own, share=share),
-                softmax=mean(softmax, share=share),
-                difference=paired_mean(differences, level),
+                score=seed_range(own),
+                softmax=seed_range(softmax),
+                difference=paired_interval(differences, level),
             )
         )
     return Card(

@@ -60,7 +60,10 @@ def write_markdown(cards: Sequence[Card], path: str | Path) -> list[Path]:
         [card.mechanism, *(points(row.difference.value, signed=True) + "\\*" * row.shown for row in card.rows)]
         for card in cards
     ]
-    softmax = ["softmax: correct, %", *(interval_text(row.softmax) for row in cards[0].rows)]
+    softmax = [
+        "softmax: correct, %, mean (range of the seeds)",
+        *(interval_text(row.softmax) for row in cards[0].rows),
+    ]
     costs = [
         [
             card.mechanism,

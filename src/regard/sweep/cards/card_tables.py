@@ -6,10 +6,10 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from regard.result import to_plain
+from regard.result import percent, to_plain
+from regard.statistics import Interval, describe_range
 from regard.sweep.cards.card import Card
 from regard.sweep.cards.claims import ClaimResult
-from regard.sweep.statistics import Interval
 
 
 def points(value: float, *, signed: bool = False) -> str:
@@ -18,7 +18,8 @@ def points(value: float, *, signed: bool = False) -> str:
     >>> points(0.123, signed=True)
     '+12.3'
     """
-    return f"{100 * value:+.1f}" if signed else f"{100 * value:.1f}"
+    text = percent(value).removesuffix("%")
+    return f"+{text}" if signed and not text.startswith("-") else text
 
 
 def interval_text(interval: Interval, *, signed: bool = False) -> str:
@@ -45,7 +46,7 @@ def score_table(card: Card) -> Table:
     """Return the scores of a mechanism and of softmax."""
     table = _table(
         f"{card.mechanism} beside softmax: correct outputs in % (regression: explained "
-        f"variance), 95 % intervals, {card.seeds} seed{'s' * (card.seeds > 1)}",
+        f"variance), mean (range of the seeds)",
         "probe",
         card.mechanism,
         "softmax",
@@ -61,6 +62,7 @@ def score_table(card: Card) -> Table:
             interval_text(row.difference, signed=True),
             shown,
         )
+    table.caption, table.caption_justify = describe_range(card.seeds), "left"
     return table
 
 

@@ -12,7 +12,7 @@ import inspect
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,11 @@ from regard.attention import Mechanism
 from regard.errors import MachineError
 from regard.io import make_folder, refuse_links, write_json
 from regard.io.reading import is_file, read_json
-from regard.progress import counting_bar
+from regard.progress import counting_bar, print_status
+from regard.sweep.backends import Backend
 from regard.sweep.cards.probe_training import ProbeResult, build_model, train_probe
 from regard.sweep.cards.probes import PROBES
-from regard.sweep.processes import run_in_processes
+from regard.sweep.local import Local
 
 LARGEST = 1 << 20
 """Maximum size of a file, in bytes."""
@@ -86,10 +87,54 @@ def measure_cell(cell: CardCell) -> ProbeResult:
     return result
 
 
+@dataclass(frozen=True)
+class CardJob:
+    """Cells of one mechanism and probe, which a backend measures one after another."""
+
+    cells: tuple[CardCell, ...]
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the job's notes on a cluster."""
+        return self.cells[0].path.parent / self.cells[0].probe
+
+    @property
+    def label(self) -> str:
+        """The mechanism and the probe, for messages."""
+        return f"{self.cells[0].mechanism}, {self.cells[0].probe}"
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """The mechanism as the config of a model, which names the code of custom parts."""
+        return {"model": {"attention": self.cells[0].mechanism}}
+
+    @property
+    def saved_state(self) -> str:
+        """The number of cells with a result, as text."""
+        return f"seed {sum(is_file(cell.path) for cell in self.cells)} of {len(self.cells)}"
+
+    def absolute(self) -> "CardJob":
+        """Return the same job with an absolute folder."""
+        folder = self.cells[0].folder.absolute()
+        return CardJob(tuple(dataclasses.replace(cell, folder=folder) for cell in self.cells))
+
+    def measure(self, *, trust_code: bool = False) -> list[ProbeResult]:
+        """Measure the cells without a result, and return the results of all cells."""
+        del trust_code  # the name of a mechanism counts as trust
+        return [cell.read() or measure_cell(cell) for cell in self.cells]
+
+
 def measure_cells(
-    pairs: Iterable[tuple[str, str]], seeds: int, folder: Path, *, steps: int | None = None, progress: bool = True
+    pairs: Iterable[tuple[str, str]],
+    seeds: int,
+    folder: Path,
+    *,
+    steps: int | None = None,
+    on: Backend | None = None,
+    progress: bool = True,
 ) -> Results:
-    """Measure all seeds of pairs of a mechanism and a probe, in parallel on the cores of this machine.
+    """Measure all seeds of pairs of a mechanism and a probe. `on`: the backend; default: the cores of this
+    machine.
 
     Stored results are reused, so an interrupted call continues where it stopped. Raises `InputError` before any
     training for a mechanism that does not fit, and `MachineError` if a process was terminated.
@@ -102,16 +147,28 @@ def measure_cells(
     missing = [cell for cell in cells if results[cell] is None]
     if missing:
         make_folder(folder)
+        on = on or Local()
         with counting_bar("card", len(cells) - len(missing), len(cells), show=progress) as advance:
-            for cell, result in run_in_processes(measure_cell, missing):
-                results[cell] = result
-                advance()
-    measured: dict[tuple[str, str], list[ProbeResult]] = {}
+            for job, measured in on.run(_make_jobs(missing, on), partial(print_status, show=progress)):
+                for cell, result in zip(job.cells, measured, strict=True):
+                    results[cell] = result
+                    advance()
+    by_pair: dict[tuple[str, str], list[ProbeResult]] = {}
     for cell, known in results.items():
         if known is None:
             raise MachineError(f"no result of {cell.mechanism} on {cell.probe}: repeat the command")
-        measured.setdefault((cell.mechanism, cell.probe), []).append(known)
-    return measured
+        by_pair.setdefault((cell.mechanism, cell.probe), []).append(known)
+    return by_pair
+
+
+def _make_jobs(cells: Sequence[CardCell], on: Backend) -> list[CardJob]:
+    """Return one job for each cell on this machine. On a cluster, where a job takes seconds to start, one job has
+    all cells of a mechanism and a probe."""
+    groups: dict[Any, list[CardCell]] = {}
+    for cell in cells:
+        key = cell if isinstance(on, Local) else (cell.mechanism, cell.probe)
+        groups.setdefault(key, []).append(cell)
+    return [CardJob(tuple(group)) for group in groups.values()]
 
 
 def file_name(mechanism: str) -> str:

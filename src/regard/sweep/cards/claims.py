@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from regard.statistics import LEVEL, Interval, paired_interval
 from regard.sweep.cards.cells import Results
-from regard.sweep.statistics import LEVEL, Interval, paired_mean
 
 MeasuredPair = tuple[str, str]
 """A mechanism and a probe."""
@@ -52,11 +52,11 @@ class ClaimResult:
     @property
     def verdict(self) -> ClaimVerdict:
         """The verdict; see the module."""
-        if self.interval.low is None:
+        if self.seeds < 2:
             return "unknown with one seed"
         if not self.interval.excludes_zero:
             return "not seen at this size"
-        return "reproduced" if (self.interval.low > 0) == (self.claim.expected == "above 0") else "contradicted"
+        return "reproduced" if (self.interval.value > 0) == (self.claim.expected == "above 0") else "contradicted"
 
     @property
     def smallest(self) -> float | None:
@@ -71,5 +71,5 @@ def evaluate_claims(results: Results, claims: Sequence[Claim], *, of: int) -> li
     outcomes = []
     for claim in claims:
         values = claim.difference(results)
-        outcomes.append(ClaimResult(claim=claim, interval=paired_mean(values, level), seeds=len(values)))
+        outcomes.append(ClaimResult(claim=claim, interval=paired_interval(values, level), seeds=len(values)))
     return outcomes

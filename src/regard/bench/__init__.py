@@ -1,0 +1,1 @@
+"""Measure explanation methods on models whose answer is known."""

@@ -1,0 +1,319 @@
+"""A language for programs on sequences, of operations that attention and feed-forward layers can compute.
+
+The language is RASP (Weiss et al. 2021, "Thinking Like Transformers", section 3). An expression has a value at
+each step of a sequence. The operations are:
+
+    select(keys, queries, predicate)    the steps to which each step attends     attention weights
+    aggregate(selector, values)         the value at the selected step           attention output
+    width(selector)                     the number of selected steps             attention, then feed-forward
+    average(selector, numbers)          the mean over the selected steps         attention, then feed-forward
+    elementwise(function, a, b)         a function of one or two expressions     feed-forward
+
+>>> mirrored = elementwise(lambda length, index: length - 1 - index, width(select_all()), indices)
+>>> evaluate(aggregate(select(indices, mirrored), tokens), "abcd")
+['d', 'c', 'b', 'a']
+
+A step without a value has the value None, for example if nothing is selected. A function of None is None, None is
+never selected, and `otherwise` replaces None.
+
+The steps of the side "input" are those of the text that is read. The steps of the side "output" are those that
+are written: the answers of an encoder, or the target of an encoder-decoder. Attention from output to input steps
+is cross-attention.
+
+Departures from RASP: `aggregate` reads one value, and the mean of numbers is a separate operation. A selector
+compares keys and queries directly, or several pairs of them (`&`); there is no `or` and `not` of selectors.
+"""
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal
+
+from regard.errors import InputError
+
+Value = Any
+"""Value of an expression at one step: a str, int, bool or Fraction; None without a value."""
+Side = Literal["input", "output"]
+
+
+@dataclass(frozen=True, eq=False)
+class Expression:
+    """A value for each step of one side."""
+
+    side: Side
+
+    def map(self, function: Callable[[Any], Value]) -> "Expression":
+        """Return a function of this expression.
+
+        >>> evaluate(tokens.map(str.upper), "ab")
+        ['A', 'B']
+        """
+        return elementwise(function, self)
+
+    def otherwise(self, value: Value) -> "Expression":
+        """Return this expression with `value` in place of None.
+
+        >>> evaluate(aggregate(select(indices, indices.map(lambda i: i - 1)), tokens).otherwise("-"), "abc")
+        ['-', 'a', 'b']
+        """
+        return Otherwise(self.side, self, value)
+
+    @property
+    def parts(self) -> "tuple[Expression, ...]":
+        """Expressions from which this expression is computed."""
+        return ()
+
+    @cached_property
+    def varies(self) -> bool:
+        """Whether the values depend on tokens. Other values depend only on positions and lengths."""
+        return isinstance(self, Tokens) or any(part.varies for part in self.parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens(Expression):
+    """The tokens of a side; on the side "output", the token written before each step, and None at first."""
+
+
+@dataclass(frozen=True, eq=False)
+class Indices(Expression):
+    """The index of each step, from 0."""
+
+
+@dataclass(frozen=True, eq=False)
+class Constant(Expression):
+    """The same value at each step."""
+
+    value: Value
+
+
+@dataclass(frozen=True, eq=False)
+class Elementwise(Expression):
+    """A function of the values of one or two expressions at each step."""
+
+    function: Callable[..., Value]
+    arguments: tuple[Expression, ...]
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        """The arguments."""
+        return self.arguments
+
+
+@dataclass(frozen=True, eq=False)
+class Otherwise(Expression):
+    """An expression with `value` in place of None."""
+
+    argument: Expression
+    value: Value
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        """The argument."""
+        return (self.argument,)
+
+
+@dataclass(frozen=True, eq=False)
+class Condition:
+    """A condition of a selector: `predicate(key, query)` for the values of two expressions."""
+
+    keys: Expression
+    queries: Expression
+    predicate: Callable[[Any, Any], bool]
+
+
+@dataclass(frozen=True, eq=False)
+class Selector:
+    """The steps to which each step attends: those for which all conditions are true."""
+
+    key_side: Side
+    query_side: Side
+    conditions: tuple[Condition, ...] = ()
+
+    def __and__(self, other: "Selector") -> "Selector":
+        """Return the selector of the steps that both selectors select."""
+        if (self.key_side, self.query_side) != (other.key_side, other.query_side):
+            raise InputError(
+                f"selectors from {self.query_side} to {self.key_side} and from {other.query_side} to "
+                f"{other.key_side} cannot be joined: use expressions of the same sides"
+            )
+        return Selector(self.key_side, self.query_side, self.conditions + other.conditions)
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        """Keys and queries of all conditions."""
+        return tuple(part for pair in self.conditions for part in (pair.keys, pair.queries))
+
+
+@dataclass(frozen=True, eq=False)
+class Attended(Expression):
+    """A result of attention."""
+
+    selector: Selector
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregate(Attended):
+    """The value at the selected step."""
+
+    values: Expression
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        """The values, and the expressions of the selector."""
+        return (self.values, *self.selector.parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Average(Attended):
+    """The mean of numbers over the selected steps, or their number if `numbers` is None."""
+
+    numbers: Expression | None
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        """The numbers, and the expressions of the selector."""
+        return (*self.selector.parts, *([] if self.numbers is None else [self.numbers]))
+
+
+tokens, indices = Tokens("input"), Indices("input")
+written, steps = Tokens("output"), Indices("output")
+
+
+def constant(value: Value, side: Side = "input") -> Expression:
+    """Return an expression with the same value at each step."""
+    return Constant(side, value)
+
+
+def select(
+    keys: Expression, queries: Expression, predicate: Callable[[Any, Any], bool] = operator.eq
+) -> Selector:
+    """Select, for each step of `queries`, the steps of `keys` for which `predicate(key, query)` is true.
+
+    >>> evaluate(width(select(tokens, constant("a"))), "abca")
+    [2, 2, 2, 2]
+    """
+    return Selector(keys.side, queries.side, (Condition(keys, queries, predicate),))
+
+
+def select_all(key_side: Side = "input", query_side: Side = "input") -> Selector:
+    """Select all steps of one side for each step of the other."""
+    return Selector(key_side, query_side)
+
+
+def aggregate(selector: Selector, values: Expression) -> Expression:
+    """Return the value at the selected step, or None if no step is selected.
+
+    If several steps are selected, their values must be equal; otherwise `evaluate` raises `InputError`.
+    """
+    if values.side != selector.key_side:
+        raise InputError(f"values of the side {values.side} do not fit keys of the side {selector.key_side}")
+    return Aggregate(selector.query_side, selector, values)
+
+
+def width(selector: Selector) -> Expression:
+    """Return the number of selected steps.
+
+    >>> evaluate(width(select(tokens, tokens)), "abba")
+    [2, 2, 2, 2]
+    """
+    return Average(selector.query_side, selector, None)
+
+
+def average(selector: Selector, numbers: Expression) -> Expression:
+    """Return the mean of whole numbers over the selected steps as a `Fraction`, and 0 if no step is selected.
+
+    >>> evaluate(average(select_all(), tokens.map(int)), "112")
+    [Fraction(4, 3), Fraction(4, 3), Fraction(4, 3)]
+    """
+    return Average(selector.query_side, selector, numbers)
+
+
+def elementwise(function: Callable[..., Value], *arguments: Expression) -> Expression:
+    """Return a function of one or two expressions of the same side."""
+    if not 1 <= len(arguments) <= 2 or len({argument.side for argument in arguments}) > 1:
+        sides = ", ".join(argument.side for argument in arguments)
+        raise InputError(f"elementwise got expressions of the sides {sides}: give one or two of the same side")
+    return Elementwise(arguments[0].side, function, arguments)
+
+
+@dataclass
+class Evaluation:
+    """Values of expressions for one text, by a direct interpreter.
+
+    `output`: number of output steps of an encoder, or the text that an encoder-decoder has written. `causal`:
+    whether each input step selects only itself and earlier steps. Output steps never select later output steps.
+    """
+
+    text: str
+    output: int | str = ""
+    causal: bool = False
+    known: dict[Expression, list[Value]] = field(default_factory=dict)
+
+    def tokens(self, side: Side) -> Sequence[str | None]:
+        """Return the tokens of a side, None at steps without a token."""
+        if side == "input":
+            return self.text
+        return [None] * self.output if isinstance(self.output, int) else [None, *self.output]
+
+    def values(self, expression: Expression) -> list[Value]:
+        """Return the value at each step."""
+        if expression not in self.known:
+            self.known[expression] = self._compute(expression)
+        return self.known[expression]
+
+    def selected(self, selector: Selector) -> list[list[int]]:
+        """Return the selected steps of each query."""
+        keys, queries = (range(len(self.tokens(side))) for side in (selector.key_side, selector.query_side))
+        causal = selector.key_side == selector.query_side and (self.causal or selector.key_side == "output")
+        rows = [[key for key in keys if not causal or key <= query] for query in queries]
+        for pair in selector.conditions:
+            key_values, query_values = self.values(pair.keys), self.values(pair.queries)
+            rows = [
+                [key for key in row if _is_true(pair.predicate, key_values[key], query_values[query])]
+                for query, row in enumerate(rows)
+            ]
+        return rows
+
+    def _compute(self, expression: Expression) -> list[Value]:
+        if isinstance(expression, Tokens):
+            return list(self.tokens(expression.side))
+        if isinstance(expression, Indices):
+            return list(range(len(self.tokens(expression.side))))
+        if isinstance(expression, Constant):
+            return [expression.value] * len(self.tokens(expression.side))
+        if isinstance(expression, Otherwise):
+            return [expression.value if value is None else value for value in self.values(expression.argument)]
+        if isinstance(expression, Elementwise):
+            rows = zip(*map(self.values, expression.arguments), strict=True)
+            return [None if None in row else expression.function(*row) for row in rows]
+        if isinstance(expression, Aggregate):
+            values = self.values(expression.values)
+            return [_single([values[key] for key in row]) for row in self.selected(expression.selector)]
+        assert isinstance(expression, Average)
+        selected = self.selected(expression.selector)
+        if expression.numbers is None:
+            return [len(row) for row in selected]
+        numbers = self.values(expression.numbers)
+        return [Fraction(sum(numbers[key] for key in row), max(len(row), 1)) for row in selected]
+
+
+def evaluate(expression: Expression, text: str, output: int | str = "", *, causal: bool = False) -> list[Value]:
+    """Return the value of an expression at each step for a text; arguments as in `Evaluation`.
+
+    >>> evaluate(width(select(tokens, tokens)), "abba", causal=True)
+    [1, 1, 2, 2]
+    """
+    return Evaluation(text, output, causal).values(expression)
+
+
+def _is_true(predicate: Callable[[Any, Any], bool], key: Value, query: Value) -> bool:
+    return key is not None and query is not None and bool(predicate(key, query))
+
+
+def _single(values: list[Value]) -> Value:
+    if len(set(values)) > 1:
+        shown = ", ".join(map(repr, values))
+        raise InputError(f"aggregate selects steps with the values {shown}: select one step, or use average")
+    return values[0] if values else None

@@ -1,0 +1,5 @@
+"""Models that are made to fool one family of explanation methods."""
+
+from typing import Any
+
+TRAPS: dict[str, Any] = {}

@@ -1,0 +1,273 @@
+"""Intervals and tests, over training seeds, over counts, and over many hypotheses.
+
+Seeds are few, and their results are seldom normal: exact match is bounded, and some seeds fail. No interval of
+the mean of 3 to 10 such values covers the true mean in 95 % of cases. Student's interval covers in 67, 71 and
+77 % of cases for 3, 5 and 10 values from Beta(20, 0.2), whose mean is 0.99. Therefore `seed_range` returns the
+range of the seeds, whose confidence for the median holds for every distribution. `permutation_p` and
+`sign_flip_p` are exact for every distribution; the intervals of Student and Welch assume normal values.
+"""
+
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+LEVEL = 0.95
+MAX_ARRANGEMENTS = 13_000
+"""Largest number of arrangements that a permutation test enumerates, enough for two groups of 8; of more, it
+draws random ones."""
+DRAWN_ARRANGEMENTS = 19_999
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A value and its interval. `low` and `high` are None if the values do not determine an interval."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether zero is outside the interval; False without an interval."""
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+
+def seed_range(values: Sequence[float]) -> Interval:
+    """Return the mean of one value per seed, and the smallest and the largest value.
+
+    The range contains the median of all seeds with `range_confidence(len(values))`, for every distribution
+    (Conover 1999, "Practical Nonparametric Statistics", section 3.2).
+
+    >>> seed_range([0.5, 0.75, 1.0])
+    Interval(value=0.75, low=0.5, high=1.0)
+    """
+    middle = statistics.fmean(values)
+    if len(values) < 2:
+        return Interval(value=middle, low=None, high=None)
+    return Interval(value=middle, low=min(values), high=max(values))
+
+
+def range_confidence(seeds: int) -> float:
+    """Return the probability (0 to 1) that the range of `seeds` values contains the median of all seeds.
+
+    >>> range_confidence(5)
+    0.9375
+    """
+    return 1.0 - 2.0 ** (1 - seeds)
+
+
+def describe_range(seeds: int) -> str:
+    """Return a sentence on what the range of `seeds` values covers.
+
+    >>> describe_range(3)
+    'The range of 3 seeds contains the median of all seeds with 75.0 % confidence (95 % need 6 seeds).'
+    """
+    if seeds < 2:
+        return "One seed has no range: train more seeds."
+    confidence = f"{100 * range_confidence(seeds):.1f}" if seeds < 10 else "more than 99"
+    more = " (95 % need 6 seeds)" if seeds < 6 else ""
+    return f"The range of {seeds} seeds contains the median of all seeds with {confidence} % confidence{more}."
+
+
+def mean_interval(
+    values: Sequence[float], bounds: tuple[float, float] | None = None, level: float = LEVEL
+) -> Interval:
+    """Return the mean of one value per seed, and Student's interval at `level`, clipped to `bounds`.
+
+    Use it for figures that vary about normally, and `seed_range` for exact match and other figures of which most
+    seeds are near a bound. Measured coverage at 3 to 10 seeds: normal 0.95, Beta(4, 3) 0.94, lognormal 0.83,
+    Beta(20, 0.2) 0.67 to 0.77. Equal values have no spread, and no interval.
+
+    >>> mean_interval([14.0, 15.0, 19.0]).value
+    16.0
+    """
+    middle = statistics.fmean(values)
+    if len(values) < 2 or _spread(values) == 0:
+        return Interval(value=middle, low=None, high=None)
+    half = _student(len(values) - 1, level) * _spread(values) / len(values) ** 0.5
+    low, high = bounds or (-math.inf, math.inf)
+    return Interval(value=middle, low=max(middle - half, low), high=min(middle + half, high))
+
+
+def paired_interval(differences: Sequence[float], level: float = LEVEL) -> Interval:
+    """Return the mean of paired differences, one per seed, and its Student's interval at `level`.
+
+    Equal differences have no spread. Their interval is the difference alone if the sign-flip test excludes zero
+    at `level`; else there is no interval.
+
+    >>> paired_interval([1.0, 2.0, 3.0]).value
+    2.0
+    """
+    interval = mean_interval(differences, level=level)
+    if interval.low is None and len(differences) > 1 and sign_flip_p(differences) <= 1 - level:
+        return Interval(value=interval.value, low=interval.value, high=interval.value)
+    return interval
+
+
+def paired_difference(first: Sequence[float], second: Sequence[float], level: float = LEVEL) -> Interval:
+    """Return the mean of `first` minus `second`, paired by seed, with the interval of `paired_interval`.
+
+    >>> paired_difference([0.9, 0.8, 0.7], [0.5, 0.6, 0.4]).excludes_zero
+    True
+    """
+    return paired_interval([a - b for a, b in zip(first, second, strict=True)], level)
+
+
+def welch_difference(first: Sequence[float], second: Sequence[float], level: float = LEVEL) -> Interval:
+    """Return the mean of `first` minus the mean of `second`, with Welch's interval (1947) at `level`.
+
+    There is no interval for a group with one value, and if the values of each group are equal.
+
+    >>> welch_difference([1.0, 1.0], [0.9999, 0.9999]).low is None
+    True
+    """
+    value = statistics.fmean(first) - statistics.fmean(second)
+    if len(first) < 2 or len(second) < 2 or _spread(first) == _spread(second) == 0:
+        return Interval(value=value, low=None, high=None)
+    parts = [(_spread(values) ** 2 / len(values), len(values) - 1) for values in (first, second)]
+    error = sum(part for part, _ in parts)
+    freedom = error**2 / sum(part**2 / free for part, free in parts)
+    half = _student(freedom, level) * error**0.5
+    return Interval(value=value, low=value - half, high=value + half)
+
+
+def permutation_p(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return the p-value of the permutation test (Fisher 1935; Pitman 1937) that two groups have one
+    distribution.
+
+    It is the fraction of all assignments of the values to the groups for which the means differ at least as much.
+    It holds for every distribution. Of more than `MAX_ARRANGEMENTS` assignments, random ones are drawn, and the
+    observed one is counted among them (Phipson and Smyth 2010).
+
+    >>> permutation_p([1.0, 1.0, 1.0], [0.9999, 0.9999, 0.9999])
+    0.1
+    """
+    values, size = np.array([*first, *second], dtype=np.float64), len(first)
+    values -= values.mean()
+    observed = abs(values[:size].sum())
+    tolerance = 1e-9 * float(np.abs(values).sum())  # sums in another order differ by rounding
+    if math.comb(len(values), size) <= MAX_ARRANGEMENTS:
+        chosen = np.array(list(itertools.combinations(range(len(values)), size)))
+        return float((np.abs(values[chosen].sum(1)) >= observed - tolerance).mean())
+    random = np.random.default_rng(0)
+    drawn = random.permuted(np.tile(values, (DRAWN_ARRANGEMENTS, 1)), axis=1)[:, :size].sum(1)
+    return float((1 + (np.abs(drawn) >= observed - tolerance).sum()) / (1 + DRAWN_ARRANGEMENTS))
+
+
+def sign_flip_p(differences: Sequence[float]) -> float:
+    """Return the p-value of the sign-flip test (Fisher 1935, section 21) that paired differences are symmetric
+    around 0. See `permutation_p`.
+
+    >>> sign_flip_p([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
+    0.03125
+    """
+    values = np.asarray(differences, dtype=np.float64)
+    observed, tolerance = abs(values.sum()), 1e-9 * float(np.abs(values).sum())
+    if 2 ** len(values) <= MAX_ARRANGEMENTS:
+        signs = np.array(list(itertools.product((-1.0, 1.0), repeat=len(values))))
+        return float((np.abs(signs @ values) >= observed - tolerance).mean())
+    signs = np.random.default_rng(0).choice((-1.0, 1.0), (DRAWN_ARRANGEMENTS, len(values)))
+    return float((1 + (np.abs(signs @ values) >= observed - tolerance).sum()) / (1 + DRAWN_ARRANGEMENTS))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values adjusted for their number (Holm 1979): rejecting those up to 0.05 makes any false rejection
+    at most 5 % likely.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
+    adjusted, largest = [0.0] * len(p_values), 0.0
+    for rank, index in enumerate(order):
+        largest = max(largest, min((len(p_values) - rank) * p_values[index], 1.0))
+        adjusted[index] = largest
+    return adjusted
+
+
+def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
+    """Return p-values adjusted so that rejecting those up to q keeps the expected fraction of false rejections
+    at q or below (Benjamini and Hochberg 1995; valid for independent and positively dependent tests).
+
+    >>> benjamini_hochberg([0.01, 0.5, 0.03, 0.04])
+    [0.04, 0.5, 0.05333333333333334, 0.05333333333333334]
+    """
+    count, smallest = len(p_values), 1.0
+    adjusted = [1.0] * count
+    for rank, index in reversed(list(enumerate(sorted(range(count), key=lambda i: p_values[i]), 1))):
+        smallest = min(smallest, p_values[index] * count / rank)
+        adjusted[index] = smallest
+    return adjusted
+
+
+def count_interval(successes: float, trials: float, level: float = LEVEL) -> Interval:
+    """Return the share `successes / trials` and its exact interval (Clopper and Pearson 1934).
+
+    Fractional counts are allowed, for effective sample sizes.
+
+    >>> interval = count_interval(0, 100)
+    >>> interval.low, round(interval.high, 4)
+    (0.0, 0.0362)
+    """
+    from scipy.special import betaincinv  # SciPy takes long to import
+
+    tail = (1 - level) / 2
+    low = 0.0 if successes <= 0 else float(betaincinv(successes, trials - successes + 1, tail))
+    high = 1.0 if successes >= trials else float(betaincinv(successes + 1, trials - successes, 1 - tail))
+    return Interval(value=successes / trials, low=low, high=high)
+
+
+def ratio_interval(parts: np.ndarray, wholes: np.ndarray, level: float = LEVEL) -> Interval | None:
+    """Return the share `parts.sum() / wholes.sum()` of counts (N,) by cluster, with its interval; None for fewer
+    than two clusters, or if all wholes are 0.
+
+    Counts of one cluster (the links of a sentence) depend on each other. The interval is the exact one of an
+    effective number of trials (Korn and Graubard 1998, "Confidence intervals for proportions with small expected
+    number of positive counts", Survey Methodology 24): p (1 - p) / variance, with the variance of a ratio over
+    clusters, at most the number of trials. If all counts are 0, or all are complete, the variance is unknown, and
+    the effective number is the number of clusters.
+
+    >>> ratio_interval(np.array([0, 1, 0, 0]), np.array([10, 10, 10, 10])).value
+    0.025
+    """
+    total, clusters = float(wholes.sum()), len(wholes)
+    if clusters < 2 or not total:
+        return None
+    share = float(parts.sum()) / total
+    residuals = parts - share * wholes
+    variance = clusters / (clusters - 1) * float(residuals @ residuals) / total**2
+    trials = float(clusters)
+    if variance > 0 and 0 < share < 1:
+        trials = min(share * (1 - share) / variance, total)
+        trials *= (_student(max(total - 1, 1), level) / _student(clusters - 1, level)) ** 2
+    interval = count_interval(share * trials, trials, level)
+    return Interval(value=share, low=interval.low, high=interval.high)
+
+
+def smallest_group(pairs: int, level: float = LEVEL) -> int:
+    """Return the number of seeds per group from which `permutation_p` can show a difference for `pairs` pairs at
+    once.
+
+    >>> smallest_group(1), smallest_group(15)
+    (4, 6)
+    """
+    return next(size for size in itertools.count(2) if 2 * pairs / math.comb(2 * size, size) <= 1 - level + 1e-12)
+
+
+def _spread(values: Sequence[float]) -> float:
+    """Return the standard deviation of values; 0 if they differ by rounding only."""
+    deviation = statistics.stdev(values)
+    return 0.0 if deviation <= 1e-12 * max(map(abs, values)) else deviation
+
+
+def _student(freedom: float, level: float) -> float:
+    """Return the factor of Student's two-sided interval."""
+    from scipy.special import (
+        stdtrit,
+    )  # scipy.stats gives the same numbers, but its import takes half a second longer
+
+    return float(stdtrit(freedom, (1 + level) / 2))
