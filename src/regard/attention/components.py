@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from regard.attention.blocks import Block
 from regard.attention.descriptions import context_changes
 from regard.attention.feed_forward import FeedForward
+from regard.attention.head_inputs import HeadInputs, find_head_inputs
 from regard.attention.hooks import AttentionLayer, attention_layers, explicit_weights
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.recording import record_own
@@ -92,6 +93,12 @@ ReadValues = Callable[[Callable[[], object]], Mapping[str, Tensor]]
 """Runs a model on one input; returns by layer the values (H, Tk, Dv) whose weighted sums are the contexts."""
 
 
+def no_values(run: Callable[[], object]) -> Mapping[str, Tensor]:
+    """Return no values: those of the layers are not known."""
+    del run
+    return {}
+
+
 class Components(NamedTuple):
     """The components of a model, by short name (without `.layers`), in the order of the forward pass."""
 
@@ -101,10 +108,16 @@ class Components(NamedTuple):
     """Modules whose output is added to the residual stream."""
     left_out: Mapping[str, str]
     """Layers whose heads or outputs cannot be separated, with the reason."""
-    states: Mapping[str, nn.Module]
+    head_inputs: Mapping[str, HeadInputs] = {}
+    """By attention layer: the queries, keys and values of its heads."""
+    inputs_left_out: Mapping[str, str] = {}
+    """Layers whose queries, keys and values cannot be separated, with the reason."""
+    blocks: Mapping[str, nn.Module] = {}
+    """Modules whose (first) output is the residual state after a block."""
+    states: Mapping[str, nn.Module] = {}
     """By attention layer: the module whose output is the residual stream after the block of the layer. A layer
     without residual connection, as in recurrent models, has none."""
-    read_values: ReadValues
+    read_values: ReadValues = no_values
     """Function that reads the values of layers; layers with unknown values are left out."""
 
 
@@ -116,20 +129,26 @@ def find_components(model: nn.Module) -> Components:
     >>> components.heads["self_attention"].heads, list(components.feed_forward)
     (3, ['feed_forward'])
     """
-    heads, left_out, states = {}, {}, {}
-    modules = dict(model.named_modules())
+    heads, left_out, head_inputs, inputs_left_out, states = {}, {}, {}, {}, {}
+    modules = {short_name(name): module for name, module in model.named_modules()}
     for full_name, layer in attention_layers(model).items():
-        contexts = _contexts(layer)
+        name, contexts, inputs = short_name(full_name), _contexts(layer), find_head_inputs(layer)
         if contexts is None:
-            left_out[short_name(full_name)] = f"{type(layer).__name__}: {CUSTOM}"
+            left_out[name] = f"{type(layer).__name__}: {CUSTOM}"
         else:
-            heads[short_name(full_name)] = contexts
-        block = modules[full_name.rpartition(".")[0]]
-        state = block if isinstance(block, Block) else modules.get(f"{full_name}_norm")
+            heads[name] = contexts
+        if isinstance(inputs, str):
+            inputs_left_out[name] = inputs
+        else:
+            head_inputs[name] = inputs
+        block = modules[short_name(full_name.rpartition(".")[0])]
+        state = block if isinstance(block, Block) else modules.get(f"{name}_norm")
         if state is not None:
-            states[short_name(full_name)] = state
-    feed_forward = {short_name(name): part for name, part in modules.items() if isinstance(part, FeedForward)}
-    return Components(heads, feed_forward, left_out, states, partial(_read_values, model))
+            states[name] = state
+    feed_forward = {name: module for name, module in modules.items() if isinstance(module, FeedForward)}
+    blocks = {name: module for name, module in modules.items() if isinstance(module, Block)}
+    read_values = partial(_read_values, model)
+    return Components(heads, feed_forward, left_out, head_inputs, inputs_left_out, blocks, states, read_values)
 
 
 def _contexts(layer: AttentionLayer) -> HeadContexts | None:

@@ -7,6 +7,7 @@ from regard.interpret.attribution import (
     attention_paths,
     attention_weights,
     controls,
+    edges,
     head_ablation,
     head_gradients,
     input_ablation,
@@ -129,8 +130,8 @@ METHODS: dict[str, Method] = {
             heads=head_gradients.gate,
         ),
         Method(
-            name="attribution_patching",
-            source="Syed et al. 2023, equation 1, at heads; to the mean of other inputs",
+            name="attribution_patching_mean",
+            source="Nanda 2023, with the mean of other inputs as the corrupted context",
             heads=head_gradients.attribution_patching,
         ),
         Method(
@@ -138,6 +139,18 @@ METHODS: dict[str, Method] = {
             source="Elhage et al. 2021, Logit attribution; norms frozen",
             heads=head_gradients.direct_parts,
         ),
+        Method(
+            name="attribution_patching",
+            source="Nanda 2023, Attribution patching: activation patching at industrial scale",
+            heads=edges.attribution_patching,
+        ),
+        Method(
+            name="edge_patching",
+            source="Goldowsky-Dill et al. 2023, section 3, with one edge as the path",
+            edges=edges.patched_edges,
+        ),
+        Method(name="eap", source="Syed, Rager and Conmy 2023, section 2", edges=edges.eap),
+        Method(name="eap_ig", source="Hanna et al. 2024, section 3 (inputs, 5 steps)", edges=edges.eap_ig),
         Method(
             name="oracle",
             source="the known answer",
