@@ -15,6 +15,8 @@ from regard.version import __version__
 
 if TYPE_CHECKING:
     from regard.attention import Record, Records
+    from regard.bench import BenchResult, bench
+    from regard.bench import write_page as write_bench_page
     from regard.convert import export, import_model
     from regard.course import CaseReport, CheckReport, Diagnosis, ExerciseReport, Finding, check
     from regard.data.datasets import fetch
@@ -152,6 +154,7 @@ __all__ = [
     "AnyRun",
     "AttentionMap",
     "Attribution",
+    "BenchResult",
     "Candidate",
     "CaseReport",
     "CheckReport",
@@ -248,6 +251,7 @@ __all__ = [
     "WordAlignment",
     "__version__",
     "attribute",
+    "bench",
     "check",
     "compare",
     "composition",
@@ -282,5 +286,6 @@ __all__ = [
     "view_weights",
     "weighted_values",
     "why",
+    "write_bench_page",
     "write_live_page",
 ]
