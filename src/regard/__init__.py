@@ -15,6 +15,8 @@ from regard.version import __version__
 
 if TYPE_CHECKING:
     from regard.attention import Record, Records
+    from regard.bench import BenchResult, bench
+    from regard.bench import write_page as write_bench_page
     from regard.convert import export, import_model
     from regard.course import CaseReport, CheckReport, Diagnosis, ExerciseReport, Finding, check
     from regard.data.datasets import fetch
@@ -160,6 +162,7 @@ __all__ = [
     "AnyRun",
     "AttentionMap",
     "Attribution",
+    "BenchResult",
     "Candidate",
     "CaseReport",
     "CheckReport",
@@ -261,6 +264,7 @@ __all__ = [
     "WordAlignment",
     "__version__",
     "attribute",
+    "bench",
     "check",
     "compare",
     "composition",
@@ -298,5 +302,6 @@ __all__ = [
     "view_weights",
     "weighted_values",
     "why",
+    "write_bench_page",
     "write_live_page",
 ]
