@@ -163,6 +163,7 @@ METHODS: dict[str, Method] = {
             source="uniform random scores",
             inputs=controls.random_inputs,
             heads=controls.random_heads,
+            edges=edges.random_edges,
         ),
     )
 }
