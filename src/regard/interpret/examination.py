@@ -26,6 +26,7 @@ from rich.text import Text
 
 from regard.attention.descriptions import describe_model
 from regard.errors import InputError, check_range
+from regard.interpret.attribution import Background, Trial
 from regard.interpret.estimates import Estimate, describe_interval, estimate, format_estimate, resample_counts
 from regard.interpret.findings import HeadFindings, describe_alignment
 from regard.interpret.head_measures import SHARE, measure_movement, measure_ranking, measure_relevance, share
@@ -166,9 +167,11 @@ def examine(subject: Subject[Input], *, samples: int = 200, seed: int = 0) -> Ex
     check_range("samples", samples, 2, 10**5)
     importance, remark = head_importance(subject, seed=seed), describe_model(subject.model)
     inputs = subject.unseen(samples, seed)
-    trials = [trial for trial in map(subject.trial, inputs) if trial is not None]
-    probes = [probe(subject.recording, trial.embedding, trial.run, trial.layers) for trial in trials]
-    relevance = [trial.relevant for trial in trials if trial.relevant is not None]
+    background = Background(subject, seed=seed)
+    can_probe = subject.trial(inputs[0]) is not None
+    trials = [Trial(subject, input, background=background) for input in inputs] if can_probe else []
+    probes = [probe(trial) for trial in trials]
+    relevance = [trial.probe.relevant for trial in trials if trial.probe.relevant is not None]
     examination = make_examination(
         probes,
         relevance if relevance and len(relevance) == len(probes) else None,
@@ -178,7 +181,7 @@ def examine(subject: Subject[Input], *, samples: int = 200, seed: int = 0) -> Ex
         samples=len(inputs),
         alignment_error=subject.alignment_error(inputs),
         unanswered=[*subject.unanswered, *([f"Attention weights: {remark}."] if remark else [])],
-        causal=any(trial.causal for trial in trials),
+        causal=any(trial.probe.causal for trial in trials),
     )
     return dataclasses.replace(examination, roles=_find_roles(subject, samples, seed))
 
