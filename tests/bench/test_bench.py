@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import regard
+from regard.bench import bench
 from regard.bench import bench_cells as cells
 from regard.bench.columns import group_columns, model_columns
 from regard.bench.methods import choose_methods
@@ -37,9 +38,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder in which the model Counting is trained with two seeds, and some methods are measured."""
     folder = tmp_path_factory.mktemp("bench")
-    regard.bench(
-        "attention,ablation_mean", models="counting", seeds=2, quick=True, savepath=folder, progress=False
-    )
+    bench("attention,ablation_mean", models="counting", seeds=2, quick=True, savepath=folder, progress=False)
     return folder
 
 
@@ -48,9 +47,7 @@ def names_of(result: Any) -> list[str]:
 
 
 def test_oracle_is_right_and_chance_is_one_half(folder: Path, here: None) -> None:
-    result = regard.bench(
-        "attention", models="counting,compiled/reverse,lookup", seeds=2, quick=True, savepath=folder
-    )
+    result = bench("attention", models="counting,compiled/reverse,lookup", seeds=2, quick=True, savepath=folder)
     kinds = {(column.name, column.kind, column.level) for column in result.columns}
     assert ("reverse", "compiled", "edges") in kinds and ("counting", "learned", "inputs") in kinds
     for column in [*result.columns, *result.groups]:
@@ -62,13 +59,13 @@ def test_a_repeated_call_measures_nothing_and_gives_the_same(
     folder: Path, here: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options: dict[str, Any] = {"models": "counting", "seeds": 2, "quick": True, "savepath": folder}
-    first = regard.bench("attention,ablation_mean", **options)
+    first = bench("attention,ablation_mean", **options)
 
     def fail(*arguments: object) -> None:
         raise AssertionError("a stored result is measured again")
 
     monkeypatch.setattr(cells, "measure_cell", fail)
-    assert regard.bench("attention,ablation_mean", **options).json() == first.json()
+    assert bench("attention,ablation_mean", **options).json() == first.json()
 
 
 def test_measured_again_the_scores_are_identical(folder: Path, here: None, tmp_path: Path) -> None:
@@ -76,7 +73,7 @@ def test_measured_again_the_scores_are_identical(folder: Path, here: None, tmp_p
     before = [json.loads(path.read_text()) for path in stored]
     for path in stored:
         path.unlink()
-    regard.bench("ablation_mean", models="counting", seeds=2, quick=True, savepath=folder)
+    bench("ablation_mean", models="counting", seeds=2, quick=True, savepath=folder)
     for path, content in zip(stored, before, strict=True):
         after = json.loads(path.read_text())
         for score in [*content["scores"], *after["scores"]]:
@@ -133,7 +130,7 @@ def fails(trial: Trial[Any]) -> torch.Tensor:
 
 def test_functions_and_their_failures(folder: Path, here: None, tmp_path: Path) -> None:
     options: dict[str, Any] = {"models": "counting", "seeds": 2, "quick": True, "savepath": folder}
-    result = regard.bench(reversed_attention, **options)
+    result = bench(reversed_attention, **options)
     [column] = result.columns
     assert column.entries["reversed_attention"].mean < 0.1
     page = tmp_path / "page.html"
@@ -143,7 +140,7 @@ def test_functions_and_their_failures(folder: Path, here: None, tmp_path: Path) 
     drawn = (tmp_path / "page-failures" / "learned-counting.html").read_text()
     assert "reversed_attention ranks inputs with AUROC" in drawn and "known answer" in drawn
     with pytest.raises(regard.InputError, match=r"method fails: the method returned \(1, 1\)"):
-        regard.bench(fails, **options)
+        bench(fails, **options)
 
 
 @pytest.mark.parametrize(
@@ -199,3 +196,7 @@ def test_means_are_over_samples_then_seeds_then_models() -> None:
     assert group.entries["a"].values == [0.5, 0.75] and group.models == 2
     assert entry_text(group.entries["b"], group.models).plain.endswith("[1 of 2] !")
     assert group.entries["b"].letters == ""
+
+
+def test_the_public_name_is_the_function() -> None:
+    assert regard.bench is bench  # type: ignore[comparison-overlap]

@@ -1,6 +1,7 @@
 """Compiled models and traps as runs in memory."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,8 +52,9 @@ def test_roles_find_planted_roles() -> None:
 
 def test_inputs_are_counterfactual() -> None:
     known = compiled_model("reverse", seed=0)
-    [pair] = known.subject.unseen(1, 0)
-    tokens = known.subject.trial(pair).tokens
+    subject: Any = known.subject
+    [pair] = subject.unseen(1, 0)
+    tokens = subject.trial(pair).tokens
     assert known.circuit is not None and tokens is not None
     length = len(pair.source)
     assert np.array_equal(known.circuit.inputs(tokens)[:length, :length], np.eye(length, dtype=bool)[::-1])

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from regard.attention.recording import record_own
 from regard.bench.known_models import KnownModel, trap_model
+from regard.interpret.attribution.attribution_result import Level
 from regard.interpret.attribution.background import Background
 from regard.interpret.attribution.table import METHODS
 from regard.interpret.attribution.trial import Trial
@@ -162,9 +163,10 @@ def test_each_trap_fools_a_method_and_not_another(name: str) -> None:
 
 def auroc(method: str, truth: str, known: KnownModel) -> float:
     """Return the area under the ROC curve of a method's ranking of inputs (mean over outputs) or heads."""
-    subject, circuit, samples = known.subject, known.circuit, 8
-    assert circuit is not None
-    background, level = Background(subject, seed=0), "inputs" if truth == "inputs" else "heads"
+    circuit: Any = known.circuit
+    subject, samples = known.subject, 8
+    background = Background(subject, seed=0)
+    level: Level = "inputs" if truth == "inputs" else "heads"
     function: Any = getattr(METHODS[method], level)
     trials = [Trial(subject, input, level=level, background=background) for input in subject.unseen(samples, 0)]
     scores = [function(trial) for trial in trials]

@@ -15,8 +15,9 @@ FAILURES = (
 )
 LIMITS = (
     "These models are small, and their circuits are known because they were planted or because the task defines "
-    "the relevant inputs. A method that is right here need not be right on a large language model; a method that "
-    "is wrong here should not be trusted there."
+    "the relevant inputs. An input of a program counts as relevant if another token there changes the answer, so "
+    "methods that replace tokens measure nearly the same. A method that is right here need not be right on a "
+    "large language model; a method that is wrong here should not be trusted there."
 )
 
 

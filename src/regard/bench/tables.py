@@ -10,7 +10,7 @@ from regard.bench.columns import Column, Entry
 from regard.bench.methods import RANDOM
 from regard.bench.rankings import FAILURE, KNOWN_INPUTS
 
-WIDTH = 5
+WIDTH = 4
 """Number of models beside each other in a table of a terminal."""
 MISSING = "-"
 Link = Callable[[Column, str], str | None]
