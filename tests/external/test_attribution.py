@@ -54,7 +54,7 @@ def test_gradients_and_ablation_equal_plain_hooks(
     zero = regard.attribute(subject, TEXTS[0], method="ablation_zero").inputs
     assert gradient is not None and zero is not None
     leaf = embedded.clone().requires_grad_()
-    values(leaf)[-1].backward(inputs=[leaf])  # type: ignore[no-untyped-call]
+    values(leaf)[-1].backward(inputs=[leaf])
     assert leaf.grad is not None and np.allclose(gradient[-1], leaf.grad[0].norm(dim=-1), atol=1e-4)
     with torch.no_grad():
         for key in range(ids.shape[1]):

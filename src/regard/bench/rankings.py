@@ -16,8 +16,8 @@ from regard.bench.methods import ORACLE, RANDOM, ChosenMethod
 from regard.bench.scores import merge_truths, score_edges, score_heads, score_inputs
 from regard.errors import InputError
 from regard.interpret.attribution import METHODS, Background, Trial, run_method
-from regard.interpret.attribution.attribute import average
 from regard.interpret.attribution.attribution_result import Level
+from regard.interpret.attribution.method_runs import average
 from regard.plugins import PluginError, describe_error
 from regard.streams import derive_seed
 from regard.viz import ProbeInput

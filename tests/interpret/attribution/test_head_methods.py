@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import regard
 from regard.attention.hooks import attention_layers
@@ -24,10 +25,10 @@ def score(run: Any, method: str) -> tuple[dict[str, np.ndarray], Trial[Any]]:
 
 
 @contextmanager
-def contexts_changed(layer: nn.Module, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
+def contexts_changed(layer: Any, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
     """Change the contexts (B, Tq, H Dv): the input of the output projection, or the layer's output."""
     if hasattr(layer, "output"):
-        hook: Any = layer.output.register_forward_pre_hook(lambda module, args: (change(args[0]),))  # type: ignore[union-attr, operator]
+        hook: Any = layer.output.register_forward_pre_hook(lambda module, args: (change(args[0]),))
     else:
         hook = layer.register_forward_hook(lambda module, args, output: change(output))
     yield
@@ -41,7 +42,7 @@ def values(trial: Trial[Any], logits: Tensor) -> Tensor:
     return logits[0].log_softmax(-1)[steps, predicted[steps]]
 
 
-def read(layer: nn.Module, probe: Any) -> Tensor:
+def read(layer: Any, probe: Any) -> Tensor:
     kept: list[Tensor] = []
     with torch.no_grad(), contexts_changed(layer, lambda states: kept.append(states.clone()) or states):  # type: ignore[func-returns-value]
         probe.run(1)
@@ -57,7 +58,8 @@ def test_ablation_and_first_order_effects(run_of: RunOf, family: str) -> None:
     )
     clean = values(trial, trial.probe.run(1)).detach()
     others = [run.trial(other) for other in run.unseen(6, 0, purpose="attribution")]
-    for full_name, layer in attention_layers(run.model).items():
+    layers: dict[str, Any] = dict(attention_layers(run.model))
+    for full_name, layer in layers.items():
         name = full_name.replace(".layers.", ".")
         own, rows = read(layer, trial.probe), [read(layer, probe) for probe in others]
         means = torch.stack(
@@ -89,16 +91,20 @@ def test_ablation_and_first_order_effects(run_of: RunOf, family: str) -> None:
 
             with contexts_changed(layer, keep):
                 result = values(trial, trial.probe.run(1))
-            result[step].backward(inputs=leaf)  # type: ignore[no-untyped-call]
+            result[step].backward(inputs=leaf)
             gradient = leaf[0].grad
             assert gradient is not None
-            for row, change in enumerate((-own, means - own)):
-                effects[row] += (gradient[0] * change).unflatten(-1, (layer.heads, -1)).sum((0, 2)).abs() / len(
-                    clean
-                )
+            for number, change in enumerate((-own, means - own)):
+                effects[number] += (gradient[0] * change).unflatten(-1, (layer.heads, -1)).sum(
+                    (0, 2)
+                ).abs() / len(clean)
         assert np.allclose(gate[name], effects[0], atol=1e-5) and np.allclose(
             patching[name], effects[1], atol=1e-5
         )
+
+
+def put_first_head(row: Tensor, states: Tensor) -> Tensor:
+    return torch.cat([row[None, :, :4], states[..., 4:]], -1)
 
 
 def test_resampled_contexts_come_from_other_inputs(run_of: RunOf) -> None:
@@ -110,7 +116,7 @@ def test_resampled_contexts_come_from_other_inputs(run_of: RunOf) -> None:
     for row in rows:
         with (
             torch.no_grad(),
-            contexts_changed(layer, lambda states, row=row: torch.cat([row[None, :, :4], states[..., 4:]], -1)),
+            contexts_changed(layer, partial(put_first_head, row)),
         ):
             changes.append(float((values(trial, trial.probe.run(1)) - clean).abs().mean()))
     means = [(sum(changes) - left) / 5 for left in changes]  # 5 of the 6 inputs are drawn
@@ -125,18 +131,19 @@ def test_scores_from_weights_and_values(run_of: RunOf, family: str) -> None:
     weighted, norms = score(run, "weighted_values")[0], score(run, "output_norm")[0]
     with regard.record(run) as records:
         trial.probe.run(1)
-    for full_name, layer in attention_layers(run.model).items():
+    layers: dict[str, Any] = dict(attention_layers(run.model))
+    for full_name, layer in layers.items():
         name = full_name.replace(".layers.", ".")
         seen: dict[str, Tensor] = {}
         weights = records[full_name].weights[0]
         handle = layer.value.register_forward_hook(
             lambda module, args, output, seen=seen: seen.update(v=output[0])
-        )  # type: ignore[union-attr, operator]
+        )
         contexts = read(layer, trial.probe)
         handle.remove()
         for head in range(layer.heads):
-            part = slice(head * layer.head_width, (head + 1) * layer.head_width)  # type: ignore[operator]
-            matrix = layer.output.weight[:, part]  # type: ignore[union-attr, index]
+            part = slice(head * layer.head_width, (head + 1) * layer.head_width)
+            matrix = layer.output.weight[:, part]
             assert confidence[name][head] == pytest.approx(float(weights[head].amax(-1).mean()), abs=1e-5)
             sizes = (seen["v"][:, part] @ matrix.T).norm(dim=-1)
             assert weighted[name][head] == pytest.approx(float((weights[head] * sizes).amax(-1).mean()), abs=1e-5)

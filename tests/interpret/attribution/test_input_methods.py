@@ -50,7 +50,7 @@ def test_gradients_equal_one_backward_pass_for_each_step(run_of: RunOf, family: 
             leaves.append(output.detach().clone().requires_grad_())
             return leaves[0]
 
-        with_embedding(trial, keep)[0, step].backward(inputs=leaves)  # type: ignore[no-untyped-call]
+        with_embedding(trial, keep)[0, step].backward(inputs=leaves)
         gradient = leaves[0].grad
         assert gradient is not None
         assert np.allclose(norms[step], gradient[0].norm(dim=-1), atol=1e-5)
@@ -240,7 +240,7 @@ def test_integrated_gradients_sum_to_the_change(run_of: RunOf, family: str) -> N
     total = torch.zeros_like(baseline)
     for place in (np.arange(100) + 0.5) / 100:
         leaf = (trial.embedding * float(place))[None].requires_grad_()
-        with_embedding(trial, lambda output, leaf=leaf: leaf)[0, 0].backward(inputs=[leaf])  # type: ignore[misc, no-untyped-call]
+        with_embedding(trial, lambda output, leaf=leaf: leaf)[0, 0].backward(inputs=[leaf])  # type: ignore[misc]
         assert leaf.grad is not None
         total += leaf.grad[0] / 100
     assert torch.allclose(signed[0], (total * trial.embedding).sum(-1), atol=3e-3)
@@ -263,7 +263,7 @@ def test_attention_times_gradient_equals_gradients_of_changed_weights(run_of: Ru
 
         with attach_hooks({layer: AttentionHook(changes=(keep,))}):
             logits = trial.probe.run(1)
-        values(trial, logits)[0, step].backward(inputs=leaves)  # type: ignore[no-untyped-call]
+        values(trial, logits)[0, step].backward(inputs=leaves)
         gradient = leaves[0].grad
         assert gradient is not None
         expected = (leaves[0] * gradient.abs())[0].mean(0)[step, : scores.shape[1]].detach()
