@@ -45,10 +45,11 @@ def test_documented_calls_for_external_models(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "FOLDER").symlink_to(folders("llama"))
-    first, own, predicting = blocks("external-models.md")
+    first, own, predicting, patching = blocks("external-models.md")
     external: dict[str, Any] = {"regard": regard}
     exec(first.replace("The cat sat on the mat.", "the cat sat on the mat"), external)
     exec(predicting.replace('" mat"', "9"), external)
+    exec(patching, external)
     assert (tmp_path / "parts.svg").exists()
     assert (tmp_path / "cat.html").exists() and (tmp_path / "smaller" / "model.safetensors").exists()
     layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)

@@ -1,6 +1,7 @@
 """Each row of the logit lens is the state of a block after the model's final norm and unembedding."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 import regard
 from regard.errors import InputError
+from tests.interpret.subjects import TINY, language_run
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 TEXT = "the cat sat on <mask> mat"
@@ -51,3 +53,23 @@ def test_changed_logits_and_other_models_are_refused(model_of: Callable[[str], A
         regard.logit_lens(regard.look(model_of("cohere"), tokenizer), TEXT)
     with pytest.raises(InputError, match="no list of blocks"):
         regard.logit_lens(regard.look(model_of("mamba"), tokenizer), TEXT)
+
+
+@torch.no_grad()
+def test_rows_of_a_run_are_states_through_its_output_head(tmp_path: Path) -> None:
+    run = language_run(tmp_path)
+    result = regard.logit_lens(run, "ABCDAB", count=2)
+    tokens, states = run.task.parse("ABCDAB"), list[torch.Tensor]()
+    states.append(run.model.embed(tokens))
+    for block in run.model.decoder.layers:
+        states.append(block(states[-1]).states)
+    assert result.layers == ["embeddings", "decoder.0", "decoder.1"] and result.positions == list("ABCDAB")
+    assert result.head == ["decoder.norm", "embedding"]
+    for row, state in enumerate(states):
+        best = run.model.logits(run.model.decoder.norm(state))[0].softmax(-1).topk(2)
+        assert torch.allclose(torch.tensor(result.probabilities[row]), best.values, atol=1e-5)
+        assert result.tokens[row] == [run.called(classes) for classes in best.indices.tolist()]
+    best = run.model(tokens)[0].softmax(-1).topk(2)
+    assert torch.allclose(torch.tensor(result.probabilities[-1]), best.values, atol=1e-5)
+    with pytest.raises(InputError, match="has real-valued inputs and outputs"):
+        regard.logit_lens(regard.train("regression", savepath=tmp_path, **TINY), "0")

@@ -1,8 +1,9 @@
 """Resampling of components by plain hooks, to check what is said about compiled models."""
 
-from collections.abc import Iterator, Mapping
+import random
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -34,18 +35,47 @@ def make_inputs(compiled: Compiled, texts: list[str]) -> Inputs:
     return (inputs,), answers, answers >= 0
 
 
+def draw_inputs(compiled: Compiled, samples: int = 100) -> Inputs:
+    """Return inputs of the largest length."""
+    program, draw = compiled.program, random.Random(0)
+    return make_inputs(
+        compiled, ["".join(draw.choices(program.alphabet, k=program.longest)) for _ in range(samples)]
+    )
+
+
+def resample(contexts: Tensor) -> Tensor:
+    """Return the contexts of other rows of the batch."""
+    return contexts[torch.randperm(len(contexts), generator=torch.Generator().manual_seed(0))]
+
+
 @contextmanager
-def resampled_heads(model: Any, heads: Mapping[str, list[int]], order: Tensor) -> Iterator[None]:
-    """Replace the contexts of heads, by layer, with those of the rows `order` of the batch."""
+def replaced_contexts(
+    model: Any, heads: Mapping[str, list[int]], change: Callable[[Tensor], Tensor]
+) -> Iterator[None]:
+    """Replace the contexts of heads, by layer, with the result of `change` for all contexts (B, T, H, Dv)."""
     with ExitStack() as stack:
         for name, layer in attention_layers(model).items():
-            chosen = heads.get(short_name(name), [])
 
-            def change(module: Any, args: Any, chosen: list[int] = chosen, layer: Any = layer) -> Tensor:
-                contexts = args[0].unflatten(-1, (layer.heads, -1)).clone()
-                contexts[..., chosen, :] = contexts[order][..., chosen, :]
-                return contexts.flatten(-2)
+            def replace(module: Any, args: Any, chosen: list[int], count: int) -> tuple[Tensor]:
+                contexts = args[0].unflatten(-1, (count, -1))
+                is_chosen = torch.zeros(count, dtype=torch.bool).index_fill(0, torch.tensor(chosen), True)
+                return (torch.where(is_chosen[:, None], change(contexts), contexts).flatten(-2),)
 
-            if chosen:
-                stack.callback(layer.output.register_forward_pre_hook(change).remove)
+            if chosen := heads.get(short_name(name)):
+                hook = partial(replace, chosen=chosen, count=layer.heads)
+                stack.callback(layer.output.register_forward_pre_hook(hook).remove)  # type: ignore[union-attr]
         yield
+
+
+@torch.inference_mode()
+def changed_answers(
+    compiled: Compiled,
+    inputs: Inputs,
+    heads: Mapping[str, list[int]],
+    change: Callable[[Tensor], Tensor] = resample,
+) -> float:
+    """Return the share of inputs whose answers change when contexts of heads are replaced together."""
+    arguments, answers, is_answer = inputs
+    with replaced_contexts(compiled.model, heads, change):
+        wrong = (compiled.model(*arguments).argmax(-1) != answers) & is_answer
+    return float(wrong.any(1).double().mean())

@@ -110,6 +110,19 @@ def test_explain(client: Client, trained: regard.AnswerRun) -> None:
     assert refused.status_code == 422 and "output 9 is out of range" in refused.json()["error"]
 
 
+def test_why(client: Client, trained: regard.AnswerRun) -> None:
+    body = {"input": INPUT, "layer": "cross", "head": 0, "output": 1, "key": 2}
+    found = client.post("/api/why", body)
+    expected = regard.why(trained, INPUT, layer="cross", head=0, output=1, key=2).json()
+    assert found.status_code == 200
+    assert found.json() == {name: value for name, value in expected.items() if name != "pairs"}
+    documented = (VIEW / "why.js").read_text(encoding="utf-8").partition("@typedef {object} Reasons")[2]
+    names = re.findall(r"@property \{[^}]*\} (\w+)", documented.partition("*/")[0])
+    assert len(names) == 10 and set(names) <= set(found.json())
+    refused = client.post("/api/why", {**body, "output": 9})
+    assert refused.status_code == 422 and "output 9 is out of range" in refused.json()["error"]
+
+
 def test_tree(client: Client, translator: regard.PairRun) -> None:
     body = {"input": "3. Mai 1979", "beam": 3}
     found = Client(make_app(Explorer(translator))).post("/api/tree", body).json()

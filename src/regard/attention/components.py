@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
+from regard.attention.blocks import Block
 from regard.attention.feed_forward import FeedForward
+from regard.attention.head_inputs import HeadInputs, find_head_inputs
 from regard.attention.hooks import AttentionLayer, attention_layers, explicit_weights
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.records import short_name
@@ -80,6 +82,12 @@ class Components(NamedTuple):
     """Modules whose output is added to the residual stream."""
     left_out: Mapping[str, str]
     """Layers whose heads or outputs cannot be separated, with the reason."""
+    head_inputs: Mapping[str, HeadInputs] = {}
+    """By attention layer: the queries, keys and values of its heads."""
+    inputs_left_out: Mapping[str, str] = {}
+    """Layers whose queries, keys and values cannot be separated, with the reason."""
+    blocks: Mapping[str, nn.Module] = {}
+    """Modules whose (first) output is the residual state after a block."""
 
 
 def find_components(model: nn.Module) -> Components:
@@ -90,16 +98,21 @@ def find_components(model: nn.Module) -> Components:
     >>> components.heads["self_attention"].heads, list(components.feed_forward)
     (3, ['feed_forward'])
     """
-    heads, left_out = {}, {}
+    heads, left_out, head_inputs, inputs_left_out = {}, {}, {}, {}
     for full_name, layer in attention_layers(model).items():
-        contexts = _contexts(layer)
+        name, contexts, inputs = short_name(full_name), _contexts(layer), find_head_inputs(layer)
         if contexts is None:
-            left_out[short_name(full_name)] = f"{type(layer).__name__}: {CUSTOM}"
+            left_out[name] = f"{type(layer).__name__}: {CUSTOM}"
         else:
-            heads[short_name(full_name)] = contexts
-    modules = model.named_modules()
-    feed_forward = {short_name(name): module for name, module in modules if isinstance(module, FeedForward)}
-    return Components(heads, feed_forward, left_out)
+            heads[name] = contexts
+        if isinstance(inputs, str):
+            inputs_left_out[name] = inputs
+        else:
+            head_inputs[name] = inputs
+    modules = {short_name(name): module for name, module in model.named_modules()}
+    feed_forward = {name: module for name, module in modules.items() if isinstance(module, FeedForward)}
+    blocks = {name: module for name, module in modules.items() if isinstance(module, Block)}
+    return Components(heads, feed_forward, left_out, head_inputs, inputs_left_out, blocks)
 
 
 def _contexts(layer: AttentionLayer) -> HeadContexts | None:

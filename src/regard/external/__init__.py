@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from regard.external.long_inputs import LongRecord, LongRecords, record_long
     from regard.external.model import ExternalModel
     from regard.external.next_tokens import NextToken, NextTokens, mask_token, next_tokens, prediction_kind
-    from regard.external.patching import PatchingResult, patch
     from regard.external.recording import intervene, record
     from regard.external.weighted_values import WeightedValues, weighted_values
 
@@ -28,7 +27,6 @@ __all__ = [
     "ModelComparison",
     "NextToken",
     "NextTokens",
-    "PatchingResult",
     "PrunedExternalModel",
     "WeightedValues",
     "intervene",
@@ -37,7 +35,6 @@ __all__ = [
     "look",
     "mask_token",
     "next_tokens",
-    "patch",
     "prediction_kind",
     "record",
     "record_long",

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.table import Table
+from torch import nn
 
-from regard.errors import check_range
+from regard.errors import InputError, check_range
 from regard.external.next_tokens import read_tokens
-from regard.external.output_head import read_blocks
+from regard.external.output_head import BlockStates, read_blocks, read_own_blocks
+from regard.models import DecoderOnly
 from regard.result import Result
 from regard.viz import Subject
 
@@ -60,7 +62,8 @@ def logit_lens(subject: Subject[Any], text: str, *, count: int = COUNT) -> Logit
     """Return the `count` likeliest tokens of the state before the first block and after each block.
 
     States (T, D) pass through the model's own final norm and unembedding (for BERT, the whole output head). The
-    last row is checked against the model's logits. Works for causal and masked language models of transformers.
+    last row is checked against the model's logits. Works for causal and masked language models of transformers,
+    and for runs of decoder-only models.
 
     >>> model = regard.look("gpt2-folder")    # doctest: +SKIP
     >>> print(regard.logit_lens(model, "The cat sat on the"))    # doctest: +SKIP
@@ -68,8 +71,7 @@ def logit_lens(subject: Subject[Any], text: str, *, count: int = COUNT) -> Logit
     Raises `InputError` for another model, or if its output head is not known.
     """
     check_range("count", count, 1, 1000)
-    tokens = read_tokens(subject, text)
-    blocks = read_blocks(tokens)
+    positions, blocks = _read(subject, text)
     names: dict[int, str] = {}
     all_tokens: list[list[list[str]]] = []
     all_shares: list[list[list[float]]] = []
@@ -83,9 +85,22 @@ def logit_lens(subject: Subject[Any], text: str, *, count: int = COUNT) -> Logit
         all_shares.append(best.values.tolist())
     return LogitLens(
         input=text,
-        positions=tokens.labels,
+        positions=positions,
         layers=blocks.names,
         head=[name for name, _ in blocks.after],
         tokens=all_tokens,
         probabilities=all_shares,
     )
+
+
+def _read(subject: Subject[Any], text: Any) -> tuple[list[str], BlockStates]:
+    """Return the labels of the tokens of a text, and the states of the blocks."""
+    model = subject.model
+    if not isinstance(model, DecoderOnly):
+        tokens = read_tokens(subject, text)
+        return tokens.labels, read_blocks(tokens)
+    if not isinstance(model.embedding, nn.Embedding):
+        raise InputError(f"{subject.name} has real-valued inputs and outputs: choose a model of tokens")
+    prepared = subject.prepare(text)
+    blocks = read_own_blocks(model, prepared.to(model.embedding.weight.device))
+    return list(subject.called(prepared.tolist())), blocks

@@ -43,10 +43,11 @@ from regard.external.model_input import (
 )
 from regard.external.modules import count_parameters, find_device, random_init
 from regard.external.page_facts import page_facts
+from regard.external.patchable import patchable_model
 from regard.external.recording import intervene, record
 from regard.external.score_calls import make_forward_pass
 from regard.statistics import Interval
-from regard.viz import AttentionMap, Layer, Playback, ProbeInput
+from regard.viz import AttentionMap, Layer, Patchable, Playback, ProbeInput
 from regard.viz.records import attach_original
 
 if TYPE_CHECKING:
@@ -90,9 +91,7 @@ class ExternalModel:
     def unanswered(self) -> Sequence[str]:
         """Sentences that say which analyses are not available."""
         relevance = "The relevant inputs are unknown, so the attention on relevant inputs is not shown."
-        labels = (
-            "No labels are available, so head importance is measured against the answers of the unmodified model."
-        )
+        labels = "No labels are available: head importance is measured against the unmodified model's answers."
         more = (labels, relevance) if self.adapter.uses_own_answers(self.inputs) else (relevance,)
         return (*self.adapter.unanswered, *more)
 
@@ -180,8 +179,7 @@ class ExternalModel:
 
     def over(self, inputs: Iterable[Any]) -> ExternalModel:
         """Return the same subject with other inputs: texts, pairs of source and target, or images."""
-        model_inputs = as_inputs(inputs)
-        if not model_inputs:
+        if not (model_inputs := as_inputs(inputs)):
             raise InputError("inputs is empty: give one or more texts")
         return dataclasses.replace(self, inputs=model_inputs)
 
@@ -223,8 +221,7 @@ class ExternalModel:
         """Return the attention of every layer for an input, or for an input drawn with `seed`.
 
         `target`: the output to use, with the input as its source. `generate`: largest number of generated tokens.
-        Each generated token has a row over all earlier tokens. During an intervention, `original` is the map
-        without it. Raises `InputError` for an input that the model does not accept.
+        During an intervention, `original` is the map without it. Raises `InputError` for a rejected input.
         """
         model_input = find_input(self.inputs, self.draw(seed=seed) if input is None else input, target)
         count = self.generate if generate is None else generate
@@ -286,6 +283,11 @@ class ExternalModel:
         """Heads and feed-forward layers of the model, for explanation methods."""
         return find_external_components(self.model, self.layers)
 
+    @property
+    def patchable(self) -> Patchable:
+        """Forward passes on one input, for patching."""
+        return patchable_model(self.model, self.adapter, self.inputs)
+
     @torch.no_grad()
     def prepare(self, input: Any) -> Any:
         """Return an input with its expected answer, or with the model's own answer."""
@@ -302,9 +304,7 @@ class ExternalModel:
     def importance(self, texts: Iterable[Any] | None = None) -> HeadImportance:
         """Return the increase of the loss when each head is disabled, over some inputs (None: its own).
 
-        The loss follows from the model's task: next tokens, masked tokens, or targets given sources. Without
-        labels, the loss is measured against the model's own answers; see `measure`. Raises `InputError` without
-        inputs.
+        `measure` names the loss. Raises `InputError` without inputs.
         """
         subject = self if texts is None else self.over(texts)
         return interpret.head_importance(subject, samples=max(len(subject.inputs), 1))
@@ -329,9 +329,9 @@ class ExternalModel:
     ) -> PrunedExternalModel:
         """Remove the `heads` least important heads from a copy, and save it in a folder for transformers.
 
-        `texts`: inputs for head importance (None: its own). Heads that share keys are removed together and
-        counted as one head. If the config cannot describe the numbers of heads, the folder contains code, which
-        needs `trust_remote_code`. Raises `InputError` for too many heads or an existing folder.
+        `texts`: inputs for head importance (None: its own). Heads that share keys count as one head. The folder
+        contains code (`trust_remote_code`) if the config cannot describe the number of heads of each layer.
+        Raises `InputError` for too many heads or an existing folder.
         """
         subject = self if texts is None else self.over(texts)
         return prune_model(subject, heads, Path(output), samples=adapters.IMPORTANCE_INPUTS, overwrite=overwrite)

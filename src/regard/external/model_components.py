@@ -6,10 +6,15 @@ from torch import nn
 
 from regard.attention import short_name
 from regard.attention.components import Components, HeadContexts
+from regard.attention.head_inputs import HeadInputs
 from regard.external.head_pruning import prunable_layers
+from regard.external.shrinking import FUSED, KEYS, QUERIES, VALUES, find_part, projection_width
 from regard.viz import Layer
 
 UNKNOWN_PROJECTION = "the projection after its heads is not known"
+UNKNOWN_INPUTS = "its queries, keys and values are not separate projections"
+REPEATS = "num_key_value_groups"
+"""Attribute of transformers' layers: the number of heads that share a key."""
 NO_FEED_FORWARD = "no feed-forward layer was found"
 
 
@@ -40,14 +45,45 @@ def find_external_components(model: nn.Module, layers: Sequence[Layer]) -> Compo
     attention = {full_names[layer.name] for layer in layers if layer.name in full_names}
     projections = {context.projection for context in contexts.values()}
     feed_forward = {}
-    for block in dict.fromkeys(filter(None, (_find_block(modules, name) for name in sorted(attention)))):
+    blocks = list(dict.fromkeys(filter(None, (_find_block(modules, name) for name in sorted(attention)))))
+    for block in blocks:
         name = _find_feed_forward(modules, block, attention, projections)
         if name is None:
             left_out[short_name(block)] = NO_FEED_FORWARD
         else:
             feed_forward[short_name(name)] = modules[name]
     order = {name: place for place, name in enumerate(full_names)}
-    return Components(contexts, dict(sorted(feed_forward.items(), key=lambda item: order[item[0]])), left_out)
+    inputs = {name: _find_head_inputs(modules[full_names[name]], layer.heads) for name, layer in contexts.items()}
+    return Components(
+        heads=contexts,
+        feed_forward=dict(sorted(feed_forward.items(), key=lambda item: order[item[0]])),
+        left_out=left_out,
+        head_inputs={name: known for name, known in inputs.items() if known is not None},
+        inputs_left_out={name: UNKNOWN_INPUTS for name, known in inputs.items() if known is None},
+        blocks={short_name(block): modules[block] for block in sorted(blocks, key=list(modules).index)},
+    )
+
+
+def _find_head_inputs(layer: nn.Module, heads: int) -> HeadInputs | None:
+    """Return the projections of a layer; None if they are not modules with known names."""
+    fused = find_part(layer, [FUSED])
+    if fused is not None:
+        return HeadInputs((fused,), heads, heads) if projection_width(fused, 0) % (3 * heads) == 0 else None
+    parts = [find_part(layer, names) for names in (QUERIES, KEYS, VALUES)]
+    if isinstance(layer, nn.MultiheadAttention) or any(part is None for part in parts):
+        return None
+    groups = heads * projection_width(parts[1], 0) // projection_width(parts[0], 0)
+    if groups == heads:
+        return HeadInputs(tuple(parts), heads, heads)
+    # Without shared keys, transformers repeats no key.
+    norms = [module for module in layer.modules() if _is_norm(module) and module is not layer]
+    mixes = any(
+        parameter.numel() == projection_width(parts[1], 0) != projection_width(parts[1], 0) // groups
+        for norm in norms
+        for parameter in norm.parameters()
+    )  # OLMo 2 normalizes the keys of all heads together
+    known = getattr(layer, REPEATS, None) == heads // groups and not mixes
+    return HeadInputs(tuple(parts), heads, groups, (layer, REPEATS, 1)) if known else None
 
 
 def _find_block(modules: dict[str, nn.Module], layer: str) -> str | None:

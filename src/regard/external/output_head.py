@@ -1,6 +1,6 @@
 """The parts of a language model around its residual stream: blocks, output head, and projections of heads."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +16,7 @@ from regard.external.hooks import DetachableHook, remove_hooks
 from regard.external.modules import unwrap
 from regard.external.next_tokens import TokenInput
 from regard.external.shrinking import projection_width
+from regard.models import DecoderOnly
 from regard.viz import Layer
 
 AGREEMENT = 1e-3
@@ -63,7 +64,7 @@ class BlockStates:
     """`embeddings`, and the name of each block."""
     states: list[Tensor] = field(default_factory=list)
     """States (T, D) before the first block, and after each block."""
-    after: list[tuple[str, nn.Module]] = field(default_factory=list)
+    after: list[tuple[str, Callable[[Tensor], Any]]] = field(default_factory=list)
     """Outermost modules that ran after the last block: final norm and unembedding."""
 
     def apply_head(self, states: Tensor) -> Tensor:
@@ -99,6 +100,19 @@ def read_blocks(tokens: TokenInput) -> BlockStates:
         )
     count = len(tokens.ids)
     result.states = [states[-count:] for states in result.states]
+    return result
+
+
+@torch.no_grad()
+def read_own_blocks(model: DecoderOnly, tokens: Tensor) -> BlockStates:
+    """Run one of Regard's decoder-only models on tokens (T,); return the states of its blocks and its output
+    head."""
+    result = BlockStates()
+    blocks = {short_name(f"decoder.layers.{number}"): block for number, block in enumerate(model.decoder.layers)}
+    with _watch_blocks(model, blocks, result):
+        model(tokens.unsqueeze(0))
+    norm = [] if isinstance(model.decoder.norm, nn.Identity) else [("decoder.norm", model.decoder.norm)]
+    result.after = [*norm, ("embedding" if model.output is None else "output", model.logits)]
     return result
 
 

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from regard.interpret.agreement import Agreement
     from regard.interpret.alignment import Alignment, alignment, error_rate
     from regard.interpret.attribution import METHODS, Attribution, Method, Trial, attribute
+    from regard.interpret.composition import Composition, composition
     from regard.interpret.estimates import Estimate
     from regard.interpret.examination import Examination, examine
     from regard.interpret.explanation import explain
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     )
     from regard.interpret.importance import HeadImportance, Pruned, PrunedHeads, head_importance, prune_heads
     from regard.interpret.intermediates import with_sums
+    from regard.interpret.patching import PatchingResult, patch
+    from regard.interpret.path_patching import PathPatchingResult, patch_paths
     from regard.interpret.probing import Probe, probe
     from regard.interpret.relevance import RelevanceShare, attention_mass, relevance_share
     from regard.interpret.roles import HeadRole, HeadRoles, head_roles
@@ -48,6 +51,7 @@ __all__ = [
     "AlignmentChoice",
     "Attribution",
     "By",
+    "Composition",
     "Development",
     "Estimate",
     "Examination",
@@ -64,6 +68,8 @@ __all__ = [
     "MedianInterval",
     "Method",
     "Order",
+    "PatchingResult",
+    "PathPatchingResult",
     "Probe",
     "Pruned",
     "PrunedHeads",
@@ -83,6 +89,7 @@ __all__ = [
     "attribute",
     "choose_heads",
     "combine_heads",
+    "composition",
     "cross_attention_heads",
     "error_rate",
     "examine",
@@ -93,6 +100,8 @@ __all__ = [
     "head_samples",
     "load_examination",
     "measure_heads",
+    "patch",
+    "patch_paths",
     "plot",
     "probe",
     "prune_heads",

@@ -61,14 +61,10 @@ def make_circuit(planner: Planner, task: ProgramTask, layers: Mapping[str, int])
         (layer, index): head for layer in layers for index, head in enumerate(planner.heads.get(layer, ()))
     }
 
-    def truth(constant: bool | None) -> Truth:
-        def value(layer: str, index: int) -> bool | None:
-            head = planned.get((layer, index))
-            return False if head is None else True if head.expression.varies else constant
+    def truth(kind: str) -> Truth:
+        known = {node: getattr(truth, kind) for node, truth in planner.truths.items()}
+        return {layer: tuple(known.get(f"{layer}.{i}", False) for i in range(n)) for layer, n in layers.items()}
 
-        return {layer: tuple(value(layer, index) for index in range(heads)) for layer, heads in layers.items()}
-
-    needed = truth(None)
     sources = {
         place: Source(
             frozenset(match.queries.node for match in head.matches if match.queries.node),
@@ -77,7 +73,8 @@ def make_circuit(planner: Planner, task: ProgramTask, layers: Mapping[str, int])
         for place, head in planned.items()
     }
     roles = {place: role for place, head in planned.items() if (role := find_role(planner, head)) is not None}
-    return Circuit(task, needed, truth(True), needed, frozenset(planner.edges), roles, sources)
+    edges = frozenset(planner.edges)
+    return Circuit(task, truth("needed"), truth("used"), truth("sufficient"), edges, roles, sources)
 
 
 def find_role(planner: Planner, head: PlannedHead) -> str | None:

@@ -31,7 +31,7 @@ from regard.models import (
 from regard.programs.circuit import Circuit, make_circuit
 from regard.programs.planner import PlannedHead, Planner
 from regard.programs.program import Program
-from regard.programs.readings import MARK, ONE, WIDTH, unit_rows
+from regard.programs.readings import MARK, ONE, unit_rows
 from regard.programs.task import EncoderProgramTask, PairProgramTask, ProgramTask, make_task
 from regard.streams import make_generator
 
@@ -41,13 +41,26 @@ LOGIT = 12.0
 """Logit of the answer; all other logits are 0, or half of it for the answer None."""
 SCRATCH = 4
 """Dimensions to which unneeded heads and units write."""
-SPARE_HEADS = 2
-"""Smallest number of unneeded heads in each attention layer."""
 SPARE_UNITS = 4
 """Number of unneeded units in each feed-forward layer."""
 LEAST_HEADS = 4
-GAINS = (8.0, 0.3, 0.0)
-"""Norms of what spare heads write: loud, quiet and silent heads."""
+"""Smallest number of heads in each attention layer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spares:
+    """The unneeded heads of each attention layer."""
+
+    heads: int = 2
+    """Smallest number of them in each layer."""
+    gains: tuple[float, ...] = (8.0, 0.3, 0.0)
+    """Norms of what they write, in turn: loud, quiet and silent heads. A planted head writes vectors of norm
+    1."""
+    leak: float = 0.0
+    """Norm of what they add to the logits of a decoder-only model, which is too little to change an answer."""
+
+
+PLAIN = Spares()
 
 
 @dataclass(frozen=True)
@@ -63,28 +76,28 @@ class Compiled:
     """What is known about the model."""
 
 
-@torch.no_grad()
-def compile_program(program: Program, *, seed: int = 0, spare_heads: int = SPARE_HEADS) -> Compiled:
+def compile_program(program: Program, *, seed: int = 0, spares: Spares = PLAIN) -> Compiled:
     """Return the model that computes a program. Its answers are those of the program for every input.
 
-    `seed`: of the unneeded heads and units. `spare_heads`: smallest number of unneeded heads in each layer.
-    Raises `InputError` for an expression that the family of models cannot compute.
+    `seed`: of the unneeded heads and units, which `spares` describes. Raises `InputError` for an expression that
+    the family of models cannot compute.
 
     >>> from regard.programs import PROGRAMS
     >>> compiled = compile_program(PROGRAMS["reverse"])
     >>> compiled.program.write("abc"), compiled.circuit.needed["decoder.0.cross"]
     ('cba', (True, False, False, False))
     """
-    return assemble(Planner(program), seed=seed, spare_heads=spare_heads)
+    return assemble(Planner(program), seed=seed, spares=spares)
 
 
+@torch.inference_mode(mode=False)  # parameters that are created in inference mode never have gradients
 @torch.no_grad()
-def assemble(planner: Planner, *, seed: int = 0, spare_heads: int = SPARE_HEADS) -> Compiled:
+def assemble(planner: Planner, *, seed: int = 0, spares: Spares = PLAIN) -> Compiled:
     """Return the model with the heads and units of a plan; arguments as in `compile_program`."""
     task = make_task(planner.program, planner.result)
-    sizes = ModelSizes.of(planner, spare_heads)
+    sizes = ModelSizes.of(planner, spares)
     config, model = make_model(planner, task, sizes)
-    write_weights(planner, task, model, sizes, make_generator(seed, planner.program.name))
+    write_weights(planner, task, model, spares, make_generator(seed, planner.program.name))
     layers = {short_name(name): layer.heads for name, layer in attention_layers(model).items()}
     return Compiled(planner.program, task, config, model.eval(), make_circuit(planner, task, layers))
 
@@ -98,9 +111,9 @@ class ModelSizes(NamedTuple):
     inner: int
 
     @classmethod
-    def of(cls, planner: Planner, spare_heads: int) -> Self:
+    def of(cls, planner: Planner, spares: Spares) -> Self:
         """Return the smallest sizes for all heads, units and dimensions of a plan."""
-        heads = max([len(heads) + spare_heads for heads in planner.heads.values()], default=0)
+        heads = max([len(heads) + spares.heads for heads in planner.heads.values()], default=0)
         heads = max(heads, LEAST_HEADS)
         planned = [head for heads in planner.heads.values() for head in heads]
         head_width = max([len(part) for head in planned for part in (score_rows(head)[0], head.value)] or [1])
@@ -169,39 +182,66 @@ def score_rows(head: PlannedHead) -> tuple[Tensor, Tensor]:
 
 
 def write_weights(
-    planner: Planner, task: ProgramTask, model: Any, sizes: ModelSizes, generator: torch.Generator
+    planner: Planner, task: ProgramTask, model: Any, spares: Spares, generator: torch.Generator
 ) -> None:
     """Set all weights of a model."""
     for parameter in model.parameters():
         parameter.zero_()
     write_embeddings(planner, task, model)
     for name, layer in attention_layers(model).items():
-        write_heads(planner.heads.get(short_name(name), []), layer, sizes, generator)
+        planned = planner.heads.get(short_name(name), [])
+        for index, head in enumerate(planned):
+            write_head(layer, index, head)
+        for index in range(len(planned), layer.heads):
+            write_spare_head(layer, index, spares.gains[(index - len(planned)) % len(spares.gains)], generator)
+            if spares.leak:
+                write_leak(planner, layer, index, spares.leak, generator)
     for name, layer in model.named_modules():
         if isinstance(layer, FeedForward):
             write_units(planner.units.get(short_name(name), []), layer, generator)
     write_answers(planner, task, model.output)
 
 
-def write_heads(
-    planned: Sequence[PlannedHead], layer: Any, sizes: ModelSizes, generator: torch.Generator
-) -> None:
-    """Set the weights of an attention layer."""
-    size, width = sizes.head_width, sizes.width
-    for index in range(sizes.heads):
-        begin = index * size
-        if index < len(planned):
-            query, key = score_rows(planned[index])
-            query = query * SCORE * math.sqrt(size)  # scores are divided by the root of the head width
-            value, columns = planned[index].value, list(planned[index].columns)
-            output = torch.eye(len(columns))
-        else:
-            columns = list(range(width - SCRATCH, width))
-            query, key, value = (torch.randn(SCRATCH, WIDTH, generator=generator) for _ in range(3))
-            output = torch.eye(SCRATCH) * GAINS[(index - len(planned)) % len(GAINS)]
-        for projection, rows in ((layer.query, query), (layer.key, key), (layer.value, value)):
-            projection.weight[begin : begin + len(rows)] = rows[:, :width]
-        layer.output.weight[columns, begin : begin + len(value)] = output
+def write_head(layer: Any, index: int, head: PlannedHead) -> None:
+    """Set the weights of a planned head."""
+    query, key = score_rows(head)
+    query = query * SCORE * math.sqrt(layer.head_width)  # the layer divides scores by the root of the head width
+    _write_projections(layer, index, query, key, head.value)
+    begin = index * layer.head_width
+    layer.output.weight[list(head.columns), begin : begin + len(head.value)] = torch.eye(len(head.value))
+
+
+def write_spare_head(layer: Any, index: int, gain: float, generator: torch.Generator) -> None:
+    """Set the weights of an unneeded head at random."""
+    width = layer.output.out_features
+    query, key = (torch.randn(SCRATCH, width, generator=generator) for _ in range(2))
+    _write_projections(layer, index, query, key, _random_rows(width, generator))
+    begin = index * layer.head_width
+    layer.output.weight[-SCRATCH:, begin : begin + SCRATCH] = gain * torch.eye(SCRATCH)
+
+
+def write_leak(planner: Planner, layer: Any, index: int, leak: float, generator: torch.Generator) -> None:
+    """Let an unneeded head add to the logits what it reads from the embedding. What planned heads write does not
+    pass through it."""
+    rows = slice(index * layer.head_width, index * layer.head_width + SCRATCH)
+    for projection in (layer.query, layer.key, layer.value):
+        projection.weight[rows, planner.positions["input"].stop :] = 0.0
+    mixed = leak * torch.randn(len(planner.result.values), SCRATCH, generator=generator)
+    layer.output.weight[:, rows] += planner.result.matrix.T[: layer.output.out_features] @ mixed
+
+
+def _random_rows(width: int, generator: torch.Generator) -> Tensor:
+    """Return rows (SCRATCH, width) that read about 1 of a state, and nothing of what unneeded heads write, so
+    that their outputs do not grow with the number of layers."""
+    rows = torch.randn(SCRATCH, width, generator=generator) / SCRATCH
+    rows[:, -SCRATCH:] = 0.0
+    return rows
+
+
+def _write_projections(layer: Any, index: int, *rows: Tensor) -> None:
+    begin = index * layer.head_width
+    for projection, written in zip((layer.query, layer.key, layer.value), rows, strict=True):
+        projection.weight[begin : begin + len(written)] = written[:, : projection.in_features]
 
 
 def write_units(planned: Sequence[tuple[Tensor, Tensor]], layer: FeedForward, generator: torch.Generator) -> None:
@@ -210,7 +250,7 @@ def write_units(planned: Sequence[tuple[Tensor, Tensor]], layer: FeedForward, ge
     for index, (inner, outer) in enumerate(planned):
         layer.inner.weight[index], layer.outer.weight[:, index] = inner[:width], outer[:width]
     for index in range(len(planned), len(planned) + SPARE_UNITS):
-        layer.inner.weight[index] = torch.randn(width, generator=generator)
+        layer.inner.weight[index] = _random_rows(width, generator)[0]
         layer.outer.weight[-SCRATCH:, index] = torch.randn(SCRATCH, generator=generator)
 
 

@@ -10,7 +10,7 @@ of a source, or the beginning of a target. All expressions are None at this step
 step, `MARK` is 1 at the additional step only. A function of one expression needs no unit: it is a matrix,
 multiplied into the weights that read it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
@@ -59,6 +59,18 @@ class Match(NamedTuple):
     """(key values, query values), 1 where the predicate is true."""
 
 
+class HeadTruth(NamedTuple):
+    """What is known about a head; see `circuit`."""
+
+    needed: bool | None
+    used: bool
+    sufficient: bool | None
+
+
+NEEDED = HeadTruth(needed=True, used=True, sufficient=True)
+UNNEEDED = HeadTruth(needed=False, used=False, sufficient=False)
+
+
 class PlannedHead(NamedTuple):
     """One attention head."""
 
@@ -71,7 +83,7 @@ class PlannedHead(NamedTuple):
     """Score of the additional step, in units of one comparison."""
     value: Tensor
     """(dimensions, WIDTH): what the head reads."""
-    columns: range
+    columns: Sequence[int]
     """Dimensions to which the head writes."""
 
 
@@ -82,6 +94,8 @@ class Planner:
     program: Program
     heads: dict[str, list[PlannedHead]] = field(default_factory=dict)
     """By name of the attention layer."""
+    truths: dict[str, HeadTruth] = field(default_factory=dict)
+    """By node of a head."""
     units: dict[str, list[tuple[Tensor, Tensor]]] = field(default_factory=dict)
     """What each unit reads and adds, (WIDTH,) each, by name of the feed-forward layer."""
     edges: set[tuple[str, str]] = field(default_factory=set)
@@ -203,7 +217,7 @@ class Planner:
         return self.write_units(expression.side, reading.ready, values, units, [reading])
 
     def plan_head(
-        self, expression: Attended, source: Reading, value: Tensor, columns: range, default: float
+        self, expression: Attended, source: Reading, value: Tensor, columns: Sequence[int], default: float
     ) -> tuple[PlannedHead, int]:
         """Plan a head, and return it with the number of its sublayer.
 
@@ -226,6 +240,9 @@ class Planner:
             layer, f"{layer}.{len(heads)}", expression, matches, len(matches) + default, value, columns
         )
         heads.append(head)
+        # Resampling cannot change what depends on positions only.
+        varies = expression.varies or None
+        self.truths[head.node] = HeadTruth(varies, True, varies)
         read = {"query": [match.queries for match in matches], "key": [match.keys for match in matches]}
         for part, readings in {**read, "value": [source]}.items():
             self.connect(readings, f"{head.node}.{part}")

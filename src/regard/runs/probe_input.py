@@ -3,13 +3,16 @@ embeddings."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from regard.data import PairBatch, collate
 from regard.data.vocabulary import PAD, SPECIAL
+from regard.errors import unknown_choice
 from regard.tasks import alignment_mask
 from regard.viz import ProbeInput
+from regard.viz.subject import Patchable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,7 +27,7 @@ def trial_of_pair(model: Seq2Seq, task: SequenceTask, source: str, target: str) 
     batch = PairBatch(collate([task.source_vocabulary.encode(source)]), tokens)
     known = task.known(source)
     relevant = None
-    if known is not None:
+    if known is not None and known.target == target:  # the alignment of another answer is unknown
         relevant = alignment_mask([known], batch.source.shape[1], tokens.shape[1])[0].numpy()
     batch = batch.to(next(model.parameters()).device)
     run_tokens = partial(_run_sources, model, batch.target_in)
@@ -37,6 +40,22 @@ def trial_of_pair(model: Seq2Seq, task: SequenceTask, source: str, target: str) 
         run_tokens=run_tokens,
         alphabet=range(len(SPECIAL), len(task.source_vocabulary)),
     )
+
+
+def patchable_run(run: Any) -> Patchable:
+    """Return the forward passes of a run on one input."""
+
+    def outputs(prepared: Any) -> Tensor:
+        logits: Tensor = run.trial(prepared).run(1)[0].float()
+        return logits
+
+    def answer_class(text: str, classes: int) -> int:
+        names = run.called(range(classes))
+        if text not in names:
+            raise unknown_choice("answer", text, names)
+        return int(names.index(text))
+
+    return Patchable(run.prepare, outputs, answer_class, nullcontext)
 
 
 def _run_sources(model: Seq2Seq, target_in: Tensor, sources: Tensor) -> Tensor:

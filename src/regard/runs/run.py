@@ -24,6 +24,7 @@ from regard.attention.components import Components, find_components
 from regard.attention.recording import record_own
 from regard.result import Result, percent, to_plain
 from regard.runs.forward_pass import replay
+from regard.runs.probe_input import patchable_run
 from regard.statistics import Interval
 from regard.training import ModelPart, RunFolder, TaskPart, TrainingPart, build_model
 from regard.viz import Layer, layer_kind
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from regard.models import TaskModel
     from regard.tasks import AnyTask
     from regard.training import RunConfig
-    from regard.viz import AttentionMap, Playback, ProbeInput
+    from regard.viz import AttentionMap, Patchable, Playback, ProbeInput
     from regard.viz.forward_pass import ForwardPass
     from regard.viz.widget import AttentionWidget
 
@@ -65,8 +66,7 @@ class Figures(Result):
 
 @dataclass(frozen=True, repr=False)
 class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
-    """Base class of the runs that `regard.train` and `regard.load` return: `AnswerRun`, `PairRun`,
-    `TranslationRun`, `LanguageRun`. It satisfies `regard.viz.Subject`."""
+    """Base class of `AnswerRun`, `PairRun`, `TranslationRun` and `LanguageRun`: a `regard.viz.Subject`."""
 
     folder: Path
     config: RunConfig[TaskPart, ModelPart, TrainingPart]
@@ -308,28 +308,29 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
     @abstractmethod
     def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
-        """Return the attention map for one input at each snapshot. Raises `InputError` if there are no
-        snapshots."""
+        """Return the attention map for one input at each snapshot; raises `InputError` without snapshots."""
 
     @abstractmethod
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Any]:
-        """Return at most `samples` inputs that are not in the training data, sampled separately for each
-        purpose."""
+        """Return at most `samples` inputs outside the training data, sampled separately for each purpose."""
 
     @abstractmethod
     def look(self, input: Any) -> AttentionMap:
-        """Return the attention map for one of the inputs of `unseen`. For sequences, the decoder input is the
-        true answer."""
+        """Return the attention map for an input of `unseen`; sequences have the true answer as decoder input."""
 
     @abstractmethod
     def losses(self, inputs: Sequence[Any]) -> np.ndarray:
-        """Return (N, 2): for each input, the total cross-entropy of its outputs in nats, and the number of
-        outputs."""
+        """Return (N, 2): the total cross-entropy of each input's outputs in nats, and their number."""
 
     @property
     def components(self) -> Components:
         """Heads and feed-forward layers of the model, for explanation methods."""
         return find_components(self.model)
+
+    @property
+    def patchable(self) -> Patchable:
+        """Forward passes on one input, for patching."""
+        return patchable_run(self)
 
     @abstractmethod
     def prepare(self, input: Any) -> Any:

@@ -9,6 +9,7 @@
     POST /api/picture      {name, content}: add a PNG or JPEG file in base64 as an input
     POST /api/row          body of attend, and layer, head, step: one exact row of weights
     POST /api/explain      body of attend, and layer, head, output, key, temperature: how a weight is computed
+    POST /api/why          body of attend, and layer, head, output, key: what was written into query and key
     POST /api/next_tokens  body of attend, and count, position, temperature, top_k, top_p, draw: likeliest tokens
     POST /api/logit_lens   body of attend, and count: the likeliest tokens for the state after each block
     POST /api/logit_attribution  body of attend, and token, position: the part of each head in a logit
@@ -59,6 +60,7 @@ from regard.server.messages import (
     SamplesRequest,
     TextsRequest,
     TreeRequest,
+    WhyRequest,
     error_response,
     read_request,
 )
@@ -111,6 +113,7 @@ ENDPOINTS = {
     "/api/layers": Endpoint(Explorer.layers, LayersRequest),
     "/api/row": Endpoint(Explorer.row, RowRequest),
     "/api/explain": Endpoint(Explorer.explain, ExplainRequest),
+    "/api/why": Endpoint(Explorer.why, WhyRequest),
     "/api/next_tokens": Endpoint(Explorer.next_tokens, NextTokensRequest),
     "/api/logit_lens": Endpoint(Explorer.logit_lens, LensRequest),
     "/api/logit_attribution": Endpoint(Explorer.logit_attribution, AttributionRequest),

@@ -18,7 +18,7 @@ from regard.external import (
     prediction_kind,
     weighted_values,
 )
-from regard.interpret import explain, head_importance, head_roles, head_samples
+from regard.interpret import explain, head_importance, head_roles, head_samples, why
 from regard.interpret.importance import importance_by_layer
 from regard.server.messages import (
     AttendRequest,
@@ -35,6 +35,7 @@ from regard.server.messages import (
     SamplesRequest,
     TextsRequest,
     TreeRequest,
+    WhyRequest,
 )
 from regard.viz import AcceptsImages, GeneratesSequences, Subject
 from regard.viz.data import BesideData, LayerData, RowData, WorthData
@@ -187,6 +188,13 @@ class Explorer:
                 temperature=request.temperature,
             )
         return explanation.json()
+
+    def why(self, request: WhyRequest) -> dict[str, Any]:
+        """Return the parts of the score of one weight, as `Reasons` in `js/why.js`: `Why` without its pairs."""
+        with self._changed(request) as text:
+            options: dict[str, Any] = {"layer": request.layer, "head": request.head}
+            result = why(self.subject, text, **options, output=request.output, key=request.key)
+        return {name: value for name, value in result.json().items() if name != "pairs"}
 
     def next_tokens(self, request: NextTokensRequest) -> dict[str, Any]:
         """Return the likeliest tokens at a position, as `NextTokens`; `drawn` is a token drawn with the seed

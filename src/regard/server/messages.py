@@ -108,6 +108,15 @@ class ExplainRequest(InterventionsRequest, frozen=True, kw_only=True):
     temperature: Temperature = 1.0
 
 
+class WhyRequest(InterventionsRequest, frozen=True, kw_only=True):
+    """Body of `/api/why`: a weight."""
+
+    layer: LayerName
+    head: Number = 0
+    output: Number = 0
+    key: Step = None
+
+
 class TextsRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Body of `/api/importance` and `/api/roles`: inputs for a model without unseen inputs."""
 

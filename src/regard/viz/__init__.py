@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from regard.viz.maps import CROSS, LayerKind, LayerMap, Map, layer_kind, make_layer_map
     from regard.viz.paper_figure import PaperFigure
     from regard.viz.records import make_layer_maps, make_maps
-    from regard.viz.subject import AcceptsImages, GeneratesSequences, Layer, ProbeInput, Subject
+    from regard.viz.subject import AcceptsImages, GeneratesSequences, Layer, Patchable, ProbeInput, Subject
     from regard.viz.tensors import view_weights
 
 late(__name__)
@@ -27,6 +27,7 @@ __all__ = [
     "Map",
     "Maps",
     "PaperFigure",
+    "Patchable",
     "Playback",
     "ProbeInput",
     "Subject",

@@ -53,6 +53,20 @@ class ProbeInput(NamedTuple):
         return f"<ProbeInput: of {', '.join(self.layers) or 'no layer'}>"
 
 
+class Patchable(NamedTuple):
+    """Forward passes of a model on one input, for patching."""
+
+    prepare: Callable[[Any], Any]  # maps what a user passes as an input to an input for `outputs` and `trial`
+    outputs: Callable[
+        [Any], Tensor
+    ]  # maps an input to logits (T, C), or to a custom model's first tensor (T, ...)
+    answer_class: Callable[
+        [str, int], int
+    ]  # maps a text and the number of classes to the class of its first token
+    calling_hooks: Callable[[], AbstractContextManager[None]]  # inside the block, all modules call their hooks
+    has_answers: bool = True  # whether the logits of two answers at an output step can be compared
+
+
 @runtime_checkable
 class GeneratesSequences(Protocol):
     """A subject that generates its answer token by token and can show its search."""
@@ -187,6 +201,10 @@ class Subject(Protocol[Input]):
     @property
     def components(self) -> Components:
         """The heads and feed-forward layers of the model, for explanation methods."""
+
+    @property
+    def patchable(self) -> Patchable:
+        """Forward passes on one input, for patching."""
 
     def prepare(self, input: Any) -> Input:
         """Return an input as `unseen` does.

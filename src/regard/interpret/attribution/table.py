@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from regard.interpret.attribution import attention_weights, controls, head_ablation, input_ablation
+from regard.interpret.attribution import attention_weights, controls, edges, head_ablation, input_ablation
 from regard.interpret.attribution.attribution_result import LEVELS, Level
 from regard.interpret.attribution.trial import MethodFunction
 
@@ -51,6 +51,18 @@ METHODS: dict[str, Method] = {
             inputs=input_ablation.mean_inputs,
             heads=head_ablation.mean_heads,
         ),
+        Method(
+            name="attribution_patching",
+            source="Nanda 2023, Attribution patching: activation patching at industrial scale",
+            heads=edges.attribution_patching,
+        ),
+        Method(
+            name="edge_patching",
+            source="Goldowsky-Dill et al. 2023, section 3, with one edge as the path",
+            edges=edges.patched_edges,
+        ),
+        Method(name="eap", source="Syed, Rager and Conmy 2023, section 2", edges=edges.eap),
+        Method(name="eap_ig", source="Hanna et al. 2024, section 3 (inputs, 5 steps)", edges=edges.eap_ig),
         Method(
             name="oracle",
             source="the known answer",

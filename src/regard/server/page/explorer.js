@@ -187,7 +187,7 @@ function draw(answered) {
   if (view) view.update(data);
   else {
     const { state: chosen } = readAddress(location.hash);
-    const usual = { touch, row, exact, fits: true, state: chosen, chosen: stateChanged };
+    const usual = { touch, row, exact, why, fits: true, state: chosen, chosen: stateChanged };
     main.replaceChildren();
     state.view = new View(main, state.foreign ? usual : { ...usual, explain });
     state.view.update(data);
@@ -330,6 +330,18 @@ function setWeighed(on) {
 /** @param {Which} which */
 function explain(which) {
   return ask("api/explain", { ...which, input: state.found?.map.input, interventions: state.touched });
+}
+
+/** @param {Which} which */
+function why({ layer, head, output, key }) {
+  return ask("api/why", {
+    layer,
+    head,
+    output,
+    key,
+    input: state.found?.map.input,
+    interventions: state.touched,
+  });
 }
 
 /** @param {LongRow} which */

@@ -19,6 +19,7 @@ import { changeMark, TouchBar } from "./interventions.js";
 import { effectActions, effectOf } from "./effect.js";
 import { whatChanged } from "./changes.js";
 import { drawSum } from "./sum-card.js";
+import { Why } from "./why.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { InterventionData, MapData, ViewData } from "./data.js" */
@@ -27,6 +28,7 @@ import { drawSum } from "./sum-card.js";
 /** @import { Exact } from "./readout.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
 /** @import { Explain } from "./sum.js" */
+/** @import { AskWhy } from "./why.js" */
 
 /**
  * @typedef {object} Shown
@@ -54,9 +56,9 @@ export class Drawing {
    * @param {Actions} actions
    * @param {Player} player
    * @param {HTMLElement} help the button that shows the keys
-   * @param {{ exact?: Exact, explain?: Explain, keeps?: boolean, row?: AskRow, touch?: unknown }} options
+   * @param {{ exact?: Exact, explain?: Explain, why?: AskWhy, keeps?: boolean, row?: AskRow, touch?: unknown }} options
    */
-  constructor(root, actions, player, help, { exact, explain, keeps = false, row, touch }) {
+  constructor(root, actions, player, help, { exact, explain, why, keeps = false, row, touch }) {
     this.root = root;
     this.actions = actions;
     this.player = player;
@@ -65,6 +67,7 @@ export class Drawing {
     this.long = row && new Long(row);
     this.keeps = keeps;
     this.sum = explain && new Sum(explain, actions);
+    this.why = new Why(why);
     this.navigator = new Navigator(actions);
     this.stage = new Stage(actions);
     /** @type {Scene | null} */
@@ -85,6 +88,7 @@ export class Drawing {
       readout: new Part("card"),
       touch: new Part("card"),
       sum: new Part("card"),
+      why: new Part("card"),
       row: new Part("row-box"),
       long: new Part(),
     };
@@ -171,6 +175,7 @@ export class Drawing {
     const squares = long !== undefined && layer.square > 1 && state.frame === null;
     parts.long.show([squares], () => (squares ? [long.element] : []));
     drawSum(this, parts.sum, scene, colours);
+    this.why.show(parts.why, scene, colours);
     const surface = measured(); // all around the picture is there
     if (squares) long.show(scene, colours, surface.width);
     this.stage.show(pictured, surface, actions);

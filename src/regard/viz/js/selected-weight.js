@@ -33,16 +33,15 @@ export function explainCommand(scene) {
 }
 
 /**
- * How to print the computation that a page does not contain.
+ * How to print what a page does not contain.
  *
  * @param {string} command
+ * @param {string} [what]
+ * @param {string} [where] another place that shows it
  */
-export function commandHint(command) {
-  const element = node(
-    "p",
-    { class: "quiet hinted" },
-    "This page does not contain the computation of weights. For a run of Regard, ",
-  );
-  element.append(node("code", {}, command), " prints it.");
+export function commandHint(command, what = "the computation of weights", where = "") {
+  const text = `This page does not contain ${what}. For a run of Regard, `;
+  const element = node("p", { class: "quiet hinted" }, text);
+  element.append(node("code", {}, command), ` prints it${where}.`);
   return element;
 }

@@ -172,6 +172,7 @@ const STYLE = `
 .regard-view .sum h3 .quiet { font-weight: normal; font-size: var(--small); }
 .regard-view .columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); gap: 0 2rem; }
 .regard-view .sum p { margin: 0.2rem 0; }
+.regard-view th.part { text-align: start; overflow-wrap: anywhere; }
 .regard-view .hinted { font-size: var(--small); }
 .regard-view .number { font-variant-numeric: tabular-nums; }
 .regard-view .strips { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 0.2rem 0.8rem; margin: 0.2rem 0; align-items: center; }

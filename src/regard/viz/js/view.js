@@ -28,9 +28,9 @@ import { Weights } from "./weights.js";
 /**
  * @typedef {object} Options
  * @property {Exact} [exact] requests the exact weights of a row, if those of the data are rounded
- * @property {(interventions: InterventionData[]) => void} [touch] called with all interventions when heads are
- * switched or a weight is set; without it nothing can be touched
+ * @property {(interventions: InterventionData[]) => void} [touch] receives all interventions when they change
  * @property {Explain} [explain] requests the computation of a weight, which is otherwise not displayed
+ * @property {import("./why.js").AskWhy} [why] requests the parts of the score of a weight
  * @property {boolean} [keeps] whether the data may contain the computation of weights
  * @property {AskRow} [row] requests one row of a long input; otherwise only squares are displayed
  * @property {boolean} [fits] whether the view has the height of its element, so that its panes scroll and not the page

@@ -1,0 +1,131 @@
+"""Two inputs with different answers, and the difference between the logits of the answers, for patching.
+
+    effect = (difference patched - difference corrupted) / (difference clean - difference corrupted)
+
+`difference` is the logit of the answer to the clean input minus that of the answer to the corrupted input, at
+one output step. The effect is 0 if a patch restores nothing, and 1 if it restores the whole difference.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.errors import InputError, check_range, shorten
+from regard.viz import Subject
+
+MIN_DIFFERENCE = 1e-6
+"""Smallest logit difference between the clean and the corrupted run, in nats, for which effects are
+computed."""
+Metric = Callable[[Tensor], Tensor]
+"""Maps the logits (T, C) of one input to a number."""
+SAME = (
+    "both inputs have the same answer, so there is no difference to restore: give inputs with different answers"
+)
+
+
+@dataclass(frozen=True)
+class AnswerDifference:
+    """The measured difference between a clean and a corrupted run."""
+
+    measure: Metric
+    answers: tuple[str, str]
+    """The answers for the clean and the corrupted input."""
+    step: int
+    """Output step at which the logits are compared."""
+    clean: float
+    """Difference in the clean run."""
+    corrupted: float
+    """Difference in the corrupted run."""
+
+    def restored(self, logits: Tensor) -> float:
+        """Return the effect of a patch into the corrupted run with logits (T, C)."""
+        return (float(self.measure(logits)) - self.corrupted) / (self.clean - self.corrupted)
+
+    def lost(self, logits: Tensor) -> float:
+        """Return the effect of a patch into the clean run: 1 if the whole difference is lost."""
+        return (self.clean - float(self.measure(logits))) / (self.clean - self.corrupted)
+
+
+class InputPair(NamedTuple):
+    """A clean and a corrupted input in the form of `Subject.prepare`."""
+
+    clean: Any
+    corrupted: Any
+    causal: bool
+    """Whether each output depends on the inputs up to its own position only."""
+
+
+def prepare_inputs(subject: Subject[Any], clean: Any, corrupted: Any) -> InputPair:
+    """Return both inputs in the form of `Subject.prepare`.
+
+    A run that generates its answers reads the answer to the clean input in both runs, unless the corrupted
+    input is a pair of source and target. Raises `InputError` for different numbers of tokens.
+    """
+    prepare = subject.patchable.prepare
+    first = prepare(clean)
+    if isinstance(first, tuple) and isinstance(corrupted, str):
+        corrupted = corrupted, first[1]
+    second = prepare(corrupted)
+    probes = [subject.trial(prepared) for prepared in (first, second)]
+    check_lengths([None if probe is None or probe.tokens is None else len(probe.tokens) for probe in probes])
+    return InputPair(first, second, probes[0] is not None and probes[0].causal)
+
+
+def check_lengths(lengths: Sequence[int | None]) -> None:
+    """Raise `InputError` for two inputs with different numbers of tokens."""
+    if lengths[0] != lengths[1]:
+        raise InputError(
+            f"inputs have {lengths[0]} and {lengths[1]} tokens: pass two inputs with the same number of tokens"
+        )
+
+
+def compare_answers(
+    subject: Subject[Any],
+    inputs: InputPair,
+    logits: Sequence[Tensor],
+    *,
+    answers: tuple[str, str] | None = None,
+    metric: Metric | None = None,
+    step: int | None = None,
+) -> AnswerDifference:
+    """Return the difference between the clean and the corrupted run, with logits (T, C) each.
+
+    `answers`: two texts (None: the likeliest answers). `step`: output step, negative from the end. None: the last
+    step; without `answers`, a model that is not causal is compared at the first step at which its predictions
+    differ if they are equal at the last step. Raises `InputError` if the difference is the same in both runs.
+    """
+    is_fixed = inputs.causal or answers is not None or metric is not None
+    place = _find_step(logits, step, is_fixed=is_fixed)
+    if answers is None:
+        classes = [int(values[place].argmax()) for values in logits]
+    else:
+        classes = [subject.patchable.answer_class(text, logits[0].shape[-1]) for text in answers]
+    measure = metric or (lambda values: values[place, classes[0]] - values[place, classes[1]])
+    with torch.no_grad():
+        differences = [float(measure(values)) for values in logits]
+    if abs(differences[0] - differences[1]) < MIN_DIFFERENCE:
+        raise InputError(SAME)
+    first, second = subject.called(classes)
+    return AnswerDifference(measure, (first, second), place, *differences)
+
+
+def _find_step(logits: Sequence[Tensor], step: int | None, *, is_fixed: bool) -> int:
+    count = min(map(len, logits))
+    if step is not None:
+        check_range("step", step, -count, count - 1)
+        return step % count
+    clean, corrupted = (values[:count].argmax(-1) for values in logits)
+    differing: list[int] = (clean != corrupted).nonzero().flatten().tolist() if not is_fixed else []
+    return differing[0] if differing and count - 1 not in differing else count - 1
+
+
+def check_answers(answers: object) -> None:
+    """Raise `InputError` unless `answers` is None or two texts."""
+    texts = answers if isinstance(answers, tuple | list) else [answers]
+    if answers is not None and (len(texts) != 2 or not all(isinstance(text, str) for text in texts)):
+        raise InputError(
+            f"answers={shorten(str(answers))} are not two texts: pass two texts, as in ('doctor', 'nurse')"
+        )

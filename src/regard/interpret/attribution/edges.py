@@ -1,0 +1,109 @@
+"""Effects of edges, and attribution patching of heads, with other inputs as corrupted inputs.
+
+    score = mean over corrupted inputs of | effect |
+
+`regard.interpret.edge_effects` has the methods and their papers. The metric is the mean explained value (the
+log-probability of the target class) over output steps. Corrupted inputs are other inputs with the same number
+of tokens. The authors of EAP and EAP-IG rank edges by absolute values, too.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.errors import InputError
+from regard.interpret.answer_difference import Metric
+from regard.interpret.attribution.background import read_embedding
+from regard.interpret.attribution.trial import Trial
+from regard.interpret.edge_effects import (
+    Edges,
+    edge_attribution_patching,
+    edge_patching,
+    integrated_edge_gradients,
+    sender_gradients,
+)
+from regard.interpret.graph_building import corrupted_pass, graph_of_probe
+from regard.interpret.residual_graph import Pass, ResidualGraph
+from regard.viz.subject import ProbeInput
+
+CORRUPTED = 4
+"""Corrupted inputs for each explained input."""
+Effects = Callable[[ResidualGraph, Pass, Pass, Metric], Edges]
+
+
+def eap(trial: Trial[Any]) -> Edges:
+    """Return the scores of edge attribution patching."""
+    return _mean_effects(trial, edge_attribution_patching)
+
+
+def eap_ig(trial: Trial[Any]) -> Edges:
+    """Return the scores of edge attribution patching with integrated gradients."""
+    return _mean_effects(trial, integrated_edge_gradients)
+
+
+def patched_edges(trial: Trial[Any]) -> Edges:
+    """Return the exact effects of all edges; the time grows with the number of edges."""
+    return _mean_effects(trial, edge_patching)
+
+
+def attribution_patching(trial: Trial[Any]) -> dict[str, Tensor]:
+    """Return, by layer, the scores (H,) of attribution patching (Nanda 2023): context difference times
+    gradient."""
+    sums: dict[str, Tensor] = {}
+    graph, clean = _graph(trial)
+    gradients = sender_gradients(graph, _metric(trial))
+    count = 0
+    for corrupted in _corrupted(trial, graph):
+        count += 1
+        for name, layer in graph.heads.items():
+            product = (clean.sent[name] - corrupted.sent[name])[0].double() * gradients[name][0].double()
+            effects = product.unflatten(-1, (layer.heads, -1)).sum((0, 2)).abs()
+            sums[name] = sums.get(name, torch.zeros_like(effects)) + effects
+    return {name: values / count for name, values in sums.items()}
+
+
+def _mean_effects(trial: Trial[Any], effects: Effects) -> Edges:
+    sums: Edges = {}
+    graph, clean = _graph(trial)
+    metric, count = _metric(trial), 0
+    for corrupted in _corrupted(trial, graph):
+        count += 1
+        for edge, effect in effects(graph, clean, corrupted, metric).items():
+            sums[edge] = sums.get(edge, 0.0) + abs(effect)
+    trial.remarks.append(
+        f"Absolute effects on the mean log-probability, over {count} corrupted inputs of the same length."
+    )
+    return {edge: value / count for edge, value in sums.items()}
+
+
+def _graph(trial: Trial[Any]) -> tuple[ResidualGraph, Pass]:
+    graph = graph_of_probe(trial.subject, trial.probe)
+    with torch.no_grad():
+        return graph, graph.full(1)
+
+
+def _metric(trial: Trial[Any]) -> Metric:
+    return lambda logits: trial.values(logits.unsqueeze(0)).mean()
+
+
+def _corrupted(trial: Trial[Any], graph: ResidualGraph) -> Iterator[Pass]:
+    """Yield what the nodes write and read for other inputs of the same length; raises `InputError` without
+    any."""
+    count, own = 0, _content(trial.probe)
+    for prepared in trial.background.inputs:
+        probe = trial.subject.trial(prepared)
+        content = own if probe is None else _content(probe)
+        if probe is not None and len(content) == len(own) and not torch.equal(content, own):
+            yield corrupted_pass(graph, trial.probe, probe)
+            count += 1
+        if count == CORRUPTED:
+            return
+    if not count:
+        raise InputError(f"no other input has {len(own)} tokens: give others= with inputs of the same length")
+
+
+def _content(probe: ProbeInput) -> Tensor:
+    """Return the tokens (T,) of an input, or its embedding (T, D) if it has no tokens."""
+    return read_embedding(probe) if probe.tokens is None else probe.tokens

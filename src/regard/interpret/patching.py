@@ -1,0 +1,294 @@
+"""Activation patching (Vig et al. 2020, section 3; Meng et al. 2022, section 2.1).
+
+Patching finds the parts of a model that make it prefer one of two answers.
+
+    result = regard.patch(subject, "The doctor said he", "The nurse said he", answers=("doctor", "nurse"))
+
+The model runs on a clean input and on a corrupted input. In a third run, on the corrupted input, one activation
+is replaced by that of the clean run: the context of a head before the output projection, the contexts of all
+heads of a layer, the output of a feed-forward layer, or the state after a block.
+
+    effect = (difference patched - difference corrupted) / (difference clean - difference corrupted)
+
+`difference` is the difference between the logits of two answers at one output step
+(`regard.interpret.answer_difference`). The effect is 0 if the patch restores nothing, and 1 if the patch
+restores the whole difference. Effects of parts do not sum to 1: two redundant heads have effects of 0, and two
+heads that cancel each other have effects above 1 and below 0.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Group, RenderableType
+from rich.table import Table
+from torch import Tensor
+
+from regard.attention.components import Components
+from regard.errors import InputError, check_range, shorten
+from regard.interpret.answer_difference import (
+    AnswerDifference,
+    Metric,
+    check_answers,
+    check_lengths,
+    compare_answers,
+    prepare_inputs,
+)
+from regard.io import write_file
+from regard.result import Result
+from regard.viz import Subject
+from regard.viz.attention_map import PICTURES, check_extension
+
+STATE = "state after "
+"""Prefix of the name of a block's state."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PatchingResult(Result):
+    """The effect of each part of a model, as a fraction of the logit difference between two inputs."""
+
+    clean: str
+    corrupted: str
+    answers: tuple[str, str]
+    """The answer tokens for the clean and the corrupted input."""
+    difference_clean: float
+    """Logit of the first answer minus the logit of the second answer, for the clean input."""
+    difference_corrupted: float
+    step: int
+    """Output step at which the logits are compared."""
+    positions: list[int] | None = None
+    """Patched steps of each layer; None: all."""
+    heads: dict[str, list[float]]
+    """By layer: the effect of patching each head alone."""
+    layers: dict[str, float]
+    """By layer: the effect of patching all heads of the layer together."""
+    feed_forward: dict[str, float] = field(default_factory=dict)
+    """By feed-forward layer: the effect of patching its output."""
+    states: dict[str, float] = field(default_factory=dict)
+    """By block: the effect of patching the residual state after the block."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Parts that were not patched, with the reason."""
+
+    def summary(self) -> str:
+        """Return the head with the largest effect, in one line."""
+        value, layer, head = max(
+            (value, layer, head) for layer, values in self.heads.items() for head, value in enumerate(values)
+        )
+        if value > 1:
+            return (
+                f"{layer} head {head} restores {value:.1%} of the difference, more than the whole: other parts "
+                f"act against it (all heads of the layer together: {self.layers[layer]:.1%})"
+            )
+        if value <= 0:
+            return (
+                f"no head alone restores the difference; the largest effect is {value:.1%}, {layer} head {head}"
+            )
+        return f"of the heads, {layer} head {head} restores the most, {value:.1%} of the difference"
+
+    def table(self) -> RenderableType:
+        """Return a table with a row for each layer, feed-forward layer and block."""
+        most = max(map(len, self.heads.values()))
+        table = Table("layer", *(f"head {head}" for head in range(most)), "whole", box=None, pad_edge=False)
+        first, second = self.answers
+        at = "" if self.positions is None else f", steps {', '.join(map(str, self.positions))} patched"
+        table.title = f"Restored fraction of {first!r} - {second!r} at output step {self.step}{at}"
+        table.title_justify = "left"
+        for layer, values in self.heads.items():
+            blank = [""] * (most - len(values))
+            table.add_row(layer, *(f"{value:+.3f}" for value in values), *blank, f"{self.layers[layer]:+.3f}")
+        for name, value in {**self.feed_forward, **{STATE + name: v for name, v in self.states.items()}}.items():
+            table.add_row(name, *[""] * most, f"{value:+.3f}")
+        left_out = [f"left out: {name} ({reason})" for name, reason in self.left_out.items()]
+        return Group(table, self.summary(), *left_out)
+
+    def plot(self, path: str | Path) -> Path:
+        """Draw a heatmap, layers by heads: .png, .svg or .pdf; raises `InputError` for another ending."""
+        from regard.viz.plots import draw_head_table
+
+        path = Path(path)
+        check_extension(path, PICTURES)
+        first, second = self.answers
+        title = f"{self.clean!r} patched into {self.corrupted!r}: restored fraction of {first!r} - {second!r}"
+        write_file(path, draw_head_table(self.heads, title, path.suffix.lower()[1:]))
+        return path
+
+
+def patch(
+    subject: Subject[Any],
+    clean: Any,
+    corrupted: Any,
+    *,
+    answers: tuple[str, str] | None = None,
+    metric: Metric | None = None,
+    step: int | None = None,
+    positions: int | Sequence[int] | None = None,
+) -> PatchingResult:
+    """Patch each part of a model from a clean run into a corrupted run, and return the effects.
+
+    `subject`: a run, or a result of `look`. `clean`, `corrupted`: inputs with the same number of tokens; a
+    translation model reads the answer to the clean input in both runs. `answers`: two texts, whose first
+    tokens' logits are compared (None: the model's answers). `step`: output step (None: the last, or the first
+    at which the answers differ if they are equal at the last). `metric`: a function of the logits (T, C), or of
+    the first tensor (T, ...) that a custom model returns, instead of the logit difference. `positions`: patched
+    steps of each layer, negative from the end (None: all).
+
+    >>> result = regard.patch(run, "BCCCBAABACCCA", "BCCCBAABACCCB")    # doctest: +SKIP
+    >>> result.heads, result.feed_forward, result.states    # doctest: +SKIP
+
+    Raises `InputError` if the inputs have different lengths, if both runs give the same answer, or if the heads
+    of the model cannot be separated.
+    """
+    check_subject(subject)
+    check_answers(answers)
+    if not subject.patchable.has_answers and metric is None:
+        raise InputError(f"{subject.name} has no answers whose logits could be compared: pass metric=")
+    components = subject.components
+    if not components.heads:
+        raise InputError(
+            f"the heads of {type(subject.model).__name__} cannot be separated: no layer can be patched"
+        )
+    inputs = prepare_inputs(subject, clean, corrupted)
+    with torch.no_grad(), subject.patchable.calling_hooks():
+        runs = [_Activations(subject, prepared, components) for prepared in inputs[:2]]
+        for name, states in runs[0].stored.items():
+            check_lengths([states.shape[-2], runs[1].stored[name].shape[-2]])
+        logits = [run.logits for run in runs]
+        difference = compare_answers(subject, inputs, logits, answers=answers, metric=metric, step=step)
+        patching = _Patching(runs[1], runs[0].stored, difference, positions)
+        heads = {name: layer.heads for name, layer in components.heads.items() if name in patching.rows}
+        state_names = {name: STATE + name for name in components.blocks}
+        return PatchingResult(
+            clean=input_text(subject, clean, inputs.clean),
+            corrupted=input_text(subject, corrupted, inputs.corrupted),
+            answers=difference.answers,
+            difference_clean=difference.clean,
+            difference_corrupted=difference.corrupted,
+            step=difference.step,
+            positions=patching.positions,
+            heads={
+                name: [patching.effect(name, [head]) for head in range(count)] for name, count in heads.items()
+            },
+            layers={name: patching.effect(name) for name in heads},
+            feed_forward={
+                name: patching.effect(name) for name in components.feed_forward if name in patching.rows
+            },
+            states={name: patching.effect(key) for name, key in state_names.items() if key in patching.rows},
+            left_out={**components.left_out, **patching.left_out},
+        )
+
+
+def input_text(subject: Subject[Any], value: Any, prepared: Any) -> str:
+    """Return an input as text: the text that the user passed, or the subject's own text."""
+    return value if isinstance(value, str) else subject.look(prepared).input
+
+
+def check_subject(subject: object) -> None:
+    """Raise `InputError` for a value that is not a subject."""
+    if not hasattr(subject, "patchable"):
+        raise InputError(f"{shorten(str(subject))} is not a model to patch: pass a run, or a result of look()")
+
+
+Change = Callable[[str, Tensor], Tensor]
+
+
+class _Activations:
+    """One run on one input: its logits (T, C), and all activations that can be patched."""
+
+    def __init__(self, subject: Subject[Any], prepared: Any, components: Components) -> None:
+        self.subject, self.prepared, self.components = subject, prepared, components
+        calls: dict[str, list[Tensor]] = {}
+
+        def store(name: str, states: Tensor) -> Tensor:
+            calls.setdefault(name, []).append(states.clone())
+            return states
+
+        with self.watch(store):
+            self.logits = subject.patchable.outputs(prepared)
+        # A recurrent decoder calls a layer once for each step.
+        self.stored = {name: torch.cat(states, dim=-2) for name, states in calls.items()}
+
+    def rerun(self, change: Change) -> Tensor:
+        """Return the logits (T, C) if `change` changes the activations."""
+        with self.watch(change):
+            return self.subject.patchable.outputs(self.prepared)
+
+    @contextmanager
+    def watch(self, change: Change) -> Iterator[None]:
+        """Pass the name and value of each activation to `change`, and replace it with the result."""
+        with ExitStack() as stack:
+            for name, contexts in self.components.heads.items():
+                stack.enter_context(contexts.replace(partial(change, name)))
+            modules = {**self.components.feed_forward}
+            modules |= {STATE + name: block for name, block in self.components.blocks.items()}
+            for name, module in modules.items():
+                handle = module.register_forward_hook(
+                    lambda module, args, output, name=name: _change_output(output, partial(change, name))
+                )
+                stack.callback(handle.remove)
+            yield
+
+
+def _change_output(output: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Change the output of a module, or the first of several outputs."""
+    if isinstance(output, Tensor):
+        return change(output)
+    changed = (change(output[0]), *output[1:])
+    return output._replace(**{output._fields[0]: changed[0]}) if hasattr(output, "_replace") else changed
+
+
+class _Patching:
+    """Runs on the corrupted input with activations of the clean run."""
+
+    def __init__(
+        self,
+        corrupted: _Activations,
+        clean: Mapping[str, Tensor],
+        difference: AnswerDifference,
+        positions: int | Sequence[int] | None,
+    ) -> None:
+        self.corrupted, self.clean, self.difference = corrupted, clean, difference
+        self.rows: dict[str, list[int] | None] = dict.fromkeys(clean)
+        """By name: the patched steps; None: all."""
+        self.left_out: dict[str, str] = {}
+        self.positions = (
+            None if positions is None else [positions] if isinstance(positions, int) else list(positions)
+        )
+        if self.positions is not None:
+            self._choose_rows(self.positions)
+
+    def _choose_rows(self, positions: Sequence[int]) -> None:
+        longest = max(states.shape[-2] for states in self.clean.values())
+        for position in positions:
+            check_range("position", position, -longest, longest - 1)
+        for name, states in self.clean.items():
+            count = states.shape[-2]
+            self.rows[name] = [position % count for position in positions if -count <= position < count]
+            if not self.rows[name]:
+                del self.rows[name]
+                self.left_out[name] = f"it has {count} steps"
+
+    def effect(self, name: str, heads: Sequence[int] | None = None) -> float:
+        """Return the effect of one activation, or of some heads of a layer."""
+        start, chosen = 0, self.rows[name]
+        count = 1 if heads is None else self.corrupted.components.heads[name].heads
+        parts = slice(None) if heads is None else list(heads)
+
+        def change(other: str, states: Tensor) -> Tensor:
+            nonlocal start
+            if other != name:
+                return states
+            begin, start = start, start + states.shape[-2]
+            rows = range(begin, start) if chosen is None else [row for row in chosen if begin <= row < start]
+            index = torch.tensor(rows, dtype=torch.int64, device=states.device)
+            split = states.unflatten(-1, (count, -1))
+            patched = split.index_select(-3, index - begin)
+            clean = self.clean[name].index_select(-2, index).unflatten(-1, (count, -1))
+            patched[..., parts, :] = clean[..., parts, :]
+            joined: Tensor = split.index_copy(split.dim() - 3, index - begin, patched).flatten(-2)
+            return joined
+
+        return self.difference.restored(self.corrupted.rerun(change))

@@ -1,0 +1,169 @@
+"""Activation patching of runs equals patching by hand, for one model of each family."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import regard
+from regard.errors import InputError
+from tests.interpret.subjects import language_run, pair_run, query_run
+
+FAMILIES: dict[str, Callable[[Path], Any]] = {"query": query_run, "decoder": language_run, "seq2seq": pair_run}
+INPUTS = {"query": ("ABCBACAB", "BBCBACAB"), "decoder": ("ABCDAB", "BBCDAB"), "seq2seq": ("ABCDE", "BBCDE")}
+ANSWERS: dict[str, Any] = {"query": {"answers": ("1", "2")}, "decoder": {}, "seq2seq": {}}
+PARTS: dict[str, dict[str, str]] = {
+    "query": {
+        "encoder.0.self_attention": "encoder.0.self_attention.output",
+        "cross": "cross.output",
+        "encoder.0.feed_forward": "encoder.0.feed_forward",
+        "encoder.0": "encoder.0",
+    },
+    "decoder": {
+        "decoder.0.self_attention": "decoder.layers.0.self_attention.output",
+        "decoder.1.self_attention": "decoder.layers.1.self_attention.output",
+        "decoder.1.feed_forward": "decoder.layers.1.feed_forward",
+        "decoder.0": "decoder.layers.0",
+    },
+    "seq2seq": {
+        "encoder.0.self_attention": "encoder.layers.0.self_attention.output",
+        "decoder.0.cross": "decoder.layers.0.cross.output",
+        "decoder.0.feed_forward": "decoder.layers.0.feed_forward",
+        "decoder.0": "decoder.layers.0",
+    },
+}
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Name of a family, its run, and functions that run it on the clean and on the corrupted input."""
+    name = request.param
+    run = FAMILIES[name](tmp_path_factory.mktemp(name))
+    clean = run.trial(run.prepare(INPUTS[name][0]))
+    if name == "seq2seq":
+        tokens = torch.tensor([*run.task.source_vocabulary.encode(INPUTS[name][1]), clean.tokens[-1]])
+    else:
+        tokens = run.task.parse(INPUTS[name][1])[0]
+    return name, run, lambda: clean.run(1)[0], lambda: clean.run_tokens(tokens[None])[0]
+
+
+def read(run: Any, module: str, forward: Callable[[], Tensor]) -> Tensor:
+    """Return the input of an output projection, or the output of another module, by hooks."""
+    seen = list[Tensor]()
+    target = run.model.get_submodule(module)
+    if module.endswith(".output"):
+        handle = target.register_forward_pre_hook(lambda module, args: seen.append(args[0].clone()))
+    else:
+        handle = target.register_forward_hook(
+            lambda module, args, output: seen.append(
+                (output if isinstance(output, Tensor) else output[0]).clone()
+            )
+        )
+    forward()
+    handle.remove()
+    return seen[0]
+
+
+def insert(run: Any, module: str, forward: Callable[[], Tensor], change: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return the logits if `change` changes what `read` returns."""
+    target: nn.Module = run.model.get_submodule(module)
+    if module.endswith(".output"):
+        handle = target.register_forward_pre_hook(lambda module, args: (change(args[0]),))
+    else:
+        handle = target.register_forward_hook(
+            lambda module, args, output: (
+                change(output)
+                if isinstance(output, Tensor)
+                else type(output)(change(output[0]), *output[1:])
+                if hasattr(output, "_fields")
+                else (change(output[0]), *output[1:])
+            )
+        )
+    logits = forward()
+    handle.remove()
+    return logits
+
+
+@pytest.mark.parametrize("position", [None, 1, -1])
+@torch.no_grad()
+def test_effects_equal_patching_by_hand(case: Any, position: int | None) -> None:
+    name, run, clean, corrupted = case
+    result = regard.patch(run, *INPUTS[name], positions=position, **ANSWERS[name])
+    whole, nothing = clean(), corrupted()
+    first, second = (int(logits[result.step].argmax()) for logits in (whole, nothing))
+    if name == "query":
+        first, second = 1, 2
+
+    def difference(logits: Tensor) -> float:
+        return float(logits[result.step, first] - logits[result.step, second])
+
+    assert first != second
+    assert result.difference_clean == pytest.approx(difference(whole), abs=1e-5)
+    assert result.difference_corrupted == pytest.approx(difference(nothing), abs=1e-5)
+    assert result.answers == tuple(run.called([first, second]))
+
+    def by_hand(module: str, columns: slice = slice(None)) -> float:
+        kept = read(run, module, clean)
+
+        def change(states: Tensor) -> Tensor:
+            patched = states.clone()
+            rows = slice(None) if position is None else [position]
+            patched[:, rows, columns] = kept[:, rows, columns]
+            return patched
+
+        patched = difference(insert(run, module, corrupted, change))
+        return (patched - difference(nothing)) / (difference(whole) - difference(nothing))
+
+    for part, module in PARTS[name].items():
+        if part in result.left_out:
+            assert name == "query" and part == "cross" and result.left_out[part] == "it has 1 steps"
+        elif module.endswith("output"):
+            width = run.model.get_submodule(module).in_features // 2
+            for head in (0, 1):
+                expected = by_hand(module, slice(head * width, (head + 1) * width))
+                assert result.heads[part][head] == pytest.approx(expected, abs=1e-4)
+            assert result.layers[part] == pytest.approx(by_hand(module), abs=1e-4)
+        else:
+            effects = result.feed_forward if part.endswith("feed_forward") else result.states
+            assert effects[part] == pytest.approx(by_hand(module), abs=1e-4)
+
+
+def test_a_result_can_be_read_saved_and_drawn(case: Any, tmp_path: Path) -> None:
+    name, run, _, _ = case
+    result = regard.patch(run, *INPUTS[name], **ANSWERS[name])
+    assert result.json()["clean"] == INPUTS[name][0] and result.json()["step"] == result.step
+    assert "whole" in str(result) and "state after" in str(result)
+    assert result.plot(tmp_path / "patched.svg").stat().st_size > 5000
+
+
+def test_a_cancelling_pair_is_said_to_overshoot(tmp_path: Path) -> None:
+    """Two heads write opposite vectors: each alone restores more than the whole, or less than nothing."""
+    run = language_run(tmp_path)
+    result = regard.patch(run, *INPUTS["decoder"])
+    pair: Any = dict(vars(result)) | {"heads": {"decoder.0.self_attention": [2.0, -1.0]}}
+    pair["layers"] = {"decoder.0.self_attention": 1.0}
+    text = (
+        "decoder.0.self_attention head 0 restores 200.0% of the difference, more than the whole: other parts act"
+    )
+    assert type(result)(**pair).summary().startswith(text)
+    pair["heads"] = {"decoder.0.self_attention": [-0.5, -0.25]}
+    assert type(result)(**pair).summary().startswith("no head alone restores the difference")
+
+
+def test_invalid_arguments_are_refused_in_one_line(case: Any) -> None:
+    name, run, _, _ = case
+    clean, corrupted = INPUTS[name]
+    lengths = "inputs have . and . tokens: pass two inputs with the same number of tokens"
+    with pytest.raises(InputError, match=lengths):
+        regard.patch(run, clean, corrupted[:-1])
+    with pytest.raises(InputError, match="both inputs have the same answer"):
+        regard.patch(run, clean, clean)
+    with pytest.raises(InputError, match="answer 'unknown' is unknown"):
+        regard.patch(run, clean, corrupted, answers=("unknown", "A"))
+    with pytest.raises(InputError, match="position 99 is out of range"):
+        regard.patch(run, clean, corrupted, positions=[0, 99], **ANSWERS[name])
+    with pytest.raises(InputError, match="step 99 is out of range"):
+        regard.patch(run, clean, corrupted, step=99)
