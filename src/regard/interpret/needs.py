@@ -1,20 +1,24 @@
-"""Which heads a model needs, alone and together: resampling ablation (Chan et al. 2022, "Causal scrubbing").
+"""Which heads a model needs, alone and together.
 
-The context of a head is replaced by its context for another input of the same length. An input is *affected* if
+The context of a head is replaced in two ways: by its context for another input of the same length (resampling,
+Chan et al. 2022, "Causal scrubbing"), and by the mean over the inputs of this length. An input is *affected* if
 its loss, summed over the outputs, then changes by more than `CHANGED`. A model *needs* a head if more than
-`FEW` of all inputs are affected, and does not need it if fewer are (one-sided exact binomial tests of the
-counted inputs, with Benjamini and Hochberg's correction over all heads: about 5 % of the heads that are said to
-be needed are not).
+`FEW` of all inputs are affected in both ways, and does not need it if fewer are in both ways (one-sided exact
+binomial tests of the counted inputs, with Benjamini and Hochberg's correction over all heads). Otherwise it
+cannot be told: of two heads that replace each other, a wrong value of one changes answers, and its absence does
+not.
 
 No head alone shows two kinds of groups, which are therefore searched:
 
-- Heads that replace each other: none is needed, and switching all of them off affects inputs. Heads that are not
-  needed are switched off one after another, the least important first, as `prune` removes them. If a head affects
-  inputs only after others are off, the smallest group with it is determined.
-- Heads that cancel each other: each is needed, and switching both off affects no inputs.
+- Heads that replace each other: none is missed alone, and the mean of all of them affects inputs. Such heads
+are switched
+  off one after another, the least important first, as `prune` removes them. If a head affects inputs only after
+  others are off, the smallest group with it is determined.
+- Heads that cancel each other: each is needed, and resampling both affects no inputs.
 """
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -27,6 +31,7 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.interpret.estimates import Estimate
+from regard.interpret.sentence_errors import describe_error, is_reliable
 from regard.result import percent
 from regard.statistics import LEVEL, benjamini_hochberg, count_interval
 from regard.viz.subject import Input, Subject
@@ -62,6 +67,44 @@ class Needs:
     remarks: list[str] = field(default_factory=list)
     """What was not searched or cannot be told, one sentence each."""
 
+    def sentences(self) -> list[str]:
+        """Return one sentence for each head and group, with the measured error rate of its kind."""
+        sentences, open_heads = [], []
+        for head, verdict in self.verdicts.items():
+            share = self.shares[head]
+            if verdict == "cannot be told" or not is_reliable(verdict):
+                open_heads.append(_name(head))
+                continue
+            sentences.append(
+                f"{_name(head)} is {verdict}{' on its own' * (verdict == 'not needed')}: with its output for "
+                f"another input, the loss of {share.percent} of the inputs changes ({describe_error(verdict)})."
+            )
+        for kind, way, groups in (
+            ("replace each other", "without all of them", self.replacing),
+            ("cancel each other", "if both are resampled", self.cancelling),
+        ):
+            for group, share in groups:
+                text = f"the loss of {share.percent} of the inputs changes {way}"
+                if is_reliable(kind):
+                    names = " and ".join(map(_name, group))
+                    sentences.append(f"{names} {kind}: {text} ({describe_error(kind)}).")
+        if open_heads:
+            enough = math.ceil(math.log((1 - LEVEL) / max(len(self.verdicts), 1)) / math.log(1 - FEW))
+            more = (
+                f" {enough:,} inputs show that a head affects fewer than 1 % of them if none is affected."
+                if self.inputs < enough
+                else ""
+            )
+            sentences.append(
+                f"Whether the model needs {', '.join(open_heads)} cannot be told from {self.inputs:,} "
+                f"inputs.{more}"
+            )
+        return sentences + self.remarks
+
+
+def _name(head: Head) -> str:
+    return f"{head[0]} head {head[1]}"
+
 
 class _Ablation:
     """Counts affected inputs of a subject when heads are resampled."""
@@ -76,13 +119,13 @@ class _Ablation:
         self.inputs = sum(map(len, self.groups))
         self.base = self._losses()
 
-    def affected(self, heads: Group) -> int:
-        """Return the number of inputs that are affected when heads are resampled."""
+    def affected(self, heads: Group, *, mean: bool = False) -> int:
+        """Return the number of inputs that are affected when heads are resampled, or replaced by their mean."""
         with ExitStack() as stack:
             for layer, members in itertools.groupby(sorted(heads), key=lambda head: head[0]):
                 contexts = self.components.heads[layer]
                 indices = [head for _, head in members]
-                stack.enter_context(contexts.replace(_Shift(contexts.heads, indices)))
+                stack.enter_context(contexts.replace(_Change(contexts.heads, indices, mean)))
             return int((np.abs(self._losses() - self.base) > CHANGED).sum())
 
     def _losses(self) -> np.ndarray:
@@ -90,16 +133,19 @@ class _Ablation:
 
 
 @dataclass(frozen=True)
-class _Shift:
-    """Gives each row of a batch the contexts (B, Tq, H Dv) of some heads from the next row."""
+class _Change:
+    """Gives each row of a batch the contexts (B, Tq, H Dv) of some heads from the next row, or their mean."""
 
     heads: int
     indices: Sequence[int]
+    mean: bool
 
     def __call__(self, contexts: Tensor) -> Tensor:
         changed = contexts.unflatten(-1, (self.heads, -1)).clone()
-        changed[..., self.indices, :] = changed[..., self.indices, :].roll(1, 0)
-        return changed.flatten(-2)
+        chosen = changed[..., self.indices, :]
+        changed[..., self.indices, :] = chosen.mean(0, keepdim=True) if self.mean else chosen.roll(1, 0)
+        flat: Tensor = changed.flatten(-2)
+        return flat
 
 
 def _shape(input: object) -> object:
@@ -131,6 +177,7 @@ def find_needs(
         remarks.append("No two inputs have the same length, so no head can be resampled: give more inputs.")
         return Needs(inputs=ablation.inputs, remarks=remarks)
     counts = {head: ablation.affected((head,)) for head in known}
+    missed = {head: ablation.affected((head,), mean=True) for head in known}
     shares = {head: _share(count, ablation.inputs) for head, count in counts.items()}
     if (reason := _not_learned(subject, inputs, seed)) is not None:
         return Needs(
@@ -139,12 +186,13 @@ def find_needs(
             verdicts=dict.fromkeys(known, "cannot be told"),
             remarks=[reason],
         )
-    verdicts = decide(counts, ablation.inputs)
+    verdicts = decide(counts, missed, ablation.inputs)
     order = sorted(known, key=lambda head: importance[head[0]][head[1]])
-    replacing, tested = _find_replacing(ablation, [head for head in order if verdicts[head] == "not needed"])
+    not_missed = [head for head in order if _is_below(missed[head], ablation.inputs)]
+    replacing, tested = _find_replacing(ablation, not_missed)
     needed = [head for head in order[::-1] if verdicts[head] == "needed"]
     pairs = list(itertools.combinations(needed, 2))
-    cancelling = [
+    cancelling: list[tuple[Group, Estimate]] = [
         (pair, _share(count, ablation.inputs))
         for pair in pairs[:MAX_TRIALS]
         if _is_below(count := ablation.affected(pair), ablation.inputs)
@@ -163,16 +211,22 @@ def find_needs(
     )
 
 
-def decide(counts: dict[Head, int], inputs: int) -> dict[Head, Need]:
-    """Return for each head whether it is needed, from the numbers of affected inputs.
+def decide(resampled: dict[Head, int], missed: dict[Head, int], inputs: int) -> dict[Head, Need]:
+    """Return for each head whether it is needed, from the numbers of affected inputs with resampling and the
+    mean.
 
-    >>> decide({("cross", 0): 40, ("cross", 1): 0, ("cross", 2): 4}, 500)
-    {('cross', 0): 'needed', ('cross', 1): 'not needed', ('cross', 2): 'cannot be told'}
+    >>> decide({("cross", 0): 40, ("cross", 1): 40}, {("cross", 0): 30, ("cross", 1): 0}, 500)
+    {('cross', 0): 'needed', ('cross', 1): 'cannot be told'}
     """
-    above = benjamini_hochberg([_tail(count, inputs, above=True) for count in counts.values()])
-    below = benjamini_hochberg([_tail(count, inputs, above=False) for count in counts.values()])
+    # Both counts must show the claim, so its p-value is the larger one (Berger 1982, intersection-union test).
+    above = benjamini_hochberg(
+        [_tail(min(resampled[head], missed[head]), inputs, above=True) for head in resampled]
+    )
+    below = benjamini_hochberg(
+        [_tail(max(resampled[head], missed[head]), inputs, above=False) for head in resampled]
+    )
     verdicts: dict[Head, Need] = {}
-    for head, high, low in zip(counts, above, below, strict=True):
+    for head, high, low in zip(resampled, above, below, strict=True):
         verdicts[head] = "needed" if high <= 1 - LEVEL else "not needed" if low <= 1 - LEVEL else "cannot be told"
     return verdicts
 
@@ -203,8 +257,8 @@ def _find_replacing(ablation: _Ablation, order: Sequence[Head]) -> tuple[list[tu
     def affects(heads: Group) -> bool:
         nonlocal tested
         tested += 1
-        # Twice the limit of a single head, so that heads whose effects are each just below it are no group.
-        return _tail(ablation.affected(heads), ablation.inputs, above=True) <= 1e-4
+        # A small level, because the search tests many groups.
+        return _tail(ablation.affected(heads, mean=True), ablation.inputs, above=True) <= 1e-4
 
     if len(order) < 2 or not affects(tuple(order)):
         return [], tested
@@ -220,13 +274,12 @@ def _find_replacing(ablation: _Ablation, order: Sequence[Head]) -> tuple[list[tu
                 group.remove(member)
         if tested < MAX_TRIALS:
             members = (*group, head)
-            groups.append((members, _share(ablation.affected(members), ablation.inputs)))
+            groups.append((members, _share(ablation.affected(members, mean=True), ablation.inputs)))
     return groups, tested
 
 
 def _not_learned(subject: Subject[Input], inputs: Sequence[Input], seed: int) -> str | None:
-    """Return a sentence if the loss is not clearly below that of two untrained models; None if it is, or if the
-    model cannot be initialized again."""
+    """Return a sentence if the loss is not clearly below that of two untrained models, else None."""
     try:
         untrained = [subject.untrained(seed + number).losses(inputs) for number in (0, 1)]
     except InputError:
@@ -235,8 +288,8 @@ def _not_learned(subject: Subject[Input], inputs: Sequence[Input], seed: int) ->
     if own <= LEARNED * min(others):
         return None
     return (
-        f"The loss, {own:.3f}, is not below {percent(LEARNED, 0)} of that of untrained models ({min(others):.3f}): "
-        "which heads the model needs cannot be told before it has learned more."
+        f"The loss, {own:.3f}, is not below {percent(LEARNED, 0)} of that of untrained models "
+        f"({min(others):.3f}): which heads the model needs cannot be told before it has learned more."
     )
 
 

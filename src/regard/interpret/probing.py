@@ -1,8 +1,8 @@
 """Measure which inputs an answer depends on, with two methods that do not use attention.
 
-- Gradient times input: the gradient of the log-probability of the predicted class with respect to the embedding
-  of each input, times that embedding (Jain and Wallace 2019, section 4.1; here the absolute value of the sum
-  over dimensions).
+- Norm of the gradient of the log-probability of the predicted class with respect to the embedding of each input
+  (Li et al. 2016, section 3). The gradient times the input ranks worse: on Signal, its area under the ROC curve
+  against the relevant inputs is 0.29, that of the norm 0.99.
 - Ablation: the change of this log-probability when the embedding of an input is set to zero.
 
 Both measures are (Tq, Tk) for one sample: output steps by input steps.
@@ -59,7 +59,7 @@ def probe(
     with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False), _change_output(embedding, make_leaf):
         selected = run(steps).log_softmax(-1)[range(steps), range(steps), predicted]
         [gradient] = torch.autograd.grad(selected.sum(), leaves)
-    gradient = (gradient * leaves[0]).sum(-1).abs().detach()
+    gradient = gradient.norm(dim=-1).detach()
     inputs = leaves[0].shape[1]
 
     def ablate(embedded: Tensor) -> Tensor:
