@@ -57,6 +57,10 @@ def test_model_card(marian: regard.TranslationRun, tmp_path: Path) -> None:
         ({"pre_norm": False, "positions": "rotary"}, "positions rotary is not sinusoidal"),
         ({"pre_norm": False, "joint": False}, "joint is off"),
         ({"pre_norm": False, "score": "dot"}, "score dot is not scaled_dot"),
+        (
+            {"pre_norm": False, "norm": "none"},
+            "norm none is not supported by Hugging Face: train with --norm layer",
+        ),
     ],
 )
 def test_unsupported_models_are_refused(tmp_path: Path, flags: dict[str, Any], message: str) -> None:

@@ -280,6 +280,7 @@ def test_exported_induction_model(tmp_path: Path) -> None:
         ({"key_value_heads": 1}, "key_value_heads 1 is not supported by GPT-2 models"),
         ({"head_size": 10}, "head_size 10 is not hidden / heads"),
         ({"pre_norm": False}, "pre_norm False is not True"),
+        ({"norm": "none"}, "norm none is not GPT-2's layer or Llama's rms: train with --norm layer"),
         ({"feed_forward": True, "activation": "swiglu"}, "activation swiglu is not relu or gelu or gelu_tanh"),
     ],
 )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.components import find_components
-from regard.interpret import edge_effects
+from regard.interpret import residual_graph
 from regard.interpret.edge_effects import edge_attribution_patching, edge_patching, integrated_edge_gradients
 from regard.interpret.residual_graph import Pass, ResidualGraph
 from regard.models import (
@@ -170,7 +170,7 @@ def test_eap_ig_averages_the_gradients_over_five_embeddings(case: Case) -> None:
 def test_few_copies_per_pass_give_the_same(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = edge_attribution_patching(case.graphs[0], *case.passes, metric)
     exact = edge_patching(case.graphs[0], *case.passes, metric)
-    monkeypatch.setattr(edge_effects, "COPIES", 5)
+    monkeypatch.setattr(residual_graph, "MOST_COPIES", 5)
     assert_equal(edge_attribution_patching(case.graphs[0], *case.passes, metric), expected)
     assert_equal(edge_patching(case.graphs[0], *case.passes, metric), exact)
 

@@ -58,7 +58,8 @@ def test_a_head_on_relevant_inputs() -> None:
     sentence = head.sentence()
     assert "more than with uniform attention and more than for another sample's inputs" in sentence
     assert (
-        "its ranking of the inputs agrees closely with the ranking by gradients (1.00, 1.00 to 1.00)" in sentence
+        "its ranking of the inputs agrees closely with the ranking by the norm of the gradient (1.00, 1.00 to 1.00)"
+        in sentence
     )
     assert result.uniform.mean == pytest.approx(3 / INPUTS)
 
@@ -73,7 +74,10 @@ def test_a_uniform_head() -> None:
     assert head.beyond_uniform.low < 0 < head.beyond_uniform.high
     sentence = head.sentence()
     assert "which is not shown to be more than with uniform attention" in sentence
-    assert "its ranking of the inputs is not shown to agree with the ranking by ablation" in sentence
+    assert (
+        "its ranking of the inputs is not shown to agree with the ranking by ablation to the mean to the mean"
+        in sentence
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,7 +101,7 @@ def test_rankings_are_compared_by_paired_differences() -> None:
     head = HeadFindings(
         layer="cross", head=0, importance=0.0, gradient=own, gradient_permuted=another, gradient_beyond=beyond
     )
-    assert "agrees in part with the ranking by gradients (0.60, 0.50 to 0.70)" in head.sentence()
+    assert "agrees in part with the ranking by the norm of the gradient (0.60, 0.50 to 0.70)" in head.sentence()
     same = Estimate(mean=0.0, low=-0.05, high=0.05)
     head = HeadFindings(layer="cross", head=0, importance=0.0, gradient=own, gradient_beyond=same)
     assert "but not more than with that of another sample" in head.sentence()

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import regard
+from regard.bench.known_models import trap_model
 from regard.errors import InputError
 from tests.interpret.subjects import language_run, pair_run, query_run
 
@@ -139,18 +140,16 @@ def test_a_result_can_be_read_saved_and_drawn(case: Any, tmp_path: Path) -> None
     assert result.plot(tmp_path / "patched.svg").stat().st_size > 5000
 
 
-def test_a_cancelling_pair_is_said_to_overshoot(tmp_path: Path) -> None:
-    """Two heads write opposite vectors: each alone restores more than the whole, or less than nothing."""
-    run = language_run(tmp_path)
-    result = regard.patch(run, *INPUTS["decoder"])
-    pair: Any = dict(vars(result)) | {"heads": {"decoder.0.self_attention": [2.0, -1.0]}}
-    pair["layers"] = {"decoder.0.self_attention": 1.0}
-    text = (
-        "decoder.0.self_attention head 0 restores 200.0% of the difference, more than the whole: other parts act"
-    )
-    assert type(result)(**pair).summary().startswith(text)
-    pair["heads"] = {"decoder.0.self_attention": [-0.5, -0.25]}
-    assert type(result)(**pair).summary().startswith("no head alone restores the difference")
+def test_a_cancelling_pair_is_said_to_overshoot() -> None:
+    """Two heads that cancel each other: one restores much more than the whole difference, together they do
+    not."""
+    result = regard.patch(trap_model("cancelling", 0).subject, "^abcbab", "^cacbba")
+    heads, together = (effects["decoder.0.self_attention"] for effects in (result.heads, result.layers))
+    assert max(heads) > 2 and min(heads) < -1 and together == pytest.approx(1, abs=0.05)
+    text = f"restores {max(heads):.1%} of the difference, more than the whole: other parts act against it"
+    assert text in result.summary() and f"together: {together:.1%}" in str(result)
+    less: Any = vars(result) | {"heads": {"decoder.0.self_attention": [-0.5, -0.25]}}
+    assert type(result)(**less).summary().startswith("no head alone restores the difference")
 
 
 def test_invalid_arguments_are_refused_in_one_line(case: Any) -> None:

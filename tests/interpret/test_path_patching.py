@@ -87,6 +87,8 @@ def test_edge_methods_run_on_each_family(make: Callable[[Path], Any], tmp_path: 
     cross = [edge for edge in exact.edges if edge[0].startswith("encoder") and ".cross." in f".{edge[1]}."]
     assert bool(cross) == (make is not language_run)
     assert "corrupted inputs of the same length" in str(exact)
+    drawn = regard.attribute(subject, chosen[:1], method="random", level="edges").edges
+    assert drawn is not None and set(drawn) == set(exact.edges) and len(set(drawn.values())) == len(drawn)
     heads = regard.attribute(
         subject, chosen[:1], method="attribution_patching", level="heads", others=chosen[1:]
     ).heads

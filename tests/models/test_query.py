@@ -175,3 +175,14 @@ def test_values_out_of_range_are_refused(values: dict[str, int], message: str) -
     with pytest.raises(InputError) as raised:
         QueryModelConfig(**values)  # type: ignore[arg-type]
     assert str(raised.value) == message
+
+
+def test_without_normalization_layers_only_add(generator: torch.Generator) -> None:
+    config = QueryModelConfig(hidden=14, enc_layers=1, multihead=True, heads=2, norm="none")
+    model = QueryModel(config, letters=4, input_len=6, outputs=3, classes=7)
+    assert not any(isinstance(module, torch.nn.LayerNorm) for module in model.modules())
+    assert model.fast_gradient() is None  # its formulas contain the normalization
+    inputs = torch.randint(4, (2, 6), generator=generator)
+    memory, _ = model.encode(inputs)
+    states = model.queries + model.cross(model.queries.expand(2, -1, -1), memory, memory)
+    torch.testing.assert_close(model(inputs), model.output(states))

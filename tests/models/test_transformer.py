@@ -9,7 +9,8 @@ from torch import Tensor
 
 from regard import record
 from regard.attention import Sinusoidal, find_layer, keep_heads
-from regard.data import BOS, collate
+from regard.data import BOS, CharacterVocabulary, collate
+from regard.decoding import Search, translate
 from regard.errors import InputError
 from regard.models import Transformer, TransformerConfig
 
@@ -104,3 +105,17 @@ def test_all_layers_are_recorded_under_their_names() -> None:
 def test_invalid_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make(**options)
+
+
+def test_without_normalization_layers_only_add(generator: torch.Generator) -> None:
+    model, source = make(norm="none", enc_layers=1, dec_layers=1), collate([[4, 5]])
+    assert not any(isinstance(module, torch.nn.LayerNorm) for module in model.modules())
+    states = torch.randn(1, 3, 8, generator=generator, dtype=torch.float64)
+    layer: Any = model.encoder.layers[0]
+    attended = states + layer.self_attention(states)
+    expected = attended + layer.feed_forward(attended)
+    torch.testing.assert_close(model.encoder(states), expected)
+    assert translate(
+        model, CharacterVocabulary("abcde"), CharacterVocabulary("abcd"), ["ab"], Search(), max_len=4
+    )
+    assert model(source, source != 0, torch.tensor([[BOS, 4]])).isfinite().all()

@@ -1,9 +1,10 @@
 """The circuits of compiled models, checked by resampling with plain hooks."""
 
 import pytest
+import torch
 
 from regard.programs import PROGRAMS
-from tests.programs.resampling import changed_answers, compiled_program, draw_inputs
+from tests.programs.resampling import EdgePatching, changed_answers, compiled_program, draw_inputs
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -21,3 +22,24 @@ def test_sufficient_heads_give_all_answers(name: str) -> None:
     sufficient = compiled.circuit.sufficient
     rest = {layer: [head for head, truth in enumerate(heads) if not truth] for layer, heads in sufficient.items()}
     assert changed_answers(compiled, draw_inputs(compiled), rest) == 0
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@torch.inference_mode()
+def test_edges_of_the_circuit_carry_the_answer(name: str) -> None:
+    """Without one edge of the circuit, answers change; without all other edges together, none changes."""
+    compiled = compiled_program(name)
+    arguments, answers, is_answer = draw_inputs(compiled)
+    order = torch.randperm(len(answers), generator=torch.Generator().manual_seed(0))
+    patching, edges = EdgePatching(compiled.model), compiled.circuit.edges
+
+    def changed(patched: set[tuple[str, str]]) -> bool:
+        logits = patching.run(arguments, patched, order)
+        return bool(((logits.argmax(-1) != answers) & is_answer).any())
+
+    assert not changed(set())
+    existing = {(sender, receiver) for receiver, senders in patching.receivers.items() for sender in senders}
+    assert edges <= existing
+    assert not changed(existing - edges)
+    for edge in edges:
+        assert changed({edge}), edge

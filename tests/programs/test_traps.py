@@ -5,11 +5,17 @@ from functools import cache
 from itertools import combinations
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from regard.attention.recording import record_own
+from regard.bench.known_models import KnownModel, trap_model
+from regard.interpret.attribution.attribution_result import Level
+from regard.interpret.attribution.background import Background
+from regard.interpret.attribution.table import METHODS
+from regard.interpret.attribution.trial import Trial
 from regard.programs import TRAPS, Compiled
 from tests.programs.resampling import changed_answers, draw_inputs, make_inputs, replaced_contexts
 
@@ -147,3 +153,39 @@ def test_loud_heads_write_more_than_needed_heads() -> None:
     output = model.decoder.layers[0].self_attention.output.weight.unflatten(1, (11, -1))
     norms = output.norm(dim=(0, 2))
     assert norms[3:].min() > 10 * norms[:3].max()
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_each_trap_fools_a_method_and_not_another(name: str) -> None:
+    trap, known = TRAPS[name], trap_model(name, 0)
+    assert auroc(trap.fools, trap.truth, known) <= 0.75 and auroc(trap.right, trap.truth, known) >= 0.95
+
+
+def auroc(method: str, truth: str, known: KnownModel) -> float:
+    """Return the area under the ROC curve of a method's ranking of inputs (mean over outputs) or heads."""
+    circuit: Any = known.circuit
+    subject, samples = known.subject, 8
+    background = Background(subject, seed=0)
+    level: Level = "inputs" if truth == "inputs" else "heads"
+    function: Any = getattr(METHODS[method], level)
+    trials = [Trial(subject, input, level=level, background=background) for input in subject.unseen(samples, 0)]
+    scores = [function(trial) for trial in trials]
+    if truth == "inputs":
+        rows = [
+            pair
+            for trial, values in zip(trials, scores, strict=True)
+            for pair in zip(np.asarray(values), circuit.inputs(trial.probe.tokens), strict=True)
+        ]
+        return float(np.mean([area(values, known) for values, known in rows if known.any()]))
+    heads = [
+        (float(np.mean([float(values[layer][head]) for values in scores])), truth)
+        for layer, truths in getattr(circuit, truth).items()
+        for head, truth in enumerate(truths)
+        if truth is not None
+    ]
+    return area(*map(np.array, zip(*heads, strict=True)))
+
+
+def area(scores: np.ndarray, truth: np.ndarray) -> float:
+    true, false = scores[truth][:, None], scores[~truth]
+    return float((true > false).mean() + (true == false).mean() / 2)

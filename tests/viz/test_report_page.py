@@ -45,3 +45,12 @@ def test_plot_has_light_and_dark_colours() -> None:
     assert light == "<svg>white</svg>" and dark == "<svg>#101418</svg>"
     assert 'media="(prefers-color-scheme: dark)"' in text and "background: white" not in text
     assert matplotlib.rcParams["figure.facecolor"] == "white"
+
+
+def test_a_cell_with_a_link() -> None:
+    table = Table("name")
+    table.add_column("score", no_wrap=True)
+    table.add_row(Text("a"), Text("0.10 <", style='link pages/x.html#map=1&layer="cross"'))
+    text = render_page("x", [table])
+    address = "pages/x.html#map=1&amp;layer=&quot;cross&quot;"
+    assert f'<tr><td>a</td><td class="whole"><a href="{address}">0.10 &lt;</a></td></tr>' in text

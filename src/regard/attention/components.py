@@ -8,15 +8,19 @@ layer. `Subject.components` returns the components of a run or of an external mo
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from regard.attention.blocks import Block
+from regard.attention.descriptions import context_changes
 from regard.attention.feed_forward import FeedForward
 from regard.attention.head_inputs import HeadInputs, find_head_inputs
 from regard.attention.hooks import AttentionLayer, attention_layers, explicit_weights
 from regard.attention.multihead import MultiHeadAttention
+from regard.attention.recording import record_own
 from regard.attention.records import short_name
 from regard.attention.single import Attention
 
@@ -72,6 +76,28 @@ class HeadContexts:
 
         return change
 
+    def outputs(self, contexts: Tensor) -> Tensor:
+        """Return what each head adds to the residual stream, (N, H, D), for contexts or values (N, H, Dv).
+
+        The bias of the output projection belongs to no head, and is left out.
+        """
+        if self.is_output:
+            return contexts
+        project: Any = self.projection.out_proj if self.is_torch else self.projection
+        alone = torch.diag_embed(contexts.transpose(1, 2), dim1=1, dim2=2).flatten(2)  # (N, H, H Dv)
+        outputs: Tensor = project(alone) - project(torch.zeros_like(alone[:1, :1]))
+        return outputs
+
+
+ReadValues = Callable[[Callable[[], object]], Mapping[str, Tensor]]
+"""Runs a model on one input; returns by layer the values (H, Tk, Dv) whose weighted sums are the contexts."""
+
+
+def no_values(run: Callable[[], object]) -> Mapping[str, Tensor]:
+    """Return no values: those of the layers are not known."""
+    del run
+    return {}
+
 
 class Components(NamedTuple):
     """The components of a model, by short name (without `.layers`), in the order of the forward pass."""
@@ -88,6 +114,11 @@ class Components(NamedTuple):
     """Layers whose queries, keys and values cannot be separated, with the reason."""
     blocks: Mapping[str, nn.Module] = {}
     """Modules whose (first) output is the residual state after a block."""
+    states: Mapping[str, nn.Module] = {}
+    """By attention layer: the module whose output is the residual stream after the block of the layer. A layer
+    without residual connection, as in recurrent models, has none."""
+    read_values: ReadValues = no_values
+    """Function that reads the values of layers; layers with unknown values are left out."""
 
 
 def find_components(model: nn.Module) -> Components:
@@ -98,7 +129,8 @@ def find_components(model: nn.Module) -> Components:
     >>> components.heads["self_attention"].heads, list(components.feed_forward)
     (3, ['feed_forward'])
     """
-    heads, left_out, head_inputs, inputs_left_out = {}, {}, {}, {}
+    heads, left_out, head_inputs, inputs_left_out, states = {}, {}, {}, {}, {}
+    modules = {short_name(name): module for name, module in model.named_modules()}
     for full_name, layer in attention_layers(model).items():
         name, contexts, inputs = short_name(full_name), _contexts(layer), find_head_inputs(layer)
         if contexts is None:
@@ -109,16 +141,34 @@ def find_components(model: nn.Module) -> Components:
             inputs_left_out[name] = inputs
         else:
             head_inputs[name] = inputs
-    modules = {short_name(name): module for name, module in model.named_modules()}
+        block = modules[short_name(full_name.rpartition(".")[0])]
+        state = block if isinstance(block, Block) else modules.get(f"{name}_norm")
+        if state is not None:
+            states[name] = state
     feed_forward = {name: module for name, module in modules.items() if isinstance(module, FeedForward)}
     blocks = {name: module for name, module in modules.items() if isinstance(module, Block)}
-    return Components(heads, feed_forward, left_out, head_inputs, inputs_left_out, blocks)
+    read_values = partial(_read_values, model)
+    return Components(heads, feed_forward, left_out, head_inputs, inputs_left_out, blocks, states, read_values)
 
 
 def _contexts(layer: AttentionLayer) -> HeadContexts | None:
     if isinstance(layer, MultiHeadAttention):
         return HeadContexts(layer.output, layer.heads)
     return HeadContexts(layer, 1, is_output=True) if isinstance(layer, Attention) else None
+
+
+def _read_values(model: nn.Module, run: Callable[[], object]) -> dict[str, Tensor]:
+    """Return the values (H, Tk, Dv) of the layers whose contexts are weighted sums of them."""
+    with torch.no_grad(), record_own(model, inside=True) as records:
+        run()
+    values = {}
+    for name, layer in attention_layers(model).items():
+        if name in records and not context_changes(layer):
+            trace = records[name].inside
+            assert trace is not None
+            value = trace.value[0]
+            values[short_name(name)] = value.repeat_interleave(layer.heads // len(value), 0)
+    return values
 
 
 @contextmanager

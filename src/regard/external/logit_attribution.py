@@ -1,48 +1,28 @@
 """Direct logit attribution (Elhage et al. 2021, "Logit attribution"): what each head adds to a token's logit.
 
-    logit = sum over heads, feed-forward layers, embeddings and biases of their output times the gradient
-
-The residual stream is a sum of outputs. If the scale of every norm is fixed, the logit is a sum of parts, too.
-The scales are fixed ("frozen") at their values in this forward pass. The ratio of output to input of
-activations after the body (in BERT's output head, and the cap of Gemma's logits) is fixed in the same way. Only
-direct paths count: the effect of an output through a later layer belongs to the part of that layer.
+The equations are in `regard.interpret.direct_paths`.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from rich.table import Table
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch import Tensor
 
-from regard.attention import short_name
+from regard.attention import attention_layers
 from regard.attention.interventions import active_interventions
-from regard.errors import InputError
+from regard.errors import InputError, check_range, unknown_choice
 from regard.external.adapters import call_model
-from regard.external.hooks import DetachableHook, remove_hooks
 from regard.external.modules import unwrap
 from regard.external.next_tokens import TokenInput, read_tokens
-from regard.external.output_head import head_projections
-from regard.interpret.frozen_norms import fixed_ratio, freeze_norm, is_linear, is_norm, same_value
+from regard.interpret.direct_paths import DirectPaths
 from regard.io import write_file
 from regard.result import Result
 from regard.viz import Subject
 from regard.viz.attention_map import PICTURES, check_extension
-
-TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-6}
-"""Largest accepted difference between the sum of all parts and the logit, as a fraction of the largest part (at
-least 1).
-"""
-HALF_TOLERANCE = 5e-2
-"""Largest accepted difference for dtypes of half precision, whose parts are rounded to three digits."""
-ACTIVATIONS = (F.gelu, F.silu, F.relu, torch.relu, torch.tanh)
-"""Activation functions in output heads, such as those of BERT and RoBERTa."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -66,6 +46,8 @@ class LogitAttribution(Result):
     remainder: float
     """Rounding."""
     interventions: tuple[str, ...] = ()
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Layers whose heads have no direct path to the logit, with the reason; their parts are zero."""
 
     @property
     def total(self) -> float:
@@ -91,6 +73,8 @@ class LogitAttribution(Result):
             table.add_row(layer, *(f"{value:+.3f}" for value in values))
         for name in ("feed_forward", "embeddings", "biases"):
             table.add_row(name.replace("_", " "), f"{sum(getattr(self, name).values()):+.3f}")
+        if self.left_out:
+            table.caption = "Zero, because they add only through other layers: " + ", ".join(self.left_out)
         return table
 
     def plot(self, path: str | Path) -> Path:
@@ -110,58 +94,85 @@ def logit_attribution(
     """Return the direct contribution of each head, feed-forward layer, embedding and bias to the logit of a
     token.
 
-    `token`: a text, of which the first token is used, or a token id (None: the likeliest token). `position`: as
-    in `next_tokens`. The scales of all norms are fixed at their values in this forward pass (frozen). The sum
-    of all parts is compared with the logit. Works for causal and masked language models of transformers, also
-    inside `intervene`.
+    `subject`: a run with a residual stream, or a causal or masked language model of transformers. `token`: a
+    text, of which the first token is used, or a token id (None: the likeliest token). `position`: as in
+    `next_tokens`; for a run, an output step (None: the last of a language model, otherwise the first). The scales
+    of all norms are fixed at their values in this forward pass (frozen). The sum of all parts is compared with
+    the logit. Also works inside `intervene`.
 
     >>> model = regard.look("gpt2-folder")    # doctest: +SKIP
     >>> regard.logit_attribution(model, "The cat sat on the", token=" mat").plot("mat.svg")    # doctest: +SKIP
 
     Raises `InputError` for another model, or if the parts do not sum to the logit.
     """
-    tokens = read_tokens(subject, text)
-    place = tokens.position(position)
-    wanted = _token_id(tokens, token)
-    parts = _Parts(tokens)
-    model, adapter = tokens.subject.model, tokens.subject.adapter
-    with torch.enable_grad(), parts.watch():
-        output = adapter.logits(call_model(model, tokens.arguments))
-        assert output is not None
-        logits = output[0, place - len(tokens.ids)]
+    read = _read_run if attention_layers(subject.model) else _read_external
+    run, place, wanted, at = read(subject, text, token, position)
+    paths = DirectPaths(unwrap(subject.model), subject.components)
+    with torch.enable_grad(), paths.watch():
+        logits = run()
         number = int(logits.argmax()) if wanted is None else wanted
-        leaves = [leaf for _, leaf in parts.leaves]
-        gradients: Sequence[Tensor | None] = [None] * len(leaves)
-        if logits.requires_grad:
-            gradients = torch.autograd.grad(logits[number], leaves, allow_unused=True)
-    logit = float(logits[number].detach())
-    values = parts.values(gradients)
-    remainder = logit - sum(float(value.sum()) for value in values.values())
-    largest = max(1.0, *(float(value.abs().max()) for value in values.values())) if values else 1.0
-    tolerance = TOLERANCE.get(logits.dtype, HALF_TOLERANCE)
-    if not abs(remainder) <= tolerance * largest:
-        raise InputError(
-            f"{type(unwrap(model)).__name__} has parts other than heads, feed-forward layers, embeddings"
-            f" and biases, which sum to {logit - remainder:.4f}, but the logit is {logit:.4f}"
-        )
+        gradients = paths.gradients(logits[number])
+    parts = paths.values(gradients)
 
     def named(kind: str) -> dict[str, float]:
-        return {name: float(value) for (part, name), value in values.items() if part == kind}
+        return {name: float(value) for (part, name), value in parts.items() if part == kind}
 
     return LogitAttribution(
         input=text,
         token=subject.called([number])[0],
         token_id=number,
         position=place,
-        at=tokens.labels[place],
-        logit=logit,
-        heads={name: value.tolist() for (kind, name), value in values.items() if kind == "head"},
+        at=at,
+        logit=float(logits[number].detach()),
+        heads={name: value.tolist() for (kind, name), value in parts.items() if kind == "head"},
         feed_forward=named("feed forward"),
         embeddings=named("embedding"),
         biases=named("bias"),
-        remainder=remainder,
-        interventions=active_interventions(model),
+        remainder=paths.check(logits[number], parts),
+        interventions=active_interventions(subject.model),
+        left_out=paths.indirect(gradients),
     )
+
+
+ReadLogits = tuple[Callable[[], Tensor], int, int | None, str]
+"""Function that runs the model and returns logits (C) at a position; the position, the token, and the label of
+the position."""
+
+
+def _read_external(subject: Any, text: str, token: int | str | None, position: int | None) -> ReadLogits:
+    tokens = read_tokens(subject, text)
+    place = tokens.position(position)
+
+    def run() -> Tensor:
+        output = tokens.subject.adapter.logits(call_model(tokens.subject.model, tokens.arguments))
+        assert output is not None
+        return output[0, place - len(tokens.ids)]
+
+    return run, place, _token_id(tokens, token), tokens.labels[place]
+
+
+def _read_run(subject: Any, text: str, token: int | str | None, position: int | None) -> ReadLogits:
+    prepared = subject.prepare(text)
+    probe, layers = subject.trial(prepared), subject.look(prepared).layers
+    with torch.no_grad():
+        steps, classes = probe.run(1)[0].shape
+    place = (steps - 1 if probe.causal else 0) if position is None else position
+    check_range("position", place, -steps, steps - 1)
+    place %= steps
+    number = _class_number(subject, token, classes)
+    labels = [layer.query_labels for layer in layers.values() if len(layer.query_labels) == steps]
+    return lambda: probe.run(1)[0, place], place, number, labels[-1][place] if labels else f"output {place}"
+
+
+def _class_number(subject: Any, token: int | str | None, classes: int) -> int | None:
+    if isinstance(token, int):
+        check_range("token", token, 0, classes - 1)
+    if not isinstance(token, str):
+        return token
+    names = subject.called(range(classes))
+    if token not in names:
+        raise unknown_choice("token", token, names)
+    return int(names.index(token))
 
 
 def _token_id(tokens: TokenInput, token: int | str | None) -> int | None:
@@ -177,127 +188,3 @@ def _token_id(tokens: TokenInput, token: int | str | None) -> int | None:
     if not ids:
         raise InputError(f"text {token!r} contains no token: give another text")
     return int(ids[0])
-
-
-class _FrozenActivations(TorchFunctionMode):
-    """Replaces each activation after the body with a multiplication by the constant output / input."""
-
-    after_body = False
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if self.after_body and func in ACTIVATIONS and args[0].requires_grad:
-            return same_value(result, args[0] * fixed_ratio(result, args[0]))
-        return result
-
-
-@dataclass
-class _Parts:
-    """The outputs that are added to the state in one pass, as leaves of a graph of direct paths only."""
-
-    tokens: TokenInput
-    leaves: list[tuple[tuple[str, str], Tensor]] = field(default_factory=list)
-    """Kind, name and value of each part."""
-
-    def __post_init__(self) -> None:
-        subject = self.tokens.subject
-        self.model: Any = unwrap(subject.model)
-        body = getattr(self.model, "base_model", self.model)
-        if body is self.model:
-            raise InputError(f"{type(self.model).__name__} names no body without output head (base_model_prefix)")
-        self.body: nn.Module = body
-        self.projections = head_projections(subject.model, subject.layers)
-        self.heads = {layer.name: layer.heads for layer in subject.layers}
-        for name, module in body.named_modules():
-            if any(parameter.dim() > 2 for parameter in module.parameters(recurse=False)):
-                raise InputError(
-                    f"{name} ({type(module).__name__}) has no matrix, so its contribution cannot be separated"
-                )
-        unknown = [name for name in self.heads if name not in self.projections]
-        if unknown or not self.heads:
-            raise InputError(
-                f"the projection after the heads of {unknown[0] if unknown else 'no layer'} is not known"
-            )
-
-    @contextmanager
-    def watch(self) -> Iterator[None]:
-        """Collect the parts inside the block."""
-        inside = set(self.body.modules())
-        projections = {id(module): name for name, module in self.projections.items()}
-        hooks: list[Any] = []
-        frozen = _FrozenActivations()
-
-        def after(module: nn.Module, function: Any) -> None:
-            hooks.append(module.register_forward_hook(DetachableHook(function)))
-
-        def before(module: nn.Module, function: Any) -> None:
-            hooks.append(module.register_forward_pre_hook(DetachableHook(function)))
-
-        # In the body, activations belong to feed-forward layers, whose outputs are parts as a whole.
-        after(self.body, lambda *_: setattr(frozen, "after_body", True))
-        wrapped: set[nn.Module] = set()
-        for full_name, module in self.model.named_modules():
-            name = short_name(full_name)
-            if module in wrapped:
-                continue
-            if id(module) in projections:
-                before(module, partial(self._split_heads, projections[id(module)]))
-                after(module, partial(self._separate_bias, name))
-            elif isinstance(module, nn.Embedding):
-                after(module, partial(self._add_output, "embedding", name))
-            elif is_norm(module):
-                after(module, partial(self._freeze_norm, name))
-            elif is_linear(module) and module in inside:
-                before(module, lambda module, args: (args[0].detach(), *args[1:]))
-                after(module, partial(self._add_output, "feed forward", name))
-            elif is_linear(module):
-                after(module, partial(self._separate_bias, name))
-            else:
-                continue
-            wrapped.update(module.modules())  # a layer inside an adapter is no part
-        with remove_hooks(hooks), frozen:
-            yield
-
-    def values(self, gradients: Sequence[Tensor | None]) -> dict[tuple[str, str], Tensor]:
-        """Return the value of each part, by kind and name: (H) of heads, otherwise one number."""
-        values: dict[tuple[str, str], Tensor] = {}
-        for ((kind, name), leaf), gradient in zip(self.leaves, gradients, strict=True):
-            calls = sum(known[0] == kind and known[1].split("#")[0] == name for known in values)
-            key = kind, f"{name}#{calls}" if calls else name
-            if gradient is not None:
-                product = (leaf.detach().double() * gradient.double()).flatten(0, -2).sum(0)
-                heads = self.heads[name] if kind == "head" else 1
-                values[key] = product.unflatten(0, (heads, -1)).sum(-1) if kind == "head" else product.sum()
-            elif kind == "head":
-                raise InputError(
-                    f"the heads of {name} do not add to the logit directly: another projection follows"
-                )
-        return values
-
-    def _add_leaf(self, kind: str, name: str, value: Tensor) -> Tensor:
-        leaf = value.detach().requires_grad_()
-        self.leaves.append(((kind, name), leaf))
-        return leaf.clone()  # Falcon adds to it in place
-
-    def _add_output(self, kind: str, name: str, module: nn.Module, args: Any, output: Tensor) -> Tensor:
-        return self._add_leaf(kind, name, output)
-
-    def _split_heads(self, name: str, module: nn.Module, args: Any) -> Any:
-        return (self._add_leaf("head", name, args[0]), *args[1:])
-
-    def _separate_bias(self, name: str, module: nn.Module, args: Any, output: Tensor) -> Tensor | None:
-        bias = getattr(module, "bias", None)
-        if not isinstance(bias, Tensor):
-            return None
-        leaf = self._add_leaf("bias", name, bias.expand_as(output).clone())
-        return same_value(output, output - bias.detach() + leaf)
-
-    def _freeze_norm(self, name: str, module: nn.Module, args: Any, output: Tensor) -> Tensor | None:
-        states = args[0]
-        if not states.requires_grad:
-            return None
-
-        def add_bias(bias: Tensor) -> Tensor:
-            return self._add_leaf("bias", name, bias.expand_as(output).clone())
-
-        return freeze_norm(module, states, output, add_bias)

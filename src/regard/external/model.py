@@ -281,7 +281,7 @@ class ExternalModel:
     @property
     def components(self) -> Components:
         """Heads and feed-forward layers of the model, for explanation methods."""
-        return find_external_components(self.model, self.layers)
+        return find_external_components(self.model, self.layers, self.recording)
 
     @property
     def patchable(self) -> Patchable:

@@ -1,14 +1,17 @@
 """Components of external models: contexts of heads, and feed-forward layers, found by the modules' structure."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from torch import nn
 
 from regard.attention import short_name
 from regard.attention.components import Components, HeadContexts
 from regard.attention.head_inputs import HeadInputs
-from regard.external.head_pruning import prunable_layers
+from regard.external.head_pruning import find_output
 from regard.external.shrinking import FUSED, KEYS, QUERIES, VALUES, find_part, projection_width
+from regard.external.value_vectors import Recording, read_values
+from regard.interpret.frozen_norms import is_norm
 from regard.viz import Layer
 
 UNKNOWN_PROJECTION = "the projection after its heads is not known"
@@ -18,24 +21,40 @@ REPEATS = "num_key_value_groups"
 NO_FEED_FORWARD = "no feed-forward layer was found"
 
 
+def head_projections(model: nn.Module, layers: Sequence[Layer]) -> dict[str, nn.Module]:
+    """Return, by layer, the output projection of the heads; layers with an unknown projection are left out.
+
+    The input of the projection (B, Tq, H Dv) is the concatenation of the contexts of all heads.
+    """
+    modules = dict(model.named_modules())
+    full_names = {short_name(name): name for name in modules}
+    projections = {}
+    for layer in layers:
+        output = find_output(modules, full_names[layer.name]) if layer.name in full_names else None
+        if output is not None and projection_width(modules[output], 1) % layer.heads == 0:
+            projections[layer.name] = modules[output]
+    return projections
+
+
 def find_contexts(model: nn.Module, layers: Sequence[Layer]) -> dict[str, HeadContexts]:
     """Return, by layer, the contexts of its heads, for layers whose output projection is known."""
-    contexts = {
-        name: HeadContexts(layer.output, layer.heads) for name, layer in prunable_layers(model, layers).items()
-    }
+    projections = head_projections(model, layers)
     modules = {short_name(name): module for name, module in model.named_modules()}
+    contexts = {}
     for layer in layers:
         module = modules.get(layer.name)
         if isinstance(module, nn.MultiheadAttention):
             contexts[layer.name] = HeadContexts(module, layer.heads, is_torch=True)
-    return {layer.name: contexts[layer.name] for layer in layers if layer.name in contexts}
+        elif layer.name in projections:
+            contexts[layer.name] = HeadContexts(projections[layer.name], layer.heads)
+    return contexts
 
 
-def find_external_components(model: nn.Module, layers: Sequence[Layer]) -> Components:
-    """Return the components of an external model with the attention layers `layers`.
+def find_external_components(model: nn.Module, layers: Sequence[Layer], recording: Recording) -> Components:
+    """Return the components of an external model with the attention layers `layers`; `recording` records them.
 
     A block is a member of the outermost list of modules that holds an attention layer. The feed-forward layer of
-    a block is its last module that has linear layers, and contains no attention and no normalization: `mlp` in
+    a block is its last module that has a matrix, and contains no attention, embedding or normalization: `mlp` in
     Llama, `output.dense` in BERT, `fc2` in OPT.
     """
     contexts = find_contexts(model, layers)
@@ -45,7 +64,8 @@ def find_external_components(model: nn.Module, layers: Sequence[Layer]) -> Compo
     attention = {full_names[layer.name] for layer in layers if layer.name in full_names}
     projections = {context.projection for context in contexts.values()}
     feed_forward = {}
-    blocks = list(dict.fromkeys(filter(None, (_find_block(modules, name) for name in sorted(attention)))))
+    holders = {name: block for name in attention if (block := _find_block(modules, name)) is not None}
+    blocks = list(dict.fromkeys(holders[name] for name in sorted(holders)))
     for block in blocks:
         name = _find_feed_forward(modules, block, attention, projections)
         if name is None:
@@ -61,6 +81,8 @@ def find_external_components(model: nn.Module, layers: Sequence[Layer]) -> Compo
         head_inputs={name: known for name, known in inputs.items() if known is not None},
         inputs_left_out={name: UNKNOWN_INPUTS for name, known in inputs.items() if known is None},
         blocks={short_name(block): modules[block] for block in sorted(blocks, key=list(modules).index)},
+        states={short_name(name): modules[block] for name, block in holders.items()},
+        read_values=partial(read_values, model, contexts, recording),
     )
 
 
@@ -76,7 +98,7 @@ def _find_head_inputs(layer: nn.Module, heads: int) -> HeadInputs | None:
     if groups == heads:
         return HeadInputs(tuple(parts), heads, heads)
     # Without shared keys, transformers repeats no key.
-    norms = [module for module in layer.modules() if _is_norm(module) and module is not layer]
+    norms = [module for module in layer.modules() if is_norm(module) and module is not layer]
     mixes = any(
         parameter.numel() == projection_width(parts[1], 0) != projection_width(parts[1], 0) // groups
         for norm in norms
@@ -107,14 +129,7 @@ def _find_feed_forward(
         parts = list(module.modules())
         if any(known.startswith(f"{name}.") for known in attention) or not projections.isdisjoint(parts):
             continue
-        if any(map(_is_linear, parts)) and not any(map(_is_norm, parts)):
+        has_matrix = any(parameter.dim() > 1 for parameter in module.parameters())
+        if has_matrix and not any(isinstance(part, nn.Embedding) or is_norm(part) for part in parts):
             largest.append(name)
     return largest[-1] if largest else None
-
-
-def _is_norm(module: nn.Module) -> bool:
-    return type(module).__name__.endswith("Norm")
-
-
-def _is_linear(module: nn.Module) -> bool:
-    return isinstance(module, nn.Linear) or type(module).__name__.endswith(("Linear", "Conv1D"))

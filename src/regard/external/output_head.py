@@ -11,31 +11,14 @@ from torch import Tensor, nn
 from regard.attention import short_name
 from regard.errors import InputError
 from regard.external.adapters import call_model
-from regard.external.head_pruning import find_output
 from regard.external.hooks import DetachableHook, remove_hooks
 from regard.external.modules import unwrap
 from regard.external.next_tokens import TokenInput
-from regard.external.shrinking import projection_width
 from regard.models import DecoderOnly
 from regard.viz import Layer
 
 AGREEMENT = 1e-3
 """Largest accepted difference from the model's own logits, as a fraction of the largest logit (at least 1)."""
-
-
-def head_projections(model: nn.Module, layers: Sequence[Layer]) -> dict[str, nn.Module]:
-    """Return, by layer, the output projection of the heads; layers with an unknown projection are left out.
-
-    The input of the projection (B, Tq, H Dv) is the concatenation of the contexts of all heads.
-    """
-    modules = dict(model.named_modules())
-    full_names = {short_name(name): name for name in modules}
-    projections = {}
-    for layer in layers:
-        output = find_output(modules, full_names[layer.name]) if layer.name in full_names else None
-        if output is not None and projection_width(modules[output], 1) % layer.heads == 0:
-            projections[layer.name] = modules[output]
-    return projections
 
 
 def find_blocks(model: nn.Module, layers: Sequence[Layer]) -> dict[str, nn.Module]:

@@ -35,6 +35,16 @@ if TYPE_CHECKING:
     from regard.interpret.roles import HeadRole, HeadRoles, head_roles
     from regard.interpret.samples import HeadSample, HeadSamples, head_samples
     from regard.interpret.saved_examination import load_examination
+    from regard.interpret.single_heads import (
+        HeadEffect,
+        HeadsBetween,
+        HeadWeight,
+        HeadWrites,
+        OutputEffect,
+        head_effect,
+        head_writes,
+        heads_between,
+    )
     from regard.interpret.timeline import RoleTimeline, Timeline
     from regard.interpret.why import why
     from regard.interpret.why_result import ScorePart, Trace, TraceNode, Why
@@ -57,6 +67,7 @@ __all__ = [
     "Examination",
     "Explanation",
     "Head",
+    "HeadEffect",
     "HeadFindings",
     "HeadImportance",
     "HeadRole",
@@ -64,10 +75,14 @@ __all__ = [
     "HeadSample",
     "HeadSamples",
     "HeadScores",
+    "HeadWeight",
+    "HeadWrites",
+    "HeadsBetween",
     "KeptHeads",
     "MedianInterval",
     "Method",
     "Order",
+    "OutputEffect",
     "PatchingResult",
     "PathPatchingResult",
     "Probe",
@@ -95,9 +110,12 @@ __all__ = [
     "examine",
     "explain",
     "extract_links",
+    "head_effect",
     "head_importance",
     "head_roles",
     "head_samples",
+    "head_writes",
+    "heads_between",
     "load_examination",
     "measure_heads",
     "patch",

@@ -14,14 +14,13 @@ methods apply to models that normalize after each sum. In other models this is t
 in the papers. Position embeddings are the same for both inputs and belong to no sender.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from regard.interpret.answer_difference import Metric
 from regard.interpret.residual_graph import (
-    COPIES,
     INPUTS,
     LOGITS,
     Change,
@@ -34,6 +33,8 @@ from regard.interpret.residual_graph import (
     unchanged,
 )
 
+Gradients = tuple[Sequence[Node], Mapping[str, Tensor]]
+"""N receivers, and, by key of a sender, the gradients (N, T, any) of the metric through one receiver each."""
 Edges = dict[tuple[str, str], float]
 """By sender and receiver: the effect, in the unit of the metric."""
 STEPS = 5
@@ -42,7 +43,7 @@ STEPS = 5
 
 def edge_attribution_patching(graph: ResidualGraph, clean: Pass, corrupted: Pass, metric: Metric) -> Edges:
     """Return the EAP score of each edge: one pass with a gradient for all edges."""
-    return _score(graph, clean, corrupted, [edge_gradients(graph, metric)])
+    return score_edges(graph, clean, corrupted, edge_gradients(graph, metric))
 
 
 def integrated_edge_gradients(
@@ -50,109 +51,98 @@ def integrated_edge_gradients(
 ) -> Edges:
     """Return the EAP-IG score of each edge over `steps` interpolated embeddings."""
     start, end = corrupted.sent[INPUTS], clean.sent[INPUTS]
+    shares = (torch.arange(steps, dtype=start.dtype, device=start.device) / steps).view(
+        -1, *[1] * (start.dim() - 1)
+    )
+    embeddings = start + shares * (end - start)
+    gradients = edge_gradients(
+        graph, metric, lambda name, value: embeddings.clone() if name == INPUTS else value, points=steps
+    )
+    return score_edges(graph, clean, corrupted, gradients)
 
-    def interpolate(step: int) -> Change:
-        embedding = start + step / steps * (end - start)
-        return lambda name, value: embedding.clone() if name == INPUTS else value
 
-    points = (edge_gradients(graph, metric, interpolate(step)) for step in range(steps))
-    return _score(graph, clean, corrupted, points)
-
-
-def _score(
-    graph: ResidualGraph,
-    clean: Pass,
-    corrupted: Pass,
-    points: "Iterator[_Gradients] | Sequence[_Gradients]",
-) -> Edges:
-    """Return the mean over points of the products of differences and gradients."""
-    differences = {key: (clean.sent[key] - corrupted.sent[key])[0].double() for key in clean.sent}
+def score_edges(graph: ResidualGraph, clean: Pass, corrupted: Pass, gradients: Iterable[Gradients]) -> Edges:
+    """Return, for each edge, the difference of the sender times the mean gradient over points."""
     sums: Edges = {}
-    count = 0
-    for gradients in points:
-        count += 1
-        for receiver, by_sender in gradients:
-            for key, gradient in by_sender.items():
-                product = differences[key] * gradient.double()
-                for sender in graph.nodes_of_sender(key):
-                    value = float(graph.part(product, sender).sum())
-                    edge = sender.name, receiver.name
-                    sums[edge] = sums.get(edge, 0.0) + value
-    return {edge: value / count for edge, value in sums.items()}
-
-
-_Gradients = Iterator[tuple[Node, Mapping[str, Tensor]]]
+    differences = {key: (clean.sent[key] - corrupted.sent[key])[0].double() for key in clean.sent}
+    for receivers, by_sender in gradients:
+        for key, gradient in by_sender.items():
+            senders = graph.nodes_of_sender(key)
+            products = (differences[key] * gradient.double()).sum(1).unflatten(-1, (len(senders), -1)).sum(-1)
+            for receiver, row in zip(receivers, products.tolist(), strict=True):
+                if key in graph.edges[receiver.key]:
+                    for sender, value in zip(senders, row, strict=True):
+                        edge = sender.name, receiver.name
+                        sums[edge] = sums.get(edge, 0.0) + value
+    return sums
 
 
 def sender_gradients(graph: ResidualGraph, metric: Metric) -> dict[str, Tensor]:
     """Return the gradient (1, T, any) of the metric with respect to what each sender writes, over all paths."""
     with torch.enable_grad():
         passed = graph.full(1, send=lambda name, value: value.requires_grad_())
-        found = list_gradients(metric(passed.logits[0]), passed.sent)
-    return {
-        key: torch.zeros_like(value) if gradient is None else gradient
-        for (key, value), gradient in zip(passed.sent.items(), found, strict=True)
-    }
+        gradients = list_gradients(metric(passed.logits[0]), passed.sent)
+    return _filled(passed.sent, gradients)
 
 
-def edge_gradients(graph: ResidualGraph, metric: Metric, send: Change = unchanged) -> _Gradients:
-    """Yield each receiver, with the gradient of the metric through this receiver alone, by key of the sender
-    (T, any).
+def edge_gradients(
+    graph: ResidualGraph, metric: Metric, send: Change = unchanged, *, points: int = 1
+) -> Iterator[Gradients]:
+    """Yield N receivers, and, by key of a sender, the gradients (N, T, any) of the metric through one receiver
+    each.
 
-    `send` may change the input of the pass in which the gradient is computed.
+    `send` may change the input of the pass in which the gradient is computed, in `points` copies. Each receiver
+    is yielded once for each of these points, with the gradient divided by their number.
     """
     with torch.enable_grad():
-        passed = graph.full(1, send=send, receive=lambda name, value: value.requires_grad_())
-        total = metric(passed.logits[0])
-        found = list_gradients(total, passed.received)
-    at_receivers = {
-        key: value.detach() for key, value in zip(passed.received, found, strict=True) if value is not None
-    }
+        passed = graph.full(points, send=send, receive=lambda name, value: value.requires_grad_())
+        total = torch.stack([metric(logits) for logits in passed.logits]).sum() / points
+        at_receivers = _filled(passed.received, list_gradients(total, passed.received))
     values = {key: value.detach() for key, value in passed.sent.items()}
-    receivers = [node for node in graph.receivers if node.key == LOGITS or node.key in at_receivers]
-    for begin in range(0, len(receivers), COPIES):
-        chunk = receivers[begin : begin + COPIES]
-        gradients = _direct(graph, values, at_receivers, chunk, metric)
-        for copy, node in enumerate(chunk):
-            yield node, {key: gradients[key][copy] for key in graph.edges[node.key]}
+    pairs = [(node, point) for node in graph.receivers for point in range(points)]
+    for begin in range(0, len(pairs), graph.copies):
+        chunk = pairs[begin : begin + graph.copies]
+        chosen = [point for _, point in chunk]
+        with torch.enable_grad():
+            leaves = make_leaves({key: value[chosen] for key, value in values.items()}, len(chunk))
+            direct = graph.direct(leaves, len(chunk))
+            parts = [
+                metric(direct.logits[copy]) / points
+                if node.key == LOGITS
+                else (_of_receiver(direct.received, node)[copy] * _of_receiver(at_receivers, node)[point]).sum()
+                for copy, (node, point) in enumerate(chunk)
+            ]
+            gradients = list_gradients(torch.stack(parts).sum(), leaves)
+        reached = {key for node, _ in chunk for key in graph.edges[node.key]}
+        filled = _filled(leaves, gradients)
+        yield [node for node, _ in chunk], {key: filled[key] for key in filled if key in reached}
 
 
-def _direct(
-    graph: ResidualGraph, values: Values, at_receivers: Values, receivers: Sequence[Node], metric: Metric
-) -> dict[str, Tensor]:
-    """Return, by key of a sender, the gradients (N, T, any) of the metric through one receiver per copy."""
-    with torch.enable_grad():
-        leaves = make_leaves(values, len(receivers))
-        passed = graph.direct(leaves, len(receivers))
-        total = torch.zeros((), dtype=passed.logits.dtype, device=passed.logits.device)
-        for copy, node in enumerate(receivers):
-            if node.key == LOGITS:
-                total = total + metric(passed.logits[copy])
-            else:
-                read, gradient = passed.received[node.key][copy], at_receivers[node.key][0]
-                if node.head is not None:
-                    read, gradient = read[:, node.head], gradient[:, node.head]
-                total = total + (read * gradient).sum()
-        found = list_gradients(total, leaves)
+def _filled(values: Values, gradients: Sequence[Tensor | None]) -> dict[str, Tensor]:
     return {
-        key: torch.zeros_like(leaf) if gradient is None else gradient
-        for (key, leaf), gradient in zip(leaves.items(), found, strict=True)
+        key: torch.zeros_like(value) if gradient is None else gradient.detach()
+        for (key, value), gradient in zip(values.items(), gradients, strict=True)
     }
 
 
 @torch.no_grad()
 def edge_patching(graph: ResidualGraph, clean: Pass, corrupted: Pass, metric: Metric) -> Edges:
-    """Return the exact effect of each edge: one pass of the model for each edge."""
+    """Return the exact effect of each edge: one copy of the input in a pass of the model for each edge."""
     whole, effects = float(metric(clean.logits[0])), Edges()
-    for begin in range(0, len(graph.senders), COPIES):
-        senders = graph.senders[begin : begin + COPIES]
+    for begin in range(0, len(graph.senders), graph.copies):
+        senders = graph.senders[begin : begin + graph.copies]
         reads = patched_reads(graph, clean, corrupted, senders)
-        for receiver in graph.receivers:
-            copies = [copy for copy, sender in enumerate(senders) if sender.key in graph.edges[receiver.key]]
-            if copies:
-                logits = run_patched(graph, reads, [receiver], copies)
-                for copy, values in zip(copies, logits, strict=True):
-                    effects[senders[copy].name, receiver.name] = whole - float(metric(values))
+        pairs = [
+            (copy, receiver)
+            for receiver in graph.receivers
+            for copy, sender in enumerate(senders)
+            if sender.key in graph.edges[receiver.key]
+        ]
+        for first in range(0, len(pairs), graph.copies):
+            chunk = pairs[first : first + graph.copies]
+            logits = run_patched(graph, reads, [(copy, [receiver]) for copy, receiver in chunk])
+            for (copy, receiver), values in zip(chunk, logits, strict=True):
+                effects[senders[copy].name, receiver.name] = whole - float(metric(values))
     return effects
 
 
@@ -166,18 +156,27 @@ def patched_reads(graph: ResidualGraph, clean: Pass, corrupted: Pass, senders: S
     return graph.direct(values, count)
 
 
-def run_patched(graph: ResidualGraph, reads: Pass, receivers: Sequence[Node], copies: Sequence[int]) -> Tensor:
-    """Return the logits (N, T, C) of the model if `receivers` read what they read in some copies of `reads`."""
-    if [receiver.key for receiver in receivers] == [LOGITS]:
-        return reads.logits[list(copies)]
+def run_patched(graph: ResidualGraph, reads: Pass, patches: Sequence[tuple[int, Sequence[Node]]]) -> Tensor:
+    """Return the logits (N, T, C) of N copies, in each of which some receivers read what they read in `reads`.
+
+    `patches`: for each copy, the copy of `reads` and the receivers.
+    """
 
     def receive(name: str, value: Tensor) -> Tensor:
-        for receiver in receivers:
-            if receiver.key == name:
-                source = reads.received[name][list(copies)]
-                if receiver.head is None:
-                    return source
-                value[:, :, receiver.head] = source[:, :, receiver.head]
+        for copy, (source, receivers) in enumerate(patches):
+            for receiver in receivers:
+                if receiver.key == name:
+                    part = slice(None) if receiver.head is None else (slice(None), receiver.head)
+                    value[copy][part] = reads.received[name][source][part]
         return value
 
-    return graph.full(len(copies), receive=receive).logits
+    logits = graph.full(len(patches), receive=receive).logits.clone()
+    for copy, (source, receivers) in enumerate(patches):
+        if any(receiver.key == LOGITS for receiver in receivers):
+            logits[copy] = reads.logits[source]
+    return logits
+
+
+def _of_receiver(values: Values, node: Node) -> Tensor:
+    """Return the part (N, T, any) of a receiver in what is read."""
+    return values[node.key] if node.head is None else values[node.key][:, :, node.head]

@@ -6,7 +6,7 @@ with a 95 % interval (bootstrap over the samples, Efron 1979):
 - Relevance: the fraction of its attention on the inputs that the answer depends on. This fraction is compared
 with the fraction under uniform attention, and with the fraction on the relevant inputs of another sample. A
 head that attends to fixed positions in every input has an equal fraction on another sample.
-- Ranking: Spearman's rank correlation of the weights with gradient times input and with ablation (see `probing`),
+- Ranking: Spearman's rank correlation of the weights with the norm of the gradient and with ablation (see `probing`),
   compared with the correlation with another sample's values.
 - Importance: the loss increase when the head is disabled (see `importance`).
 
@@ -26,6 +26,7 @@ from rich.text import Text
 
 from regard.attention.descriptions import describe_model
 from regard.errors import InputError, check_range
+from regard.interpret.attribution import Background, Trial
 from regard.interpret.estimates import Estimate, describe_interval, estimate, format_estimate, resample_counts
 from regard.interpret.findings import HeadFindings, describe_alignment
 from regard.interpret.head_measures import SHARE, measure_movement, measure_ranking, measure_relevance, share
@@ -101,9 +102,11 @@ class Examination(Result):
                 shares.add_row(head.layer, str(head.head), *percents)
             parts += [shares, Text(f"Uniform attention: {self.uniform.percent}"), ""]
         gradient = _table(
-            "Rank correlation of the weights with gradient times input", "this input's", "another's"
+            "Rank correlation of the weights with the norm of the gradient", "this input's", "another's"
         )
-        ablation = _table("Rank correlation of the weights with ablation", "this input's", "another's")
+        ablation = _table(
+            "Rank correlation of the weights with ablation to the mean", "this input's", "another's"
+        )
         for head in self.heads:
             name = head.layer, str(head.head)
             gradient.add_row(*name, *map(format_estimate, (head.gradient, head.gradient_permuted)))
@@ -172,9 +175,11 @@ def examine(subject: Subject[Input], *, samples: int = 200, seed: int = 0) -> Ex
     check_range("samples", samples, 2, 10**5)
     importance, remark = head_importance(subject, seed=seed), describe_model(subject.model)
     inputs = subject.unseen(samples, seed)
-    trials = [trial for trial in map(subject.trial, inputs) if trial is not None]
-    probes = [probe(subject.recording, trial.embedding, trial.run, trial.layers) for trial in trials]
-    relevance = [trial.relevant for trial in trials if trial.relevant is not None]
+    background = Background(subject, seed=seed)
+    can_probe = subject.trial(inputs[0]) is not None
+    trials = [Trial(subject, input, background=background) for input in inputs] if can_probe else []
+    probes = [probe(trial) for trial in trials]
+    relevance = [trial.probe.relevant for trial in trials if trial.probe.relevant is not None]
     examination = make_examination(
         probes,
         relevance if relevance and len(relevance) == len(probes) else None,
@@ -184,7 +189,7 @@ def examine(subject: Subject[Input], *, samples: int = 200, seed: int = 0) -> Ex
         samples=len(inputs),
         alignment_error=subject.alignment_error(inputs),
         unanswered=[*subject.unanswered, *([f"Attention weights: {remark}."] if remark else [])],
-        causal=any(trial.causal for trial in trials),
+        causal=any(trial.probe.causal for trial in trials),
     )
     others = subject.unseen(NEED_INPUTS, seed, purpose="importance")
     needs = find_needs(subject, others, importance.added, seed=seed).sentences()

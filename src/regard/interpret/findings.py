@@ -25,7 +25,7 @@ class HeadFindings(Result):
     beyond_permuted: Estimate | None = None
     """`relevance` minus the fraction on the relevant inputs of another sample."""
     gradient: Estimate | None = None
-    """Rank correlation (-1 to 1) of the weights with gradient times input; None if the correlation could not be
+    """Rank correlation (-1 to 1) of the weights with the norm of the gradient; None if the correlation could not be
     measured."""
     ablation: Estimate | None = None
     """Rank correlation of the weights with ablation."""
@@ -36,7 +36,7 @@ class HeadFindings(Result):
     ablation_beyond: Estimate | None = None
     """`ablation` minus the correlation with another sample's values."""
     gradient_permuted: Estimate | None = None
-    """Rank correlation of the weights with gradient times input on another sample."""
+    """Rank correlation of the weights with the norm of the gradient on another sample."""
     ablation_permuted: Estimate | None = None
     """Rank correlation of the weights with ablation on another sample."""
     moved: float | None = None
@@ -61,8 +61,8 @@ class HeadFindings(Result):
         """Return a sentence with the claims that the measurements support."""
         clauses = [
             *self._describe_relevance(),
-            *self._describe_ranking("gradients", self.gradient, self.gradient_beyond),
-            *self._describe_ranking("ablation", self.ablation, self.ablation_beyond),
+            *self._describe_ranking("the norm of the gradient", self.gradient, self.gradient_beyond),
+            *self._describe_ranking("ablation to the mean", self.ablation, self.ablation_beyond),
             self._describe_importance(),
         ]
         return f"{self.layer}, head {self.head}: {'; '.join(clauses)}."

@@ -29,9 +29,9 @@ from regard.viz.forward_pass import ForwardPass, ScoreCall
 
 POSITION = re.compile(r"pos|wpe", re.I)
 """Names of embeddings of positions in transformers models."""
-BLOCK = re.compile(r"(^|\.)\d+\.")
-"""A part of the name of a module inside a list of blocks. Linear layers outside attention are feed-forward layers
-there; elsewhere, they change the width of embeddings."""
+BLOCK = re.compile(r"(.*?\.)?\d+\.")
+"""The block of a module, by the beginning of its name. In a block without a known feed-forward layer, every
+linear layer outside attention counts as one; elsewhere, linear layers change the width of embeddings."""
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-8}
 """Largest accepted difference between a vector and the sum of its parts, relative to the largest part."""
 HALF_TOLERANCE = 5e-2
@@ -53,7 +53,8 @@ class LinearPass:
             )
         self.model, self.forward = model, forward
         self.contexts = {name: item for name, item in components.heads.items() if not item.is_torch}
-        self.feed_forward = components.feed_forward.values()
+        self.feed_forward = set(components.feed_forward.values())
+        self._blocks = {block.group() for name in components.feed_forward if (block := BLOCK.match(name))}
         self.leaves: list[Leaf] = []
         self._counts = Counter[tuple[str, str]]()
         with torch.enable_grad(), self._watch(), forward.record() as calls:
@@ -177,7 +178,6 @@ class LinearPass:
         """Replace outputs by leaves, and freeze norms, inside the block."""
         projections = {id(contexts.projection): name for name, contexts in self.contexts.items()}
         inside = {id(part) for layer in self._attention for part in layer.modules()}
-        feed_forward = set(self.feed_forward)
         wrapped: set[int] = set()
         with ExitStack() as stack:
             stack.enter_context(_FrozenLengths())
@@ -185,7 +185,7 @@ class LinearPass:
                 name, before, after = short_name(full_name), None, None
                 if id(module) in wrapped:  # a layer inside an adapter is not a part
                     continue
-                if module in feed_forward:
+                if module in self.feed_forward:
                     before, after = _detach_inputs, partial(self._replace_output, "feed_forward", name)
                 elif id(module) in projections and self.contexts[projections[id(module)]].is_output:
                     after = partial(self._replace_output, "head", name)
@@ -201,7 +201,7 @@ class LinearPass:
                     after = partial(self._replace_output, kind, name)
                 elif is_norm(module):
                     after = partial(self._freeze, name)
-                elif is_linear(module) and id(module) not in inside and BLOCK.search(full_name):
+                elif is_linear(module) and id(module) not in inside and self._is_feed_forward(name):
                     before, after = _detach_inputs, partial(self._replace_output, "feed_forward", name)
                 elif is_linear(module):
                     after = partial(self._separate_bias, name)
@@ -212,6 +212,11 @@ class LinearPass:
                     stack.callback(module.register_forward_pre_hook(before).remove)
                 stack.callback(module.register_forward_hook(after).remove)
             yield
+
+    def _is_feed_forward(self, name: str) -> bool:
+        """Return whether a linear layer outside attention is in a block whose feed-forward layer is unknown."""
+        block = BLOCK.match(name)
+        return block is not None and block.group() not in self._blocks
 
     def _add_leaf(self, kind: Kind, name: str, value: Tensor, heads: int = 1) -> Tensor:
         calls = self._counts[kind, name]

@@ -28,7 +28,7 @@ from regard.interpret.answer_difference import Metric, check_answers, compare_an
 from regard.interpret.edge_effects import patched_reads, run_patched
 from regard.interpret.graph_building import graph_of, read_passes
 from regard.interpret.patching import check_subject, input_text
-from regard.interpret.residual_graph import COPIES, LOGITS, Node, ResidualGraph
+from regard.interpret.residual_graph import LOGITS, Node, ResidualGraph
 from regard.io import write_file
 from regard.result import Result
 from regard.viz import Subject
@@ -128,9 +128,10 @@ def patch_paths(
         reached = {sender for node in nodes for sender in graph.edges[node.key]}
         senders = [sender for sender in graph.senders if sender.key in reached]
         effects: dict[str, float] = {}
-        for begin in range(0, len(senders), COPIES):
-            chunk = senders[begin : begin + COPIES]
-            logits = run_patched(graph, patched_reads(graph, *passes, chunk), nodes, range(len(chunk)))
+        for begin in range(0, len(senders), graph.copies):
+            chunk = senders[begin : begin + graph.copies]
+            patches = [(copy, nodes) for copy in range(len(chunk))]
+            logits = run_patched(graph, patched_reads(graph, *passes, chunk), patches)
             lost = [difference.lost(values.float()) for values in logits]
             effects |= dict(zip((sender.name for sender in chunk), lost, strict=True))
     layers = [key for key in graph.heads if key in reached]

@@ -28,8 +28,11 @@ INPUTS = "inputs"
 """Name of the sender that is the embedding of the input."""
 LOGITS = "logits"
 """Name of the receiver that is the output of the model."""
-COPIES = 64
-"""Largest number of copies of an input in one pass. More copies need more memory, and save little time."""
+MOST_COPIES = 256
+"""Largest number of copies of an input in one pass. More copies save little time."""
+MOST_NUMBERS = 2**25
+"""Largest number of logits in one pass, which limits the memory of a model with a large vocabulary to about 1
+GB."""
 AGREEMENT = 1e-3
 """Largest accepted difference between direct pass and model, as a fraction of the largest value (at least
 1)."""
@@ -71,6 +74,11 @@ class ResidualGraph:
     heads: Mapping[str, HeadContexts]
     head_inputs: Mapping[str, HeadInputs]
     feed_forward: Mapping[str, nn.Module]
+
+    @property
+    def copies(self) -> int:
+        """Number of copies of the input in one pass."""
+        return max(1, min(MOST_COPIES, MOST_NUMBERS // self._order.logits.numel()))
 
     @cached_property
     def senders(self) -> list[Node]:

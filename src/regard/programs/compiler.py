@@ -116,7 +116,9 @@ class ModelSizes(NamedTuple):
         heads = max([len(heads) + spares.heads for heads in planner.heads.values()], default=0)
         heads = max(heads, LEAST_HEADS)
         planned = [head for heads in planner.heads.values() for head in heads]
-        head_width = max([len(part) for head in planned for part in (score_rows(head)[0], head.value)] or [1])
+        head_width = max(
+            [len(part) for head in planned for part in (score_rows(head)[0], head.value)] + [SCRATCH]
+        )
         inner = max([len(units) for units in planner.units.values()], default=0) + SPARE_UNITS
         needed = max(*planner.width.values(), inner / 2) + SCRATCH  # encoder layers have two units per dimension
         head_width = max(head_width, math.ceil(needed / heads))

@@ -196,7 +196,12 @@ class PairProgramTask(PairTask):
         self.name, self.summary = program.name, program.summary  # type: ignore[misc]
         self.source_vocabulary = CharacterVocabulary(program.alphabet)
         self.target_vocabulary = CharacterVocabulary(program.alphabet_of("output"))
-        assert set(map(str, result.values)) <= set(program.alphabet_of("output"))
+        symbols, values = program.alphabet_of("output"), set(map(str, result.values))
+        if unknown := sorted(values - set(symbols)):
+            raise InputError(
+                f"program {program.name} can write {', '.join(map(repr, unknown))}, but its symbols are "
+                f"{symbols!r}: add single characters to symbols, or map these values to None"
+            )
 
     @property
     def longest_source(self) -> int:

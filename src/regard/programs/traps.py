@@ -106,7 +106,7 @@ class SummingPlanner(Planner):
             rows.append(unit_rows(columns))
             heads.append(Reading((), rows[-1], time, head.node, varies=True))
         units = []
-        for value, row in zip(values.values, sum(rows) / RAMP, strict=True):
+        for value, row in zip(values.values, torch.stack(rows).sum(0) / RAMP, strict=True):
             for shift, sign in ((0.0, 1.0), (1.0, -1.0)):
                 inner = row.clone()
                 inner[ONE] -= self.threshold / RAMP + shift

@@ -17,7 +17,7 @@ STYLE = """
 :root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }
 body { margin: 1.5rem auto; max-width: 72rem; padding: 0 1rem; background: light-dark(#ffffff, #101418); }
 h1 { font-size: 1.4rem; overflow-wrap: anywhere; } h2 { font-size: 1.1rem; margin: 1.6rem 0 0.4rem; }
-.wide { overflow-x: auto; }
+.wide { overflow-x: auto; } td.whole { white-space: nowrap; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 14px; }
 caption { text-align: start; font-weight: 600; padding: 0.4rem 0; }
 th, td { text-align: start; padding: 2px 12px 2px 0; vertical-align: top;
@@ -27,6 +27,8 @@ a { color: light-dark(#08519c, #8abaea); }
 @media print { body { margin: 0; } table, img { break-inside: avoid; } }
 """
 
+LINK = "link "
+"""Beginning of the style of a linked cell; `rich` shows the same style as a link in a terminal."""
 DARK: dict[Any, Any] = {
     **dict.fromkeys(("figure.facecolor", "axes.facecolor", "legend.facecolor"), "#101418"),
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), "#e8eaed"),
@@ -107,11 +109,23 @@ def _render_table(table: Table) -> str:
     caption = f"<caption>{html.escape(title)}</caption>" if title else ""
     names = [_plain_text(column.header) for column in table.columns]
     head = "".join(f'<th scope="col">{html.escape(name)}</th>' if name else "<td></td>" for name in names)
-    columns = [[_plain_text(cell) for cell in column.cells] for column in table.columns]
-    rows = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in zip(*columns, strict=True))
+    columns = [[_render_cell(cell) for cell in column.cells] for column in table.columns]
+    starts = ['<td class="whole">' if column.no_wrap else "<td>" for column in table.columns]
+    rows = (
+        "".join(f"{start}{cell}</td>" for start, cell in zip(starts, row, strict=True))
+        for row in zip(*columns, strict=True)
+    )
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     header = f"<thead><tr>{head}</tr></thead>" if table.show_header and any(names) else ""
     return f'<div class="wide"><table>{caption}{header}<tbody>{body}</tbody></table></div>'
+
+
+def _render_cell(cell: object) -> str:
+    """Return a cell as HTML; a `Text` with the style `link URL` becomes a link."""
+    text = html.escape(_plain_text(cell))
+    if not (isinstance(cell, Text) and str(cell.style).startswith(LINK)):
+        return text
+    return f'<a href="{html.escape(str(cell.style).removeprefix(LINK))}">{text}</a>'
 
 
 def _plain_text(value: object) -> str:

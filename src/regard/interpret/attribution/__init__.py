@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from regard.late import late
 
 if TYPE_CHECKING:
-    from regard.interpret.attribution.attribute import attribute, find_method, run_method
     from regard.interpret.attribution.attribution_result import Attribution
     from regard.interpret.attribution.background import Background
+    from regard.interpret.attribution.method_runs import attribute, find_method, run_method
     from regard.interpret.attribution.table import METHODS, Method
     from regard.interpret.attribution.trial import Target, Trial
 

@@ -1,30 +1,162 @@
-"""Attention weights as an explanation: of the last layer that reads the inputs, and combinations of layers."""
+"""Attention weights as an explanation: weights of the last layer that reads the inputs, and confidence of heads.
+
+    attention              mean over heads of a_hij
+    value-weighted         mean over heads of || a_hij f_h(x_j) ||      f_h: value and output projection of head h
+    attention x gradient   mean over heads of a_hij |d value / d a_hij|
+
+A layer whose keys are states of a memory, as in an encoder-decoder, attributes the weight of a state to the input
+at its position.
+"""
 
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from regard.attention import short_name
 from regard.errors import InputError
+from regard.interpret.attribution.head_gradients import context_gradients
 from regard.interpret.attribution.trial import Trial
 
+UNKNOWN_VALUES = "its values are not known"
+BEST_HEAD_INPUTS = 20
+"""Other inputs on which the best head is chosen."""
 
-def last_weights(trial: Trial[Any]) -> np.ndarray:
-    """Return the weights (H, S, Tk) of the last layer in which outputs attend to inputs, for S output steps.
 
-    Raises `InputError` for a model without such a layer.
+def last_layer(trial: Trial[Any]) -> str:
+    """Return the short name of the last layer in which outputs attend to inputs.
+
+    Raises `InputError` for a model without such a layer, or if its weights were not recorded.
     """
     if not trial.probe.layers:
         raise InputError(f"{trial.subject.name} has no layer in which outputs attend to inputs: no attention")
-    wanted = {trial.probe.layers[-1], short_name(trial.probe.layers[-1])}
-    name = next((name for name in trial.records if name in wanted or short_name(name) in wanted), None)
-    if name is None:
-        raise InputError(f"the weights of {trial.probe.layers[-1]} were not recorded: choose another method")
-    weights = trial.records[name].weights[0].float().cpu().numpy()
-    return weights[:, trial.steps, : len(trial.embedding)]
+    name = short_name(trial.probe.layers[-1])
+    if name not in trial.records:
+        raise InputError(f"the weights of {name} were not recorded: choose another method")
+    return name
+
+
+def last_weights(trial: Trial[Any]) -> np.ndarray:
+    """Return the weights (H, S, Tk) of the last layer that reads the inputs, for the S explained output steps."""
+    weights = trial.records[last_layer(trial)].weights[0].float().cpu().numpy()
+    return weights[:, query_rows(trial, weights.shape[1]), : len(trial.embedding)]
+
+
+def query_rows(trial: Trial[Any], queries: int) -> list[int]:
+    """Return the row of each explained step in a layer with `queries` rows; a pooling model has one row."""
+    return [0] * len(trial.steps) if queries == 1 else trial.steps
 
 
 def mean_weights(trial: Trial[Any]) -> np.ndarray:
     """Return the weights (S, Tk) of the last layer that reads the inputs, averaged over heads."""
     mean: np.ndarray = last_weights(trial).mean(0)
     return mean
+
+
+def best_head(trial: Trial[Any]) -> np.ndarray:
+    """Return the weights (S, Tk) of the best head of the last layer that reads the inputs.
+
+    The best head has the most attention on relevant inputs in 20 other inputs. If the relevant inputs are not
+    known, it has the largest mean of the maximal weight, and a remark says so.
+    """
+    name, background = last_layer(trial), trial.background
+    scores = background.cache.get(name)
+    if scores is None:
+        scores = background.cache[name] = np.mean(
+            [_head_quality(trial, name, index) for index in range(min(BEST_HEAD_INPUTS, len(background.probes)))],
+            0,
+        )
+    if background.probes[0].relevant is None:
+        trial.remarks.append("The relevant inputs are not known: the head with the largest weights was chosen.")
+    best: np.ndarray = last_weights(trial)[int(np.argmax(scores))]
+    return best
+
+
+def _head_quality(trial: Trial[Any], name: str, index: int) -> np.ndarray:
+    """Return for each head (H,) its attention on relevant inputs in another input, or its mean maximal weight."""
+    probe = trial.background.probes[index]
+    with torch.no_grad(), trial.subject.recording([name]) as records:
+        probe.run(1)
+    weights = records[name].weights[0].float().cpu().numpy()
+    quality: np.ndarray = weights.max(-1).mean(-1)
+    if probe.relevant is not None:
+        known = probe.relevant.any(1)
+        quality = (weights[:, :, : probe.relevant.shape[1]] * probe.relevant)[:, known].sum(-1).mean(-1)
+    return quality
+
+
+def weighted_values(trial: Trial[Any]) -> np.ndarray:
+    """Return weights times norms of transformed values (S, Tk), averaged over heads (Kobayashi et al. 2020,
+    equation 5)."""
+    name = last_layer(trial)
+    norms = value_norms(trial, name)[:, None, : len(trial.embedding)]
+    mean: np.ndarray = (last_weights(trial) * norms).mean(0)
+    return mean
+
+
+def value_norms(trial: Trial[Any], name: str) -> np.ndarray:
+    """Return the norms (H, Tk) of a layer's values after the output projection; raises `InputError` if its values
+    are not known."""
+    outputs = trial.components.heads[name].outputs(known_values(trial, name).transpose(0, 1))
+    norms: np.ndarray = outputs.float().norm(dim=-1).T.detach().cpu().numpy()
+    return norms
+
+
+def known_values(trial: Trial[Any], name: str) -> Tensor:
+    """Return the values (H, Tk, Dv) of a layer; raises `InputError` if they are not known."""
+    if name not in trial.attention_values:
+        raise InputError(f"layer {name}: {UNKNOWN_VALUES}; choose another method")
+    return trial.attention_values[name]
+
+
+def weights_times_gradient(trial: Trial[Any]) -> np.ndarray:
+    """Return weights times absolute gradients (S, Tk), averaged over heads (Barkan et al. 2021, with absolute
+    values).
+
+    The gradient with respect to a weight is the value of the key times the gradient of the context.
+    """
+    name = last_layer(trial)
+    values = known_values(trial, name)[:, : len(trial.embedding)]
+    gradients = context_gradients(trial)[name]  # (S, T, H, Dv)
+    steps = torch.arange(len(trial.steps), device=gradients.device)
+    own = gradients[steps, query_rows(trial, gradients.shape[1])].transpose(
+        0, 1
+    )  # (H, S, Dv): each step's own query
+    slopes = (own @ values.transpose(1, 2)).abs().cpu().numpy()
+    mean: np.ndarray = (last_weights(trial) * slopes).mean(0)
+    return mean
+
+
+def confidence(trial: Trial[Any]) -> dict[str, np.ndarray]:
+    """Return the mean of the maximal weight of each head (H,) over queries (Voita et al. 2019, section 4)."""
+    return {name: weights.max(-1).mean(-1) for name, weights in _all_weights(trial).items()}
+
+
+def weighted_confidence(trial: Trial[Any]) -> dict[str, np.ndarray]:
+    """Return the mean over queries of the largest weight times norm of value of each head (H,)."""
+    scores = {}
+    for name, weights in _all_weights(trial).items():
+        if name in trial.attention_values:
+            scores[name] = (weights * value_norms(trial, name)[:, None]).max(-1).mean(-1)
+        else:
+            trial.left_out[name] = UNKNOWN_VALUES
+    return scores
+
+
+def output_norms(trial: Trial[Any]) -> dict[str, np.ndarray]:
+    """Return the mean norm over queries of what each head (H,) adds to the residual stream."""
+    trial.left_out.update(trial.components.left_out)
+    return {
+        name: trial.components.heads[name].outputs(contexts).float().norm(dim=-1).mean(0).detach().cpu().numpy()
+        for name, contexts in trial.contexts.items()
+    }
+
+
+def _all_weights(trial: Trial[Any]) -> dict[str, np.ndarray]:
+    """Return the weights (H, Tq, Tk) of all layers."""
+    return {
+        layer.name: trial.records[layer.name].weights[0].float().cpu().numpy()
+        for layer in trial.subject.layers
+        if layer.name in trial.records
+    }

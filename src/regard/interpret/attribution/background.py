@@ -36,6 +36,8 @@ class Background(Generic[Input]):
         seed: int = 0,
     ) -> None:
         self.subject, self._inputs, self.samples, self.seed = subject, inputs, samples, seed
+        self.cache: dict[str, Any] = {}
+        """What methods compute once for all trials."""
 
     @cached_property
     def components(self) -> Components:

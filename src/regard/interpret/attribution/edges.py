@@ -8,6 +8,7 @@ of tokens. The authors of EAP and EAP-IG rank edges by absolute values, too.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,9 +20,10 @@ from regard.interpret.attribution.background import read_embedding
 from regard.interpret.attribution.trial import Trial
 from regard.interpret.edge_effects import (
     Edges,
-    edge_attribution_patching,
+    edge_gradients,
     edge_patching,
     integrated_edge_gradients,
+    score_edges,
     sender_gradients,
 )
 from regard.interpret.graph_building import corrupted_pass, graph_of_probe
@@ -30,31 +32,47 @@ from regard.viz.subject import ProbeInput
 
 CORRUPTED = 4
 """Corrupted inputs for each explained input."""
-Effects = Callable[[ResidualGraph, Pass, Pass, Metric], Edges]
+Effects = Callable[[Pass, Pass], Edges]
+"""Maps what the nodes write and read for a clean and for a corrupted input to the effects of all edges."""
 
 
 def eap(trial: Trial[Any]) -> Edges:
     """Return the scores of edge attribution patching."""
-    return _mean_effects(trial, edge_attribution_patching)
+    graph = graph_of_probe(trial.subject, trial.probe)
+    gradients = list(edge_gradients(graph, _metric(trial)))  # the same for all corrupted inputs
+    return _mean_effects(trial, graph, lambda clean, corrupted: score_edges(graph, clean, corrupted, gradients))
 
 
 def eap_ig(trial: Trial[Any]) -> Edges:
     """Return the scores of edge attribution patching with integrated gradients."""
-    return _mean_effects(trial, integrated_edge_gradients)
+    graph = graph_of_probe(trial.subject, trial.probe)
+    return _mean_effects(trial, graph, partial(integrated_edge_gradients, graph, metric=_metric(trial)))
 
 
 def patched_edges(trial: Trial[Any]) -> Edges:
     """Return the exact effects of all edges; the time grows with the number of edges."""
-    return _mean_effects(trial, edge_patching)
+    graph = graph_of_probe(trial.subject, trial.probe)
+    return _mean_effects(trial, graph, partial(edge_patching, graph, metric=_metric(trial)))
+
+
+def random_edges(trial: Trial[Any]) -> Edges:
+    """Return uniform random scores of all edges."""
+    graph, draws = graph_of_probe(trial.subject, trial.probe), trial.draws("edges")
+    return {
+        (sender.name, receiver.name): float(torch.rand((), generator=draws))
+        for receiver in graph.receivers
+        for key in graph.edges[receiver.key]
+        for sender in graph.nodes_of_sender(key)
+    }
 
 
 def attribution_patching(trial: Trial[Any]) -> dict[str, Tensor]:
     """Return, by layer, the scores (H,) of attribution patching (Nanda 2023): context difference times
     gradient."""
     sums: dict[str, Tensor] = {}
-    graph, clean = _graph(trial)
-    gradients = sender_gradients(graph, _metric(trial))
-    count = 0
+    graph = graph_of_probe(trial.subject, trial.probe)
+    gradients, count = sender_gradients(graph, _metric(trial)), 0
+    clean = _clean(graph)
     for corrupted in _corrupted(trial, graph):
         count += 1
         for name, layer in graph.heads.items():
@@ -64,13 +82,12 @@ def attribution_patching(trial: Trial[Any]) -> dict[str, Tensor]:
     return {name: values / count for name, values in sums.items()}
 
 
-def _mean_effects(trial: Trial[Any], effects: Effects) -> Edges:
+def _mean_effects(trial: Trial[Any], graph: ResidualGraph, effects: Effects) -> Edges:
     sums: Edges = {}
-    graph, clean = _graph(trial)
-    metric, count = _metric(trial), 0
+    clean, count = _clean(graph), 0
     for corrupted in _corrupted(trial, graph):
         count += 1
-        for edge, effect in effects(graph, clean, corrupted, metric).items():
+        for edge, effect in effects(clean, corrupted).items():
             sums[edge] = sums.get(edge, 0.0) + abs(effect)
     trial.remarks.append(
         f"Absolute effects on the mean log-probability, over {count} corrupted inputs of the same length."
@@ -78,10 +95,9 @@ def _mean_effects(trial: Trial[Any], effects: Effects) -> Edges:
     return {edge: value / count for edge, value in sums.items()}
 
 
-def _graph(trial: Trial[Any]) -> tuple[ResidualGraph, Pass]:
-    graph = graph_of_probe(trial.subject, trial.probe)
-    with torch.no_grad():
-        return graph, graph.full(1)
+@torch.no_grad()
+def _clean(graph: ResidualGraph) -> Pass:
+    return graph.full(1)
 
 
 def _metric(trial: Trial[Any]) -> Metric:

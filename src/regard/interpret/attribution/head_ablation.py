@@ -14,6 +14,9 @@ from torch import Tensor
 
 from regard.interpret.attribution.trial import Trial
 
+RESAMPLES = 5
+"""Other inputs whose contexts replace those of a head, over which changes are averaged."""
+
 
 def replace_heads(trial: Trial[Any], replacement: Callable[[str, Tensor], Tensor]) -> dict[str, Tensor]:
     """Return, by layer, the mean absolute changes (H,) when the contexts of each head are replaced.
@@ -41,3 +44,10 @@ def mean_heads(trial: Trial[Any]) -> dict[str, Tensor]:
     """Return the changes when the context of each head is its mean over other inputs, at each step."""
     background = trial.background
     return replace_heads(trial, lambda name, contexts: background.mean_contexts(name, len(contexts)).unsqueeze(0))
+
+
+def resampled_heads(trial: Trial[Any]) -> dict[str, Tensor]:
+    """Return the changes when the context of each head is that of another input, averaged over 5 other inputs."""
+    generator = trial.draws("resampled")
+    draw = trial.background.draw_contexts
+    return replace_heads(trial, lambda name, contexts: draw(name, len(contexts), RESAMPLES, generator))

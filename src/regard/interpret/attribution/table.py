@@ -3,7 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from regard.interpret.attribution import attention_weights, controls, edges, head_ablation, input_ablation
+from regard.interpret.attribution import (
+    attention_paths,
+    attention_weights,
+    controls,
+    edges,
+    head_ablation,
+    head_gradients,
+    input_ablation,
+    input_gradients,
+)
 from regard.interpret.attribution.attribution_result import LEVELS, Level
 from regard.interpret.attribution.trial import MethodFunction
 
@@ -36,20 +45,99 @@ METHODS: dict[str, Method] = {
     for method in (
         Method(
             name="attention",
-            source="mean weight over heads of the last layer that reads the inputs",
+            source="mean over heads of the last layer that reads the inputs; heads: Voita et al. 2019, section 4",
             inputs=attention_weights.mean_weights,
+            heads=attention_weights.confidence,
+        ),
+        Method(
+            name="best_head",
+            source="the head of that layer with the most attention on relevant inputs in other inputs",
+            inputs=attention_weights.best_head,
+        ),
+        Method(
+            name="weighted_values",
+            source="Kobayashi et al. 2020, equation 5",
+            inputs=attention_weights.weighted_values,
+            heads=attention_weights.weighted_confidence,
+        ),
+        Method(
+            name="output_norm",
+            source="norm of what a head adds to the residual stream; Kobayashi et al. 2020, equation 3",
+            heads=attention_weights.output_norms,
+        ),
+        Method(
+            name="attention_x_gradient",
+            source="Barkan et al. 2021, with absolute gradients",
+            inputs=attention_weights.weights_times_gradient,
+        ),
+        Method(
+            name="rollout",
+            source="Abnar and Zuidema 2020, section 3",
+            inputs=attention_paths.rollout,
+        ),
+        Method(name="flow", source="Abnar and Zuidema 2020, section 3", inputs=attention_paths.flow),
+        Method(
+            name="value_zeroing",
+            source="Mohebbi et al. 2023, equations 3 to 5",
+            inputs=attention_paths.value_zeroing,
+        ),
+        Method(
+            name="gradient",
+            source="Simonyan et al. 2014, section 3; here the norm",
+            inputs=input_gradients.gradient_norm,
+        ),
+        Method(
+            name="gradient_x_input",
+            source="Jain and Wallace 2019, section 4.1",
+            inputs=input_gradients.gradient_times_input,
+        ),
+        Method(
+            name="integrated_gradients",
+            source="Sundararajan et al. 2017, equation 1; baseline zero",
+            inputs=input_gradients.integrated_from_zero,
+        ),
+        Method(
+            name="integrated_gradients_mean",
+            source="Sundararajan et al. 2017, equation 1; baseline: mean of other inputs",
+            inputs=input_gradients.integrated_from_mean,
         ),
         Method(
             name="ablation_zero",
-            source="Li et al. 2016; heads: Michel et al. 2019, section 2.3",
+            source="Li et al. 2016, section 3; heads: Michel et al. 2019, section 2.3",
             inputs=input_ablation.zero_inputs,
             heads=head_ablation.zero_heads,
         ),
         Method(
             name="ablation_mean",
-            source="Wang et al. 2022, section 2.1",
+            source="Wang et al. 2023, section 2.1",
             inputs=input_ablation.mean_inputs,
             heads=head_ablation.mean_heads,
+        ),
+        Method(
+            name="ablation_resampled",
+            source="Chan et al. 2022, resampling ablation",
+            inputs=input_ablation.resampled_inputs,
+            heads=head_ablation.resampled_heads,
+        ),
+        Method(
+            name="other_tokens",
+            source="mean change over all other tokens at a position",
+            inputs=input_ablation.all_others,
+        ),
+        Method(
+            name="gate",
+            source="Michel et al. 2019, equation 2: attribution patching to zero",
+            heads=head_gradients.gate,
+        ),
+        Method(
+            name="attribution_patching_mean",
+            source="Nanda 2023, with the mean of other inputs as the corrupted context",
+            heads=head_gradients.attribution_patching,
+        ),
+        Method(
+            name="logit_attribution",
+            source="Elhage et al. 2021, Logit attribution; norms frozen",
+            heads=head_gradients.direct_parts,
         ),
         Method(
             name="attribution_patching",
@@ -75,6 +163,7 @@ METHODS: dict[str, Method] = {
             source="uniform random scores",
             inputs=controls.random_inputs,
             heads=controls.random_heads,
+            edges=edges.random_edges,
         ),
     )
 }

@@ -146,6 +146,13 @@ class Trial(Generic[Input]):
             self.probe.run(1)
         return records
 
+    @cached_property
+    def attention_values(self) -> Mapping[str, Tensor]:
+        """By layer: the values (H, Tk, Dv) whose weighted sums are the contexts; layers with unknown values are
+        left out."""
+        with torch.no_grad():
+            return self.components.read_values(lambda: self.probe.run(1))
+
     def draws(self, stream: str) -> torch.Generator:
         """Return a generator that depends on the seed, on a name, and on the input."""
         tokens = self.embedding if self.probe.tokens is None else self.probe.tokens
@@ -160,6 +167,12 @@ class Trial(Generic[Input]):
             with change_embedding(self.probe.embedding, rows.to):
                 parts.append(self.values(self.probe.run(len(rows))))
         return torch.cat(parts)
+
+    @torch.no_grad()
+    def run_tokens(self, tokens: Tensor) -> Tensor:
+        """Return the explained values (N, S) for other tokens (N, Tk); the inputs must be tokens."""
+        assert self.probe.run_tokens is not None
+        return torch.cat([self.values(self.probe.run_tokens(rows)) for rows in tokens.split(MOST_ROWS)])
 
     @torch.no_grad()
     def run_contexts(self, layer: str, contexts: Tensor) -> Tensor:

@@ -113,6 +113,12 @@ def measure_cards(
     return [_make_card(name, results, seeds, steps, read_or_measure_cost(name, Path(savepath))) for name in names]
 
 
+def without_baseline(cards: Sequence[Card]) -> Sequence[Card]:
+    """Return the cards of other mechanisms than softmax, for tables that compare with softmax; all cards if there
+    is no other."""
+    return [card for card in cards if card.mechanism != BASELINE] or cards
+
+
 def _pairs(mechanisms: Sequence[str]) -> list[MeasuredPair]:
     """Return the pairs of a mechanism and a probe that the cards need. Softmax is first."""
     pairs = [(name, probe) for name in (BASELINE, *mechanisms) for probe in card_probes()]

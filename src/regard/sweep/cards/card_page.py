@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from regard.io import write_file
-from regard.sweep.cards.card import Card
+from regard.sweep.cards.card import Card, without_baseline
 from regard.sweep.cards.card_tables import (
     card_tables,
     claim_table,
@@ -58,7 +58,7 @@ def write_markdown(cards: Sequence[Card], path: str | Path) -> list[Path]:
     tests = [row.test for row in cards[0].rows]
     scores = [
         [card.mechanism, *(points(row.difference.value, signed=True) + "\\*" * row.shown for row in card.rows)]
-        for card in cards
+        for card in without_baseline(cards)
     ]
     softmax = [
         "softmax: correct, %, mean (range of the seeds)",
@@ -72,7 +72,7 @@ def write_markdown(cards: Sequence[Card], path: str | Path) -> list[Path]:
             f"{card.cost.parameters:,}",
             "yes" if card.normalized else "no",
         ]
-        for card in cards
+        for card in without_baseline(cards)
     ]
     claims = [
         [

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from regard.result import percent, to_plain
 from regard.statistics import Interval, describe_range
-from regard.sweep.cards.card import Card
+from regard.sweep.cards.card import Card, without_baseline
 from regard.sweep.cards.claims import ClaimResult
 
 
@@ -123,7 +123,7 @@ def overview_table(cards: Sequence[Card]) -> Table:
         "mechanism",
         *(row.test for row in cards[0].rows),
     )
-    for card in cards:
+    for card in without_baseline(cards):
         table.add_row(
             card.mechanism,
             *(points(row.difference.value, signed=True) + "*" * row.shown for row in card.rows),

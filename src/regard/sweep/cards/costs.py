@@ -26,6 +26,8 @@ from regard.tasks import TokenBatch
 PROBE = "text"
 ROUNDS = 40
 """Number of steps of each model whose time is measured."""
+WARM_UP = 5
+"""Number of steps of each model before these."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,9 +69,11 @@ def measure_cost(mechanism: str, rounds: int = ROUNDS) -> Cost:
         models = [build_model(text, probe, task, 0).train() for text in (mechanism, BASELINE)]
         memory = [_kept_bytes(model, batch) for model in models]
         times: list[list[float]] = [[], []]
-        for _ in range(rounds):
+        for number in range(-WARM_UP, rounds):
             for model, measured in zip(models, times, strict=True):
-                measured.append(_seconds(lambda model=model: _loss(model, batch).backward()))  # type: ignore[misc]
+                seconds = _seconds(lambda model=model: _loss(model, batch).backward())  # type: ignore[misc]
+                if number >= 0:
+                    measured.append(seconds)
     parameters = [sum(parameter.numel() for parameter in model.parameters()) for model in models]
     return Cost(
         milliseconds=round(1000 * statistics.median(times[0]), 3),

@@ -1,0 +1,64 @@
+"""All models of the bench: compiled programs, traps, trained-in programs and learned tasks."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.bench.known_models import Kind, KnownModel, compiled_model, trap_model
+from regard.bench.learned import LEARNED, learned_model
+from regard.bench.trained_in import TRAINED_IN, trained_in_model
+from regard.errors import unknown_choice
+from regard.programs import PROGRAMS, TRAPS
+
+ALL = "all"
+KINDS: tuple[Kind, ...] = ("compiled", "trap", "trained-in", "learned")
+QUICK = ("counting", "difference", "signal")
+"""Learned models of the quick bench, besides all compiled models and traps."""
+
+
+@dataclass(frozen=True)
+class KnownModelChoice:
+    """One model of the bench, which is built when it is measured."""
+
+    name: str
+    kind: Kind
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}"
+
+    def build(self, seed: int, folder: Path) -> KnownModel:
+        """Return the model; a model that is trained is stored in `folder`, and read from there if it exists."""
+        if self.kind == "learned":
+            return learned_model(self.name, seed, folder / "models")
+        if self.kind == "trained-in":
+            return trained_in_model(self.name, seed, folder / "models")
+        return (trap_model if self.kind == "trap" else compiled_model)(self.name, seed)
+
+
+def choose_models(choice: str | Sequence[str] | None = None, *, quick: bool = False) -> list[KnownModelChoice]:
+    """Return the chosen models, each once. None: all models, or with `quick` all except most trained models.
+
+    A choice is "all", a kind (compiled, trap, trained-in, learned), the name of a model, KIND/NAME, or several of
+    these separated by commas. A name that several kinds have chooses all of them. Raises `InputError` for an
+    unknown name.
+
+    >>> [str(model) for model in choose_models("learned/signal,dates")]
+    ['learned/signal', 'learned/dates']
+    """
+    known = [KnownModelChoice(name, kind) for kind in KINDS for name in _names()[kind]]
+    if choice is None:
+        return [
+            model for model in known if not quick or model.kind in ("compiled", "trap") or model.name in QUICK
+        ]
+    texts = [text for part in ([choice] if isinstance(choice, str) else choice) for text in part.split(",")]
+    chosen: dict[KnownModelChoice, None] = {}
+    for text in texts:
+        fitting = [model for model in known if text in (ALL, model.kind, model.name, str(model))]
+        if not fitting:
+            raise unknown_choice("model", text, [ALL, *KINDS, *dict.fromkeys(model.name for model in known)])
+        chosen |= dict.fromkeys(fitting)
+    return list(chosen)
+
+
+def _names() -> dict[Kind, Iterable[str]]:
+    return {"compiled": PROGRAMS, "trap": TRAPS, "trained-in": TRAINED_IN, "learned": LEARNED}

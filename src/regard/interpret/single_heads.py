@@ -1,0 +1,292 @@
+"""Three questions about single heads: the effect of switching a head off, the heads that attend from one position
+to another, and what a head writes.
+
+    regard.head_effect(run, "BCCCBAABACCCA", "cross", 1)
+    regard.heads_between(run, "CADBFEDCADBFED", query=10, key=3)
+    regard.head_writes(run, "CADBFEDCADBFED", "decoder.1.self_attention", 0)
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from rich.table import Table
+from torch import Tensor
+
+from regard.errors import InputError, check_range
+from regard.interpret.direct_paths import INDIRECT, DirectPaths
+from regard.result import Result
+from regard.viz.subject import ProbeInput, Subject, layer_named
+
+LISTED = 10
+"""Heads, or tokens, that a result lists by default."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputEffect:
+    """The effect of switching a head off on one output step."""
+
+    step: int
+    predicted: str
+    """The predicted class of the unchanged model."""
+    without: str
+    """The predicted class without the head."""
+    logit: float
+    """Logit of `predicted`."""
+    logit_without: float
+    probability: float
+    """Probability of `predicted`, 0 to 1."""
+    probability_without: float
+    raised: str
+    """The class whose logit rises the most without the head."""
+    raised_by: float
+    lowered: str
+    """The class whose logit falls the most without the head."""
+    lowered_by: float
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class HeadEffect(Result):
+    """How the outputs change when a head is off."""
+
+    input: str
+    layer: str
+    head: int
+    outputs: list[OutputEffect]
+
+    def summary(self) -> str:
+        """Return the number of changed predictions in one line."""
+        changed = sum(output.predicted != output.without for output in self.outputs)
+        return f"{self.layer} head {self.head} off: {changed} of {len(self.outputs)} predictions change"
+
+    def table(self) -> Table:
+        """Return a table with a row for each output step."""
+        columns = ("output", "predicted", "without", "its logit", "without", "its probability", "without")
+        table = Table(*columns, "rises most", "falls most", box=None, pad_edge=False, title=self.summary())
+        table.title_justify = "left"
+        for output in self.outputs:
+            table.add_row(
+                str(output.step),
+                repr(output.predicted),
+                repr(output.without),
+                f"{output.logit:+.3f}",
+                f"{output.logit_without:+.3f}",
+                f"{output.probability:.4f}",
+                f"{output.probability_without:.4f}",
+                f"{output.raised!r} {output.raised_by:+.3f}",
+                f"{output.lowered!r} {output.lowered_by:+.3f}",
+            )
+        return table
+
+
+@torch.no_grad()
+def head_effect(subject: Subject[Any], input: Any, layer: str, head: int) -> HeadEffect:
+    """Return how the logits, probabilities and predictions for an input change when a head is off.
+
+    `layer`: name or number of the layer. A head is off if all its weights are zero, as in `intervene`. An
+    encoder-decoder reads its answer (or the target of the input) in both runs.
+
+    >>> effect = regard.head_effect(run, "BCCCBAABACCCA", "cross", 1)    # doctest: +SKIP
+    >>> effect.outputs[0].probability_without    # doctest: +SKIP
+    0.41
+
+    Raises `InputError` for an unknown layer or head, and for an input that the model rejects.
+    """
+    name = _check_head(subject, layer, head)
+    prepared = subject.prepare(input)
+    probe = _probe(subject, prepared)
+    before = probe.run(1)[0].float()
+    with subject.intervene(name, heads=[head]):
+        after = probe.run(1)[0].float()
+    change, called = after - before, _names(subject)
+    shares = [logits.softmax(-1) for logits in (before, after)]
+    outputs = []
+    for step, predicted in enumerate(before.argmax(-1).tolist()):
+        rises, falls = int(change[step].argmax()), int(change[step].argmin())
+        outputs.append(
+            OutputEffect(
+                step=step,
+                predicted=called(predicted),
+                without=called(int(after[step].argmax())),
+                logit=float(before[step, predicted]),
+                logit_without=float(after[step, predicted]),
+                probability=float(shares[0][step, predicted]),
+                probability_without=float(shares[1][step, predicted]),
+                raised=called(rises),
+                raised_by=float(change[step, rises]),
+                lowered=called(falls),
+                lowered_by=float(change[step, falls]),
+            )
+        )
+    return HeadEffect(input=subject.look(prepared).input, layer=name, head=head, outputs=outputs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadWeight:
+    """The weight of one head on one key."""
+
+    layer: str
+    head: int
+    weight: float
+    query: str
+    """Name of the query in the layer."""
+    key: str
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class HeadsBetween(Result):
+    """The heads that attend from a query to a key, by descending weight."""
+
+    input: str
+    query: int
+    key: int
+    heads: list[HeadWeight]
+
+    def summary(self) -> str:
+        """Return the head with the largest weight in one line."""
+        first = self.heads[0]
+        return (
+            f"{first.layer} head {first.head} attends most from {first.query} to {first.key}, {first.weight:.1%}"
+        )
+
+    def table(self) -> Table:
+        """Return a table with a row for each head."""
+        table = Table("layer", "head", "weight", "from", "to", box=None, pad_edge=False)
+        for head in self.heads:
+            table.add_row(head.layer, str(head.head), f"{head.weight:.4f}", head.query, head.key)
+        return table
+
+
+@torch.no_grad()
+def heads_between(
+    subject: Subject[Any], input: Any, query: int, key: int, *, count: int = LISTED
+) -> HeadsBetween:
+    """Return the `count` heads with the largest weight of a query on a key.
+
+    `query`, `key`: steps, counted from 0, negative from the end. In an encoder-decoder, they count source steps
+    in the encoder, target steps in the decoder, and target and source steps in cross-attention.
+
+    >>> regard.heads_between(run, "CADBFEDCADBFED", query=10, key=3).heads[0]    # doctest: +SKIP
+    HeadWeight(layer='decoder.1.self_attention', head=0, weight=0.93, query='B', key='D')
+
+    Raises `InputError` if no layer has these steps.
+    """
+    check_range("count", count, 1, 10**6)
+    shown = subject.look(subject.prepare(input))
+    heads, sizes = [], set()
+    for layer in shown.layers.values():
+        if layer.rows is not None:
+            raise InputError(
+                "the weights of this input are not exact, because it is too long: give a shorter input"
+            )
+        queries, keys = layer.weights.shape[1:]
+        sizes.add((queries, keys))
+        if not (-queries <= query < queries and -keys <= key < keys):
+            continue
+        names = layer.query_labels[query], layer.key_labels[key]
+        heads += [
+            HeadWeight(layer=layer.name, head=head, weight=float(weight), query=names[0], key=names[1])
+            for head, weight in enumerate(layer.weights[:, query, key])
+        ]
+    if not heads:
+        known = ", ".join(f"{queries} by {keys}" for queries, keys in sorted(sizes)) or "no layers"
+        raise InputError(f"no layer has query {query} and key {key}: this input has queries by keys {known}")
+    ranked = sorted(heads, key=lambda head: -head.weight)[:count]
+    return HeadsBetween(input=shown.input, query=query, key=key, heads=ranked)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class HeadWrites(Result):
+    """The classes whose logits a head raises and lowers the most along the direct path."""
+
+    input: str
+    layer: str
+    head: int
+    step: int
+    raised: list[tuple[str, float]]
+    """Class and part of its logit, minus the mean over classes; the largest first."""
+    lowered: list[tuple[str, float]]
+    """The smallest first."""
+
+    def summary(self) -> str:
+        """Return the most raised class in one line."""
+        name, value = self.raised[0]
+        return f"{self.layer} head {self.head} raises {name!r} the most at step {self.step}, {value:+.3f}"
+
+    def table(self) -> Table:
+        """Return a table with a row for each rank."""
+        table = Table("raises", "by", "lowers", "by", box=None, pad_edge=False)
+        table.title, table.title_justify = f"{self.summary()} (direct path, norms frozen)", "left"
+        for (up, rise), (down, fall) in zip(self.raised, self.lowered, strict=True):
+            table.add_row(repr(up), f"{rise:+.3f}", repr(down), f"{fall:+.3f}")
+        return table
+
+
+def head_writes(
+    subject: Subject[Any], input: Any, layer: str, head: int, *, step: int | None = None, count: int = LISTED
+) -> HeadWrites:
+    """Return the classes or tokens that a head writes: the largest direct parts of its output in the logits.
+
+    The output of the head passes the output projection, later norms (frozen), and the unembedding, but no other
+    layer (Elhage et al. 2021, "Logit attribution"). The mean over all classes, which changes no probability, is
+    subtracted. `step`: output step (None: the last).
+
+    >>> regard.head_writes(run, "CADBFEDCADBFED", "decoder.1.self_attention", 0).raised[0]    # doctest: +SKIP
+    ('C', 5.1)
+
+    Raises `InputError` for a model without a residual stream, and for a layer without a direct path.
+    """
+    name = _check_head(subject, layer, head)
+    check_range("count", count, 1, 10**6)
+    prepared = subject.prepare(input)
+    paths, probe = DirectPaths(subject.model, subject.components), _probe(subject, prepared)
+    with torch.enable_grad(), paths.watch():
+        logits = probe.run(1)[0]
+        steps = len(logits)
+        place = steps - 1 if step is None else step
+        check_range("step", place, -steps, steps - 1)
+        parts = paths.head_logits(logits[place])
+    if name not in parts:
+        raise InputError(f"{name} writes to no logit: {INDIRECT}")
+    written = parts[name][head] - parts[name][head].mean()
+
+    def listed(values: Tensor) -> list[tuple[str, float]]:
+        order = values.topk(min(count, len(values))).indices.tolist()
+        return list(zip(subject.called(order), written[order].tolist(), strict=True))
+
+    return HeadWrites(
+        input=subject.look(prepared).input,
+        layer=name,
+        head=head,
+        step=place % steps,
+        raised=listed(written),
+        lowered=listed(-written),
+    )
+
+
+def _check_head(subject: Subject[Any], layer: str, head: int) -> str:
+    """Return the name of a layer; raises `InputError` for an unknown layer or head."""
+    heads = {known.name: known.heads for known in subject.layers}
+    if not heads:
+        raise InputError(f"{subject.name} has no attention: choose a model with attention layers")
+    name = layer_named(str(layer), list(heads))
+    check_range("head", head, 0, heads[name] - 1)
+    return name
+
+
+def _probe(subject: Subject[Any], prepared: Any) -> ProbeInput:
+    probe = subject.trial(prepared)
+    if probe is None:
+        raise InputError(f"{subject.name} has no outputs with logits: choose a model with an output layer")
+    return probe
+
+
+def _names(subject: Subject[Any]) -> Any:
+    """Return a function from a class to its name."""
+
+    def called(number: int) -> str:
+        names: Sequence[str] = subject.called([number])
+        return names[0]
+
+    return called

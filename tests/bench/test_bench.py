@@ -1,0 +1,202 @@
+"""`regard bench`: oracle and chance, repeated and resumed runs, methods of a user, and errors."""
+
+import importlib
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import regard
+from regard.bench import bench
+from regard.bench import bench_cells as cells
+from regard.bench.columns import group_columns, model_columns
+from regard.bench.methods import choose_methods
+from regard.bench.tables import entry_text
+from regard.cli import main
+from regard.interpret.attribution import Trial
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "explanation_method.py"
+FLAGS = ["--models", "counting", "--seeds", "2", "--quick"]
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure in this process, so that tests can change functions."""
+
+    def run(work: Any, jobs: Sequence[Any]) -> Iterator[Any]:
+        for job in jobs:
+            yield job, work(job)
+
+    monkeypatch.setattr(importlib.import_module("regard.bench.bench"), "run_in_processes", run)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder in which the model Counting is trained with two seeds, and some methods are measured."""
+    folder = tmp_path_factory.mktemp("bench")
+    bench("attention,ablation_mean", models="counting", seeds=2, quick=True, savepath=folder, progress=False)
+    return folder
+
+
+def names_of(result: Any) -> list[str]:
+    return [column.name for column in result.columns]
+
+
+def test_oracle_is_right_and_chance_is_one_half(folder: Path, here: None) -> None:
+    result = bench("attention", models="counting,compiled/reverse,lookup", seeds=2, quick=True, savepath=folder)
+    kinds = {(column.name, column.kind, column.level) for column in result.columns}
+    assert ("reverse", "compiled", "edges") in kinds and ("counting", "learned", "inputs") in kinds
+    for column in [*result.columns, *result.groups]:
+        assert column.entries["oracle"].values == [1.0, 1.0]
+        assert column.entries["random"].mean == pytest.approx(0.5, abs=0.02)
+
+
+def test_a_repeated_call_measures_nothing_and_gives_the_same(
+    folder: Path, here: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {"models": "counting", "seeds": 2, "quick": True, "savepath": folder}
+    first = bench("attention,ablation_mean", **options)
+
+    def fail(*arguments: object) -> None:
+        raise AssertionError("a stored result is measured again")
+
+    monkeypatch.setattr(cells, "measure_cell", fail)
+    assert bench("attention,ablation_mean", **options).json() == first.json()
+
+
+def test_measured_again_the_scores_are_identical(folder: Path, here: None, tmp_path: Path) -> None:
+    stored = sorted((folder / "results").rglob("ablation_mean-*.json"))
+    before = [json.loads(path.read_text()) for path in stored]
+    for path in stored:
+        path.unlink()
+    bench("ablation_mean", models="counting", seeds=2, quick=True, savepath=folder)
+    for path, content in zip(stored, before, strict=True):
+        after = json.loads(path.read_text())
+        for score in [*content["scores"], *after["scores"]]:
+            score.pop("seconds")
+        assert after == content
+
+
+def test_an_interrupted_bench_continues(folder: Path, here: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    measure, measured = cells.measure_cell, list[str]()
+
+    def interrupt(subjects: Any, method: Any) -> Any:
+        if method.name == "ablation_zero" and subjects.known.seed == 1:
+            raise KeyboardInterrupt
+        measured.append(method.name)
+        return measure(subjects, method)
+
+    arguments = ["bench", "--methods", "ablation_zero", *FLAGS, "--savepath", str(folder)]
+    monkeypatch.setattr(cells, "measure_cell", interrupt)
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 130 and measured == ["ablation_zero"]
+    monkeypatch.setattr(cells, "measure_cell", measure)
+    assert main(arguments) == 0
+
+
+def test_command_with_a_method_of_a_user(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, page = tmp_path / "bench.json", tmp_path / "bench.html"
+    files = ["--json", str(table), "--html", str(page)]
+    assert main(["bench", "--methods", str(EXAMPLE), *FLAGS, "--savepath", str(folder), *files]) == 0
+    assert "next_token" in capsys.readouterr().out
+    content = json.loads(table.read_text())
+    assert content["methods"] == ["oracle", "random", "next_token"]
+    [column] = content["columns"]
+    assert column["entries"]["next_token"]["letters"]
+    assert "next_token" in page.read_text()
+
+
+def test_example_is_short() -> None:
+    source = EXAMPLE.read_text()
+    assert len([line for line in source[source.index("@torch") :].splitlines() if line.strip()]) <= 15
+
+
+def reversed_attention(trial: Trial[Any]) -> np.ndarray:
+    """Return the least attended inputs first."""
+    return -trial.records["cross"].weights[0].mean(0).numpy()
+
+
+def fails(trial: Trial[Any]) -> torch.Tensor:
+    """Return a wrong shape."""
+    return torch.zeros(1, 1)
+
+
+def test_functions_and_their_failures(folder: Path, here: None, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"models": "counting", "seeds": 2, "quick": True, "savepath": folder}
+    result = bench(reversed_attention, **options)
+    [column] = result.columns
+    assert column.entries["reversed_attention"].mean < 0.1
+    page = tmp_path / "page.html"
+    regard.write_bench_page(result, page)
+    link = "page-failures/learned-counting.html#map=0&amp;layer=explanation&amp;head=0"
+    assert f'<a href="{link}">' in page.read_text()
+    drawn = (tmp_path / "page-failures" / "learned-counting.html").read_text()
+    assert "reversed_attention ranks inputs with AUROC" in drawn and "known answer" in drawn
+    with pytest.raises(regard.InputError, match=r"method fails: the method returned \(1, 1\)"):
+        bench(fails, **options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--methods", "atention"], "did you mean attention?"),
+        (["--methods", "missing.py"], "does not exist"),
+        (["--methods", "nowhere:function"], "no module 'nowhere'"),
+        (["--models", "countin"], "model 'countin' is unknown"),
+        (["--seeds", "0"], "seeds 0 is out of range"),
+        (["--json", "no/folder.json"], "cannot write"),
+    ],
+)
+def test_errors(arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", *arguments, "--savepath", str(tmp_path / "bench")]) == 2
+    error = capsys.readouterr().err
+    assert message in error and len(error.splitlines()) == 1
+    assert not (tmp_path / "bench").exists()
+
+
+def test_a_file_that_fails_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("import nothing_of_this_name")
+    with pytest.raises(regard.InputError, match="failed: ModuleNotFoundError"):
+        choose_methods(str(path))
+    path = tmp_path / "empty.py"
+    path.write_text("x = 1")
+    with pytest.raises(regard.InputError, match="defines no public function"):
+        choose_methods(str(path))
+
+
+def cell(method: str, model: str, seed: int, values: list[float]) -> cells.Cell:
+    score = cells.AurocScore(level="inputs", truth="relevant", values=values, seconds=0.5, worst=None)
+    return cells.Cell(
+        method=method,
+        model=model,
+        kind="learned",
+        family="encoder",
+        seed=seed,
+        samples=len(values),
+        scores=[score],
+        left_out={},
+    )
+
+
+def test_means_are_over_samples_then_seeds_then_models() -> None:
+    stored = [cell("a", "x", 0, [1.0, 0.0]), cell("a", "x", 1, [1.0]), cell("a", "y", 0, [0.5])]
+    stored += [cell("a", "y", 1, [0.5]), cell("b", "x", 0, [0.0]), cell("b", "x", 1, [0.0])]
+    first, second = model_columns(stored)
+    assert first.entries["a"].values == [0.5, 1.0] and first.entries["a"].mean == 0.75
+    assert "b" not in second.entries
+    [group] = group_columns([first, second])
+    assert group.entries["a"].values == [0.5, 0.75] and group.models == 2
+    assert entry_text(group.entries["b"], group.models).plain.endswith("[1 of 2] !")
+    assert group.entries["b"].letters == ""
+
+
+def test_the_public_name_is_the_function() -> None:
+    assert regard.bench is bench  # type: ignore[comparison-overlap]

@@ -1,0 +1,120 @@
+"""Explanation methods on transformers models equal computations by plain hooks."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import regard
+from regard.interpret.attribution import METHODS, Trial
+from tests.external.conftest import TEXTS
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+PROJECTIONS = {"gpt2": "transformer.h.1.attn.c_proj", "llama": "model.layers.1.self_attn.o_proj"}
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "bert-mlm", "bart", "t5"])
+def test_every_method_gives_finite_scores(model_of: Callable[[str], Any], tokenizer: Any, name: str) -> None:
+    subject = regard.look(model_of(name), tokenizer, inputs=TEXTS)
+    skipped = {
+        "oracle",
+        "eap",
+        "eap_ig",
+        "edge_patching",
+        "attribution_patching",
+    }  # edges have tests of their own
+    for method in [method for key, method in METHODS.items() if key not in skipped]:
+        if "inputs" in method.levels:
+            scores = regard.attribute(subject, TEXTS[0], method=method.name).inputs
+            assert scores is not None and np.isfinite(scores).all() and scores.min() >= 0
+        if "heads" in method.levels:
+            heads = regard.attribute(subject, TEXTS[:2], method=method.name, level="heads").heads
+            assert heads is not None and set(heads) == {layer.name for layer in subject.layers}
+            assert all(np.isfinite(values).all() for values in heads.values())
+
+
+@pytest.mark.parametrize("name", PROJECTIONS)
+def test_gradients_and_ablation_equal_plain_hooks(
+    model_of: Callable[[str], Any], tokenizer: Any, name: str
+) -> None:
+    model = model_of(name)
+    subject = regard.look(model, tokenizer, inputs=TEXTS)
+    ids = tokenizer(TEXTS[0], return_tensors="pt")["input_ids"]
+    embedded = model.get_input_embeddings()(ids).detach()
+    predicted = model(ids).logits[0].argmax(-1)
+
+    def values(states: Tensor) -> Tensor:
+        logits: Tensor = model(inputs_embeds=states).logits[0]
+        return logits.log_softmax(-1)[range(len(predicted)), predicted]
+
+    gradient = regard.attribute(subject, TEXTS[0], method="gradient").inputs
+    zero = regard.attribute(subject, TEXTS[0], method="ablation_zero").inputs
+    assert gradient is not None and zero is not None
+    leaf = embedded.clone().requires_grad_()
+    values(leaf)[-1].backward(inputs=[leaf])
+    assert leaf.grad is not None and np.allclose(gradient[-1], leaf.grad[0].norm(dim=-1), atol=1e-4)
+    with torch.no_grad():
+        for key in range(ids.shape[1]):
+            without = embedded.clone()
+            without[:, key] = 0
+            assert np.allclose(zero[:, key], (values(without) - values(embedded)).abs(), atol=1e-4)
+
+
+@pytest.mark.parametrize("name", PROJECTIONS)
+@torch.no_grad()
+def test_a_head_that_is_off_equals_a_zero_context(
+    model_of: Callable[[str], Any], tokenizer: Any, name: str
+) -> None:
+    model = model_of(name)
+    subject = regard.look(model, tokenizer, inputs=TEXTS)
+    ids = tokenizer(TEXTS[0], return_tensors="pt")["input_ids"]
+    layer, before = subject.layers[1], model(ids).logits[0]
+    predicted = before.argmax(-1)
+    zero = regard.attribute(subject, [TEXTS[0]], method="ablation_zero", level="heads").heads
+    assert zero is not None
+    for head in range(layer.heads):
+
+        def clear(module: Any, args: Any, head: int = head) -> Any:
+            states = args[0].unflatten(-1, (layer.heads, -1)).clone()
+            states[..., head, :] = 0
+            return (states.flatten(-2),)
+
+        handle = model.get_submodule(PROJECTIONS[name]).register_forward_pre_hook(clear)
+        after = model(ids).logits[0]
+        handle.remove()
+        steps = range(len(predicted))
+        change = (after.log_softmax(-1) - before.log_softmax(-1))[steps, predicted].abs()
+        assert zero[layer.name][head] == pytest.approx(float(change.mean()), abs=1e-4)
+        effect = regard.head_effect(subject, TEXTS[0], layer.name, head)
+        assert effect.outputs[-1].logit_without == pytest.approx(float(after[-1, predicted[-1]]), abs=1e-4)
+
+
+@torch.no_grad()
+def test_values_are_those_of_the_value_projection(model_of: Callable[[str], Any], tokenizer: Any) -> None:
+    model = model_of("gpt2")
+    subject = regard.look(model, tokenizer, inputs=TEXTS)
+    trial = Trial(subject, subject.prepare(TEXTS[0]))
+    seen: list[Tensor] = []
+    handle = model.transformer.h[1].attn.c_attn.register_forward_hook(
+        lambda module, args, out: seen.append(out[0])
+    )
+    trial.probe.run(1)
+    handle.remove()
+    values = seen[0].chunk(3, -1)[2].unflatten(-1, (4, -1)).transpose(0, 1)
+    assert torch.allclose(trial.attention_values[subject.layers[1].name], values, atol=1e-5)
+
+
+@torch.no_grad()
+def test_what_a_head_writes_and_heads_between(model_of: Callable[[str], Any], tokenizer: Any) -> None:
+    subject = regard.look(model_of("gpt2"), tokenizer, inputs=TEXTS)
+    writes = regard.head_writes(subject, TEXTS[0], subject.layers[1].name, 2, count=2)
+    name = subject.layers[1].name
+    parts = [regard.logit_attribution(subject, TEXTS[0], token=number).heads[name][2] for number in range(60)]
+    centred = np.sort(parts) - np.mean(parts)
+    assert [value for _, value in writes.raised] == pytest.approx(centred[:-3:-1].tolist(), abs=1e-4)
+    assert [value for _, value in writes.lowered] == pytest.approx(centred[:2].tolist(), abs=1e-4)
+    heads = regard.heads_between(subject, TEXTS[0], query=-1, key=0)
+    assert heads.heads[0].weight == max(head.weight for head in heads.heads) and len(heads.heads) == 8
