@@ -111,7 +111,7 @@ def test_examination_ranks_like_manual_gradients(model_of: Build, tokenizer: Any
             embedded = model.get_input_embeddings()(ids).detach().requires_grad_()
             likely, _ = model(inputs_embeds=embedded).logits[0].log_softmax(-1).max(-1)
             rows = [torch.autograd.grad(each, embedded, retain_graph=True)[0] for each in likely]
-        measure = torch.stack([(row * embedded.detach()).sum(-1).abs()[0] for row in rows])
+        measure = torch.stack([row.norm(dim=-1)[0] for row in rows])
         with regard.record(model) as records:
             model(ids)
         own.append(correlation(records["model.0.self_attn"].weights[0, 2].numpy(), measure.numpy()))

@@ -6,7 +6,7 @@ with a 95 % interval (bootstrap over the samples, Efron 1979):
 - Relevance: the fraction of its attention on the inputs that the answer depends on. This fraction is compared
 with the fraction under uniform attention, and with the fraction on the relevant inputs of another sample. A
 head that attends to fixed positions in every input has an equal fraction on another sample.
-- Ranking: Spearman's rank correlation of the weights with gradient times input and with ablation (see `probing`),
+- Ranking: Spearman's rank correlation of the weights with the norm of the gradient and with ablation (see `probing`),
   compared with the correlation with another sample's values.
 - Importance: the loss increase when the head is disabled (see `importance`).
 
@@ -31,6 +31,7 @@ from regard.interpret.estimates import Estimate, describe_interval, estimate, fo
 from regard.interpret.findings import HeadFindings, describe_alignment
 from regard.interpret.head_measures import SHARE, measure_movement, measure_ranking, measure_relevance, share
 from regard.interpret.importance import HeadImportance, head_importance
+from regard.interpret.needs import find_needs
 from regard.interpret.plots import importance_plot, relevance_plot
 from regard.interpret.probing import Probe, probe
 from regard.interpret.relevance import even_weights
@@ -46,6 +47,8 @@ _IMPORTANCE_CAPTION = (
     "Points: loss increase when each head is disabled, with its interval; the table below has the numbers"
 )
 _RELEVANCE_CAPTION = "Points: fraction of attention on relevant inputs; the table below has the numbers"
+NEED_INPUTS = 500
+"""Unseen inputs on which heads are resampled. Of 500 inputs, none affected shows that fewer than 1 % are."""
 MAX_ROLE_SAMPLES = 60
 """Largest number of samples for roles, because roles need a full map of each sample."""
 
@@ -65,6 +68,8 @@ class Examination(Result):
     """Alignment error rate (0 to 1) by layer with its interval over the samples, if the alignment is known."""
     roles: HeadRoles | None = None
     """The role of each head; None if roles were not determined."""
+    needs: list[str] = field(default_factory=list)
+    """Sentences on which heads the model needs, alone and together; see `regard.interpret.needs`."""
     unanswered: list[str] = field(default_factory=list)
     """One sentence for each measurement that was not possible."""
     over: str = "unseen samples"
@@ -75,12 +80,13 @@ class Examination(Result):
         """Claims that the measurements support: one sentence for each head, then general remarks."""
         sentences = [head.sentence() for head in self.heads]
         sentences += [describe_alignment(layer, rate) for layer, rate in self.alignment_error.items()]
+        sentences += self.needs
         sentences += self.unanswered
         sentences.append(
             "Gradients and ablation are independent measures with their own weaknesses: a disagreement with "
-            "the weights does not show which measure is correct. Only disabling a head shows how the "
-            "model uses the head, and only for this run: train more seeds before drawing conclusions "
-            "about the mechanism."
+            "the weights does not show which measure is correct. How often the sentences on "
+            "relevance, rankings and roles are wrong is not measured. All sentences are about this run: train "
+            "more seeds before drawing conclusions about the mechanism."
         )
         return sentences
 
@@ -96,9 +102,11 @@ class Examination(Result):
                 shares.add_row(head.layer, str(head.head), *percents)
             parts += [shares, Text(f"Uniform attention: {self.uniform.percent}"), ""]
         gradient = _table(
-            "Rank correlation of the weights with gradient times input", "this input's", "another's"
+            "Rank correlation of the weights with the norm of the gradient", "this input's", "another's"
         )
-        ablation = _table("Rank correlation of the weights with ablation", "this input's", "another's")
+        ablation = _table(
+            "Rank correlation of the weights with ablation to the mean", "this input's", "another's"
+        )
         for head in self.heads:
             name = head.layer, str(head.head)
             gradient.add_row(*name, *map(format_estimate, (head.gradient, head.gradient_permuted)))
@@ -183,7 +191,9 @@ def examine(subject: Subject[Input], *, samples: int = 200, seed: int = 0) -> Ex
         unanswered=[*subject.unanswered, *([f"Attention weights: {remark}."] if remark else [])],
         causal=any(trial.probe.causal for trial in trials),
     )
-    return dataclasses.replace(examination, roles=_find_roles(subject, samples, seed))
+    others = subject.unseen(NEED_INPUTS, seed, purpose="importance")
+    needs = find_needs(subject, others, importance.added, seed=seed).sentences()
+    return dataclasses.replace(examination, roles=_find_roles(subject, samples, seed), needs=needs)
 
 
 def _find_roles(subject: Subject[Input], samples: int, seed: int) -> HeadRoles | None:
@@ -251,6 +261,5 @@ def _describe_importance(importance: HeadImportance, layer: str, head: int) -> d
     return {
         "importance": importance.added[layer][head],
         "interval": importance.interval(layer, head),
-        "affected": importance.share_affected(layer, head),
         "measure": importance.measure,
     }

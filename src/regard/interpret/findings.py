@@ -3,17 +3,9 @@
 from dataclasses import dataclass
 
 from regard.interpret.estimates import Estimate
-from regard.interpret.importance import CHANGED
 from regard.result import Result, percent
 from regard.statistics import Interval
 
-MOST_AFFECTED = 0.01
-"""Largest share of the inputs of which the loss changes at which a model hardly needs a head: the whole
-interval must lie below it."""
-TOLERANCE = 0.05
-"""Largest change of the loss, in nats, at which a model hardly needs a head: the whole interval must lie within
-it.
-"""
 STEADY = 0.1
 """Largest fraction of the attention that differs between samples if a head attends to fixed positions."""
 
@@ -33,7 +25,7 @@ class HeadFindings(Result):
     beyond_permuted: Estimate | None = None
     """`relevance` minus the fraction on the relevant inputs of another sample."""
     gradient: Estimate | None = None
-    """Rank correlation (-1 to 1) of the weights with gradient times input; None if the correlation could not be
+    """Rank correlation (-1 to 1) of the weights with the norm of the gradient; None if the correlation could not be
     measured."""
     ablation: Estimate | None = None
     """Rank correlation of the weights with ablation."""
@@ -44,7 +36,7 @@ class HeadFindings(Result):
     ablation_beyond: Estimate | None = None
     """`ablation` minus the correlation with another sample's values."""
     gradient_permuted: Estimate | None = None
-    """Rank correlation of the weights with gradient times input on another sample."""
+    """Rank correlation of the weights with the norm of the gradient on another sample."""
     ablation_permuted: Estimate | None = None
     """Rank correlation of the weights with ablation on another sample."""
     moved: float | None = None
@@ -53,8 +45,6 @@ class HeadFindings(Result):
     """
     importance: float
     """Loss increase when the head is disabled, in nats."""
-    affected: Estimate | None = None
-    """Share of the inputs of which the loss changes without the head; see `HeadImportance`."""
     interval: Estimate | None = None
     """`importance` with its interval; None if it is unknown."""
     measure: str = "loss"
@@ -71,8 +61,8 @@ class HeadFindings(Result):
         """Return a sentence with the claims that the measurements support."""
         clauses = [
             *self._describe_relevance(),
-            *self._describe_ranking("gradients", self.gradient, self.gradient_beyond),
-            *self._describe_ranking("ablation", self.ablation, self.ablation_beyond),
+            *self._describe_ranking("the norm of the gradient", self.gradient, self.gradient_beyond),
+            *self._describe_ranking("ablation to the mean", self.ablation, self.ablation_beyond),
             self._describe_importance(),
         ]
         return f"{self.layer}, head {self.head}: {'; '.join(clauses)}."
@@ -83,20 +73,11 @@ class HeadFindings(Result):
             return f"switching it off changes the {self.measure} by {self.importance:+.3f} (interval unknown)"
         low, high = self.interval.low, self.interval.high
         change = f"{self.importance:+.3f} ({low:+.3f} to {high:+.3f})"
-        if low > TOLERANCE:
+        if low > 0:
             return f"switching it off adds {self.importance:.3f} ({low:.3f} to {high:.3f}) to the {self.measure}"
-        if high < -TOLERANCE:
+        if high < 0:
             return f"switching it off lowers the {self.measure}: {change}"
-        few = self.affected is not None and self.affected.high <= MOST_AFFECTED
-        if self.affected is not None and few and abs(self.importance) <= TOLERANCE:
-            return (
-                f"switching it off changes the {self.measure} by {change}, and by more than {CHANGED} for at "
-                f"most {percent(self.affected.high)} of the inputs: the model hardly needs it on its own"
-            )
-        return (
-            f"switching it off changes the {self.measure} by {change}: this number of samples cannot tell "
-            f"whether the model needs it"
-        )
+        return f"switching it off is not shown to change the {self.measure}: {change}"
 
     def _describe_relevance(self) -> list[str]:
         """Return a clause on the attention to relevant inputs; empty if the relevant inputs are unknown."""

@@ -14,7 +14,6 @@ from rich.text import Text
 from regard.errors import InputError, check_range
 from regard.interpret.estimates import Estimate, describe_interval, estimate, resample_counts
 from regard.result import Result
-from regard.statistics import count_interval
 from regard.viz.data import WorthData
 from regard.viz.subject import Input, Subject
 
@@ -22,8 +21,6 @@ GROUPS = 1000
 """Largest number of units that an interval resamples. Larger numbers of inputs are summed into groups, because
 resampling all inputs takes long.
 """
-CHANGED = 0.1
-"""Change of the loss of an input, in nats, from which the input is affected by a head."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -39,20 +36,12 @@ class HeadImportance(Result):
     """
     intervals: dict[str, list[Estimate | None]] = field(default_factory=dict)
     """`added` with 95 % intervals over the samples; None for a single sample."""
-    affected: dict[str, list[Estimate]] = field(default_factory=dict)
-    """Share of the samples (0 to 1) of which the loss, summed over the outputs, changes by more than `CHANGED`
-    in either direction when a head is disabled, with exact 95 % intervals.
-    """
     measure: str = "loss"
     """Name of the loss, if `loss` is not computed against known answers."""
 
     def interval(self, layer: str, head: int) -> Estimate | None:
         """Return the interval of a head; None if it is unknown."""
         return self.intervals[layer][head] if layer in self.intervals else None
-
-    def share_affected(self, layer: str, head: int) -> Estimate | None:
-        """Return the share of affected inputs of a head; None if it is unknown."""
-        return self.affected[layer][head] if layer in self.affected else None
 
     def ranked(self) -> list[tuple[float, str, int]]:
         """Return the loss increase, layer and index of every head, the least important first."""
@@ -149,16 +138,8 @@ def head_importance(
         intervals={
             name: [_interval(row, base[:, 1], seed) for row in layer] for name, layer in increases.items()
         },
-        affected={name: [_count_affected(row) for row in layer] for name, layer in increases.items()},
         measure=subject.measure,
     )
-
-
-def _count_affected(increase: np.ndarray) -> Estimate:
-    """Return the share of inputs of which the loss changes, from the loss increase (N,) of each input."""
-    interval = count_interval(int((np.abs(increase) > CHANGED).sum()), len(increase))
-    assert interval.low is not None and interval.high is not None
-    return Estimate(mean=interval.value, low=interval.low, high=interval.high)
 
 
 def _measure_increases(

@@ -1,9 +1,10 @@
 """Measure which inputs an answer depends on, with two methods that do not use attention.
 
-- Gradient times input: the gradient of the log-probability of the predicted class with respect to the embedding
-  of each input, times that embedding (Jain and Wallace 2019, section 4.1; here the absolute value of the sum
-  over dimensions).
-- Ablation: the change of this log-probability when the embedding of an input is set to zero.
+- Norm of the gradient of the log-probability of the predicted class with respect to the embedding of each input
+  (Li et al. 2016, section 3). The gradient times the input ranks worse: on Signal, its area under the ROC curve
+  against the relevant inputs is 0.29, that of the norm 0.99.
+- Ablation: the change of this log-probability when the embedding of an input is replaced by the mean over other
+  inputs. With zeros instead, the area is 0.21 on Signal, with the mean 0.97.
 
 Both measures are (Tq, Tk) for one sample: output steps by input steps. Any other method of
 `regard.interpret.attribution` can be a measure, too.
@@ -16,8 +17,8 @@ import numpy as np
 import torch
 
 from regard.attention import short_name
-from regard.interpret.attribution.input_ablation import zero_inputs
-from regard.interpret.attribution.input_gradients import gradient_times_input
+from regard.interpret.attribution.input_ablation import mean_inputs
+from regard.interpret.attribution.input_gradients import gradient_norm
 from regard.interpret.attribution.trial import Trial, input_scores
 
 
@@ -42,6 +43,6 @@ def probe(trial: Trial[Any]) -> Probe:
         trial.probe.run(1)
     return Probe(
         weights={short_name(name): record.weights[0].float().cpu().numpy() for name, record in records.items()},
-        gradient=input_scores(trial, gradient_times_input(trial)),
-        ablation=input_scores(trial, zero_inputs(trial)),
+        gradient=input_scores(trial, gradient_norm(trial)),
+        ablation=input_scores(trial, mean_inputs(trial)),
     )
