@@ -75,7 +75,9 @@ def test_two_heads_of_a_majority_are_enough() -> None:
         assert all(changed(compiled, list(pair), zero) > 0.2 for pair in combinations(group, 2))
 
 
-@pytest.mark.parametrize(("name", "alone"), [("cancelling", mean), ("constant-heads", zero)], ids=str)
+@pytest.mark.parametrize(
+    ("name", "alone"), [("cancelling", mean), ("constant-heads", zero)], ids=["cancelling", "constant-heads"]
+)
 def test_pairs_cancel(name: str, alone: Callable[[Tensor], Tensor]) -> None:
     compiled = trap(name)
     used = compiled.circuit.used[HEADS]
