@@ -42,11 +42,10 @@ FEW = 0.01
 """Share of affected inputs above which a model needs a head."""
 MAX_TRIALS = 120
 """Largest number of groups of heads that are switched off in each of the two searches."""
-LEARNED = 0.9
+LEARNED = 0.7
 """Largest loss, as a fraction of that of untrained models, at which a model has learned enough for claims on
-heads.
-"""
-Need = Literal["needed", "not needed", "cannot be told"]
+heads. Of 200 untrained models of five sizes, none has a loss below this fraction of that of two others; 5.5 %
+are below 0.9.""" Need = Literal["needed", "not needed", "cannot be told"]
 Head = tuple[str, int]
 Group = tuple[Head, ...]
 
