@@ -44,8 +44,8 @@ MAX_TRIALS = 120
 """Largest number of groups of heads that are switched off in each of the two searches."""
 LEARNED = 0.7
 """Largest loss, as a fraction of that of untrained models, at which a model has learned enough for claims on
-heads. Of 200 untrained models of five sizes, none has a loss below this fraction of that of two others; 5.5 %
-are below 0.9.""" Need = Literal["needed", "not needed", "cannot be told"]
+heads. Of 200 untrained models of five sizes, none is below this fraction of two others; 5.5 % are below 0.9."""
+Need = Literal["needed", "not needed", "cannot be told"]
 Head = tuple[str, int]
 Group = tuple[Head, ...]
 
