@@ -35,7 +35,7 @@ PARTS = {
 LIGHT = {
     ("train", "counting", "--steps", "1"): set(),
     ("train", "signal2", "--steps", "1"): set(),
-    ("train", "dates", "--model", "transformer", "--steps", "1"): {"babel"},
+    ("train", "dates", "--model", "transformer", "--steps", "1"): {"babel", "scipy"},  # interval of the alignment
     ("test", "RUN", "--samples", "5"): set(),
     ("examine", "RUN", "--samples", "2"): {"interpret.examination", "scipy"},
     ("explain", "RUN"): set(),

@@ -6,6 +6,7 @@ definition of EAP), and another value on one edge gives edge patching.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -72,13 +73,20 @@ def heads(
         edges.write(sender, value)
 
 
+def _normalized(norm: Any, stream: Callable[[str], Tensor], receiver: str) -> Tensor:
+    states: Tensor = norm(stream(receiver))
+    return states
+
+
 def decoder_only(model: Any, edges: Edges, tokens: Tensor) -> Tensor:
     """Return the logits (T, C) of a decoder-only model with `pre_norm`."""
     constant = model.positions.weight[: len(tokens)] if model.positions is not None else 0.0
     edges.write("inputs", model.embedding(tokens) * model.scale)
 
     def stream(receiver: str) -> Tensor:
-        return sum(edges.read(receiver).values()) + constant
+        total: Any = sum(edges.read(receiver).values()) + constant
+        assert isinstance(total, Tensor)
+        return total
 
     for number, block in enumerate(model.decoder.layers):
         norm = block.attention_residual.norm
@@ -86,7 +94,7 @@ def decoder_only(model: Any, edges: Edges, tokens: Tensor) -> Tensor:
             edges,
             f"decoder.{number}.self_attention",
             block.self_attention,
-            lambda receiver, norm=norm: norm(stream(receiver)),
+            partial(_normalized, norm, stream),
             causal=True,
         )
         constant = constant + bias(block.self_attention)
@@ -178,7 +186,7 @@ def transformer(model: Any, edges: Edges, tokens: Tensor, target: Tensor) -> Ten
                 edges,
                 name,
                 layer,
-                lambda receiver, norm=norm: norm(stream(receiver)),
+                partial(_normalized, norm, stream),
                 memory if part == "cross" else None,
                 causal=part != "cross",
             )

@@ -98,7 +98,8 @@ class Case:
             for tokens in self.tokens
         ]  # fmt: skip
         with torch.no_grad():
-            self.passes: list[Pass] = [graph.full(1) for graph in self.graphs]
+            first, second = (graph.full(1) for graph in self.graphs)
+            self.passes: tuple[Pass, Pass] = first, second
         self.graphs[0].check(self.passes[1])
 
     def _run(self, tokens: Tensor, count: int) -> Tensor:
@@ -188,7 +189,8 @@ def test_eap_is_exact_in_a_linear_model() -> None:
     ]
     model.decoder.layers[0].feed_forward = None
     with torch.no_grad():
-        passes = [graph.full(1) for graph in graphs]
+        first, second = (graph.full(1) for graph in graphs)
+    passes: tuple[Pass, Pass] = first, second
 
     def linear(logits: Tensor) -> Tensor:
         return logits[-1, 3] - logits[-1, 5]

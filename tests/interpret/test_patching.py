@@ -144,7 +144,7 @@ def test_a_cancelling_pair_is_said_to_overshoot() -> None:
     """Two heads that cancel each other: one restores much more than the whole difference, together they do
     not."""
     result = regard.patch(trap_model("cancelling", 0).subject, "^abcbab", "^cacbba")
-    heads, together = (effects["decoder.0.self_attention"] for effects in (result.heads, result.layers))
+    heads, together = result.heads["decoder.0.self_attention"], result.layers["decoder.0.self_attention"]
     assert max(heads) > 2 and min(heads) < -1 and together == pytest.approx(1, abs=0.05)
     text = f"restores {max(heads):.1%} of the difference, more than the whole: other parts act against it"
     assert text in result.summary() and f"together: {together:.1%}" in str(result)

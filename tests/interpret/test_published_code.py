@@ -33,7 +33,7 @@ def published() -> Any:
     lens = pytest.importorskip("transformer_lens", reason="needs transformer_lens<4")
     if importlib.util.find_spec("eap") is None or not hasattr(lens, "HookedTransformer"):
         pytest.skip("needs the package eap of github.com/hannamw/EAP-IG and transformer_lens<4")
-    from eap import attribute, evaluate, graph
+    from eap import attribute, evaluate, graph  # type: ignore[import-not-found]
 
     zeros = torch.zeros
     with pytest.MonkeyPatch.context() as patch:
@@ -108,7 +108,8 @@ def test_edges_have_the_published_ranks(published: Any, method: str, tmp_path: P
     clean, corrupted = (tokens[:8] for tokens in run.unseen(2, 0))
     graphs = [graph_of(run, tokens) for tokens in (clean, corrupted)]
     with torch.no_grad():
-        passes: list[Pass] = [graph.full(1) for graph in graphs]
+        whole, changed = (graph.full(1) for graph in graphs)
+    passes: tuple[Pass, Pass] = whole, changed
     first, second = (int(passed.logits[0, -1].argmax()) for passed in passes)
     assert first != second
 

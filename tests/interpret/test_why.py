@@ -1,6 +1,7 @@
 """The parts of a score sum to the score, and equal parts that are computed by hand."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -226,7 +227,7 @@ def test_planted_sources_are_the_largest() -> None:
         compiled = compiled_program(name)
         text = "".join(program.alphabet[step % 3 % len(program.alphabet)] for step in range(program.longest))
         arguments = make_inputs(compiled, [text])[0]
-        forward = own_forward_pass(compiled.model, lambda c=compiled, a=arguments: c.model(*a))
+        forward = own_forward_pass(compiled.model, partial(compiled.model, *arguments))
         linear = LinearPass(compiled.model, find_components(compiled.model), forward)
         for (layer, head), planted in compiled.circuit.sources.items():
             call = linear.call(layer)
