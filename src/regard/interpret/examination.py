@@ -6,7 +6,8 @@ with a 95 % interval (bootstrap over the samples, Efron 1979):
 - Relevance: the fraction of its attention on the inputs that the answer depends on. This fraction is compared
 with the fraction under uniform attention, and with the fraction on the relevant inputs of another sample. A
 head that attends to fixed positions in every input has an equal fraction on another sample.
-- Ranking: Spearman's rank correlation of the weights with the norm of the gradient and with ablation (see `probing`),
+- Ranking: Spearman's rank correlation of the weights with the norm of the gradient and with ablation (see
+`probing`),
   compared with the correlation with another sample's values.
 - Importance: the loss increase when the head is disabled (see `importance`).
 

@@ -25,8 +25,8 @@ class HeadFindings(Result):
     beyond_permuted: Estimate | None = None
     """`relevance` minus the fraction on the relevant inputs of another sample."""
     gradient: Estimate | None = None
-    """Rank correlation (-1 to 1) of the weights with the norm of the gradient; None if the correlation could not be
-    measured."""
+    """Rank correlation (-1 to 1) of the weights with the norm of the gradient; None if the correlation could
+    not be measured."""
     ablation: Estimate | None = None
     """Rank correlation of the weights with ablation."""
     gradient_beyond: Estimate | None = None

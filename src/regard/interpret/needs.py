@@ -42,10 +42,9 @@ FEW = 0.01
 """Share of affected inputs above which a model needs a head."""
 MAX_TRIALS = 120
 """Largest number of groups of heads that are switched off in each of the two searches."""
-LEARNED = 0.9
+LEARNED = 0.7
 """Largest loss, as a fraction of that of untrained models, at which a model has learned enough for claims on
-heads.
-"""
+heads. Of 200 untrained models of five sizes, none is below this fraction of two others; 5.5 % are below 0.9."""
 Need = Literal["needed", "not needed", "cannot be told"]
 Head = tuple[str, int]
 Group = tuple[Head, ...]
