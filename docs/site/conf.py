@@ -54,6 +54,10 @@ FIRST = {
 """First pages of each folder in the table of contents. The other pages follow in alphabetical order."""
 
 
+MORE = {"explanation": ["docs/mechanisms/README"]}
+"""Pages of other folders that follow these."""
+
+
 def toctree(caption: str, folder: str, *more: str) -> str:
     """Return a hidden table of contents of the pages in a folder."""
     names = sorted(page.stem for page in (ROOT / "docs" / folder).glob("*.md"))
@@ -74,7 +78,7 @@ docs/reference/api/index
 CONTENTS = {
     "README": "".join(
         [
-            *(toctree(caption, folder) for caption, folder in PARTS.items()),
+            *(toctree(caption, folder, *MORE.get(folder, [])) for caption, folder in PARTS.items()),
             API,
             toctree("Contributors", "dev", "CHANGELOG", "CONTRIBUTING", "SECURITY"),
         ]
