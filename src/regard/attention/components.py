@@ -24,7 +24,7 @@ from regard.attention.recording import record_own
 from regard.attention.records import short_name
 from regard.attention.single import Attention
 
-Change = Callable[[Tensor], Tensor]
+ContextChange = Callable[[Tensor], Tensor]
 """Maps the contexts (B, Tq, H Dv) of a call to changed contexts."""
 CUSTOM = "its class is not known, so the contexts of its heads cannot be separated"
 
@@ -43,7 +43,7 @@ class HeadContexts:
         self.projection, self.heads, self.is_torch, self.is_output = projection, heads, is_torch, is_output
 
     @contextmanager
-    def replace(self, change: Change) -> Iterator[None]:
+    def replace(self, change: ContextChange) -> Iterator[None]:
         """Replace all contexts (B, Tq, H Dv) of a call with the result of `change` inside the block.
 
         A recurrent decoder may call a layer once for each step, with Tq = 1.
@@ -65,7 +65,7 @@ class HeadContexts:
             stack.callback(handle.remove)
             yield
 
-    def insert(self, clean: Tensor, heads: Sequence[int]) -> Change:
+    def insert(self, clean: Tensor, heads: Sequence[int]) -> ContextChange:
         """Return a function that inserts the contexts of some heads from the clean run."""
 
         def change(states: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from regard.attention.single import Attention
 
 Kind = Literal["query", "key", "value"]
 KINDS: tuple[Kind, ...] = ("query", "key", "value")
-Change = Callable[[Kind, Tensor], Tensor]
+InputChange = Callable[[Kind, Tensor], Tensor]
 """Maps the kind of an input and its projections (B, T, H, d) to changed projections."""
 
 
@@ -38,7 +38,7 @@ class HeadInputs:
     """The module, the name and the value of the attribute that tells a layer that no heads share keys."""
 
     @contextmanager
-    def replace(self, change: Change) -> Iterator[None]:
+    def replace(self, change: InputChange) -> Iterator[None]:
         """Replace the projections of each call with the results of `change` inside the block."""
         with ExitStack() as stack:
             if self.group_count is not None:
@@ -63,7 +63,7 @@ class HeadInputs:
             joined = list(joined[0].chunk(3, dim=-1))
         return [self._split(kind, matrix) for kind, matrix in zip(KINDS, joined, strict=True)]
 
-    def _register(self, change: Change) -> list[Any]:
+    def _register(self, change: InputChange) -> list[Any]:
         if len(self.modules) == 3:
             return [
                 module.register_forward_hook(
@@ -81,13 +81,13 @@ class HeadInputs:
         projections: Tensor = output.unflatten(-1, (groups, -1))
         return projections.repeat_interleave(self.heads // groups, dim=-2)
 
-    def _change_fused(self, change: Change, output: Tensor) -> Tensor:
+    def _change_fused(self, change: InputChange, output: Tensor) -> Tensor:
         parts = output.unflatten(-1, (3, self.heads, -1)).unbind(-3)
         changed = [change(kind, part).flatten(-2) for kind, part in zip(KINDS, parts, strict=True)]
         return torch.cat(changed, dim=-1)
 
 
-def _change_arguments(change: Change, args: Any) -> Any:
+def _change_arguments(change: InputChange, args: Any) -> Any:
     """Change the queries, keys and values (B, T, D) of a layer with one head and without projections."""
     changed = [
         change(kind, argument.unsqueeze(-2)).squeeze(-2) for kind, argument in zip(KINDS, args, strict=False)

@@ -13,7 +13,7 @@ from regard.bench.rankings import FAILURE, KNOWN_INPUTS
 WIDTH = 4
 """Number of models beside each other in a table of a terminal."""
 MISSING = "-"
-Link = Callable[[Column, str], str | None]
+CellLink = Callable[[Column, str], str | None]
 """Returns the address of the page that shows a failure of a method in a column, or None."""
 CAPTION = (
     "AUROC: 1 is a perfect ranking, 0.50 is chance. In brackets Student's 95 % interval over seeds; none if all "
@@ -34,7 +34,7 @@ def group_tables(columns: Sequence[Column], methods: Sequence[str], width: int =
 
 
 def detail_tables(
-    columns: Sequence[Column], methods: Sequence[str], width: int = WIDTH, link: Link | None = None
+    columns: Sequence[Column], methods: Sequence[str], width: int = WIDTH, link: CellLink | None = None
 ) -> list[Table]:
     """Return the tables of all models, `width` models beside each other."""
     tables = []
@@ -49,7 +49,7 @@ def _table(
     title: str,
     columns: Sequence[Column],
     methods: Sequence[str],
-    link: Link | None,
+    link: CellLink | None,
     seconds: Mapping[str, float],
 ) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
