@@ -84,9 +84,14 @@ class Needs:
         ):
             for group, share in groups:
                 text = f"the loss of {share.percent} of the inputs changes {way}"
+                names = " and ".join(map(_name, group))
                 if is_reliable(kind):
-                    names = " and ".join(map(_name, group))
                     sentences.append(f"{names} {kind}: {text} ({describe_error(kind)}).")
+                else:
+                    sentences.append(
+                        f"Whether {names} {kind} cannot be told ({describe_error(kind)}): {text}. Prune one of "
+                        f"them, and examine the model again."
+                    )
         if open_heads:
             enough = math.ceil(math.log((1 - LEVEL) / max(len(self.verdicts), 1)) / math.log(1 - FEW))
             more = (
