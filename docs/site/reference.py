@@ -77,7 +77,8 @@ def _summary(doc: str) -> str:
 def _page(modules: list[Module], names: PublicNames) -> str:
     """Write a subpackage: its docstring, its exported names, and its modules."""
     subpackage, *others = modules
-    parts = [f"# {subpackage.name}\n", _directive("py:module", subpackage.name), subpackage.doc]
+    hidden = [":no-index:"] if names.has(subpackage.name) else []
+    parts = [f"# {subpackage.name}\n", _directive("py:module", subpackage.name, hidden), subpackage.doc]
     parts += [_exports(subpackage, names), *_members(subpackage, names)]
     for module in others:
         # A function that is imported under its module's name hides the module.

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-Kind = Literal["token", "position", "embedding", "head", "feed_forward", "bias", "vector"]
+SourceKind = Literal["token", "position", "embedding", "head", "feed_forward", "bias", "vector"]
 """What a part of the model writes: a token embedding, a position, another embedding (such as BERT's segments),
 the context of a head, the output of a feed-forward layer, a bias, a learned vector (such as the queries of a
 query model)."""
@@ -17,7 +17,7 @@ ROWS = 16
 class Leaf(NamedTuple):
     """One output of a part of the model, as a leaf of the graph."""
 
-    kind: Kind
+    kind: SourceKind
     name: str
     """Short name of the layer or module; `name#1` for its second call."""
     value: Tensor
@@ -28,7 +28,7 @@ class Leaf(NamedTuple):
 class Contribution(NamedTuple):
     """What one part of the model wrote into a vector."""
 
-    kind: Kind
+    kind: SourceKind
     name: str
     """Short name of the layer or module."""
     step: int | None

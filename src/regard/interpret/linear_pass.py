@@ -23,7 +23,7 @@ from regard.attention import short_name
 from regard.attention.components import Components
 from regard.attention.positions import Concatenated, Positions
 from regard.errors import InputError
-from regard.interpret.contributions import Contribution, Kind, Leaf, jacobians, leaf_sources
+from regard.interpret.contributions import Contribution, Leaf, SourceKind, jacobians, leaf_sources
 from regard.interpret.frozen_norms import fixed_ratio, freeze_norm, is_linear, is_norm, same_value
 from regard.viz.forward_pass import ForwardPass, ScoreCall
 
@@ -162,7 +162,7 @@ class LinearPass:
                 continue
             for parameter_name, parameter in module.named_parameters(recurse=False):
                 if parameter.dim() in (2, 3) and parameter.requires_grad:
-                    kind: Kind = "position" if POSITION.search(parameter_name) else "vector"
+                    kind: SourceKind = "position" if POSITION.search(parameter_name) else "vector"
                     vectors.append(
                         Leaf(kind, ".".join(filter(None, (short_name(name), parameter_name))), parameter)
                     )
@@ -197,7 +197,7 @@ class LinearPass:
                 elif isinstance(module, Positions | Concatenated):
                     after = partial(self._add_positions, name)
                 elif is_embedding(module) and id(module) not in inside:
-                    kind: Kind = "position" if POSITION.search(name) else "embedding"
+                    kind: SourceKind = "position" if POSITION.search(name) else "embedding"
                     after = partial(self._replace_output, kind, name)
                 elif is_norm(module):
                     after = partial(self._freeze, name)
@@ -218,14 +218,14 @@ class LinearPass:
         block = BLOCK.match(name)
         return block is not None and block.group() not in self._blocks
 
-    def _add_leaf(self, kind: Kind, name: str, value: Tensor, heads: int = 1) -> Tensor:
+    def _add_leaf(self, kind: SourceKind, name: str, value: Tensor, heads: int = 1) -> Tensor:
         calls = self._counts[kind, name]
         self._counts[kind, name] += 1
         leaf = value.detach().clone().requires_grad_()
         self.leaves.append(Leaf(kind, f"{name}#{calls}" if calls else name, leaf, heads))
         return leaf.clone()  # some models add to it in place
 
-    def _replace_output(self, kind: Kind, name: str, module: nn.Module, args: Any, output: Any) -> Any:
+    def _replace_output(self, kind: SourceKind, name: str, module: nn.Module, args: Any, output: Any) -> Any:
         if isinstance(output, tuple):  # a mixture of experts also returns what its router chose
             return self._add_leaf(kind, name, output[0]), *output[1:]
         bias = getattr(module, "bias", None)
