@@ -67,6 +67,10 @@ class Hostile:
         """Return a hostile input."""
         return SCRIPT
 
+    def forward_pass(self, input: str) -> None:
+        """Raise an error with a hostile message: the score of a weight has no parts."""
+        raise InputError(f"{SCRIPT} has no parts")
+
     def check(self, input: str) -> None:
         """Raise an error with a hostile message for short inputs."""
         if len(input) < 5:

@@ -375,4 +375,4 @@ def test_help_lists_every_part(words: str, capsys: pytest.CaptureFixture[str]) -
         main(["train", *words.split(), "--help"])
     shown = " ".join(word.strip("│") for word in capsys.readouterr().out.split())
     missing = [name for name in regard.attention.PARTS if name not in shown]
-    assert missing == (["concatenated"] if words == "induction" else [])
+    assert missing == []

@@ -14,6 +14,7 @@ RowFunction = Callable[[Sequence[int] | slice], tuple[Tensor, Tensor | None]]
 def select_rows(mask: Tensor, rows: Sequence[int] | slice) -> Tensor:
     """Return query rows of a tensor that broadcasts to weights (B, H, Tq, Tk).
 
+    >>> import torch
     >>> select_rows(torch.ones(1, 1, 5, 5), [0, 3]).shape, select_rows(torch.ones(1, 1, 1, 5), [0, 3]).shape
     (torch.Size([1, 1, 2, 5]), torch.Size([1, 1, 1, 5]))
     """

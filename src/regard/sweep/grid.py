@@ -6,7 +6,8 @@
 Cells with a measurement are not trained again. Interrupted training runs are resumed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -119,9 +120,26 @@ def _measure_all(jobs: list[Job], on: Backend, *, progress: bool) -> list[Measur
     """Measure the jobs that have no measurement, and return the measurements of all jobs."""
     measurements = {job.folder: job.read() for job in jobs}
     missing = [job for job in jobs if measurements[job.folder] is None]
+    folders = {folder for job in missing for folder in (job.folder, *list(job.folder.parents)[:3])}
+    new = [folder for folder in folders if not folder.exists()]
     if missing:
-        with counting_bar("compare", len(jobs) - len(missing), len(jobs), show=progress) as advance:
+        with (
+            _empty_folders_removed(new),
+            counting_bar("compare", len(jobs) - len(missing), len(jobs), show=progress) as advance,
+        ):
             for job, measured in on.run(missing, partial(print_status, show=progress)):
                 measurements[job.folder] = measured
                 advance()
     return [measurement for job in jobs if (measurement := measurements[job.folder]) is not None]
+
+
+@contextmanager
+def _empty_folders_removed(folders: Sequence[Path]) -> Iterator[None]:
+    """Remove those of some folders that are empty after the block. Processes that stop at the same time leave
+    the folder that they share."""
+    try:
+        yield
+    finally:
+        for folder in sorted(folders, key=lambda path: len(path.parts), reverse=True):
+            with suppress(OSError):  # not empty, or absent
+                folder.rmdir()
