@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from regard.attention.components import find_components
 from regard.errors import InputError
 from regard.interpret.importance import importance_data
 from regard.server import Explorer
@@ -58,6 +59,7 @@ class Hostile:
 
     def __init__(self) -> None:
         self.model = torch.nn.Linear(1, 1)
+        self.components = find_components(self.model)
 
     def about(self) -> dict[str, Any]:
         """Return a hostile description."""
