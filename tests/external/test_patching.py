@@ -128,3 +128,15 @@ def test_pytorch_layers_are_patched() -> None:
     for head in range(3):
         effect = (difference(corrupted, kept, head)[0] - nothing) / (whole - nothing)
         assert result.heads["encoder.0.self_attn"][head] == pytest.approx(effect, abs=1e-4)
+
+
+def test_contexts_with_a_convolution_are_left_out(model_of: Callable[[str], Any]) -> None:
+    """ConvBERT's output projection also reads a convolution, so its input is not the contexts of the heads."""
+    from regard.external.model_components import UNKNOWN_PROJECTION
+
+    for name, separable in (("convbert", False), ("bert-mlm", True), ("llama", True)):
+        model = model_of(name)
+        subject = regard.look(model, lambda tokens: tokens, inputs=[torch.tensor([[5, 6, 7]])])
+        components = subject.components
+        assert bool(components.heads) == separable, name
+        assert separable or set(components.left_out.values()) == {UNKNOWN_PROJECTION}, name

@@ -30,10 +30,26 @@ def head_projections(model: nn.Module, layers: Sequence[Layer]) -> dict[str, nn.
     full_names = {short_name(name): name for name in modules}
     projections = {}
     for layer in layers:
-        output = find_output(modules, full_names[layer.name]) if layer.name in full_names else None
-        if output is not None and projection_width(modules[output], 1) % layer.heads == 0:
+        name = full_names.get(layer.name)
+        output = None if name is None else find_output(modules, name)
+        if name is None or output is None or projection_width(modules[output], 1) % layer.heads:
+            continue
+        if not _reads_more(modules[name], modules[output]):
             projections[layer.name] = modules[output]
     return projections
+
+
+def _reads_more(layer: nn.Module, output: nn.Module) -> bool:
+    """Return whether the input of an output projection contains more than the contexts of the heads.
+
+    ConvBERT concatenates the output of a convolution to the contexts: its queries and values have one width, and
+    the input of the projection has another. With shared keys, queries and values have different widths.
+    """
+    query, values = find_part(layer, QUERIES), find_part(layer, VALUES)
+    if query is None or values is None:
+        return False
+    width = projection_width(query, 0)
+    return width == projection_width(values, 0) != projection_width(output, 1)
 
 
 def find_contexts(model: nn.Module, layers: Sequence[Layer]) -> dict[str, HeadContexts]:
