@@ -266,8 +266,7 @@ def _spread(values: Sequence[float]) -> float:
 
 def _student(freedom: float, level: float) -> float:
     """Return the factor of Student's two-sided interval."""
-    from scipy.special import (
-        stdtrit,
-    )  # scipy.stats gives the same numbers, but its import takes half a second longer
+    # scipy.stats gives the same numbers, but its import takes half a second longer.
+    from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + level) / 2))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from regard.bench import SAVEPATH, SEEDS, bench, write_page
 from regard.cli.parsing import parse
-from regard.cli.terminal import print_message, print_table
+from regard.cli.terminal import print_table, resumable
 from regard.io import check_writable, write_json
 
 PROG = "regard bench"
@@ -47,13 +47,10 @@ def run(argv: list[str]) -> None:
     for path in (flags.json, flags.html):
         if path is not None:
             check_writable(path)
-    try:
+    with resumable():
         result = bench(
             flags.methods, models=flags.models, seeds=flags.seeds, quick=flags.quick, savepath=flags.savepath
         )
-    except KeyboardInterrupt:
-        print_message("stopped; repeat the command to continue")
-        sys.exit(130)
     print_table(result.table(), None if sys.stdout.isatty() else PIPE_WIDTH)
     if flags.json is not None:
         write_json(flags.json, result.json())

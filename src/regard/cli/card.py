@@ -8,7 +8,7 @@ from rich.console import Group
 
 from regard.cli.machines import MachineFlags, make_backend
 from regard.cli.parsing import parse, take_text, wants_help
-from regard.cli.terminal import print_message, print_table
+from regard.cli.terminal import print_table, resumable
 from regard.errors import InputError
 from regard.io import check_writable, write_json
 from regard.sweep.cards.card import SAVEPATH, SEEDS, measure_cards
@@ -68,11 +68,8 @@ def run(argv: list[str]) -> None:
             check_writable(path)
     names = MECHANISMS if mechanism is None else (mechanism,)
     machines = make_backend(flags)
-    try:
+    with resumable():
         cards = measure_cards(names, seeds=flags.seeds, steps=flags.steps, savepath=flags.savepath, on=machines)
-    except KeyboardInterrupt:
-        print_message("stopped; repeat the command to continue")
-        sys.exit(130)
     width = None if sys.stdout.isatty() else PIPE_WIDTH
     print_table(
         Group(overview_table(cards), "", claim_table(all_claims(cards))) if flags.all else card_tables(cards[0]),

@@ -8,7 +8,7 @@ from typing import Any
 from regard.cli.examine import EXPLORER
 from regard.cli.machines import OPTIONS, MachineFlags, make_backend
 from regard.cli.parsing import first_word, parse, take_flag, wants_help
-from regard.cli.terminal import print_message, print_table
+from regard.cli.terminal import print_table, resumable
 from regard.cli.train import model_choice, parse_config
 from regard.errors import InputError, unknown_choice
 from regard.io import check_writable, write_json
@@ -109,11 +109,8 @@ def run(argv: list[str]) -> None:
         others = [flag for other, flag in first.items() if other != name]
         grid[name] = [_parse_value(task, [*argv, *others], name, text) for text in texts]
     shared: dict[str, Any] = {name: value for name, value in fixed.items() if name not in vary}
-    try:
+    with resumable():
         comparison = compare(task, grid, seeds=flags.seeds, savepath=flags.savepath, on=machines, **shared)
-    except KeyboardInterrupt:
-        print_message("stopped; repeat the command to continue")
-        sys.exit(130)
     # In a pipe, the table is as wide as its content.
     print_table(comparison.table(), None if sys.stdout.isatty() else PIPE_WIDTH)
     saved = comparison.save()

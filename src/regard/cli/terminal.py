@@ -22,6 +22,16 @@ def print_message(message: str) -> None:
     sys.stderr.write(f"regard: {one_line(message)}\n")
 
 
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Exit with status 130 and a message if Ctrl-C stops the block, whose results are stored one by one."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print_message("stopped; repeat the command to continue")
+        sys.exit(130)
+
+
 def one_line(message: str) -> str:
     """Return a message as one printable line: whitespace is collapsed, other unprintable characters are escaped.
 

@@ -19,10 +19,8 @@ from regard.external.adapters import call_model
 from regard.external.modules import unwrap
 from regard.external.next_tokens import TokenInput, read_tokens
 from regard.interpret.direct_paths import DirectPaths
-from regard.io import write_file
 from regard.result import Result
 from regard.viz import Subject
-from regard.viz.attention_map import PICTURES, check_extension
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -79,13 +77,10 @@ class LogitAttribution(Result):
 
     def plot(self, path: str | Path) -> Path:
         """Draw a heatmap, layers by heads: .png, .svg or .pdf; raises `InputError` for another ending."""
-        from regard.viz.plots import draw_head_table
+        from regard.viz.plots import write_head_table
 
-        path = Path(path)
-        check_extension(path, PICTURES)
         title = f"{self.input!r}: what each head adds to the logit of {self.token!r}"
-        write_file(path, draw_head_table(self.heads, title, path.suffix.lower()[1:]))
-        return path
+        return write_head_table(self.heads, title, path)
 
 
 def logit_attribution(

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError, check_range, shorten
+from regard.result import Result
 from regard.viz import Subject
 
 MIN_DIFFERENCE = 1e-6
@@ -47,6 +48,21 @@ class AnswerDifference:
     def lost(self, logits: Tensor) -> float:
         """Return the effect of a patch into the clean run: 1 if the whole difference is lost."""
         return (self.clean - float(self.measure(logits))) / (self.clean - self.corrupted)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DifferenceEffects(Result):
+    """Base of results: effects as fractions of the logit difference between two inputs."""
+
+    clean: str
+    corrupted: str
+    answers: tuple[str, str]
+    """The answer tokens for the clean and the corrupted input."""
+    difference_clean: float
+    """Logit of the first answer minus the logit of the second answer, for the clean input."""
+    difference_corrupted: float
+    step: int
+    """Output step at which the logits are compared."""
 
 
 class InputPair(NamedTuple):

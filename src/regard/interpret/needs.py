@@ -274,7 +274,7 @@ def _find_replacing(ablation: _Ablation, order: Sequence[Head]) -> tuple[list[tu
             continue
         group = [*off]
         for member in off:  # a member that can stay on without ending the effect is not part of the group
-            if tested < MAX_TRIALS and affects((*(other for other in group if other != member), head)):
+            if tested < MAX_TRIALS and affects((*(kept for kept in group if kept != member), head)):
                 group.remove(member)
         if tested < MAX_TRIALS:
             members = (*group, head)

@@ -32,34 +32,23 @@ from regard.attention.components import Components
 from regard.errors import InputError, check_range, shorten
 from regard.interpret.answer_difference import (
     AnswerDifference,
+    DifferenceEffects,
     Metric,
     check_answers,
     check_lengths,
     compare_answers,
     prepare_inputs,
 )
-from regard.io import write_file
-from regard.result import Result
 from regard.viz import Subject
-from regard.viz.attention_map import PICTURES, check_extension
 
 STATE = "state after "
 """Prefix of the name of a block's state."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class PatchingResult(Result):
+class PatchingResult(DifferenceEffects):
     """The effect of each part of a model, as a fraction of the logit difference between two inputs."""
 
-    clean: str
-    corrupted: str
-    answers: tuple[str, str]
-    """The answer tokens for the clean and the corrupted input."""
-    difference_clean: float
-    """Logit of the first answer minus the logit of the second answer, for the clean input."""
-    difference_corrupted: float
-    step: int
-    """Output step at which the logits are compared."""
     positions: list[int] | None = None
     """Patched steps of each layer; None: all."""
     heads: dict[str, list[float]]
@@ -107,14 +96,11 @@ class PatchingResult(Result):
 
     def plot(self, path: str | Path) -> Path:
         """Draw a heatmap, layers by heads: .png, .svg or .pdf; raises `InputError` for another ending."""
-        from regard.viz.plots import draw_head_table
+        from regard.viz.plots import write_head_table
 
-        path = Path(path)
-        check_extension(path, PICTURES)
         first, second = self.answers
         title = f"{self.clean!r} patched into {self.corrupted!r}: restored fraction of {first!r} - {second!r}"
-        write_file(path, draw_head_table(self.heads, title, path.suffix.lower()[1:]))
-        return path
+        return write_head_table(self.heads, title, path)
 
 
 def patch(

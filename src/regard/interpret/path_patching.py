@@ -24,31 +24,25 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from regard.errors import InputError
-from regard.interpret.answer_difference import Metric, check_answers, compare_answers, prepare_inputs
+from regard.interpret.answer_difference import (
+    DifferenceEffects,
+    Metric,
+    check_answers,
+    compare_answers,
+    prepare_inputs,
+)
 from regard.interpret.edge_effects import patched_reads, run_patched
 from regard.interpret.graph_building import graph_of, read_passes
 from regard.interpret.patching import check_subject, input_text
 from regard.interpret.residual_graph import LOGITS, Node, ResidualGraph
-from regard.io import write_file
-from regard.result import Result
 from regard.viz import Subject
-from regard.viz.attention_map import PICTURES, check_extension
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class PathPatchingResult(Result):
+class PathPatchingResult(DifferenceEffects):
     """The effect of each direct path to some receivers, as a fraction of the logit difference between two
     inputs."""
 
-    clean: str
-    corrupted: str
-    answers: tuple[str, str]
-    """The answer tokens for the clean and the corrupted input."""
-    difference_clean: float
-    """Logit of the first answer minus the logit of the second answer, for the clean input."""
-    difference_corrupted: float
-    step: int
-    """Output step at which the logits are compared."""
     receivers: list[str]
     heads: dict[str, list[float]]
     """By layer with a direct path to a receiver: the effect of the path from each head."""
@@ -78,16 +72,13 @@ class PathPatchingResult(Result):
 
     def plot(self, path: str | Path) -> Path:
         """Draw a heatmap, layers by heads: .png, .svg or .pdf; raises `InputError` for another ending."""
-        from regard.viz.plots import draw_head_table
+        from regard.viz.plots import write_head_table
 
-        path = Path(path)
-        check_extension(path, PICTURES)
         first, second = self.answers
         to = ", ".join(self.receivers)
         title = f"{self.clean!r}: fraction of {first!r} - {second!r} lost through paths to {to}"
         values = {**self.heads, **{name: [value] for name, value in self.others.items()}}
-        write_file(path, draw_head_table(values, title, path.suffix.lower()[1:]))
-        return path
+        return write_head_table(values, title, path)
 
 
 def patch_paths(

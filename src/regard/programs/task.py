@@ -6,7 +6,7 @@ symbol there changes this output. For an encoder-decoder, the written answer sta
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -48,7 +48,22 @@ def dependence(program: Program, text: str, answer: str = "") -> np.ndarray:
     return changed
 
 
-class EncoderProgramTask(Task):
+class _ProgramInputs:
+    """What tasks have in common whose inputs begin with the additional step."""
+
+    def dependence(self, tokens: Tensor) -> np.ndarray:
+        """Return the inputs (To, T) bool on which each output depends, for one input (T,)."""
+        task = cast("Task | TokenTask", self)
+        relevant: np.ndarray = task.relevance(tokens.unsqueeze(0))[0].numpy()
+        return relevant
+
+    def parse(self, text: str) -> Tensor:
+        """Convert a text, with or without the additional step, to inputs (1, T)."""
+        inputs: Tensor = super().parse(START + text.removeprefix(START))  # type: ignore[misc]
+        return inputs
+
+
+class EncoderProgramTask(_ProgramInputs, Task):
     """The task of a program for encoders. The classes of an output step are the possible values in order, after
     None if there can be no answer."""
 
@@ -110,15 +125,6 @@ class EncoderProgramTask(Task):
             row[:, 1 : len(text)] = torch.from_numpy(dependence(self.program, text[1:]))
         return relevant
 
-    def dependence(self, tokens: Tensor) -> np.ndarray:
-        """Return the inputs (To, T) bool on which each output depends, for one input (T,)."""
-        relevant: np.ndarray = self.relevance(tokens.unsqueeze(0))[0].numpy()
-        return relevant
-
-    def parse(self, text: str) -> Tensor:
-        """Convert a text, with or without the additional step, to inputs (1, T)."""
-        return super().parse(START + text.removeprefix(START))
-
     @property
     def accepts(self) -> str:
         """Lengths and letters of an input."""
@@ -127,7 +133,7 @@ class EncoderProgramTask(Task):
     _lengths = accepts
 
 
-class TokenProgramTask(TokenTask):
+class TokenProgramTask(_ProgramInputs, TokenTask):
     """The task of a program for decoder-only models: the answer at each step is the next token."""
 
     name, summary = "program", "the answers of a program"
@@ -167,15 +173,6 @@ class TokenProgramTask(TokenTask):
         for row, tokens in zip(relevant, inputs, strict=True):
             row[1:, 1:] = torch.from_numpy(dependence(self.program, self.render(tokens)[1:]))
         return relevant & (self.answer(inputs) != IGNORE).unsqueeze(2)
-
-    def dependence(self, tokens: Tensor) -> np.ndarray:
-        """Return the inputs (T, T) bool on which each output depends, for one input (T,)."""
-        relevant: np.ndarray = self.relevance(tokens.unsqueeze(0))[0].numpy()
-        return relevant
-
-    def parse(self, text: str) -> Tensor:
-        """Convert a text, with or without the additional step, to inputs (1, T)."""
-        return super().parse(START + text.removeprefix(START))
 
     @property
     def accepts(self) -> str:

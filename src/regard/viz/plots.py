@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib
@@ -10,6 +11,8 @@ from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from regard.io import write_file
+from regard.viz.attention_map import PICTURES, check_extension
 from regard.viz.figure import drawable, figure_bytes
 from regard.viz.heatmap import label_interval
 from regard.viz.maps import finite
@@ -148,6 +151,15 @@ def draw_head_table(values: Mapping[str, Sequence[float]], title: str, format: s
     figure.colorbar(draw_head_matrix(axes, values, signed=True), ax=axes, shrink=0.8)
     axes.set_title("\n".join(textwrap.wrap(drawable(title), int(width * 12))), fontsize=8)
     return figure_bytes(figure, format)
+
+
+def write_head_table(values: Mapping[str, Sequence[float]], title: str, path: str | Path) -> Path:
+    """Write the picture of `draw_head_table` to a .png, .svg or .pdf file, and return the path; raises
+    `InputError` for another ending."""
+    path = Path(path)
+    check_extension(path, PICTURES)
+    write_file(path, draw_head_table(values, title, path.suffix.lower()[1:]))
+    return path
 
 
 def draw_intervals(

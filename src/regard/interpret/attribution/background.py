@@ -126,12 +126,18 @@ def change_embedding(embedding: nn.Module, change: Callable[[Tensor], Tensor | N
 
 
 @torch.no_grad()
+def read_pass(probe: ProbeInput) -> tuple[Tensor, list[Tensor]]:
+    """Return the logits (Tq, C) of an input, and a list with its embedding (Tk, D) before positions are added;
+    the list is empty if the model does not call the embedding."""
+    embeddings: list[Tensor] = []
+    with change_embedding(probe.embedding, lambda output: embeddings.append(output[0].clone())):
+        logits = probe.run(1)
+    return logits[0], embeddings
+
+
 def read_embedding(probe: ProbeInput) -> Tensor:
     """Return the embedding (Tk, D) of an input, before positions are added."""
-    embeddings: list[Tensor] = []
-    with change_embedding(probe.embedding, embeddings.append):
-        probe.run(1)
-    return embeddings[0][0].clone()
+    return read_pass(probe)[1][0]
 
 
 @torch.no_grad()

@@ -30,7 +30,7 @@ from regard.interpret.attribution.background import (
     Background,
     change_embedding,
     read_contexts,
-    read_embedding,
+    read_pass,
 )
 from regard.streams import make_generator
 from regard.viz.subject import Input, ProbeInput, Subject
@@ -88,9 +88,9 @@ class Trial(Generic[Input]):
             )
         self.probe: ProbeInput = probe
         # Computed at once, so that no method computes them while the model is changed.
-        with torch.no_grad():
-            self.logits: Tensor = probe.run(1)[0].float()
-            """(Tq, C), of the unchanged model."""
+        logits, self._embeddings = read_pass(probe)
+        self.logits: Tensor = logits.float()
+        """(Tq, C), of the unchanged model."""
 
     @property
     def components(self) -> Components:
@@ -129,10 +129,10 @@ class Trial(Generic[Input]):
         """The explained values (S,) of the unchanged model."""
         return self.values(self.logits.unsqueeze(0))[0]
 
-    @cached_property
+    @property
     def embedding(self) -> Tensor:
         """The embedding (Tk, D) of the input, before positions are added."""
-        return read_embedding(self.probe)
+        return self._embeddings[0]
 
     @cached_property
     def contexts(self) -> Mapping[str, Tensor]:
