@@ -32,6 +32,7 @@ COMMANDS = {
     "compare": "compare variants over several seeds, or two models",
     "card": "measure an attention mechanism beside softmax",
     "bench": "measure explanation methods on models whose answer is known",
+    "trust": "calibrate the doubt of translations on planted faults",
     "learn": "open the course, or write it as a website or as notebooks",
     "check": "check your solutions to the exercises of the course",
     "tasks": "list the tasks, with an example of each",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from regard.cli.aligned_output import Answers, append_links, read_markup, restore_markup, warn_unchosen_heads
+from regard.cli.doubt_output import DoubtFlags, DoubtOutput
 from regard.cli.lines import numbered_chunks, open_lines, read_line
 from regard.cli.parsing import first_word, parse, take_text, wants_help, with_empty_value
 from regard.cli.run_flags import RunFlags
@@ -71,6 +72,7 @@ class TranslateFlags:
     output slightly."""
     words: bool = False
     """Draw whole words instead of subword tokens."""
+    doubts: DoubtFlags = field(default_factory=DoubtFlags)
     storage: RunFlags = field(default_factory=RunFlags)
 
 
@@ -85,6 +87,8 @@ def run(argv: list[str]) -> None:
     keep_memory()
     if flags.align and flags.tags:
         raise InputError("--align numbers words without tags: leave out --align or --tags")
+    flags.doubts.check(flags.n_best)
+    doubts = DoubtOutput(run, flags.doubts)
     if text is not None:
         if flags.input is not None:
             raise InputError(f"text {text!r} and --input exclude each other: leave out one of them")
@@ -97,7 +101,8 @@ def run(argv: list[str]) -> None:
         if plot is not None and is_blank(text):
             raise InputError("the text is blank, so the answer is empty, and there is nothing to draw")
         answers: list[Answers] = [None] if is_blank(text) else [*run.search([text], **_search_options(flags))]
-        _write(_add_alignment(run, [marked], answers, flags), flags)
+        prefixes = doubts.prefixes([text], answers)
+        _write(_add_alignment(run, [marked], answers, flags), prefixes, flags)
         if plot is not None and answers[0]:
             attention = run.attend(text, answer=answers[0][0])
             save_and_print(attention.words() if flags.words else attention, plot)
@@ -106,13 +111,15 @@ def run(argv: list[str]) -> None:
         if note := run.unseen_length(text):
             print_message(f"training {note}: expect errors")
         _warn_unknown(run, text, "the text")  # last: a failed write is reported without other messages
+        doubts.finish()
         return
     if flags.plot is not None:
         raise InputError(
             "--plot draws one text: give the text after the run, as in `regard translate dates 'Mai 3'`"
         )
     with open_lines(flags.input, lenient=flags.lenient) as file:
-        _translate_lines(run, file, flags)
+        _translate_lines(run, file, doubts, flags)
+    doubts.finish()
 
 
 def _engine_for_plot(run: SequenceRun, flags: TranslateFlags) -> EngineName:
@@ -138,7 +145,7 @@ def _search_options(flags: TranslateFlags) -> dict[str, Any]:
     }
 
 
-def _translate_lines(run: SequenceRun, file: BinaryIO, flags: TranslateFlags) -> None:
+def _translate_lines(run: SequenceRun, file: BinaryIO, doubts: DoubtOutput, flags: TranslateFlags) -> None:
     """Answer the lines of `file` in order, as they arrive."""
     unknown = UnknownCount()
     for lines in numbered_chunks(file):
@@ -148,7 +155,8 @@ def _translate_lines(run: SequenceRun, file: BinaryIO, flags: TranslateFlags) ->
             texts.append(_check_text(run, marked[-1].text, number, unknown))
         candidates = iter(run.search([text for text in texts if text is not None], **_search_options(flags)))
         answers = [next(candidates) if text is not None else None for text in texts]
-        _write(_add_alignment(run, marked, answers, flags), flags)
+        doubt_prefixes = doubts.prefixes(texts, answers)
+        _write(_add_alignment(run, marked, answers, flags), doubt_prefixes, flags)
     if flags.align or flags.tags:
         warn_unchosen_heads(run)
     if warning := unknown.warning("the input"):
@@ -195,12 +203,13 @@ def _warn_unknown(run: SequenceRun, text: str, name: str) -> None:
         print_message(f"{name} has {vocabulary.unit} not seen in training{share}: {' '.join(map(repr, unknown))}")
 
 
-def _write(answers: Sequence[Answers], flags: TranslateFlags) -> None:
-    """Write `n_best` lines per text; lines without an answer are empty."""
+def _write(answers: Sequence[Answers], prefixes: Sequence[str], flags: TranslateFlags) -> None:
+    """Write `n_best` lines per text, each after its prefix; lines without an answer are empty."""
     output = answer_output()
-    for ranked in answers:
+    for ranked, before in zip(answers, prefixes, strict=True):
         for rank in range(flags.n_best):
             answer = ranked[rank] if ranked is not None and rank < len(ranked) else None
-            prefix = f"{answer.log_probability:.4f}\t" if flags.scores and answer is not None else ""
+            prefix = before
+            prefix += f"{answer.log_probability:.4f}\t" if flags.scores and answer is not None else ""
             output.write(f"{prefix}{'' if answer is None else answer.text}\n")
     output.flush()

@@ -1,0 +1,80 @@
+"""The doubt of translations in the output of `regard translate`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.cli.aligned_output import Answers
+from regard.cli.terminal import print_message
+from regard.cli.trust import check_translation_run
+from regard.doubt import Doubt, Doubter, check_doubt_file, write_doubts
+from regard.errors import InputError
+from regard.io import check_writable
+from regard.runs import SequenceRun
+
+NO_WARNING = "-"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoubtFlags:
+    """Doubt of the translations."""
+
+    doubt: bool = False
+    """Write before each translation its doubt (0 to 1) and the reason for a warning (or -), with tabs.
+    Calibrate the run first with `regard trust`."""
+    doubt_file: Path | None = None
+    """Write the doubts to this file: .html (the most doubtful first, with their attention), .json or .tsv."""
+
+    def check(self, n_best: int) -> None:
+        """Raise `InputError` for flags that exclude each other."""
+        if n_best > 1 and self.wanted:
+            raise InputError("--doubt judges one answer per text: leave out --n_best")
+        if self.doubt_file is not None:
+            check_doubt_file(self.doubt_file)
+            check_writable(self.doubt_file)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether doubts are measured."""
+        return self.doubt or self.doubt_file is not None
+
+
+class DoubtOutput:
+    """Measures the doubts of answers as they are written, and writes them to a file at the end."""
+
+    def __init__(self, run: SequenceRun, flags: DoubtFlags) -> None:
+        self.flags = flags
+        self.doubter = Doubter(check_translation_run(run)) if flags.wanted else None
+        self.doubts: list[Doubt | None] = []
+
+    def prefixes(self, texts: Sequence[str | None], answers: Sequence[Answers]) -> list[str]:
+        """Return what precedes each answer in the output: its doubt, or nothing."""
+        if self.doubter is None:
+            return [""] * len(answers)
+        pairs = [
+            (text, ranked[0].text)
+            for text, ranked in zip(texts, answers, strict=True)
+            if text is not None and ranked is not None
+        ]
+        measured = iter(self.doubter.measure(pairs))
+        doubts = [
+            None if text is None or ranked is None else next(measured)
+            for text, ranked in zip(texts, answers, strict=True)
+        ]
+        self.doubts += doubts
+        if not self.flags.doubt:
+            return [""] * len(answers)
+        return [
+            "" if doubt is None else f"{doubt.doubt:.4f}\t{doubt.reason if doubt.warned else NO_WARNING}\t"
+            for doubt in doubts
+        ]
+
+    def finish(self) -> None:
+        """Write the file, and print how many translations have a warning."""
+        if self.doubter is None:
+            return
+        known = [doubt for doubt in self.doubts if doubt is not None]
+        print_message(f"{sum(doubt.warned for doubt in known)} of {len(known):,} translations have a warning")
+        if self.flags.doubt_file is not None:
+            for path in write_doubts(self.doubter.run, self.doubts, self.flags.doubt_file):
+                print_message(f"saved {path}")

@@ -1,0 +1,86 @@
+"""`regard trust RUN`: calibrate the doubt of a translator on planted faults."""
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from regard.cli.parsing import parse_of_run
+from regard.cli.run_flags import RunFlags
+from regard.cli.terminal import print_table
+from regard.data.parallel import ParallelText
+from regard.data.prepare import read_pairs
+from regard.doubt import FALSE_ALARMS, calibrate
+from regard.errors import InputError, check_range
+from regard.fast.memory import keep_memory
+from regard.io import check_writable, write_json
+from regard.runs import SequenceRun, TranslationRun
+
+PROG = "regard trust"
+DESCRIPTION = (
+    "Calibrate the doubt of a run on parallel text: plant faults (detached, omitted, looped, copied, foreign) "
+    "in its translations and in the references, and fit a classifier of attention, probabilities and text. The "
+    "table shows how well the doubt finds faults in sentences that were not used for fitting. The calibration is "
+    "stored with the run, for `regard translate --doubt`."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrustFlags:
+    """Flags of the command."""
+
+    data: tuple[Path, ...] = ()
+    """Source and target file, or one file of tab-separated pairs, that were not used for training. Default: the
+    validation text of the run, or else its test text."""
+    samples: int = 500
+    """Largest number of pairs, from the beginning of the text."""
+    false_alarms: float = FALSE_ALARMS
+    """Share of good translations that get a warning (0 to 0.5)."""
+    reverse: str | None = None
+    """Run of the opposite direction. Its probability of the source is a further feature; it is needed again by
+    `regard translate --doubt`."""
+    beam: int | None = None
+    """Beam width of the translations. Default: 5."""
+    seed: int = 0
+    """Random seed of the planted faults."""
+    json: Path | None = None
+    """Write all numbers to this JSON file."""
+    lenient: bool = False
+    """Leave out invalid lines of --data."""
+    storage: RunFlags = field(default_factory=RunFlags)
+
+
+def run(argv: list[str]) -> None:
+    """Calibrate the doubt, print and store it."""
+    name, flags = parse_of_run(TrustFlags(), argv, prog=PROG, description=DESCRIPTION, example="translation")
+    check_range("samples", flags.samples, 1, 10**6)
+    run = check_translation_run(flags.storage.load_translator(name))
+    reverse = None
+    if flags.reverse is not None:
+        reverse = check_translation_run(flags.storage.load_translator(flags.reverse))
+        if reverse.folder.resolve() == run.folder.resolve():
+            raise InputError(f"--reverse {flags.reverse!r} must be another run, in the opposite direction")
+    if flags.json is not None:
+        check_writable(flags.json)
+    keep_memory()
+    if flags.data:
+        text = ParallelText(flags.data, lenient=flags.lenient)
+        pairs = [pair for pair in read_pairs(text, "calibration") if run.too_long(pair[0]) is None][
+            : flags.samples
+        ]
+    else:
+        pairs = list(run.unseen(flags.samples, 0, purpose="calibrate"))
+    report = calibrate(
+        run, pairs, reverse=reverse, false_alarms=flags.false_alarms, beam=flags.beam, seed=flags.seed
+    )
+    print_table(report.table())
+    sys.stdout.write(f"Stored in {run.folder}: `regard translate {name} --doubt` uses it\n")
+    if flags.json is not None:
+        write_json(flags.json, report.json(), indent=1)
+        sys.stdout.write(f"Saved {flags.json}\n")
+
+
+def check_translation_run(run: SequenceRun) -> TranslationRun:
+    """Return a run on parallel text; raises `InputError` for other runs."""
+    if not isinstance(run, TranslationRun):
+        raise InputError(f"doubt needs a run on parallel text, and run {str(run.folder)!r} is on task {run.name}")
+    return run

@@ -1,0 +1,132 @@
+"""The doubt of single translations, with a reason."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from regard.data.vocabulary import is_blank
+from regard.doubt.calibration import Calibration, Origin, read_calibration
+from regard.doubt.features import measure_features
+from regard.errors import InputError
+from regard.result import Result
+from regard.runs import TranslationRun, load
+
+MEANINGS = {
+    "from_uniform": "distance of the attention from uniform",
+    "end_share": "share of the attention on punctuation and the end of the source",
+    "entropy": "entropy of the attention",
+    "unread": "share of the source that no step reads",
+    "unread_span": "share of three source tokens that no step reads",
+    "from_data": "distance of the attention from that in training",
+    "improbable": "negative log-probability per token",
+    "weakest": "negative log-probability of the three least probable tokens",
+    "no_gain": "what the source adds to the log-probability per token, negative",
+    "gain_ratio": "log-probability with the source, divided by that with an empty source",
+    "reverse": "negative log-probability of the source given the translation",
+    "length": "log of the length of the source divided by that of the translation",
+    "repeated": "repeats of the most frequent pair of words beyond those of the source",
+    "copied": "share of the words that are copied from the source",
+}
+"""What each feature measures, by its name without the layer."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Doubt(Result):
+    """The doubt of one translation."""
+
+    source: str
+    translation: str
+    doubt: float
+    """Probability (0 to 1) of a fault, if each kind of planted fault were as frequent as good translations."""
+    log_odds: float
+    """The doubt as log-odds, which still order doubts near 1."""
+    warned: bool
+    """Whether the log-odds are above the threshold of the calibration."""
+    reason: str
+    """The most likely kind of fault, see `regard.doubt.faults`."""
+    evidence: str
+    """The feature that speaks most for this kind of fault, with its usual values."""
+
+    def __str__(self) -> str:
+        warning = "" if self.warned else "no warning; most likely "
+        return f"doubt {self.doubt:.3f}, {warning}{self.reason}: {self.evidence}"
+
+
+class Doubter:
+    """Measures the doubt of translations of a run by its stored calibration.
+
+    Raises `InputError` if the run is not calibrated, or the run of the opposite direction is missing.
+    """
+
+    def __init__(self, run: TranslationRun) -> None:
+        self.run = run
+        self.calibration: Calibration = read_calibration(run)
+        self.reverse: TranslationRun | None = None
+        if self.calibration.reverse is not None:
+            reverse = load(self.calibration.reverse)
+            assert isinstance(reverse, TranslationRun), "calibrate stores only translation runs"
+            self.reverse = reverse
+
+    def measure(self, pairs: Sequence[tuple[str, str]], origin: Origin = "translations") -> list[Doubt | None]:
+        """Return the doubt of translations, given as pairs of source and translation.
+
+        `origin`: "translations" for the run's own translations, "references" for translations from elsewhere,
+        whose threshold is higher. A pair with a blank source has no doubt (None).
+        """
+        nonblank = [pair for pair in pairs if not is_blank(pair[0])]
+        if not nonblank:
+            return [None] * len(pairs)
+        calibration = self.calibration
+        features = measure_features(self.run, nonblank, calibration.references, self.reverse)
+        odds = calibration.classifier.log_odds(features)
+        threshold = calibration.thresholds[origin]
+        doubts = iter(
+            self._doubt(pair, row, row_odds, threshold)
+            for pair, row, row_odds in zip(nonblank, features, odds, strict=True)
+        )
+        return [None if is_blank(source) else next(doubts) for source, _ in pairs]
+
+    def _doubt(self, pair: tuple[str, str], features: np.ndarray, odds: np.ndarray, threshold: float) -> Doubt:
+        total = float(np.logaddexp.reduce(odds))
+        kind = int(odds.argmax())
+        return Doubt(
+            source=pair[0],
+            translation=pair[1],
+            doubt=1 / (1 + math.exp(-total)) if total > -700 else 0.0,
+            log_odds=total,
+            warned=total > threshold,
+            reason=self.calibration.classifier.kinds[kind],
+            evidence=self._evidence(features, kind),
+        )
+
+    def _evidence(self, features: np.ndarray, kind: int) -> str:
+        """Name the feature that adds most to the log-odds of a kind, with its usual values."""
+        calibration = self.calibration
+        most = int(calibration.classifier.contributions(features, kind).argmax())
+        name, (low, high) = calibration.features[most], calibration.usual[:, most]
+        layer, _, measure = name.rpartition(" ")
+        where = f" ({layer})" if layer else ""
+        return f"{MEANINGS[measure]}{where} {features[most]:.2f}, usually {low:.2f} to {high:.2f}"
+
+
+def doubt(
+    run: TranslationRun, pairs: Sequence[tuple[str, str]], *, origin: Origin = "translations"
+) -> list[Doubt | None]:
+    """Return the doubt of translations of a calibrated run, given as pairs of source and translation.
+
+    `origin`: "translations" if the run wrote them, "references" if they come from elsewhere. A pair with a blank
+    source has no doubt (None).
+
+    >>> sources = ["ein Hund rennt .", "zwei Kinder spielen ."]    # doctest: +SKIP
+    >>> regard.doubt(run, list(zip(sources, run.translate(sources))))    # doctest: +SKIP
+    [<Doubt: doubt 0.012, no warning; most likely looped: ...>, <Doubt: doubt 0.998, omitted: ...>]
+
+    Raises `InputError` if the run is not calibrated (`regard.trust`).
+    """
+    if not isinstance(run, TranslationRun):
+        raise InputError(f"doubt needs a run on parallel text, but this run is on task {run.name}")
+    return Doubter(run).measure(pairs, origin)

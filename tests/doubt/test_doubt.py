@@ -1,0 +1,139 @@
+"""Calibration, doubts, and their files, through Python and the command line."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import regard
+from regard.doubt import calibrate, doubt
+from regard.errors import InputError
+from tests.german import sentences
+
+Command = Callable[..., tuple[int, str, str]]
+PAIRS = sentences()[:100]
+
+
+@pytest.fixture(scope="module")
+def calibrated(german: regard.TranslationRun, tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
+    """Return a copy of the run of parallel text, with its doubt calibrated."""
+    folder = tmp_path_factory.mktemp("calibrated") / "translation"
+    shutil.copytree(german.folder, folder)
+    run = regard.load(folder)
+    assert isinstance(run, regard.TranslationRun)
+    calibrate(run, PAIRS, show=False)
+    return run
+
+
+def test_the_report_judges_each_kind_of_fault(german: regard.TranslationRun, tmp_path: Path) -> None:
+    shutil.copytree(german.folder, tmp_path / "run")
+    run = regard.load(tmp_path / "run")
+    assert isinstance(run, regard.TranslationRun)
+    report = calibrate(run, PAIRS, reverse=run, show=False)
+    results = {(fault.kind, fault.origin): fault for fault in report.faults}
+    assert {kind for kind, _ in results} == {"detached", "looped", "copied", "foreign"}
+    assert results["copied", "references"].auroc > 0.95
+    assert results["looped", "references"].auroc > 0.95
+    assert results["detached", "references"].auroc > 0.9
+    assert "faults omitted" in report.left_out  # the sentences have five words
+    assert report.features[-1] == "reverse"
+    assert "copied" in str(report)
+
+
+def test_a_repeated_calibration_is_identical(calibrated: regard.TranslationRun) -> None:
+    before = (calibrated.folder / "trust.json").read_bytes()
+    calibrate(calibrated, PAIRS, show=False)
+    assert (calibrated.folder / "trust.json").read_bytes() == before
+
+
+def test_faults_have_more_doubt_and_their_name(calibrated: regard.TranslationRun) -> None:
+    source, target = sentences()[270]
+    good, loop, copy, blank = doubt(
+        calibrated, [(source, target), (source, "The dog dog dog dog dog."), (source, source), ("", "a")]
+    )
+    assert good is not None and loop is not None and copy is not None and blank is None
+    assert not good.warned and loop.warned and copy.warned
+    assert loop.reason == "looped" and copy.reason == "copied"
+    assert "usually" in loop.evidence
+
+
+def test_too_few_pairs_and_an_uncalibrated_run_are_refused(german: regard.TranslationRun) -> None:
+    with pytest.raises(InputError, match="at least 50"):
+        calibrate(german, PAIRS[:49], show=False)
+    with pytest.raises(InputError, match="regard trust"):
+        doubt(german, PAIRS)
+
+
+def test_a_damaged_calibration_is_one_line(
+    calibrated: regard.TranslationRun, tmp_path: Path, command: Command
+) -> None:
+    shutil.copytree(calibrated.folder, tmp_path / "run")
+    (tmp_path / "run" / "trust.json").write_text('{"format": "regard-trust/1"}')
+    status, _, err = command("translate", tmp_path / "run", "Heute singt der alte Wolf.", "--doubt")
+    assert status == 2 and "trust.json" in err and err.count("\n") == 1
+
+
+def test_the_command_line(german: regard.TranslationRun, tmp_path: Path, command: Command) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(german.folder, run)
+    sources = [source for source, _ in PAIRS]
+    (tmp_path / "pairs.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS))
+    status, out, err = command("trust", run, "--data", tmp_path / "pairs.tsv", "--json", tmp_path / "r.json")
+    assert status == 0, err
+    assert "detached" in out and "Stored in" in out
+    assert json.loads((tmp_path / "r.json").read_text())["pairs"] == 100
+    (tmp_path / "in.txt").write_text("\n".join([*sources[:3], "", sources[3]]) + "\n")
+    for name in ("d.html", "d.json", "d.tsv"):
+        status, out, err = command(
+            "translate", run, "--input", tmp_path / "in.txt", "--doubt", "--doubt_file", tmp_path / name
+        )
+        assert status == 0, err
+        lines = out.splitlines()
+        assert len(lines) == 5 and lines[3] == ""
+        assert all(len(line.split("\t")) == 3 for line in lines if line)
+        assert "of 4 translations have a warning" in err
+    content = json.loads((tmp_path / "d.json").read_text())
+    assert content["lines"][3] is None and len(content["lines"]) == 5
+    rows = (tmp_path / "d.tsv").read_text().splitlines()
+    assert len(rows) == 6 and rows[4].startswith("4\t\t")
+    page = (tmp_path / "d.html").read_text()
+    assert sources[0] in page and "d-attention.html#map=0" in page
+    assert (tmp_path / "d-attention.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--doubt", "--n_best", "2"], "--n_best"),
+        (["--doubt_file", "d.txt"], ".html"),
+        (["--doubt"], "regard trust"),
+    ],
+)
+def test_bad_flags_are_one_line(
+    german: regard.TranslationRun, command: Command, flags: list[str], message: str
+) -> None:
+    status, out, err = command("translate", german.folder, "Heute singt der alte Wolf.", *flags)
+    assert status == 2 and message in err and err.count("\n") == 1 and not out
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--false_alarms", "0.7"], "between 0 and 0.5"),
+        (["--samples", "0"], "samples"),
+        (["--samples", "20"], "at least 50"),
+        (["--data", "absent.tsv"], "absent.tsv"),
+    ],
+)
+def test_bad_calibrations_are_one_line(
+    german: regard.TranslationRun, command: Command, flags: list[str], message: str
+) -> None:
+    status, out, err = command("trust", german.folder, *flags)
+    assert status == 2 and message in err and err.strip().count("\n") == 0 and not out
+
+
+def test_other_runs_are_refused(translator: regard.PairRun, command: Command) -> None:
+    status, _, err = command("trust", translator.folder)
+    assert status == 2 and "parallel text" in err
