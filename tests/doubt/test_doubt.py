@@ -51,7 +51,9 @@ def test_a_repeated_calibration_is_identical(calibrated: regard.TranslationRun) 
 def test_faults_have_more_doubt_and_their_name(calibrated: regard.TranslationRun) -> None:
     source, target = sentences()[270]
     good, loop, copy, blank = doubt(
-        calibrated, [(source, target), (source, "The dog dog dog dog dog."), (source, source), ("", "a")]
+        calibrated,
+        [(source, target), (source, "The dog dog dog dog dog."), (source, source), ("", "a")],
+        origin="references",
     )
     assert good is not None and loop is not None and copy is not None and blank is None
     assert not good.warned and loop.warned and copy.warned

@@ -77,8 +77,8 @@ def _write_page(run: TranslationRun, doubts: Sequence[Doubt | None], path: Path)
         f"{warned} of {len(ranked):,} translations ({percent(warned / max(len(ranked), 1))}) have a warning. The "
         "most doubtful come first. The doubt is calibrated on planted faults (regard trust): the probability "
         "of a fault if each kind of fault were as frequent as good translations.",
-        f"The reason is the most likely kind of fault. The doubts of the first {len(drawn)} link to the attention "
-        "of the translation.",
+        "The reason is the most likely kind of fault. "
+        f"The doubts of the first {len(drawn)} link to the attention of the translation.",
         table,
     ]
     if len(ranked) > len(shown):
