@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from regard.bench.bench import SAVEPATH, SEEDS, bench
     from regard.bench.bench_result import BenchResult
     from regard.bench.known_models import KnownModel
-    from regard.bench.page import write_page
+    from regard.bench.page import write_markdown, write_page
 
 late(__name__)
 
-__all__ = ["SAVEPATH", "SEEDS", "BenchResult", "KnownModel", "bench", "write_page"]
+__all__ = ["SAVEPATH", "SEEDS", "BenchResult", "KnownModel", "bench", "write_markdown", "write_page"]

@@ -12,8 +12,16 @@ from regard.programs import PROGRAMS, TRAPS
 
 ALL = "all"
 KINDS: tuple[Kind, ...] = ("compiled", "trap", "trained-in", "learned")
-QUICK = ("counting", "difference", "signal")
-"""Learned models of the quick bench, besides all compiled models and traps."""
+QUICK = (
+    "trained-in/previous",
+    "trained-in/count",
+    "learned/counting",
+    "learned/difference",
+    "learned/signal",
+    "learned/copy",
+    "learned/induction",
+)
+"""Trained models of the quick bench, besides all compiled models and traps: those that train quickly."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,7 @@ def choose_models(choice: str | Sequence[str] | None = None, *, quick: bool = Fa
     known = [KnownModelChoice(name, kind) for kind in KINDS for name in _names()[kind]]
     if choice is None:
         return [
-            model for model in known if not quick or model.kind in ("compiled", "trap") or model.name in QUICK
+            model for model in known if not quick or model.kind in ("compiled", "trap") or str(model) in QUICK
         ]
     texts = [text for part in ([choice] if isinstance(choice, str) else choice) for text in part.split(",")]
     chosen: dict[KnownModelChoice, None] = {}

@@ -1,12 +1,16 @@
-"""The bench as a page, on which each failure links to the attention of an input on which the method fails."""
+"""The bench as a page, on which each failure links to the attention of an input on which the method fails, and as
+Markdown tables."""
 
 from pathlib import Path
+from statistics import fmean
 
 from regard.bench.bench_result import BenchResult
 from regard.bench.failures import address_of, write_failures
-from regard.bench.tables import CAPTION, detail_tables, group_tables
+from regard.bench.methods import ORACLE, RANDOM
+from regard.bench.rankings import KNOWN_INPUTS
+from regard.bench.tables import CAPTION, detail_tables, group_tables, score_text
 from regard.io import make_folder, write_file
-from regard.viz.report_page import Part, render_page
+from regard.viz.report_page import Part, markdown_table, render_page
 
 WIDTH = 12
 """Number of models beside each other in a table of the page."""
@@ -43,3 +47,40 @@ def write_page(result: BenchResult, path: str | Path) -> Path:
     ]
     write_file(path, render_page("Explanation methods on models whose answer is known", parts).encode())
     return path
+
+
+def write_markdown(result: BenchResult, path: str | Path) -> Path:
+    """Write the means over each kind of models, the best method first, and the worst and the best method on each
+    trap as Markdown tables. Return the path."""
+    parts = [f"{result.summary()}."]
+    for level, truth in dict.fromkeys((group.level, group.truth) for group in result.groups):
+        groups = [group for group in result.groups if (group.level, group.truth) == (level, truth)]
+        rows = {method: [group.entries.get(method) for group in groups] for method in result.methods}
+        means = {method: [entry.mean for entry in row if entry is not None] for method, row in rows.items()}
+        ranked = sorted(
+            (method for method in rows if means[method] and method != ORACLE), key=lambda m: -fmean(means[m])
+        )
+        cells = [
+            [
+                f"`{method}`",
+                *(score_text(entry, group.models) for entry, group in zip(rows[method], groups, strict=True)),
+            ]
+            for method in ranked
+        ]
+        names = [f"{group.kind} ({group.models})" for group in groups]
+        parts += [f"## {level}: {truth}", markdown_table(["method", *names], cells)]
+    parts += ["## traps", markdown_table(["trap", "fooled", "right"], _trap_rows(result))]
+    write_file(Path(path), ("\n\n".join(parts) + "\n").encode())
+    return Path(path)
+
+
+def _trap_rows(result: BenchResult) -> list[list[str]]:
+    """Return, for each trap and kind of truth, the methods with the lowest and the highest score."""
+    rows = []
+    for column in result.columns:
+        scores = {name: entry.mean for name, entry in column.entries.items() if name not in (ORACLE, RANDOM)}
+        if column.kind == "trap" and scores:
+            ends = (min(scores, key=scores.__getitem__), max(scores, key=scores.__getitem__))
+            name = f"{column.name}, {column.level}" + ("" if column.truth == KNOWN_INPUTS else f" {column.truth}")
+            rows.append([name, *(f"`{method}` {scores[method]:.2f}" for method in ends)])
+    return rows
