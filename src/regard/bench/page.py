@@ -5,6 +5,7 @@ from pathlib import Path
 from statistics import fmean
 
 from regard.bench.bench_result import BenchResult
+from regard.bench.columns import Column
 from regard.bench.failures import address_of, write_failures
 from regard.bench.methods import ORACLE, RANDOM
 from regard.bench.rankings import KNOWN_INPUTS
@@ -15,7 +16,8 @@ from regard.viz.report_page import Part, markdown_table, render_page
 WIDTH = 12
 """Number of models beside each other in a table of the page."""
 FAILURES = (
-    "A failure links to the attention map of an input on which the method ranks worst, beside the known answer."
+    "A failure links to the attention map of the input that the method ranks worst, beside the known answer. A "
+    "mean links to the model with the lowest score."
 )
 LIMITS = (
     "These models are small, and their circuits are known because they were planted or because the task defines "
@@ -35,18 +37,32 @@ def write_page(result: BenchResult, path: str | Path) -> Path:
     folder = path.with_name(f"{path.stem}-failures")
     make_folder(folder)
     addresses = write_failures(result, folder)
+
+    def link(column: Column, method: str) -> str | None:
+        return address_of(addresses, column if column.family != "all" else _worst(result, column, method), method)
+
     parts: list[Part] = [
         f"{result.summary()}. {CAPTION}",
         FAILURES,
-        *group_tables(result.groups, result.methods, WIDTH),
-        *detail_tables(
-            result.columns, result.methods, WIDTH, lambda column, method: address_of(addresses, column, method)
-        ),
+        *group_tables(result.groups, result.methods, WIDTH, link),
+        *detail_tables(result.columns, result.methods, WIDTH, link),
         *result.notes,
         LIMITS,
     ]
     write_file(path, render_page("Explanation methods on models whose answer is known", parts).encode())
     return path
+
+
+def _worst(result: BenchResult, group: Column, method: str) -> Column:
+    """Return the column of the model of a group on which a method has the lowest score."""
+    members = [
+        column
+        for column in result.columns
+        if (column.kind, column.level) == (group.kind, group.level)
+        and method in column.entries
+        and group.truth in column.truth.split(", ")
+    ]
+    return min(members, key=lambda column: column.entries[method].mean)
 
 
 def write_markdown(result: BenchResult, path: str | Path) -> Path:
@@ -69,7 +85,8 @@ def write_markdown(result: BenchResult, path: str | Path) -> Path:
         ]
         names = [f"{group.kind} ({group.models})" for group in groups]
         parts += [f"## {level}: {truth}", markdown_table(["method", *names], cells)]
-    parts += ["## traps", markdown_table(["trap", "fooled", "right"], _trap_rows(result))]
+    if traps := _trap_rows(result):
+        parts += ["## traps", markdown_table(["trap", "fooled", "right"], traps)]
     write_file(Path(path), ("\n\n".join(parts) + "\n").encode())
     return Path(path)
 

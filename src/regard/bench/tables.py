@@ -24,12 +24,14 @@ CAPTION = (
 )
 
 
-def group_tables(columns: Sequence[Column], methods: Sequence[str], width: int = WIDTH) -> list[Table]:
+def group_tables(
+    columns: Sequence[Column], methods: Sequence[str], width: int = WIDTH, link: CellLink | None = None
+) -> list[Table]:
     """Return the mean of each method over the models of each kind, and its CPU time."""
     seconds = {method: _seconds(columns, method) for method in methods}
     parts = [columns[begin : begin + width] for begin in range(0, len(columns), width)]
     return [
-        _table("Means over models", part, methods, None, seconds if part is parts[0] else {}) for part in parts
+        _table("Means over models", part, methods, link, seconds if part is parts[0] else {}) for part in parts
     ]
 
 
