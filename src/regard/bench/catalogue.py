@@ -11,7 +11,10 @@ from regard.errors import unknown_choice
 from regard.programs import PROGRAMS, TRAPS
 
 ALL = "all"
-KINDS: tuple[Kind, ...] = ("compiled", "trap", "trained-in", "learned")
+NAMES: dict[Kind, Iterable[str]] = {
+    "compiled": PROGRAMS, "trap": TRAPS, "trained-in": TRAINED_IN, "learned": LEARNED
+}  # fmt: skip
+"""Names of the models of each kind."""
 QUICK = (
     "trained-in/previous",
     "trained-in/count",
@@ -53,7 +56,7 @@ def choose_models(choice: str | Sequence[str] | None = None, *, quick: bool = Fa
     >>> [str(model) for model in choose_models("learned/signal,dates")]
     ['learned/signal', 'learned/dates']
     """
-    known = [KnownModelChoice(name, kind) for kind in KINDS for name in _names()[kind]]
+    known = [KnownModelChoice(name, kind) for kind, names in NAMES.items() for name in names]
     if choice is None:
         return [
             model for model in known if not quick or model.kind in ("compiled", "trap") or str(model) in QUICK
@@ -63,10 +66,6 @@ def choose_models(choice: str | Sequence[str] | None = None, *, quick: bool = Fa
     for text in texts:
         fitting = [model for model in known if text in (ALL, model.kind, model.name, str(model))]
         if not fitting:
-            raise unknown_choice("model", text, [ALL, *KINDS, *dict.fromkeys(model.name for model in known)])
+            raise unknown_choice("model", text, [ALL, *NAMES, *dict.fromkeys(model.name for model in known)])
         chosen |= dict.fromkeys(fitting)
     return list(chosen)
-
-
-def _names() -> dict[Kind, Iterable[str]]:
-    return {"compiled": PROGRAMS, "trap": TRAPS, "trained-in": TRAINED_IN, "learned": LEARNED}
