@@ -1,6 +1,6 @@
 """The course: lessons, exercises, and a checker for learners' code.
 
-`exercises/` contains stubs and inputs, `reference/` contains correct answers, and `mistakes/` contains
+`exercises/` contains inputs, and `mistakes/` contains the correct solution, whose methods are the stubs, and
 solutions with a known mistake. A learner's code runs in a separate process (`sandbox`, `worker`,
 `learner_calls`). The main process grades the answers of this code (`grading`) and finds the mistakes that
 explain incorrect answers (`diagnosis`).
