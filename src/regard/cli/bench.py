@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.bench import SAVEPATH, SEEDS, bench, write_page
+from regard.bench import SAVEPATH, SEEDS, bench, write_bench_page
 from regard.cli.parsing import parse
 from regard.cli.terminal import print_table, resumable
 from regard.io import check_writable, write_json

@@ -11,23 +11,15 @@ from typing import TYPE_CHECKING
 from regard.late import late
 
 if TYPE_CHECKING:
-    from regard.course.check import build_stubs, check, write_stubs
-    from regard.course.notebooks import build_notebooks
-    from regard.course.pages import check_site, write_site
-    from regard.course.report import CaseReport, CheckReport, Diagnosis, ExerciseReport, Finding
+    from regard.course.check import build_stubs as build_stubs, check as check, write_stubs as write_stubs
+    from regard.course.notebooks import build_notebooks as build_notebooks
+    from regard.course.pages import check_site as check_site, write_site as write_site
+    from regard.course.report import (
+        CaseReport as CaseReport,
+        CheckReport as CheckReport,
+        Diagnosis as Diagnosis,
+        ExerciseReport as ExerciseReport,
+        Finding as Finding,
+    )
 
 late(__name__)
-
-__all__ = [
-    "CaseReport",
-    "CheckReport",
-    "Diagnosis",
-    "ExerciseReport",
-    "Finding",
-    "build_notebooks",
-    "build_stubs",
-    "check",
-    "check_site",
-    "write_site",
-    "write_stubs",
-]
