@@ -56,4 +56,4 @@ def run(argv: list[str]) -> None:
         write_json(flags.json, result.json())
         sys.stdout.write(f"Saved {flags.json}\n")
     if flags.html is not None:
-        sys.stdout.write(f"Saved {write_page(result, flags.html)}\n")
+        sys.stdout.write(f"Saved {write_bench_page(result, flags.html)}\n")

@@ -26,6 +26,7 @@ from regard.training import (
     QueryTraining,
     RecurrentTraining,
     RunConfig,
+    TaskPart,
     TokenTraining,
     TransformerTraining,
     TranslationTraining,
@@ -34,7 +35,6 @@ from regard.training import (
 
 RunType = TypeVar("RunType", covariant=True)
 Config = TypeVar("Config")
-TaskType = TypeVar("TaskType")
 
 
 class FlatConfig(Generic[RunType]):
@@ -80,13 +80,13 @@ class _CountingTask(
 
 
 class _RecurrentTask(
-    FlatConfig[PairRun[TaskType, RecurrentConfig, RecurrentTraining]], RecurrentConfig, RecurrentTraining
+    FlatConfig[PairRun[TaskPart, RecurrentConfig, RecurrentTraining]], RecurrentConfig, RecurrentTraining
 ):
     """Options of the recurrent model."""
 
 
 class _LanguageTask(
-    FlatConfig[LanguageRun[TaskType, DecoderOnlyConfig, TokenTraining]], DecoderOnlyConfig, TokenTraining
+    FlatConfig[LanguageRun[TaskPart, DecoderOnlyConfig, TokenTraining]], DecoderOnlyConfig, TokenTraining
 ):
     """Options of the decoder-only model."""
 
