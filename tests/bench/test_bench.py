@@ -12,8 +12,7 @@ import pytest
 import torch
 
 import regard
-from regard.bench import bench
-from regard.bench import bench_cells as cells
+from regard.bench import bench, bench_cells as cells
 from regard.bench.catalogue import QUICK, choose_models
 from regard.bench.columns import group_columns, model_columns
 from regard.bench.methods import choose_methods
