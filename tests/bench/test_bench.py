@@ -11,8 +11,7 @@ import pytest
 import torch
 
 import regard
-from regard.bench import bench
-from regard.bench import bench_cells as cells
+from regard.bench import bench, bench_cells as cells
 from regard.bench.columns import group_columns, model_columns
 from regard.bench.methods import choose_methods
 from regard.bench.tables import entry_text

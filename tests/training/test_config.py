@@ -5,13 +5,11 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.errors import InputError
 from regard.tasks import TASKS, find_task
-from regard.training import make_config as make_typed_config
-from regard.training import models_for
+from regard.training import make_config as make_typed_config, models_for
 from regard.training.stored_config import config_from_json
 
 

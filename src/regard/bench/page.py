@@ -21,7 +21,7 @@ LIMITS = (
 )
 
 
-def write_page(result: BenchResult, path: str | Path) -> Path:
+def write_bench_page(result: BenchResult, path: str | Path) -> Path:
     """Write a page with all tables, and the pages of the failures to a folder beside it. Return the path of the
     page.
 

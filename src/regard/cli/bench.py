@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.bench import SAVEPATH, SEEDS, bench, write_page
+from regard.bench import SAVEPATH, SEEDS, bench, write_bench_page
 from regard.cli.parsing import parse
 from regard.cli.terminal import print_table, resumable
 from regard.io import check_writable, write_json
@@ -56,4 +56,4 @@ def run(argv: list[str]) -> None:
         write_json(flags.json, result.json())
         sys.stdout.write(f"Saved {flags.json}\n")
     if flags.html is not None:
-        sys.stdout.write(f"Saved {write_page(result, flags.html)}\n")
+        sys.stdout.write(f"Saved {write_bench_page(result, flags.html)}\n")
