@@ -28,6 +28,13 @@ if TYPE_CHECKING:
     from regard.data.datasets import fetch as fetch
     from regard.data.word_alignment import WordAlignment as WordAlignment, read_links as read_links
     from regard.decoding import Candidate as Candidate, SearchTree as SearchTree
+    from regard.doubts import (
+        Doubt as Doubt,
+        FaultResult as FaultResult,
+        TrustReport as TrustReport,
+        calibrate_doubt as calibrate_doubt,
+        doubt as doubt,
+    )
     from regard.evaluation import Quality as Quality, Scored as Scored
     from regard.external import (
         ExternalModel as ExternalModel,

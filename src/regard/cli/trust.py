@@ -9,7 +9,7 @@ from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import print_table
 from regard.data.parallel import ParallelText
 from regard.data.prepare import read_pairs
-from regard.doubt import FALSE_ALARMS, calibrate
+from regard.doubts import FALSE_ALARMS, calibrate_doubt
 from regard.errors import InputError, check_range
 from regard.fast.memory import keep_memory
 from regard.io import check_writable, write_json
@@ -69,7 +69,7 @@ def run(argv: list[str]) -> None:
         ]
     else:
         pairs = list(run.unseen(flags.samples, 0, purpose="calibrate"))
-    report = calibrate(
+    report = calibrate_doubt(
         run, pairs, reverse=reverse, false_alarms=flags.false_alarms, beam=flags.beam, seed=flags.seed
     )
     print_table(report.table())

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard.data.vocabulary import is_blank
-from regard.doubt.calibration import Calibration, Origin, read_calibration
-from regard.doubt.features import measure_features
+from regard.doubts.calibration_file import Calibration, Origin, read_calibration
+from regard.doubts.features import measure_features
 from regard.errors import InputError
 from regard.result import Result
 from regard.runs import TranslationRun, load
@@ -47,7 +47,7 @@ class Doubt(Result):
     warned: bool
     """Whether the log-odds are above the threshold of the calibration."""
     reason: str
-    """The most likely kind of fault, see `regard.doubt.faults`."""
+    """The most likely kind of fault, see `regard.doubts.faults`."""
     evidence: str
     """The feature that speaks most for this kind of fault, with its usual values."""
 
@@ -125,7 +125,7 @@ def doubt(
     >>> regard.doubt(run, list(zip(sources, run.translate(sources))))    # doctest: +SKIP
     [<Doubt: doubt 0.012, no warning; most likely looped: ...>, <Doubt: doubt 0.998, omitted: ...>]
 
-    Raises `InputError` if the run is not calibrated (`regard.trust`).
+    Raises `InputError` if the run is not calibrated (`regard.calibrate_doubt`).
     """
     if not isinstance(run, TranslationRun):
         raise InputError(f"doubt needs a run on parallel text, but this run is on task {run.name}")

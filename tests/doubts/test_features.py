@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import regard
-from regard.doubt.features import SPAN, References, feature_names, measure_features, read_references
+from regard.doubts.features import SPAN, References, feature_names, measure_features, read_references
 from regard.errors import InputError
 from tests.german import sentences, write
 

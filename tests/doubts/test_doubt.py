@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.doubt import calibrate, doubt
+from regard.doubts import calibrate_doubt, doubt
 from regard.errors import InputError
 from tests.german import sentences
 
@@ -23,7 +23,7 @@ def calibrated(german: regard.TranslationRun, tmp_path_factory: pytest.TempPathF
     shutil.copytree(german.folder, folder)
     run = regard.load(folder)
     assert isinstance(run, regard.TranslationRun)
-    calibrate(run, PAIRS, show=False)
+    calibrate_doubt(run, PAIRS, show=False)
     return run
 
 
@@ -31,7 +31,7 @@ def test_the_report_judges_each_kind_of_fault(german: regard.TranslationRun, tmp
     shutil.copytree(german.folder, tmp_path / "run")
     run = regard.load(tmp_path / "run")
     assert isinstance(run, regard.TranslationRun)
-    report = calibrate(run, PAIRS, reverse=run, show=False)
+    report = calibrate_doubt(run, PAIRS, reverse=run, show=False)
     results = {(fault.kind, fault.origin): fault for fault in report.faults}
     assert {kind for kind, _ in results} == {"detached", "looped", "copied", "foreign"}
     assert results["copied", "references"].auroc > 0.95
@@ -44,7 +44,7 @@ def test_the_report_judges_each_kind_of_fault(german: regard.TranslationRun, tmp
 
 def test_a_repeated_calibration_is_identical(calibrated: regard.TranslationRun) -> None:
     before = (calibrated.folder / "trust.json").read_bytes()
-    calibrate(calibrated, PAIRS, show=False)
+    calibrate_doubt(calibrated, PAIRS, show=False)
     assert (calibrated.folder / "trust.json").read_bytes() == before
 
 
@@ -63,7 +63,7 @@ def test_faults_have_more_doubt_and_their_name(calibrated: regard.TranslationRun
 
 def test_too_few_pairs_and_an_uncalibrated_run_are_refused(german: regard.TranslationRun) -> None:
     with pytest.raises(InputError, match="at least 50"):
-        calibrate(german, PAIRS[:49], show=False)
+        calibrate_doubt(german, PAIRS[:49], show=False)
     with pytest.raises(InputError, match="regard trust"):
         doubt(german, PAIRS)
 

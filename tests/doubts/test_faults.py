@@ -1,10 +1,9 @@
 """Planted faults are wrong in the way that their names say."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from regard.doubt.faults import FAULTS, plant
+from regard.doubts.faults import FAULTS, plant
 from tests.german import sentences
 
 SOURCES, TARGETS = (list(side) for side in zip(*sentences()[:60], strict=True))

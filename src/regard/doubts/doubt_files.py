@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from regard.doubt.doubts import Doubt
+from regard.doubts.sentence_doubt import Doubt
 from regard.errors import InputError
 from regard.io import write_file, write_json
 from regard.result import percent

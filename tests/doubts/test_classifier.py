@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from regard.doubt.calibration import auroc
-from regard.doubt.classifier import GOOD, PENALTY, fit
+from regard.doubts.calibration import auroc
+from regard.doubts.classifier import GOOD, PENALTY, fit
 
 
 def _data(generator: np.random.Generator) -> tuple[np.ndarray, list[str]]:

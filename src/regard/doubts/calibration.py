@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 
-from regard.doubt.classifier import GOOD, Classifier, fit
-from regard.doubt.faults import FAULTS, plant
-from regard.doubt.features import References, feature_names, measure_features, read_references
+from regard.doubts.calibration_file import Calibration, Origin, store_calibration
+from regard.doubts.classifier import GOOD, fit
+from regard.doubts.faults import FAULTS, plant
+from regard.doubts.features import feature_names, measure_features, read_references
 from regard.errors import InputError, check_range
-from regard.io.reading import DamageError, convert_json, damaged_file
 from regard.progress import counting_bar, print_status
 from regard.result import Result, percent
 from regard.runs import TranslationRun
@@ -26,9 +25,6 @@ from regard.statistics import Interval
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-FILE = "trust.json"
-FORMAT = "regard-trust/1"
-MEND = "delete it, and run `regard trust` again"
 FALSE_ALARMS = 0.01
 """Default share of good translations that get a warning."""
 FOLDS = 5
@@ -39,8 +35,6 @@ FEWEST = 20
 """Smallest number of planted faults of a kind that the classifier knows."""
 REFERENCES = 1000
 """Number of training pairs that `from_data` compares."""
-Origin = Literal["translations", "references"]
-"""Translations of the run, or references of the text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +42,7 @@ class FaultResult:
     """How well the doubt finds one kind of fault, on sentences that were not used for fitting."""
 
     kind: str
-    """Kind of fault, see `regard.doubt.faults`."""
+    """Kind of fault, see `regard.doubts.faults`."""
     origin: Origin
     """What the faults were planted in."""
     count: int
@@ -112,39 +106,7 @@ class TrustReport(Result):
         return Group(table, Text(""), Text("\n".join([caption, *notes])))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Calibration:
-    """What is stored with a run: the classifier, its thresholds and the training attention."""
-
-    classifier: Classifier
-    features: list[str]
-    usual: np.ndarray
-    """(2, F): values between which 95 % of the features of good translations lie."""
-    thresholds: dict[Origin, float]
-    references: References | None
-    reverse: str | None
-    """Folder of the run of the opposite direction."""
-
-
-class _Stored(msgspec.Struct, forbid_unknown_fields=True):
-    """Content of trust.json."""
-
-    format: Literal["regard-trust/1"]
-    step: int
-    kinds: list[str]
-    features: list[str]
-    mean: list[float]
-    scale: list[float]
-    weights: list[list[float]]
-    usual: list[list[float]]
-    thresholds: dict[Origin, float]
-    references: list[list[float]] | None
-    lengths: list[int] | None
-    reverse: str | None
-    report: dict[str, Any]
-
-
-def calibrate(
+def calibrate_doubt(
     run: TranslationRun,
     pairs: Sequence[tuple[str, str]],
     *,
@@ -160,6 +122,9 @@ def calibrate(
     direction, whose probability of the source is a further feature. `false_alarms`: share (0 to 0.5) of good
     translations that get a warning. `beam`: as in `run.search`. `seed`: draws the faults.
     `show`: print the progress to standard error.
+
+    >>> pairs = list(run.unseen(500, 0))    # doctest: +SKIP
+    >>> print(regard.calibrate_doubt(run, pairs))    # doctest: +SKIP
 
     Raises `InputError` for too few pairs, and for a model without attention to its source.
     """
@@ -229,7 +194,7 @@ def calibrate(
         references=references,
         reverse=None if reverse is None else str(reverse.folder.resolve()),
     )
-    _store(run, calibration, report)
+    store_calibration(run, calibration, report.json())
     return report
 
 
@@ -328,60 +293,3 @@ def auroc(faults: np.ndarray, good: np.ndarray) -> float:
     good = np.sort(good)
     below, not_above = np.searchsorted(good, faults, "left"), np.searchsorted(good, faults, "right")
     return float((below + not_above).mean() / 2 / len(good))
-
-
-def _store(run: TranslationRun, calibration: Calibration, report: TrustReport) -> None:
-    classifier, references = calibration.classifier, calibration.references
-    content = {
-        "format": FORMAT,
-        "step": run.step,
-        "kinds": list(classifier.kinds),
-        "features": calibration.features,
-        "mean": classifier.mean.tolist(),
-        "scale": classifier.scale.tolist(),
-        "weights": classifier.weights.tolist(),
-        "usual": calibration.usual.tolist(),
-        "thresholds": calibration.thresholds,
-        "references": None if references is None else references.masses.round(5).tolist(),
-        "lengths": None if references is None else references.lengths.tolist(),
-        "reverse": calibration.reverse,
-        "report": report.json(),
-    }
-    run.files.write_derived(FILE, content)
-
-
-def read_calibration(run: TranslationRun) -> Calibration:
-    """Return the calibration that is stored with a run.
-
-    Raises `InputError` if there is none, if the model has been trained further, or if the file is damaged.
-    """
-    content = run.files.read_derived(FILE, MEND)
-    if content is not None:
-        try:
-            stored = convert_json(content, _Stored)
-        except DamageError as error:
-            raise damaged_file(run.files.path / FILE, error, MEND) from error
-        if stored.step == run.step:
-            return _restore(stored)
-    raise InputError(
-        f"the doubt of run {str(run.folder)!r} is not calibrated: run `regard trust {run.folder}` first"
-    )
-
-
-def _restore(stored: _Stored) -> Calibration:
-    references = None
-    if stored.references is not None and stored.lengths is not None:
-        references = References(masses=np.array(stored.references), lengths=np.array(stored.lengths))
-    return Calibration(
-        classifier=Classifier(
-            kinds=tuple(stored.kinds),
-            mean=np.array(stored.mean),
-            scale=np.array(stored.scale),
-            weights=np.array(stored.weights),
-        ),
-        features=stored.features,
-        usual=np.array(stored.usual),
-        thresholds=stored.thresholds,
-        references=references,
-        reverse=stored.reverse,
-    )
