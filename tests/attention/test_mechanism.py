@@ -320,6 +320,7 @@ def test_compiles(part: str) -> None:
     compiled_equals_eager(part, [6])
 
 
+@pytest.mark.slow  # 35 s of CPU time before PyTorch has compiled its headers
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("part", ["sink", "latent:3", "window:2"])
 def test_one_compilation_serves_all_lengths(part: str) -> None:
