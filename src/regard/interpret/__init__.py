@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from regard.interpret.composition import Composition, composition
     from regard.interpret.estimates import Estimate
     from regard.interpret.examination import Examination, examine
+    from regard.interpret.examined_runs import ExaminedRuns
     from regard.interpret.explanation import explain
     from regard.interpret.explanation_result import Explanation, StepAnswer
     from regard.interpret.figures import KINDS as FIGURE_KINDS
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from regard.interpret.intermediates import with_sums
     from regard.interpret.patching import PatchingResult, patch
     from regard.interpret.path_patching import PathPatchingResult, patch_paths
-    from regard.interpret.probing import Probe, probe
+    from regard.interpret.probing import Probe, probe_inputs
     from regard.interpret.relevance import RelevanceShare, attention_mass, relevance_share
     from regard.interpret.roles import HeadRole, HeadRoles, head_roles
     from regard.interpret.samples import HeadSample, HeadSamples, head_samples
@@ -65,6 +66,7 @@ __all__ = [
     "Development",
     "Estimate",
     "Examination",
+    "ExaminedRuns",
     "Explanation",
     "Head",
     "HeadEffect",
@@ -121,7 +123,7 @@ __all__ = [
     "patch",
     "patch_paths",
     "plot",
-    "probe",
+    "probe_inputs",
     "prune_heads",
     "relevance_share",
     "why",

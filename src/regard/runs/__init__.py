@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from regard.runs.alignment import LinkedPair
     from regard.runs.answer_run import AnswerRun, TestReport
     from regard.runs.drawing import draw_model
+    from regard.runs.examined_runs import examine_runs
     from regard.runs.head_timeline import timeline
     from regard.runs.language_run import LanguageReport, LanguageRun
     from regard.runs.loading import SAVEPATH, load, load_translator
@@ -89,6 +90,7 @@ __all__ = [
     "TranslationReport",
     "TranslationRun",
     "draw_model",
+    "examine_runs",
     "load",
     "load_translator",
     "prune",
