@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import regard
+from regard.bench.known_models import compiled_model
 from regard.interpret.saved_examination import read_examination
 from regard.runs import examined_runs
 from regard.training import RunFolder
@@ -43,6 +44,18 @@ def test_runs_are_examined_as_each_alone(runs: list[Path]) -> None:
         assert count.of is None or count.of == heads[count.layer]
     in_memory = regard.examine_runs([regard.load(path) for path in runs], samples=10, progress=False)
     assert in_memory == result
+
+
+def test_the_needed_heads_of_a_compiled_program_are_counted() -> None:
+    """The circuit is known, and the spare heads of each seed are other ones."""
+    known = [compiled_model("sorted", seed=seed) for seed in (0, 1)]
+    result = regard.examine_runs([model.subject for model in known], samples=10, progress=False)
+    for layer in result.examinations[0].importance.added:
+        needed = [sum(head is True for head in model.circuit.needed[layer]) for model in known if model.circuit]
+        counts = [count.heads for count in result.counts if (count.layer, count.kind) == (layer, "needed")]
+        assert counts == ([needed] if any(needed) else [])
+    assert "needed" in {count.kind for count in result.counts}
+    assert not Path("compiled:sorted").exists()  # a run in memory has no folder
 
 
 def test_a_repeated_call_continues(

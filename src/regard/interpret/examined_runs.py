@@ -212,11 +212,11 @@ def _number(value: float) -> str:
 
 
 def _interval(interval: Interval, form: Callable[[float], str]) -> str:
-    """Format a mean and its range.
+    """Format a mean, and its range if the printed digits of its ends differ.
 
-    >>> _interval(seed_range([1, 2]), _number)
-    '1.5 (1 to 2)'
+    >>> _interval(seed_range([1, 2]), _number), _interval(seed_range([2, 2]), _number)
+    ('1.5 (1 to 2)', '2')
     """
-    if interval.low is None or interval.high is None:
+    if interval.low is None or interval.high is None or form(interval.low) == form(interval.high):
         return form(interval.value)
     return f"{form(interval.value)} ({form(interval.low)} to {form(interval.high)})"

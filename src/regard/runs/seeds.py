@@ -13,7 +13,7 @@ def check_seeds(names: Sequence[str], configs: Sequence[RunConfig]) -> None:
     first, expected = repr(names[0]), configs[0].flags()
     seeds = {configs[0].training.seed: first}
     for name, config in zip(map(repr, names[1:]), configs[1:], strict=True):
-        if config.name != configs[0].name:
+        if config.on != configs[0].on and config.name != configs[0].name:
             raise InputError(
                 f"{first} is a run of {configs[0].name}, {name} of {config.name}: give runs of one task"
             )
