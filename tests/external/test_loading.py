@@ -99,15 +99,15 @@ def test_measure_is_named_without_labels(model_of: Build, tokenizer: Any) -> Non
 
 
 @torch.no_grad()
-def test_examination_ranks_like_resampled_tokens(model_of: Build, tokenizer: Any) -> None:
+def test_examination_ranks_like_other_tokens(model_of: Build, tokenizer: Any) -> None:
     from regard.interpret.head_measures import correlation
 
     model = model_of("llama")
     subject = regard.look(model, tokenizer, inputs=TEXTS)
     examined, own = subject.examine(), []
-    assert examined.yardstick == "ablation_resampled"
+    assert examined.yardstick == "other_tokens"  # the tokenizer has 19 words
     for text in TEXTS:
-        measure = regard.attribute(subject, text, method="ablation_resampled").inputs
+        measure = regard.attribute(subject, text, method="other_tokens").inputs
         with regard.record(model) as records:
             model(tokenizer(text, return_tensors="pt")["input_ids"])
         own.append(correlation(records["model.0.self_attn"].weights[0, 2].numpy(), np.asarray(measure)))

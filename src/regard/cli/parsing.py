@@ -190,6 +190,8 @@ def parse_of_runs(
     default: Flags, argv: list[str], *, prog: str, description: str, example: str
 ) -> tuple[list[str], Flags]:
     """Parse `argv` as the names of one or more runs, which come first, followed by flags."""
+    if wants_help(argv[:1]):
+        parse(default, argv, prog=f"{prog} RUN...", description=description)
     count = next((index for index, word in enumerate(argv) if word.startswith("-")), len(argv))
     if count < 2:
         name, flags = parse_of_run(default, argv, prog=prog, description=description, example=example)
