@@ -68,7 +68,8 @@ def test_inseq_is_refused_where_it_computes_another_probability(small: Any, toke
     """Inseq multiplies the embeddings of Marian by their scale, which transformers already does."""
     import transformers
 
-    config = transformers.AutoConfig.for_model("marian", **small.known["marian"].sizes | {"scale_embedding": True})
+    sizes = small.known["marian"].sizes | {"scale_embedding": True}
+    config = transformers.AutoConfig.for_model("marian", **sizes)
     subject = regard.look(transformers.MarianMTModel(config).eval(), tokenizer, inputs=TEXTS)
     with pytest.raises(InputError, match="Inseq computes a log-probability of .*: choose a method of captum"):
         regard.attribute(subject, TEXTS[0], method="inseq:saliency", target=1)
