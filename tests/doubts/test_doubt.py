@@ -42,6 +42,21 @@ def test_the_report_judges_each_kind_of_fault(german: regard.TranslationRun, tmp
     assert "copied" in str(report)
 
 
+def test_without_the_training_text_its_feature_is_left_out(
+    german: regard.TranslationRun, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def absent(run: regard.TranslationRun, most: int) -> list[tuple[str, str]]:
+        raise InputError("no such file")
+
+    shutil.copytree(german.folder, tmp_path / "run")
+    run = regard.load(tmp_path / "run")
+    monkeypatch.setattr(regard.TranslationRun, "trained_on", absent)
+    assert isinstance(run, regard.TranslationRun)
+    report = calibrate_doubt(run, PAIRS[:60], show=False)
+    assert "from_data" in report.left_out and "from_data" not in report.features
+    assert doubt(run, PAIRS[:2])
+
+
 def test_a_repeated_calibration_is_identical(calibrated: regard.TranslationRun) -> None:
     before = (calibrated.folder / "trust.json").read_bytes()
     calibrate_doubt(calibrated, PAIRS, show=False)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from regard.doubts.calibration_file import Calibration, Origin, store_calibration
-from regard.doubts.classifier import GOOD, fit
+from regard.doubts.classifier import GOOD, Classifier, fit
 from regard.doubts.faults import FAULTS, plant
-from regard.doubts.features import feature_names, measure_features, read_references
+from regard.doubts.features import References, feature_names, measure_features, read_references
 from regard.errors import InputError, check_range
 from regard.progress import counting_bar, print_status
 from regard.result import Result, percent
@@ -128,18 +128,9 @@ def calibrate_doubt(
 
     Raises `InputError` for too few pairs, and for a model without attention to its source.
     """
-    if not 0 < false_alarms < 0.5:
-        raise InputError(f"false_alarms is {false_alarms}, and must be between 0 and 0.5")
-    check_range("seed", seed, 0, 2**32 - 1)
-    if len(pairs) < SMALLEST:
-        raise InputError(
-            f"{len(pairs)} pairs are too few to calibrate the doubt: give at least {SMALLEST}, preferably 500"
-        )
+    _check(pairs, false_alarms, seed)
     left_out = {} if reverse else {"reverse": "no run of the opposite direction was given"}
-    training = run.trained_on(REFERENCES)
-    references = read_references(run, training) if training else None
-    if references is None:
-        left_out["from_data"] = "the training text is not here"
+    references = _read_training(run, left_out)
     names = feature_names(run, references, reverse)
     sources = [source for source, _ in pairs]
     print_status(f"translating {len(pairs):,} sources", show=show)
@@ -147,35 +138,19 @@ def calibrate_doubt(
         "translations": run.translate(sources, beam=beam),
         "references": [target for _, target in pairs],
     }
-    sets = [
-        _Set(origin, kind, *_plant(kind, sources, translations, seed))
-        for origin, translations in texts.items()
-        for kind in (GOOD, *FAULTS)
-    ]
-    counts = {kind: sum(len(part.indices) for part in sets if part.kind == kind) for kind in FAULTS}
-    kinds = tuple(kind for kind in FAULTS if counts[kind] >= FEWEST)
-    for kind in FAULTS:
-        if kind not in kinds:
-            left_out[f"faults {kind}"] = f"only {counts[kind]} could be planted in these texts"
-    sets = [part for part in sets if part.kind in (GOOD, *kinds) and part.indices]
-    features = {}
-    with counting_bar("planted faults", 0, len(sets), show=show) as advance:
-        for part in sets:
-            pairs_of_part = part.pairs(sources)
-            features[part.origin, part.kind] = measure_features(run, pairs_of_part, references, reverse)
+    planted, kinds = _plant_faults(sources, texts, seed, left_out)
+    sets = []
+    with counting_bar("planted faults", 0, len(planted), show=show) as advance:
+        for origin, kind, faulty in planted:
+            faulty_pairs = [(sources[index], text) for index, text in faulty.items()]
+            features = measure_features(run, faulty_pairs, references, reverse)
+            sets.append(_Set(origin, kind, np.array(list(faulty)), features))
             advance()
-    held_out = _hold_out(sets, features, kinds)
-    thresholds = {origin: float(np.quantile(held_out[origin, GOOD][0], 1 - false_alarms)) for origin in texts}
-    classifier = fit(
-        np.concatenate([features[part.origin, part.kind] for part in sets]),
-        [part.kind for part in sets for _ in part.indices],
-        kinds,
-    )
+    judged = _hold_out(sets, kinds)
+    thresholds = {part.origin: float(np.quantile(part.doubt, 1 - false_alarms)) for part in judged if part.good}
     improbable = names.index("improbable")
     faults = [
-        _judge(part, sets, features, held_out, thresholds[part.origin], improbable, kinds)
-        for part in sets
-        if part.kind != GOOD
+        _judge(part, judged, thresholds[part.origin], improbable, kinds) for part in judged if not part.good
     ]
     report = TrustReport(
         pairs=len(pairs),
@@ -185,11 +160,11 @@ def calibrate_doubt(
         left_out=left_out,
         faults=faults,
     )
-    good = np.concatenate([features[origin, GOOD] for origin in texts])
+    usual = np.concatenate([part.features for part in sets if part.good])
     calibration = Calibration(
-        classifier=classifier,
+        classifier=_fit(sets, kinds),
         features=names,
-        usual=np.quantile(good, (0.025, 0.975), axis=0),
+        usual=np.quantile(usual, (0.025, 0.975), axis=0),
         thresholds=thresholds,
         references=references,
         reverse=None if reverse is None else str(reverse.folder.resolve()),
@@ -198,65 +173,111 @@ def calibrate_doubt(
     return report
 
 
+def _check(pairs: Sequence[tuple[str, str]], false_alarms: float, seed: int) -> None:
+    if not 0 < false_alarms < 0.5:
+        raise InputError(f"false_alarms is {false_alarms}, and must be between 0 and 0.5")
+    check_range("seed", seed, 0, 2**32 - 1)
+    if len(pairs) < SMALLEST:
+        raise InputError(
+            f"{len(pairs)} pairs are too few to calibrate the doubt: give at least {SMALLEST}, preferably 500"
+        )
+
+
+def _read_training(run: TranslationRun, left_out: dict[str, str]) -> References | None:
+    """Return the attention on the first training pairs; None if the text is absent, which goes to `left_out`."""
+    try:
+        training = [pair for pair in run.trained_on(REFERENCES) if run.too_long(pair[0]) is None]
+    except InputError:  # the file was moved
+        training = []
+    if training:
+        return read_references(run, training)
+    left_out["from_data"] = "the training text is not here"
+    return None
+
+
 @dataclass(frozen=True)
 class _Set:
     """Translations of one kind and origin."""
 
     origin: Origin
     kind: str
-    indices: list[int]
-    """Indices of the sources."""
-    texts: list[str]
+    """`GOOD` or a kind of fault."""
+    indices: np.ndarray
+    """(N,): indices of the sources."""
+    features: np.ndarray
+    """(N, F)."""
 
-    def pairs(self, sources: Sequence[str]) -> list[tuple[str, str]]:
-        """Return the pairs of source and translation."""
-        return [(sources[index], text) for index, text in zip(self.indices, self.texts, strict=True)]
-
-
-def _plant(
-    kind: str, sources: Sequence[str], translations: Sequence[str], seed: int
-) -> tuple[list[int], list[str]]:
-    planted = dict(enumerate(translations)) if kind == GOOD else plant(kind, sources, translations, seed)
-    return list(planted), list(planted.values())
+    @property
+    def good(self) -> bool:
+        """Whether the translations are good."""
+        return self.kind == GOOD
 
 
-HeldOut = dict[tuple[Origin, str], tuple[np.ndarray, np.ndarray]]
-"""Doubt (N,) and index of the most likely kind (N,) of each set."""
+@dataclass(frozen=True)
+class _JudgedSet(_Set):
+    """Translations that a classifier of other sentences has judged."""
+
+    doubt: np.ndarray
+    """(N,): log-odds of a fault."""
+    likely: np.ndarray
+    """(N,): index of the most likely kind of fault."""
 
 
-def _hold_out(
-    sets: Sequence[_Set], features: dict[tuple[Origin, str], np.ndarray], kinds: Sequence[str]
-) -> HeldOut:
-    """Return the doubt of each translation by a classifier that was fitted to other sentences."""
-    result: HeldOut = {
-        (part.origin, part.kind): (np.zeros(len(part.indices)), np.zeros(len(part.indices), int)) for part in sets
-    }
+Planted = list[tuple[Origin, str, dict[int, str]]]
+"""Origin, kind, and the text of each source by its index."""
+
+
+def _plant_faults(
+    sources: Sequence[str], texts: dict[Origin, list[str]], seed: int, left_out: dict[str, str]
+) -> tuple[Planted, tuple[str, ...]]:
+    """Return good translations and planted faults, and the kinds of fault. Rare kinds go to `left_out`."""
+    planted: Planted = [(origin, GOOD, dict(enumerate(good))) for origin, good in texts.items()]
+    kinds = []
+    for kind in FAULTS:
+        faulty = [(origin, kind, plant(kind, sources, good, seed)) for origin, good in texts.items()]
+        count = sum(len(found) for _, _, found in faulty)
+        if count < FEWEST:
+            left_out[f"faults {kind}"] = f"only {count} could be planted in these texts"
+            continue
+        kinds.append(kind)
+        planted += [part for part in faulty if part[2]]
+    return planted, tuple(kinds)
+
+
+def _fit(sets: Sequence[_Set], kinds: Sequence[str]) -> Classifier:
+    features = np.concatenate([part.features for part in sets])
+    return fit(features, [part.kind for part in sets for _ in part.indices], kinds)
+
+
+def _hold_out(sets: Sequence[_Set], kinds: Sequence[str]) -> list[_JudgedSet]:
+    """Judge each translation by a classifier that was fitted to other sentences."""
+    judged = [
+        _JudgedSet(part.origin, part.kind, part.indices, part.features, np.zeros(count), np.zeros(count, int))
+        for part in sets
+        if (count := len(part.indices))
+    ]
     for fold in range(FOLDS):
-        test = [np.array(part.indices) % FOLDS == fold for part in sets]
-        inputs = [features[part.origin, part.kind][~chosen] for part, chosen in zip(sets, test, strict=True)]
-        labels = [part.kind for part, rows in zip(sets, inputs, strict=True) for _ in rows]
-        classifier = fit(np.concatenate(inputs), labels, kinds)
-        for part, chosen in zip(sets, test, strict=True):
-            doubt, kind = result[part.origin, part.kind]
-            rows = features[part.origin, part.kind][chosen]
-            doubt[chosen], kind[chosen] = classifier.doubt(rows), classifier.log_odds(rows).argmax(1)
-    return result
+        others = [part.indices % FOLDS != fold for part in judged]
+        classifier = _fit(
+            [
+                _Set(part.origin, part.kind, part.indices[rows], part.features[rows])
+                for part, rows in zip(judged, others, strict=True)
+            ],
+            kinds,
+        )
+        for part, rows in zip(judged, others, strict=True):
+            part.doubt[~rows] = classifier.doubt(part.features[~rows])
+            part.likely[~rows] = classifier.log_odds(part.features[~rows]).argmax(1)
+    return judged
 
 
 def _judge(
-    part: _Set,
-    sets: Sequence[_Set],
-    features: dict[tuple[Origin, str], np.ndarray],
-    held_out: HeldOut,
-    threshold: float,
-    improbable: int,
-    kinds: Sequence[str],
+    part: _JudgedSet, judged: Sequence[_JudgedSet], threshold: float, improbable: int, kinds: Sequence[str]
 ) -> FaultResult:
     """Compare one kind of fault with good translations of the same origin."""
-    [good] = [other for other in sets if other.origin == part.origin and other.kind == GOOD]
-    doubt, likely = held_out[part.origin, part.kind]
-    good_doubt = held_out[part.origin, GOOD][0]
-    surprise, good_surprise = (features[part.origin, kind][:, improbable] for kind in (part.kind, GOOD))
+    [good] = [other for other in judged if other.origin == part.origin and other.good]
+    doubt, good_doubt = part.doubt, good.doubt
+    surprise, good_surprise = part.features[:, improbable], good.features[:, improbable]
 
     def gain(rows: np.ndarray, good_rows: np.ndarray) -> float:
         own = auroc(doubt[rows], good_doubt[good_rows])
@@ -280,7 +301,7 @@ def _judge(
         log_probability_auroc=auroc(surprise, good_surprise),
         gain=Interval(value=gain(*everything), low=float(low), high=float(high)),
         found=float((doubt > threshold).mean()),
-        named=float((likely == kinds.index(part.kind)).mean()),
+        named=float((part.likely == kinds.index(part.kind)).mean()),
     )
 
 
