@@ -232,7 +232,7 @@ class Task(AnyTask):
         letters = self.config.max_len if sample_len is None else sample_len
         check_range("sample_len", letters, 1, self.config.max_len)
         steps = self.signals + letters
-        inputs = torch.randint(len(self.vocabulary), (batch, steps), generator=generator)
+        inputs = self._draw(batch, steps, generator)
         if signal is not None:
             inputs[:, : self.signals] = self._parse_signal(signal)
         if not vary_len:
@@ -241,6 +241,9 @@ class Task(AnyTask):
         mask = torch.arange(steps) < lengths
         inputs = inputs.masked_fill(~mask, PAST_END)
         return Batch(inputs, self.answer(inputs), mask)
+
+    def _draw(self, batch: int, steps: int, generator: torch.Generator) -> Tensor:
+        return torch.randint(len(self.vocabulary), (batch, steps), generator=generator)
 
     def example(self, generator: torch.Generator) -> tuple[str, str]:
         """Sample an input and its answer as text."""
