@@ -14,11 +14,9 @@ from regard.io import check_writable
 PROG = "regard examine"
 DESCRIPTION = (
     "Test whether the attention of a run is meaningful. Is the attention on the inputs that the answer depends "
-    "on? Does the attention rank the inputs in the same order as gradients and ablation? Does the model need "
-    "its attention? "
-    "The result is printed and saved as examined.json in the run's folder. RUN: a task's name, or the folder "
-    "of a "
-    "run."
+    "on? Does the attention rank the inputs in the same order as gradients and ablation? Does the model need its "
+    "attention? The result is printed and saved as examined.json in the run's folder. RUN: a task's name, or the "
+    "folder of a run."
 )
 EXPLORER = "http://127.0.0.1:8137/"
 """Default address of `regard show`."""

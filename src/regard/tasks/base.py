@@ -101,8 +101,7 @@ class AnyTask(ABC):
     """Names of `files`, if the task learns from text."""
     loose: ClassVar[tuple[str, ...]] = ()
     """Additional config fields that do not affect the meaning of the parameters. These fields may differ when a
-    run starts from the parameters of another run.
-    """
+    run starts from the parameters of another run."""
 
     config: Any
     """An instance of `config_class`."""

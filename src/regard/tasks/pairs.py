@@ -120,8 +120,7 @@ class PairTask(SequenceTask):
 
     @abstractmethod
     def known(self, source: str) -> Pair | None:
-        """Return the pair of a source and the true answer, or None if the source does not belong to the
-        task."""
+        """Return the pair of a source and the true answer, or None if the source does not belong to the task."""
 
     def uniform_pair(self, alphabet: str, generator: torch.Generator, length: int | None) -> Pair:
         """Sample a source of `length` symbols (None: 1 to `max_source`), each uniform over `alphabet`."""
