@@ -8,6 +8,6 @@ if TYPE_CHECKING:
     from regard.bench.bench import SAVEPATH as SAVEPATH, SEEDS as SEEDS, bench as bench
     from regard.bench.bench_result import BenchResult as BenchResult
     from regard.bench.known_models import KnownModel as KnownModel
-    from regard.bench.page import write_bench_page as write_bench_page
+    from regard.bench.page import write_bench_page as write_bench_page, write_markdown as write_markdown
 
 late(__name__)

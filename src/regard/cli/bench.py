@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.bench import SAVEPATH, SEEDS, bench, write_bench_page
+from regard.bench import SAVEPATH, SEEDS, bench, write_bench_page, write_markdown
 from regard.cli.parsing import parse
 from regard.cli.terminal import print_table, resumable
 from regard.io import check_writable, write_json
@@ -25,8 +25,8 @@ class BenchFlags:
     """Flags of the command."""
 
     methods: str = "all"
-    """Methods, separated by commas: all, names (see regard.attribute), or your own as FILE.py or
-    module:function, which is imported. The oracle and a random ranking are always included."""
+    """Methods, separated by commas: all, names (see regard.attribute, also captum:CLASS), or your own as FILE.py
+    or module:function, which is imported. The oracle and a random ranking are always included."""
     models: str | None = None
     """Models, separated by commas: all, compiled, trap, trained-in, learned, names, or KIND/NAME."""
     seeds: int = SEEDS
@@ -37,6 +37,8 @@ class BenchFlags:
     """Write all numbers to this JSON file."""
     html: Path | None = None
     """Write a page with all tables to this HTML file, and pages of the failures to a folder beside it."""
+    markdown: Path | None = None
+    """Write the means over each kind of models, and what each trap shows, to this Markdown file."""
     savepath: Path = Path(SAVEPATH)
     """Directory of the trained models and of the results."""
 
@@ -44,7 +46,7 @@ class BenchFlags:
 def run(argv: list[str]) -> None:
     """Measure the methods, print the tables and write the files."""
     flags = parse(BenchFlags(), argv, prog=PROG, description=DESCRIPTION)
-    for path in (flags.json, flags.html):
+    for path in (flags.json, flags.html, flags.markdown):
         if path is not None:
             check_writable(path)
     with resumable():
@@ -57,3 +59,5 @@ def run(argv: list[str]) -> None:
         sys.stdout.write(f"Saved {flags.json}\n")
     if flags.html is not None:
         sys.stdout.write(f"Saved {write_bench_page(result, flags.html)}\n")
+    if flags.markdown is not None:
+        sys.stdout.write(f"Saved {write_markdown(result, flags.markdown)}\n")
