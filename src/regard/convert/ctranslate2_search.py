@@ -29,7 +29,8 @@ from regard.convert.ctranslate2 import get_ctranslate2_parts
 from regard.data import EOS, collate
 from regard.data.subwords import RESERVED
 from regard.decoding import Candidate, Hypothesis, Search, length_penalty
-from regard.decoding.search import NEVER, check_beam
+from regard.decoding.extensions import NEVER
+from regard.decoding.search import check_beam
 from regard.decoding.translation import candidates, length_batches, longest_answer, search_batch
 from regard.libraries import import_library, library_errors
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from regard.decoding.extensions import check_finite, log_probabilities
 from regard.decoding.incremental import IncrementalDecoder, make_decoder
-from regard.decoding.search import Hypothesis, check_finite, decode, log_probabilities, source_limits
+from regard.decoding.search import Hypothesis, decode, source_limits
 from regard.errors import InputError, check_range
 from regard.models import Seq2Seq
 
