@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from regard.late import late
 
 if TYPE_CHECKING:
+    from regard.decoding.controls import Controls, Target
     from regard.decoding.generation import generate
     from regard.decoding.sampling import sample, truncate
     from regard.decoding.search import Hypothesis, Step, beam_search, greedy_search, length_penalty
@@ -16,11 +17,13 @@ late(__name__)
 __all__ = [
     "Branch",
     "Candidate",
+    "Controls",
     "Hypothesis",
     "Possible",
     "Search",
     "SearchTree",
     "Step",
+    "Target",
     "beam_search",
     "blank_answer",
     "generate",

@@ -23,7 +23,7 @@ class Extensions(NamedTuple):
     ends: list[tuple[int, int, float]]
     """Row, prefix and log-probability of each finished extension."""
     parents: Tensor
-    """Index of the prefix of each unfinished extension, (B, K'), the most likely first."""
+    """Index of the prefix of each unfinished extension, (B, K'), the best extension first."""
     tokens: Tensor
     """The added tokens, (B, K')."""
     totals: Tensor
@@ -73,22 +73,22 @@ def select_extensions(totals: Tensor, parents: Tensor, tokens: Tensor, width: in
     return Extensions(list(ends), parents.gather(1, order), tokens.gather(1, order), totals.gather(1, order))
 
 
-def log_probabilities(logits: Tensor) -> Tensor:
-    """Return log-probabilities (..., V) of logits, at least in float32, with -inf for special tokens.
+def log_probabilities(logits: Tensor, never: Sequence[int] = NEVER) -> Tensor:
+    """Return log-probabilities (..., V) of logits, at least in float32, with -inf for tokens in `never`.
 
     The log-probabilities overwrite the logits, which halves the memory in a CPU's caches.
     """
     logits = logits if logits.dtype == torch.float64 else logits.float()
-    return mask_special_tokens(torch.log_softmax(logits, -1, out=logits))
+    return mask_special_tokens(torch.log_softmax(logits, -1, out=logits), never)
 
 
-def mask_special_tokens(values: Tensor) -> Tensor:
-    """Set logits or log-probabilities (..., V) of tokens that never occur in an answer to -inf, in place.
+def mask_special_tokens(values: Tensor, never: Sequence[int] = NEVER) -> Tensor:
+    """Set logits or log-probabilities (..., V) of tokens in `never` to -inf, in place.
 
     >>> mask_special_tokens(torch.zeros(5))
     tensor([-inf, -inf, 0., -inf, 0.])
     """
-    for token in NEVER:
+    for token in never:
         values[..., token] = -torch.inf
     return values
 
@@ -102,3 +102,8 @@ def check_finite(values: Tensor) -> None:
         raise InputError(
             "the model's probabilities are not finite: train again with a lower --lr, or restore the weights"
         )
+
+
+def impossible() -> InputError:
+    """Return the error for constraints that forbid every target."""
+    return InputError("no target satisfies all constraints of the search: leave out or relax a constraint")

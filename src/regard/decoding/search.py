@@ -22,6 +22,7 @@ from regard.decoding.extensions import (
     UNCONSTRAINED,
     Constraints,
     check_finite,
+    impossible,
     log_probabilities,
     mask_special_tokens,
 )
@@ -202,7 +203,7 @@ def beam_search(
         going = [
             time < limits[index]
             and not _done(finished[index], best / length_penalty(limits[index] + 1, alpha), width, n_best)
-            for index, best in zip(active, totals[:, 0].tolist(), strict=True)
+            for index, best in zip(active, totals.amax(1).tolist(), strict=True)
         ]
         if not all(going):
             rows = compact_rows(going)
@@ -212,7 +213,7 @@ def beam_search(
         if not active:
             break
     if not all(finished):
-        raise InputError("no target satisfies all constraints of the search: leave out or relax a constraint")
+        raise impossible()
     return [sorted(hypotheses, key=_rank)[:n_best] for hypotheses in finished]
 
 
