@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from regard.course import CaseReport, CheckReport, Diagnosis, ExerciseReport, Finding, check
     from regard.data.datasets import fetch
     from regard.data.word_alignment import WordAlignment, read_links
-    from regard.decoding import Candidate, SearchTree
+    from regard.decoding import Candidate, Controls, SearchTree
     from regard.evaluation import Quality, Scored
     from regard.external import (
         ExternalModel,
@@ -169,6 +169,7 @@ __all__ = [
     "Comparison",
     "Composition",
     "Contrast",
+    "Controls",
     "CopyConfig",
     "CountingConfig",
     "DatesConfig",

@@ -104,7 +104,7 @@ class PrefixLines:
         if more:
             raise InputError(f"{str(self._path)!r} has more lines than the input: give one prefix per line")
         if self._blank:
-            print_message(f"{self._blank} lines of {str(self._path)!r} are blank: their answers have no prefix")
+            print_message(f"blank lines of {str(self._path)!r}: {self._blank}; their answers have no prefix")
 
 
 def warn_missing_terms(run: SequenceRun, controls: Controls, text: str, answers: Answers, name: str) -> None:

@@ -180,7 +180,7 @@ def search_batch(
         }
         drawn = sample(model, source, mask, max_len=most, seeds=seeds, **options)
         return [[best] for best in drawn]
-    # With constraints, a beam search of width 1 is the greedy search.
+    # With constraints, a beam search of width 1 is the greedy search, whose scores have no length penalty.
     if search.beam == 1 and search.n_best == 1 and constraints is UNCONSTRAINED:
         return [[best] for best in greedy_search(model, source, mask, max_len=most, scored=scored)]
     return beam_search(
@@ -189,7 +189,7 @@ def search_batch(
         mask,
         width=search.beam,
         max_len=most,
-        alpha=search.length_penalty,
+        alpha=search.length_penalty if search.beam > 1 else 0.0,
         n_best=search.n_best,
         constraints=constraints,
     )

@@ -39,7 +39,8 @@ def replace_unknown(
             return candidate
         (words, target), pair_weights = next(weights)
         best = pair_weights[int(heads.shifted)].mean(0)[:, :-1].argmax(1)
-        aligned = (words.words[best[step]] for step, token in enumerate(target.indices) if token == UNKNOWN)
+        steps = [step for step, token in enumerate(target.indices) if token == UNKNOWN]
+        aligned = (_without_punctuation(words.words[best[step]]) for step in steps)
         return dataclasses.replace(candidate, text=_fill(candidate.text, aligned, aligner.task.target_vocabulary))
 
     return [[replaced(candidate) for candidate in ranked] for ranked in answers]
@@ -48,6 +49,15 @@ def replace_unknown(
 def _pieces(tokens: list[int]) -> TokenizedText:
     """Return the tokens of an answer, each as a word."""
     return TokenizedText("", tokens, list(range(len(tokens))), [(0, 0)] * len(tokens))
+
+
+def _without_punctuation(word: str) -> str:
+    """Return a word without the punctuation around it, unless it consists of punctuation.
+
+    >>> _without_punctuation("(Hund).")
+    'Hund'
+    """
+    return re.sub(r"^\W+|\W+$", "", word) or word
 
 
 def _fill(text: str, words: Iterator[str], vocabulary: Vocabulary) -> str:
