@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.interpret.answer_difference import Metric
 from regard.interpret.attribution.background import read_embedding
 from regard.interpret.attribution.trial import Trial
 from regard.interpret.edge_effects import (
     Edges,
+    Metrics,
     edge_gradients,
     edge_patching,
     integrated_edge_gradients,
@@ -100,18 +100,17 @@ def _clean(graph: ResidualGraph) -> Pass:
     return graph.full(1)
 
 
-def _metric(trial: Trial[Any]) -> Metric:
-    return lambda logits: trial.values(logits.unsqueeze(0)).mean()
+def _metric(trial: Trial[Any]) -> Metrics:
+    return lambda logits: trial.values(logits).mean(-1)
 
 
 def _corrupted(trial: Trial[Any], graph: ResidualGraph) -> Iterator[Pass]:
     """Yield what the nodes write and read for other inputs of the same length; raises `InputError` without
     any."""
     count, own = 0, _content(trial.probe)
-    for prepared in trial.background.inputs:
-        probe = trial.subject.trial(prepared)
-        content = own if probe is None else _content(probe)
-        if probe is not None and len(content) == len(own) and not torch.equal(content, own):
+    for probe in trial.background.prepared:
+        content = _content(probe)
+        if len(content) == len(own) and not torch.equal(content, own):
             yield corrupted_pass(graph, trial.probe, probe)
             count += 1
         if count == CORRUPTED:
