@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from regard.data import BOS, EOS, UNKNOWN, CharacterVocabulary, collate
-from regard.decoding import Controls, Hypothesis, Search, Target, beam_search, translate
+from regard.decoding import Controls, Hypothesis, Requirement, Search, beam_search, translate
+from regard.decoding.controls import find_requirements, make_constraints
 from regard.decoding.translation import search_batch
 from regard.errors import InputError
 from tests.decoding.test_search import LETTERS, LONGEST, every_target, make, make_transformer
@@ -39,7 +39,7 @@ def search(
 ) -> list[list[Hypothesis]]:
     """Search under constraints; `targets`: the prefix and the terms of each source."""
     known = [
-        Target(list(prefix), [list(term) for term in terms], controls.max_length or LONGEST)
+        Requirement(list(prefix), [list(term) for term in terms], controls.max_length or LONGEST)
         for prefix, terms in targets or [((), ())] * len(sources)
     ]
     return search_batch(
@@ -48,7 +48,7 @@ def search(
         Search(**options),
         most=[target.limit for target in known],
         seeds=range(len(sources)),
-        constraints=controls.constraints(known),
+        constraints=make_constraints(controls, known),
     )
 
 
@@ -222,9 +222,9 @@ def test_default_limit_grows_by_the_length_of_the_constraints() -> None:
         model.output.bias[EOS] = -1e4
     [plain] = text_search(Search(), ["a"], models=model)
     assert len(plain) == 20  # the largest length of the model
-    [target] = Controls(prefix="xyz").targets(["a"], [5], CharacterVocabulary("xyz"), 20)
-    assert target == Target([4, 5, 6], [], 8)
-    [target] = Controls(prefix="xyz", max_length=6).targets(["a"], [5], CharacterVocabulary("xyz"), 20)
+    [target] = find_requirements(Controls(prefix="xyz"), ["a"], [5], CharacterVocabulary("xyz"), 20)
+    assert target == Requirement([4, 5, 6], [], 8)
+    [target] = find_requirements(Controls(prefix="xyz", max_length=6), ["a"], [5], CharacterVocabulary("xyz"), 20)
     assert target.limit == 6
 
 

@@ -33,7 +33,8 @@ from regard.convert.conversion import Exportable, token_names
 from regard.convert.ctranslate2 import get_ctranslate2_parts
 from regard.data import EOS, PairBatch, collate
 from regard.data.subwords import RESERVED
-from regard.decoding import Candidate, Hypothesis, Search, Target, length_penalty
+from regard.decoding import Candidate, Hypothesis, Requirement, Search, length_penalty
+from regard.decoding.controls import find_requirements, make_constraints
 from regard.decoding.search import check_beam
 from regard.decoding.translation import candidates, length_batches, longest_answer, search_batch
 from regard.libraries import import_library, library_errors
@@ -75,13 +76,13 @@ class CTranslate2Search:
             check_beam(search.beam, search.n_best, search.length_penalty)
         sources = self._source.encode_all(texts)
         limits = [longest_answer(source, self._max_len) for source in sources]
-        targets = search.controls.targets(texts, limits, self._target, self._max_len)
+        requirements = find_requirements(search.controls, texts, limits, self._target, self._max_len)
         batches = []
         for indices in length_batches(sources, batchsize):
             with self._library_errors():
                 pending = self._submit(
                     [sources[index] for index in indices],
-                    [targets[index] for index in indices],
+                    [requirements[index] for index in indices],
                     search,
                     scored=scored,
                 )
@@ -91,16 +92,16 @@ class CTranslate2Search:
             with self._library_errors():
                 results = [result.result() for result in pending]
             begins = self._prefix_scores(
-                [sources[index] for index in indices], [targets[index].prefix for index in indices]
+                [sources[index] for index in indices], [requirements[index].prefix for index in indices]
             )
             ranked = [
-                self._rank(result, search, targets[index].limit, begin)
+                self._rank(result, search, requirements[index].limit, begin)
                 for result, index, begin in zip(results, indices, begins, strict=True)
             ]
             doubtful = [index for index, hypotheses in zip(indices, ranked, strict=True) if not hypotheses]
             own = iter(
                 self._search_again(
-                    [sources[index] for index in doubtful], [targets[index] for index in doubtful], search
+                    [sources[index] for index in doubtful], [requirements[index] for index in doubtful], search
                 )
             )
             for index, hypotheses in zip(indices, ranked, strict=True):
@@ -108,13 +109,18 @@ class CTranslate2Search:
         return answers
 
     def _submit(
-        self, sources: Sequence[Sequence[int]], targets: Sequence[Target], search: Search, *, scored: bool
+        self,
+        sources: Sequence[Sequence[int]],
+        requirements: Sequence[Requirement],
+        search: Search,
+        *,
+        scored: bool,
     ) -> Any:
         """Start the search for a batch of sources, and return the pending results."""
         controls, options = search.controls, {}
-        if any(target.prefix for target in targets):
+        if any(requirement.prefix for requirement in requirements):
             options["target_prefix"] = [
-                [self._target_names[token] for token in target.prefix] for target in targets
+                [self._target_names[token] for token in requirement.prefix] for requirement in requirements
             ]
         return self._translator.translate_batch(
             [[self._source_names[token] for token in source] for source in sources],
@@ -127,7 +133,7 @@ class CTranslate2Search:
             max_input_length=0,
             min_decoding_length=controls.min_length,
             # The end symbol may follow the last token.
-            max_decoding_length=max(target.limit for target in targets) + 1,
+            max_decoding_length=max(requirement.limit for requirement in requirements) + 1,
             no_repeat_ngram_size=controls.no_repeat_ngram,
             repetition_penalty=controls.repetition_penalty,
             return_scores=scored or search.beam > 1,
@@ -141,17 +147,17 @@ class CTranslate2Search:
             return [0.0] * len(prefixes)
         batch = PairBatch(collate(sources), collate(prefixes))
         log_probs = self._model.eval()(batch.source, batch.source_mask, batch.target_in).float().log_softmax(-1)
-        steps = log_probs.gather(-1, batch.target.unsqueeze(-1)).squeeze(-1)
+        steps = log_probs.gather(-1, batch.requirement.unsqueeze(-1)).squeeze(-1)
         return [step[: len(prefix)].sum().item() for step, prefix in zip(steps, prefixes, strict=True)]
 
     def _search_again(
-        self, sources: Sequence[list[int]], targets: Sequence[Target], search: Search
+        self, sources: Sequence[list[int]], requirements: Sequence[Requirement], search: Search
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of Regard's own search."""
         if not sources:
             return []
-        constraints = search.controls.constraints(targets)
-        limits = [target.limit for target in targets]
+        constraints = make_constraints(search.controls, requirements)
+        limits = [requirement.limit for requirement in requirements]
         return search_batch(self._model, collate(sources), search, most=limits, constraints=constraints)
 
     def _library_errors(self) -> AbstractContextManager[None]:

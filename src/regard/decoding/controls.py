@@ -75,62 +75,10 @@ class Controls:
         """Return the controls for the texts at some indices of `count` texts."""
         if isinstance(self.prefix, str):
             return self
-        prefixes = self._prefixes(count)
+        prefixes = self.prefixes(count)
         return replace(self, prefix=[prefixes[index] for index in indices])
 
-    def targets(
-        self, texts: Sequence[str], limits: Sequence[int], vocabulary: Vocabulary, max_len: int
-    ) -> list["Target"]:
-        """Return the prefix, the terms and the length limit of the target of each text.
-
-        `limits`: largest number of tokens of each target without constraints. Limits grow by the number of
-        tokens that the constraints need, up to `max_len`. `vocabulary`: target vocabulary. Raises `InputError`
-        for unknown symbols in prefixes and terms, and for a target that would be too long.
-        """
-        prefixes = self._prefixes(len(texts))
-        encoded = {
-            prefix: encode_constraint("prefix", prefix, vocabulary)
-            for prefix in {*prefixes}
-            if not is_blank(prefix)
-        }
-        targets = []
-        for text, limit, prefix in zip(texts, limits, prefixes, strict=True):
-            tokens, terms = encoded.get(prefix, []), dict.fromkeys([*self.terms, *self._translations(text)])
-            encoded_terms = [encode_constraint("term", term, vocabulary) for term in terms]
-            needed = max(self.min_length, len(tokens) + sum(map(len, encoded_terms)))
-            limit = min(limit + needed, max_len, self.max_length or max_len)
-            if needed > limit:
-                raise InputError(
-                    f"the constraints of text {shorten(text, LONGEST_SHOWN)} need {needed} tokens, but an answer "
-                    f"has at most {limit}: give a lower min_length, a shorter prefix or fewer terms, or raise "
-                    "max_length"
-                )
-            targets.append(Target(tokens, encoded_terms, limit))
-        return targets
-
-    def constraints(self, targets: Sequence["Target"]) -> Constraints:
-        """Return the constraints of a search for the targets of a batch."""
-        penalties: list[Rule] = []
-        bans: list[Rule] = []
-        if self.repetition_penalty != 1:
-            penalties.append(RepetitionPenalty(self.repetition_penalty))
-        if self.min_length:
-            bans.append(MinLength(self.min_length))
-        if self.no_repeat_ngram:
-            bans.append(NoRepeatNgram(self.no_repeat_ngram))
-        terms = [target.terms for target in targets]
-        prefixes = [target.prefix for target in targets]
-        if not (penalties or bans or any(terms) or any(prefixes) or self.replace_unknown):
-            return UNCONSTRAINED
-        return Rules(
-            penalties=penalties,
-            bans=bans,
-            prefixes=prefixes,
-            terms=RequiredTerms(terms) if any(terms) else None,
-            never=self.never,
-        )
-
-    def _prefixes(self, count: int) -> Sequence[str]:
+    def prefixes(self, count: int) -> Sequence[str]:
         """Return the prefix of each of `count` texts. Raises `InputError` for another number of prefixes."""
         prefixes = [self.prefix] * count if isinstance(self.prefix, str) else self.prefix
         if len(prefixes) != count:
@@ -139,10 +87,10 @@ class Controls:
 
     def missing(self, text: str, tokens: Sequence[int], vocabulary: Vocabulary) -> list[str]:
         """Return the terms of a text that do not occur in the tokens of an answer."""
-        required = dict.fromkeys([*self.terms, *self._translations(text)])
+        required = dict.fromkeys([*self.terms, *self.translations(text)])
         return [term for term in required if not _contains(tokens, vocabulary.encode(term))]
 
-    def _translations(self, text: str) -> list[str]:
+    def translations(self, text: str) -> list[str]:
         """Return the translations of the glossary's terms in a text."""
         if self._pattern is None:
             return []
@@ -157,7 +105,7 @@ class Controls:
         return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
 
 
-class Target(NamedTuple):
+class Requirement(NamedTuple):
     """What the controls require of the target of a text."""
 
     prefix: list[int]
@@ -183,3 +131,55 @@ def encode_constraint(kind: str, text: str, vocabulary: Vocabulary) -> list[int]
             f"{' '.join(map(repr, vocabulary.unknown(text)))}: choose another {kind}"
         )
     return tokens
+
+
+def find_requirements(
+    controls: Controls, texts: Sequence[str], limits: Sequence[int], vocabulary: Vocabulary, max_len: int
+) -> list[Requirement]:
+    """Return the prefix, the terms and the length limit of the target of each text.
+
+    `limits`: largest number of tokens of each target without constraints. Limits grow by the number of
+    tokens that the constraints need, up to `max_len`. `vocabulary`: target vocabulary. Raises `InputError`
+    for unknown symbols in prefixes and terms, and for a target that would be too long.
+    """
+    prefixes = controls.prefixes(len(texts))
+    encoded = {
+        prefix: encode_constraint("prefix", prefix, vocabulary) for prefix in {*prefixes} if not is_blank(prefix)
+    }
+    requirements = []
+    for text, limit, prefix in zip(texts, limits, prefixes, strict=True):
+        tokens, terms = encoded.get(prefix, []), dict.fromkeys([*controls.terms, *controls.translations(text)])
+        encoded_terms = [encode_constraint("term", term, vocabulary) for term in terms]
+        needed = max(controls.min_length, len(tokens) + sum(map(len, encoded_terms)))
+        limit = min(limit + needed, max_len, controls.max_length or max_len)
+        if needed > limit:
+            raise InputError(
+                f"the constraints of text {shorten(text, LONGEST_SHOWN)} need {needed} tokens, but an answer "
+                f"has at most {limit}: give a lower min_length, a shorter prefix or fewer terms, or raise "
+                "max_length"
+            )
+        requirements.append(Requirement(tokens, encoded_terms, limit))
+    return requirements
+
+
+def make_constraints(controls: Controls, requirements: Sequence[Requirement]) -> Constraints:
+    """Return the constraints of a search for the answers of a batch."""
+    penalties: list[Rule] = []
+    bans: list[Rule] = []
+    if controls.repetition_penalty != 1:
+        penalties.append(RepetitionPenalty(controls.repetition_penalty))
+    if controls.min_length:
+        bans.append(MinLength(controls.min_length))
+    if controls.no_repeat_ngram:
+        bans.append(NoRepeatNgram(controls.no_repeat_ngram))
+    terms = [requirement.terms for requirement in requirements]
+    prefixes = [requirement.prefix for requirement in requirements]
+    if not (penalties or bans or any(terms) or any(prefixes) or controls.replace_unknown):
+        return UNCONSTRAINED
+    return Rules(
+        penalties=penalties,
+        bans=bans,
+        prefixes=prefixes,
+        terms=RequiredTerms(terms) if any(terms) else None,
+        never=controls.never,
+    )

@@ -28,7 +28,7 @@ MISSING = -1
 """Fills terms up to L tokens. Never equals a token."""
 
 
-class Progress(NamedTuple):
+class TermProgress(NamedTuple):
     """Occurrences of the terms in prefixes."""
 
     occurs: Tensor
@@ -46,7 +46,7 @@ class RequiredTerms:
 
     >>> terms = RequiredTerms([[[4, 5], [5, 6]]])
     >>> terms.progress(torch.tensor([[[1, 4, 5]]]), [0])
-    Progress(occurs=tensor([[[ True, False]]]), begun=tensor([[[0, 1]]]), tokens=tensor([[3]]))
+    TermProgress(occurs=tensor([[[ True, False]]]), begun=tensor([[[0, 1]]]), tokens=tensor([[3]]))
     """
 
     def __init__(self, terms: Sequence[Sequence[Sequence[int]]]) -> None:
@@ -58,7 +58,7 @@ class RequiredTerms:
                 self.terms[row, number, : len(term)] = torch.tensor(term)
         self.lengths = (self.terms != MISSING).sum(-1)
 
-    def progress(self, prefixes: Tensor, sources: Sequence[int]) -> Progress:
+    def progress(self, prefixes: Tensor, sources: Sequence[int]) -> TermProgress:
         """Return the occurrences of the terms in prefixes (B, K, T); `sources`: the source of each row."""
         terms, lengths = (part[list(sources)].to(prefixes.device) for part in (self.terms, self.lengths))
         occurs = (lengths == 0).unsqueeze(1).expand(-1, prefixes.shape[1], -1)
@@ -72,7 +72,7 @@ class RequiredTerms:
             occurs = occurs | (is_whole & ends.any(2))
             begun = begun.masked_fill(ends[:, :, -1] & ~is_whole, length)
         begun = begun.masked_fill(occurs, 0)
-        return Progress(occurs, begun, (occurs * lengths.unsqueeze(1)).sum(-1) + begun.amax(-1))
+        return TermProgress(occurs, begun, (occurs * lengths.unsqueeze(1)).sum(-1) + begun.amax(-1))
 
     def apply(self, scores: Tensor, prefixes: Tensor, sources: Sequence[int]) -> None:
         """Forbid the end of sequence until all terms occur; see `rules.Rule`."""

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from regard.data import PAD, Vocabulary, collate
-from regard.decoding.controls import Controls
+from regard.decoding.controls import Controls, find_requirements, make_constraints
 from regard.decoding.ensemble import make_ensemble
 from regard.decoding.extensions import UNCONSTRAINED, Constraints
 from regard.decoding.incremental import IncrementalDecoder
@@ -29,7 +29,7 @@ class Candidate(Result):
 
     text: str
     tokens: list[int]
-    """Target vocabulary indices, without the end of sequence."""
+    """Requirement vocabulary indices, without the end of sequence."""
     log_probability: float
     """Natural logarithm of the probability of the whole answer."""
     score: float
@@ -105,7 +105,7 @@ def translate(
     """
     sources = list(map(source_vocabulary.encode, texts))
     limits = [longest_answer(source, max_len) for source in sources]
-    targets = search.controls.targets(texts, limits, target_vocabulary, max_len)
+    requirements = find_requirements(search.controls, texts, limits, target_vocabulary, max_len)
     batches = length_batches(sources, batchsize)
     answers: list[list[Candidate]] = [[] for _ in texts]
     # All batches share one decoder, which packs the weights of the model once.
@@ -122,10 +122,10 @@ def translate(
             decoder,
             collate(batch).to(device),
             search,
-            most=[targets[index].limit for index in indices],
+            most=[requirements[index].limit for index in indices],
             seeds=seeds,
             scored=scored,
-            constraints=search.controls.constraints([targets[index] for index in indices]),
+            constraints=make_constraints(search.controls, [requirements[index] for index in indices]),
         )
 
     for indices, batch in zip(batches, map_in_threads(ensemble, answer, batches), strict=True):
@@ -168,7 +168,7 @@ def search_batch(
     """Return the `n_best` hypotheses for each source (B, Ts).
 
     `most`: length limit in tokens, a single limit or a limit for each source. `seeds`: a seed for each source,
-    for sampling. `scored`: as in `translate`. `constraints`: see `Controls.constraints`.
+    for sampling. `scored`: as in `translate`. `constraints`: see `make_constraints`.
     """
     mask = source != PAD
     if search.temperature:

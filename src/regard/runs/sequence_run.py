@@ -100,10 +100,8 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
             beam = 1 if temperature else self.usual_beam
         length_penalty = self.usual_length_penalty if length_penalty is None else length_penalty
         sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-        controls = controls or decoding.Controls()
-        settings = decoding.Search(
-            beam=beam, length_penalty=length_penalty, n_best=n_best, controls=controls, **sampling
-        )
+        ranking: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "n_best": n_best}
+        settings = decoding.Search(**ranking, **sampling, controls=controls or decoding.Controls())
         how: dict[str, Any] = {"batchsize": batchsize, "engine": engine, "precision": precision, "scored": scored}
         return search_texts([self, *ensemble], texts, settings, **how)
 
@@ -148,7 +146,8 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         )
 
     @property
-    def _aligner(self) -> Aligner:
+    def aligner(self) -> Aligner:
+        """Word aligner of the model."""
         from regard.runs.alignment import Aligner
 
         return Aligner(self.model, self.task, self.files, self.step, self.guided)
@@ -160,7 +159,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     def kept_heads(self) -> interpret.KeptHeads | None:
         """Return the chosen alignment heads, else the head trained with an alignment loss, else None."""
-        return self._aligner.kept()
+        return self.aligner.kept()
 
     def align(
         self,
@@ -184,11 +183,11 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         """
         pairs = [(empty_if_blank(source), empty_if_blank(target)) for source, target in pairs]
         self._check_pairs(pairs)
-        forward = self._aligner.align(pairs, by, unit)
+        forward = self.aligner.align(pairs, by, unit)
         if reverse is None:
             return forward
         backward = reverse.align([(target, source) for source, target in pairs], by=by, unit=unit)
-        return self._aligner.combine_directions(forward, backward, symmetrise)
+        return self.aligner.combine_directions(forward, backward, symmetrise)
 
     def choose_alignment(
         self,
@@ -212,11 +211,11 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         self._check_pairs(pairs)
         if len(pairs) != len(known):
             raise InputError(f"links for {len(known)} pairs, but {len(pairs)} pairs: give links for every pair")
-        return self._aligner.choose(
+        return self.aligner.choose(
             pairs,
             known,
             against=against,
-            reverse=None if reverse is None else reverse._aligner,
+            reverse=None if reverse is None else reverse.aligner,
             others=others,
             unit=unit,
             keep=keep,

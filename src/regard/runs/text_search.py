@@ -4,20 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from regard import decoding
+from regard.convert.conversion import Exportable
 from regard.data.vocabulary import is_blank
 from regard.errors import InputError, check_range
 from regard.runs.unknown_words import replace_unknown
 
 if TYPE_CHECKING:
-    from regard.convert import EngineName, Precision
-    from regard.runs.sequence_run import SequenceRun
+    from regard.convert import EngineName, Engines, Precision
+    from regard.runs.alignment import Aligner
+
+
+class Translator(Exportable, Protocol):
+    """A run that answers texts."""
+
+    @property
+    def engines(self) -> Engines:
+        """Search engines of other programs."""
+
+    @property
+    def aligner(self) -> Aligner:
+        """Word aligner of the model."""
+
+    def check_texts(self, texts: Iterable[str]) -> None:
+        """Raise `InputError` for the first text that is too long."""
 
 
 def search_texts(
-    runs: Sequence[SequenceRun],
+    runs: Sequence[Translator],
     texts: Iterable[str],
     search: decoding.Search,
     *,
@@ -56,14 +72,14 @@ def search_texts(
     find = own if opened is None else opened.search
     found = find(nonblank, search, batchsize=batchsize, scored=scored)
     if search.controls.replace_unknown:
-        found = replace_unknown(first._aligner, nonblank, found)
+        found = replace_unknown(first.aligner, nonblank, found)
     answers = [[decoding.blank_answer()] for _ in texts]
     for index, ranked in zip(indices, found, strict=True):
         answers[index] = ranked
     return answers
 
 
-def _check_vocabularies(run: SequenceRun, other: SequenceRun) -> None:
+def _check_vocabularies(run: Translator, other: Translator) -> None:
     """Raise `InputError` if the vocabularies of two runs differ."""
     for side in ("source", "target"):
         vocabulary = f"{side}_vocabulary"
