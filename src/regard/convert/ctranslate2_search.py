@@ -147,7 +147,7 @@ class CTranslate2Search:
             return [0.0] * len(prefixes)
         batch = PairBatch(collate(sources), collate(prefixes))
         log_probs = self._model.eval()(batch.source, batch.source_mask, batch.target_in).float().log_softmax(-1)
-        steps = log_probs.gather(-1, batch.requirement.unsqueeze(-1)).squeeze(-1)
+        steps = log_probs.gather(-1, batch.target.unsqueeze(-1)).squeeze(-1)
         return [step[: len(prefix)].sum().item() for step, prefix in zip(steps, prefixes, strict=True)]
 
     def _search_again(
