@@ -53,6 +53,9 @@ def test_inseq_computes_the_same_scores(model_of: ModelOf, tokenizer: Any, name:
         assert np.abs(scores(subject, ours, target=3) - expected).max() <= 1e-4 * expected.max()
     for method in ("occlusion", "sequential_integrated_gradients", "integrated_gradients", "gradient_shap"):
         assert np.isfinite(scores(subject, f"inseq:{method}", target=3)).all()
+    assert "Inseq itself prints norms" in str(
+        regard.attribute(subject, TEXTS[0], method="inseq:saliency", target=3)
+    )
     assert (dict(vars(model.config)), dict(vars(tokenizer))) == settings
 
 
@@ -68,7 +71,8 @@ def test_inseq_is_refused_where_it_computes_another_probability(small: Any, toke
     """Inseq multiplies the embeddings of Marian by their scale, which transformers already does."""
     import transformers
 
-    config = transformers.AutoConfig.for_model("marian", **small.known["marian"].sizes | {"scale_embedding": True})
+    sizes = small.known["marian"].sizes | {"scale_embedding": True}
+    config = transformers.AutoConfig.for_model("marian", **sizes)
     subject = regard.look(transformers.MarianMTModel(config).eval(), tokenizer, inputs=TEXTS)
     with pytest.raises(InputError, match="Inseq computes a log-probability of .*: choose a method of captum"):
         regard.attribute(subject, TEXTS[0], method="inseq:saliency", target=1)
