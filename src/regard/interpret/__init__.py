@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from regard.interpret.composition import Composition as Composition, composition as composition
     from regard.interpret.estimates import Estimate as Estimate
     from regard.interpret.examination import Examination as Examination, examine as examine
+    from regard.interpret.examined_runs import ExaminedRuns as ExaminedRuns
     from regard.interpret.explanation import explain as explain
     from regard.interpret.explanation_result import Explanation as Explanation, StepAnswer as StepAnswer
     from regard.interpret.figures import FIGURE_KINDS as FIGURE_KINDS, plot as plot
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
         PathPatchingResult as PathPatchingResult,
         patch_paths as patch_paths,
     )
-    from regard.interpret.probing import Probe as Probe, probe as probe
+    from regard.interpret.probing import Probe as Probe, probe_inputs as probe_inputs
     from regard.interpret.relevance import (
         RelevanceShare as RelevanceShare,
         attention_mass as attention_mass,

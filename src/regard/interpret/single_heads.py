@@ -229,7 +229,7 @@ def head_writes(
     """Return the classes or tokens that a head writes: the largest direct parts of its output in the logits.
 
     The output of the head passes the output projection, later norms (frozen), and the unembedding, but no other
-    layer (Elhage et al. 2021, "Logit attribution"). The mean over all classes, which changes no probability, is
+    layer (Elhage et al. 2021). The mean over all classes, which changes no probability, is
     subtracted. `step`: output step (None: the last).
 
     >>> regard.head_writes(run, "CADBFEDCADBFED", "decoder.1.self_attention", 0).raised[0]    # doctest: +SKIP

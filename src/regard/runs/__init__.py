@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from regard.runs.alignment import LinkedPair as LinkedPair
     from regard.runs.answer_run import AnswerRun as AnswerRun, TestReport as TestReport
     from regard.runs.drawing import draw_model as draw_model
+    from regard.runs.examined_runs import examine_runs as examine_runs
     from regard.runs.head_timeline import timeline as timeline
     from regard.runs.language_run import LanguageReport as LanguageReport, LanguageRun as LanguageRun
     from regard.runs.loading import SAVEPATH as SAVEPATH, load as load, load_translator as load_translator
