@@ -6,8 +6,7 @@ from pathlib import Path
 
 from regard.cli.aligned_output import Answers
 from regard.cli.terminal import print_message
-from regard.cli.trust import check_translation_run
-from regard.doubts import Doubt, Doubter, check_doubt_file, write_doubts
+from regard.doubts import Doubt, Doubter, check_doubt_file, check_translation_run, write_doubts
 from regard.errors import InputError
 from regard.io import check_writable
 from regard.runs import SequenceRun

@@ -9,11 +9,10 @@ from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import print_table
 from regard.data.parallel import ParallelText
 from regard.data.prepare import read_pairs
-from regard.doubts import FALSE_ALARMS, calibrate_doubt
+from regard.doubts import FALSE_ALARMS, calibrate_doubt, check_translation_run
 from regard.errors import InputError, check_range
 from regard.fast.memory import keep_memory
 from regard.io import check_writable, write_json
-from regard.runs import SequenceRun, TranslationRun
 
 PROG = "regard trust"
 DESCRIPTION = (
@@ -77,10 +76,3 @@ def run(argv: list[str]) -> None:
     if flags.json is not None:
         write_json(flags.json, report.json(), indent=1)
         sys.stdout.write(f"Saved {flags.json}\n")
-
-
-def check_translation_run(run: SequenceRun) -> TranslationRun:
-    """Return a run on parallel text; raises `InputError` for other runs."""
-    if not isinstance(run, TranslationRun):
-        raise InputError(f"doubt needs a run on parallel text, and run {str(run.folder)!r} is on task {run.name}")
-    return run

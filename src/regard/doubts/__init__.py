@@ -12,6 +12,11 @@ if TYPE_CHECKING:
         calibrate_doubt as calibrate_doubt,
     )
     from regard.doubts.doubt_files import check_doubt_file as check_doubt_file, write_doubts as write_doubts
-    from regard.doubts.sentence_doubt import Doubt as Doubt, Doubter as Doubter, doubt as doubt
+    from regard.doubts.sentence_doubt import (
+        Doubt as Doubt,
+        Doubter as Doubter,
+        check_translation_run as check_translation_run,
+        doubt as doubt,
+    )
 
 late(__name__)

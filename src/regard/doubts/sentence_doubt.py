@@ -13,7 +13,7 @@ from regard.doubts.calibration_file import Calibration, Origin, read_calibration
 from regard.doubts.features import measure_features
 from regard.errors import InputError
 from regard.result import Result
-from regard.runs import TranslationRun, load
+from regard.runs import SequenceRun, TranslationRun, load_translator
 
 MEANINGS = {
     "from_uniform": "distance of the attention from uniform",
@@ -67,9 +67,7 @@ class Doubter:
         self.calibration: Calibration = read_calibration(run)
         self.reverse: TranslationRun | None = None
         if self.calibration.reverse is not None:
-            reverse = load(self.calibration.reverse)
-            assert isinstance(reverse, TranslationRun), "calibrate stores only translation runs"
-            self.reverse = reverse
+            self.reverse = check_translation_run(load_translator(self.calibration.reverse))
 
     def measure(self, pairs: Sequence[tuple[str, str]], origin: Origin = "translations") -> list[Doubt | None]:
         """Return the doubt of translations, given as pairs of source and translation.
@@ -127,6 +125,11 @@ def doubt(
 
     Raises `InputError` if the run is not calibrated (`regard.calibrate_doubt`).
     """
+    return Doubter(check_translation_run(run)).measure(pairs, origin)
+
+
+def check_translation_run(run: SequenceRun) -> TranslationRun:
+    """Return a run on parallel text; raises `InputError` for other runs."""
     if not isinstance(run, TranslationRun):
-        raise InputError(f"doubt needs a run on parallel text, but this run is on task {run.name}")
-    return Doubter(run).measure(pairs, origin)
+        raise InputError(f"doubt needs a run on parallel text, and run {str(run.folder)!r} is on task {run.name}")
+    return run
