@@ -17,6 +17,7 @@ from regard.late import late
 if TYPE_CHECKING:
     from regard.runs.alignment import LinkedPair
     from regard.runs.answer_run import AnswerRun, TestReport
+    from regard.runs.averaging import average
     from regard.runs.drawing import draw_model
     from regard.runs.head_timeline import timeline
     from regard.runs.language_run import LanguageReport, LanguageRun
@@ -88,6 +89,7 @@ __all__ = [
     "TranslationConfig",
     "TranslationReport",
     "TranslationRun",
+    "average",
     "draw_model",
     "load",
     "load_translator",

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from regard.tasks.sequences import Copy, Reverse, SequenceConfig, Sort
     from regard.tasks.signal import Signal, Signal2
     from regard.tasks.text import Text, TextTaskConfig
-    from regard.tasks.translation import Translation, TranslationTaskConfig
+    from regard.tasks.translation import Translation
+    from regard.tasks.translation_config import TranslationTaskConfig
 
 late(__name__)
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         changed_flags,
         make_config,
     )
+    from regard.training.criterion import Criterion, find_criterion
     from regard.training.distributed import SINGLE_PROCESS, DistributedContext, join_processes
     from regard.training.objective import Objective, exact, make_objective
     from regard.training.presets import PRESETS
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
         RecurrentTraining,
         TrainingConfig,
         TransformerTraining,
-        TranslationTraining,
     )
     from regard.training.signals import Interrupted
     from regard.training.stacked import StackedLearner, stackable
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from regard.training.tensor_file import digest_tensors, pack_tensors, tensor_specs
     from regard.training.token_settings import TokenTraining
     from regard.training.trainer import Learner, SingleLearner, train_steps
+    from regard.training.translation_settings import TranslationTraining
     from regard.training.trust_code import code_digests, trust
 
 late(__name__)
@@ -54,6 +55,7 @@ __all__ = [
     "RECIPES",
     "SINGLE_PROCESS",
     "Checkpoint",
+    "Criterion",
     "DistributedContext",
     "Interrupted",
     "Learner",
@@ -87,6 +89,7 @@ __all__ = [
     "create_run",
     "digest_tensors",
     "exact",
+    "find_criterion",
     "find_model",
     "find_run",
     "join_processes",
