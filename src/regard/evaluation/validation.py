@@ -106,7 +106,11 @@ def validation(
     >>> validation(Counting()) is None
     True
     """
-    if not isinstance(task, Translation) or (text := task.config.text("valid")) is None:
+    if not isinstance(task, Translation):
+        return None
+    if (text := task.config.text("valid")) is None:
+        message = f"No validation text is given: criterion {criterion} selects nothing, and the last model is saved"
+        print_status(message, show=show and criterion != "bleu")
         return None
     texts = {"": text, **task.config.extra_texts()}
     tokenize = task.config.bleu_tokenize or tokenize
