@@ -43,7 +43,7 @@ def check_symbols(symbols: Sequence[str]) -> tuple[str, ...]:
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"cannot read {symbols[0]!r}: give a UTF-8 file with one symbol a line") from error
     for symbol in symbols:
-        problem = "is empty" if not symbol else ""
+        problem = ""
         if symbol.split() != [symbol] or BLANK in symbol or not symbol.isprintable():
             problem = "has a space or an invisible character"
         elif RESERVED_SYMBOL.fullmatch(symbol):

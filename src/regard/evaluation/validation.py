@@ -109,7 +109,7 @@ def validation(
     if not isinstance(task, Translation):
         return None
     if (text := task.config.text("valid")) is None:
-        message = f"No validation text is given: criterion {criterion} selects nothing, and the last model is saved"
+        message = f"Without validation text, criterion {criterion} selects nothing: the last model is saved"
         print_status(message, show=show and criterion != "bleu")
         return None
     texts = {"": text, **task.config.extra_texts()}
