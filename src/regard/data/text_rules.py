@@ -8,7 +8,7 @@ of a private use area before the normalization, and restored after it. No normal
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from tokenizers import Regex, normalizers, pre_tokenizers
 
@@ -96,7 +96,7 @@ def make_pre_tokenizer(symbols: Sequence[str] = ()) -> pre_tokenizers.PreTokeniz
 
     A symbol after a space includes the `▁`, so that a tag at the beginning of a text is one token.
     """
-    punctuation = pre_tokenizers.Punctuation("isolated")
+    punctuation: pre_tokenizers.PreTokenizer = pre_tokenizers.Punctuation("isolated")
     if symbols:
         whole = "|".join(map(re.escape, sorted(symbols, key=len, reverse=True)))
         punctuation = pre_tokenizers.Split(Regex(f"{BLANK}?(?:{whole})|{PUNCTUATION}"), "isolated")
@@ -105,8 +105,7 @@ def make_pre_tokenizer(symbols: Sequence[str] = ()) -> pre_tokenizers.PreTokeniz
 
 def whole_symbols(normalizer: dict[str, object]) -> list[str]:
     """Return the whole symbols of a stored normalizer (plain data of the `tokenizers` library)."""
-    steps = normalizer.get("normalizers", [])
-    assert isinstance(steps, list)
+    steps: Any = normalizer.get("normalizers", [])
     contents = [
         (step.get("pattern", {}).get("String", ""), step["content"])
         for step in steps
