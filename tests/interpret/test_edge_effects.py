@@ -74,7 +74,7 @@ FAMILIES: dict[str, Callable[[], Family]] = {
 
 
 def metric(logits: Tensor) -> Tensor:
-    return logits[-1, 3] - logits[0, 5].square()
+    return logits[..., -1, 3] - logits[..., 0, 5].square()
 
 
 class Case:
@@ -193,7 +193,7 @@ def test_eap_is_exact_in_a_linear_model() -> None:
     passes: tuple[Pass, Pass] = first, second
 
     def linear(logits: Tensor) -> Tensor:
-        return logits[-1, 3] - logits[-1, 5]
+        return logits[..., -1, 3] - logits[..., -1, 5]
 
     scores = edge_attribution_patching(graphs[0], *passes, linear)
     exact = edge_patching(graphs[0], *passes, linear)

@@ -114,7 +114,7 @@ def test_edges_have_the_published_ranks(published: Any, method: str, tmp_path: P
     assert first != second
 
     def metric(logits: Tensor) -> Tensor:
-        return logits[-1, first] - logits[-1, second]
+        return logits[..., -1, first] - logits[..., -1, second]
 
     ours = METHODS[method](graphs[0], *passes, metric)
     theirs = convert(published.lens, run)

@@ -14,12 +14,12 @@ methods apply to models that normalize after each sum. In other models this is t
 in the papers. Position embeddings are the same for both inputs and belong to no sender.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from regard.interpret.answer_difference import Metric
 from regard.interpret.residual_graph import (
     INPUTS,
     LOGITS,
@@ -35,19 +35,21 @@ from regard.interpret.residual_graph import (
 
 Gradients = tuple[Sequence[Node], Mapping[str, Tensor]]
 """N receivers, and, by key of a sender, the gradients (N, T, any) of the metric through one receiver each."""
+Metrics = Callable[[Tensor], Tensor]
+"""Maps the logits (N, T, C) of N copies of an input to one number each, (N,)."""
 Edges = dict[tuple[str, str], float]
 """By sender and receiver: the effect, in the unit of the metric."""
 STEPS = 5
 """Number of interpolated inputs of EAP-IG, as in the authors' examples."""
 
 
-def edge_attribution_patching(graph: ResidualGraph, clean: Pass, corrupted: Pass, metric: Metric) -> Edges:
+def edge_attribution_patching(graph: ResidualGraph, clean: Pass, corrupted: Pass, metric: Metrics) -> Edges:
     """Return the EAP score of each edge: one pass with a gradient for all edges."""
     return score_edges(graph, clean, corrupted, edge_gradients(graph, metric))
 
 
 def integrated_edge_gradients(
-    graph: ResidualGraph, clean: Pass, corrupted: Pass, metric: Metric, *, steps: int = STEPS
+    graph: ResidualGraph, clean: Pass, corrupted: Pass, metric: Metrics, *, steps: int = STEPS
 ) -> Edges:
     """Return the EAP-IG score of each edge over `steps` interpolated embeddings."""
     start, end = corrupted.sent[INPUTS], clean.sent[INPUTS]
@@ -77,16 +79,16 @@ def score_edges(graph: ResidualGraph, clean: Pass, corrupted: Pass, gradients: I
     return sums
 
 
-def sender_gradients(graph: ResidualGraph, metric: Metric) -> dict[str, Tensor]:
+def sender_gradients(graph: ResidualGraph, metric: Metrics) -> dict[str, Tensor]:
     """Return the gradient (1, T, any) of the metric with respect to what each sender writes, over all paths."""
     with torch.enable_grad():
         passed = graph.full(1, send=lambda name, value: value.requires_grad_())
-        gradients = list_gradients(metric(passed.logits[0]), passed.sent)
+        gradients = list_gradients(metric(passed.logits).sum(), passed.sent)
     return _filled(passed.sent, gradients)
 
 
 def edge_gradients(
-    graph: ResidualGraph, metric: Metric, send: Change = unchanged, *, points: int = 1
+    graph: ResidualGraph, metric: Metrics, send: Change = unchanged, *, points: int = 1
 ) -> Iterator[Gradients]:
     """Yield N receivers, and, by key of a sender, the gradients (N, T, any) of the metric through one receiver
     each.
@@ -96,23 +98,31 @@ def edge_gradients(
     """
     with torch.enable_grad():
         passed = graph.full(points, send=send, receive=lambda name, value: value.requires_grad_())
-        total = torch.stack([metric(logits) for logits in passed.logits]).sum() / points
+        total = metric(passed.logits).sum() / points
         at_receivers = _filled(passed.received, list_gradients(total, passed.received))
     values = {key: value.detach() for key, value in passed.sent.items()}
     pairs = [(node, point) for node in graph.receivers for point in range(points)]
     for begin in range(0, len(pairs), graph.copies):
         chunk = pairs[begin : begin + graph.copies]
         chosen = [point for _, point in chunk]
+        # The weight of what each receiver reads is zero in all copies but its own. One product for each tensor is
+        # faster than one for each receiver, whose gradients would be tensors of all copies.
+        weights = {
+            key: torch.zeros(len(chunk), *value.shape[1:]).to(value) for key, value in at_receivers.items()
+        }
+        to_logits = torch.zeros(len(chunk)).to(total)
+        for copy, (node, point) in enumerate(chunk):
+            if node.key == LOGITS:
+                to_logits[copy] = 1 / points
+            else:
+                own = slice(None) if node.head is None else (slice(None), node.head)
+                weights[node.key][copy][own] = at_receivers[node.key][point][own]
         with torch.enable_grad():
             leaves = make_leaves({key: value[chosen] for key, value in values.items()}, len(chunk))
             direct = graph.direct(leaves, len(chunk))
-            parts = [
-                metric(direct.logits[copy]) / points
-                if node.key == LOGITS
-                else (_of_receiver(direct.received, node)[copy] * _of_receiver(at_receivers, node)[point]).sum()
-                for copy, (node, point) in enumerate(chunk)
-            ]
-            gradients = list_gradients(torch.stack(parts).sum(), leaves)
+            sums = [(direct.received[key] * weight).sum() for key, weight in weights.items()]
+            sums.append((metric(direct.logits) * to_logits).sum())
+            gradients = list_gradients(torch.stack(sums).sum(), leaves)
         reached = {key for node, _ in chunk for key in graph.edges[node.key]}
         filled = _filled(leaves, gradients)
         yield [node for node, _ in chunk], {key: filled[key] for key in filled if key in reached}
@@ -126,24 +136,38 @@ def _filled(values: Values, gradients: Sequence[Tensor | None]) -> dict[str, Ten
 
 
 @torch.no_grad()
-def edge_patching(graph: ResidualGraph, clean: Pass, corrupted: Pass, metric: Metric) -> Edges:
-    """Return the exact effect of each edge: one copy of the input in a pass of the model for each edge."""
-    whole, effects = float(metric(clean.logits[0])), Edges()
+def edge_patching(graph: ResidualGraph, clean: Pass, corrupted: Pass, metric: Metrics) -> Edges:
+    """Return the exact effect of each edge: one copy of the input in a pass of the model for each edge.
+
+    An edge that does not change what its receiver reads has the effect 0, without a pass.
+    """
+    whole, effects = float(metric(clean.logits)), Edges()
     for begin in range(0, len(graph.senders), graph.copies):
         senders = graph.senders[begin : begin + graph.copies]
         reads = patched_reads(graph, clean, corrupted, senders)
-        pairs = [
-            (copy, receiver)
-            for receiver in graph.receivers
-            for copy, sender in enumerate(senders)
-            if sender.key in graph.edges[receiver.key]
-        ]
+        changed = _changed_reads(reads, patched_reads(graph, clean, clean, senders))
+        pairs = []
+        for receiver in graph.receivers:
+            for copy, sender in enumerate(senders):
+                if sender.key in graph.edges[receiver.key]:
+                    effects[sender.name, receiver.name] = 0.0
+                    if changed[receiver.key][copy, receiver.head or 0]:
+                        pairs.append((copy, receiver))
         for first in range(0, len(pairs), graph.copies):
             chunk = pairs[first : first + graph.copies]
-            logits = run_patched(graph, reads, [(copy, [receiver]) for copy, receiver in chunk])
-            for (copy, receiver), values in zip(chunk, logits, strict=True):
-                effects[senders[copy].name, receiver.name] = whole - float(metric(values))
+            values = metric(run_patched(graph, reads, [(copy, [receiver]) for copy, receiver in chunk]))
+            for (copy, receiver), value in zip(chunk, values.tolist(), strict=True):
+                effects[senders[copy].name, receiver.name] = whole - value
     return effects
+
+
+def _changed_reads(first: Pass, second: Pass) -> dict[str, np.ndarray]:
+    """Return, by key of a receiver, in which copies its heads read different values, (N, H); H is 1 without
+    heads."""
+    reads = {LOGITS: (first.logits, second.logits)}
+    reads |= {key: (value, second.received[key]) for key, value in first.received.items()}
+    differs = {key: (one != other).any(-1).any(1).cpu().numpy() for key, (one, other) in reads.items()}
+    return {key: values.reshape(len(values), -1) for key, values in differs.items()}
 
 
 def patched_reads(graph: ResidualGraph, clean: Pass, corrupted: Pass, senders: Sequence[Node]) -> Pass:
@@ -175,8 +199,3 @@ def run_patched(graph: ResidualGraph, reads: Pass, patches: Sequence[tuple[int, 
         if any(receiver.key == LOGITS for receiver in receivers):
             logits[copy] = reads.logits[source]
     return logits
-
-
-def _of_receiver(values: Values, node: Node) -> Tensor:
-    """Return the part (N, T, any) of a receiver in what is read."""
-    return values[node.key] if node.head is None else values[node.key][:, :, node.head]

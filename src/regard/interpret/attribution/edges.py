@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.interpret.answer_difference import Metric
 from regard.interpret.attribution.background import read_embedding
 from regard.interpret.attribution.trial import Trial
 from regard.interpret.edge_effects import (
     Edges,
+    Metrics,
     edge_gradients,
     edge_patching,
     integrated_edge_gradients,
@@ -100,8 +100,8 @@ def _clean(graph: ResidualGraph) -> Pass:
     return graph.full(1)
 
 
-def _metric(trial: Trial[Any]) -> Metric:
-    return lambda logits: trial.values(logits.unsqueeze(0)).mean()
+def _metric(trial: Trial[Any]) -> Metrics:
+    return lambda logits: trial.values(logits).mean(-1)
 
 
 def _corrupted(trial: Trial[Any], graph: ResidualGraph) -> Iterator[Pass]:

@@ -19,6 +19,8 @@ from regard.interpret.attribution.trial import MOST_ROWS, Trial
 
 POINTS = 32
 """Points on the line of integrated gradients (nodes of Gauss and Legendre)."""
+MOST_NUMBERS = 1 << 20
+"""Largest number of gradients in one pass, for which the copies of a large model take little memory."""
 INCOMPLETE = 0.05
 """Largest accepted difference between the sum of the scores and the change of the value, as a fraction of it."""
 
@@ -74,9 +76,11 @@ def integrated_gradients(trial: Trial[Any], baseline: Tensor) -> Tensor:
     nodes, weights = np.polynomial.legendre.leggauss(POINTS)
     difference = trial.embedding - baseline.to(trial.embedding)
     total = torch.zeros(len(trial.steps), *difference.shape, device=difference.device)
-    for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
-        point = baseline.to(difference) + float(node) * difference
-        total += float(weight) * input_gradients(trial, point.unsqueeze(0))[0]
+    shares, parts = (torch.as_tensor(values / 2).to(difference) for values in (nodes + 1, weights))
+    points = baseline.to(difference) + shares[:, None, None] * difference
+    together = max(1, MOST_NUMBERS // total.numel())
+    for point, part in zip(points.split(together), parts.split(together), strict=True):
+        total += torch.tensordot(part, input_gradients(trial, point), 1)
     scores = (total * difference).sum(-1)
     change = trial.clean - trial.run_embeddings(baseline.unsqueeze(0))[0]
     missing = float(((scores.sum(-1) - change).abs() / change.abs().clamp(min=0.1)).max())
