@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from regard.runs.run_types import AnyRun
     from regard.training import TrainingState
 
-TEXT_FLAGS = ("train", "valid", "test", "guide", "hub", "text")
+TEXT_FLAGS = ("train", "valid", "extra_valid", "test", "guide", "hub", "text")
 """Flags that name text. Flags that name text files, which may have moved when a run is resumed."""
 FREE_MODEL_FLAGS = ("dropout",)
 """Flags of a model that do not affect the shapes of its parameters."""
@@ -140,6 +140,8 @@ def check_text(config: RunConfig, text: Mapping[str, list[TextDigest]]) -> None:
             continue
         places = config.flags()[name] or config.flags()["hub"]
         files = [str(place) for place in (places if isinstance(places, tuple) else (places,))]
+        if name == "extra_valid":  # NAME=SOURCE,TARGET
+            files = [file for text in files for file in text.partition("=")[2].split(",")]
         if len(now) != len(before):
             problem = f"{name} has {len(now)} files, and had {len(before)}"
         elif sorted(map(repr, now)) == sorted(map(repr, before)):
