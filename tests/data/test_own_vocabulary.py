@@ -24,7 +24,13 @@ def write_model(folder: Path, **options: Any) -> Path:
     """Train a SentencePiece model with a tag and, by default, byte fallback."""
     sentencepiece = pytest.importorskip("sentencepiece")
     (folder / "text").write_text("\n".join(TEXT), encoding="utf-8")
-    settings = {"vocab_size": 360, "hard_vocab_limit": False, "byte_fallback": True, "user_defined_symbols": ["<2en>"], **options}
+    settings = {
+        "vocab_size": 360,
+        "hard_vocab_limit": False,
+        "byte_fallback": True,
+        "user_defined_symbols": ["<2en>"],
+        **options,
+    }
     sentencepiece.SentencePieceTrainer.train(
         input=str(folder / "text"), model_prefix=str(folder / "own"), minloglevel=2, **settings
     )

@@ -45,7 +45,7 @@ def train_subwords(
     if kind in ("sentencepiece", "codes"):
         raise InputError(
             f"tokenizer {kind} comes with imported models and cannot be learned: choose bpe, unigram, words, "
-            f"characters"
+            f"characters, or give a file, such as own.model"
         )
     if byte_fallback and kind not in ("bpe", "unigram"):
         raise InputError(f"byte_fallback needs subwords: choose --tokenizer bpe or unigram, not {kind}")
