@@ -91,7 +91,8 @@ node_modules/ready: package.json package-lock.json
 test-view: node_modules/ready
 	npm run --silent test
 
-lint-view: node_modules/ready
+lint-view: node_modules/ready .venv/ready
+	$(BIN)/python tests/viz/view_types.py build/types/js/data.d.ts
 	npm run --silent check
 
 lint-program: node_modules/ready .venv/ready

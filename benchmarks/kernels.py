@@ -15,8 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention import Dropout, MultiHeadAttention, Rotary, attention_weights
-from regard.attention import attend as layer_call
+from regard.attention import Dropout, MultiHeadAttention, Rotary, attend as layer_call, attention_weights
 from regard.training.cross_entropy import cross_entropy
 
 WIDTH, HEADS, SYMBOLS, TOKENS, RATE, SMOOTHING = 128, 4, 12_000, 4000, 0.2, 0.1

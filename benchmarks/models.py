@@ -17,9 +17,7 @@ from pathlib import Path
 from textwrap import wrap
 
 import torch
-from every_architecture import CHECKS as OTHER_CHECKS
-from every_architecture import Result, model_names
-from every_architecture import examine as examine_any
+from every_architecture import CHECKS as OTHER_CHECKS, Result, examine as examine_any, model_names
 from model_checks import CHECKS, Row, examine
 from small_models import ARCHITECTURES
 

@@ -68,7 +68,7 @@ def test_commands_of_a_page_work(
     lines = [line for line in dict.fromkeys(first or second for first, second in shown) if "corpus" not in line]
     assert len(lines) >= least
     monkeypatch.chdir(tmp_path)
-    if not any(line.startswith("regard train signal2") for line in lines):
+    if not any(line.startswith("regard train signal2") and "--savepath" not in line for line in lines):
         regard.train("signal2", steps=2, snapshots=2, progress=False)
     for line in lines:
         _, *argv = shlex.split(line)
@@ -376,9 +376,7 @@ def test_the_api_contains_docstrings(tmp_path: Path, monkeypatch: pytest.MonkeyP
     package = tmp_path / "house" / "kitchen"
     package.mkdir(parents=True)
     (tmp_path / "house" / "__init__.py").write_text('"""A house."""\n')
-    (package / "__init__.py").write_text(
-        '"""To cook."""\nfrom house.kitchen.pots import Pot\n__all__ = ["Pot"]\n'
-    )
+    (package / "__init__.py").write_text('"""To cook."""\nfrom house.kitchen.pots import Pot as Pot\n')
     (package / "pots.py").write_text(
         'class Pot:\n    """A `pot` of <b>."""\n    lid: "Pot | None" = None\n    """Its own."""\n'
         '    def boil(self, how: str = "soft") -> "Pot":\n        """Boil."""\n    def _hide(self): ...\n'

@@ -14,6 +14,7 @@ from regard.late import late
 if TYPE_CHECKING:
     from some_package.bake import bake
     from some_package.other import one as another
+    from some_package.bake import bread as bread
 late(__name__)
 """
 
@@ -22,7 +23,7 @@ late(__name__)
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "some_package").mkdir()
     (tmp_path / "some_package/__init__.py").write_text(PACKAGE)
-    (tmp_path / "some_package/bake.py").write_text("def bake():\n    return 'bread'\n")
+    (tmp_path / "some_package/bake.py").write_text("def bake():\n    return bread\nbread = 'bread'\n")
     (tmp_path / "some_package/other.py").write_text("one = 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     for name in ("some_package", "some_package.bake", "some_package.other"):
@@ -36,6 +37,7 @@ def test_a_module_is_imported_when_an_export_is_used(package: str) -> None:
     assert found.another == 1
     assert "some_package.bake" not in sys.modules and "some_package.other" in sys.modules
     assert {"bake", "another"} <= set(dir(found))
+    assert found.__all__ == ["bread"]
     with pytest.raises(AttributeError, match="module 'some_package' has no attribute 'one'"):
         found.one  # noqa: B018
 

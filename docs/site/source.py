@@ -41,11 +41,9 @@ class Module:
 
     @cached_property
     def exported(self) -> list[str]:
-        """Return the names in `__all__`."""
-        for node in self.tree.body:
-            if isinstance(node, ast.Assign) and names_of(node) == ["__all__"]:
-                return list(ast.literal_eval(node.value))
-        return []
+        """Return the names that the module imports as themselves, as in `from package import name as name`."""
+        imports = (node for node in ast.walk(self.tree) if isinstance(node, ast.ImportFrom))
+        return sorted(name.name for node in imports for name in node.names if name.asname == name.name)
 
     @cached_property
     def members(self) -> dict[str, Named]:

@@ -1,15 +1,15 @@
 """Packages whose exports are imported lazily.
 
     if TYPE_CHECKING:
-        from regard.decoding.search import beam_search
+        from regard.decoding.search import beam_search as beam_search
 
     late(__name__)
 
 In this example, `from regard.decoding import beam_search` imports only the module `search` of the package.
 
-The library lazy-loader is not used, because type checkers do not support its `attach`, and its `attach_stub`
-needs a second list of the names in a `.pyi` file. With this module, the block for type checkers is the only
-list of names.
+Type checkers treat a name as exported if it is imported as itself (PEP 484). The library lazy-loader is not used,
+because type checkers do not support its `attach`, and its `attach_stub` needs a second list of the names in a
+`.pyi` file. With this module, the imports are the only list of names.
 """
 
 import ast
@@ -44,16 +44,20 @@ class _LazyPackage(ModuleType):
 
 
 def late(package: str) -> None:
-    """Import the names in the `if TYPE_CHECKING` block of a package lazily, on first use."""
+    """Import the names in the `if TYPE_CHECKING` block of a package lazily, on first use. `__all__` lists all
+    names that the package imports as themselves.
+    """
     module = sys.modules[package]
     assert module.__spec__ is not None and module.__spec__.loader is not None
     source = module.__spec__.loader.get_source(package)  # type: ignore[attr-defined]
+    body = ast.parse(source).body
+    block = [statement for part in body if isinstance(part, ast.If) for statement in part.body]
     vars(module)["_exports"] = {
         name.asname or name.name: (statement.module, name.name)
-        for block in ast.parse(source).body
-        if isinstance(block, ast.If)
-        for statement in block.body
+        for statement in block
         if isinstance(statement, ast.ImportFrom) and statement.module
         for name in statement.names
     }
+    names = [name for part in (*body, *block) if isinstance(part, ast.ImportFrom) for name in part.names]
+    vars(module)["__all__"] = sorted(name.name for name in names if name.asname == name.name)
     module.__class__ = _LazyPackage

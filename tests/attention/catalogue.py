@@ -39,10 +39,8 @@ def make_layer(
 ) -> MultiHeadAttention:
     """Return a float64 layer whose parameters are all random, in evaluation mode."""
     torch.manual_seed(1)
-    memory_width = MEMORY if kind == "cross" else WIDTH
-    layer = MultiHeadAttention(
-        WIDTH, heads, mechanism=text, kind=kind, memory_width=memory_width, **options
-    ).double()
+    options = {"memory_width": MEMORY if kind == "cross" else WIDTH, **options}
+    layer = MultiHeadAttention(WIDTH, heads, mechanism=text, kind=kind, **options).double()
     for parameter in layer.parameters():
         nn.init.normal_(parameter, std=0.6)
     return layer.eval()

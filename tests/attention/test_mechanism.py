@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 from regard import intervene, record
@@ -128,6 +127,39 @@ def decode(layer: MultiHeadAttention, states: Tensor) -> Tensor:
 def test_a_kv_cache_gives_the_same_outputs(part: str) -> None:
     layer, (states, _) = make_layer(part), make_states("causal", time=8)
     torch.testing.assert_close(decode(layer, states), layer(states), atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("softmax", 2 * WIDTH),
+        ("multi_query", 2 * WIDTH // HEADS),
+        ("latent:3", 3),
+        ("latent:3,rotary", 3),
+        ("latent:3,differential", 3),
+        ("latent:3,forgetting", 3 + HEADS),
+    ],
+)
+def test_numbers_in_the_kv_cache_of_each_step(text: str, numbers: int) -> None:
+    layer, (states, _) = make_layer(text), make_states("causal")
+    past = layer.project(states[:, :2])
+    for time in range(3, 7):
+        past = layer.project(states[:, time - 1 : time], past=past)
+        stored = sum(part.numel() for part in past if part is not None)
+        assert stored == len(states) * time * numbers
+    torch.testing.assert_close(decode(layer, states), layer(states), atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("text", ["latent:3", "latent:3,rotary", "latent:3,general"])
+def test_values_of_latent_attention_can_come_from_other_states_than_keys(text: str) -> None:
+    layer, (states, _) = make_layer(text, "self"), make_states("self")
+    others = states.flip(1)
+    assert layer.sharing is not None
+    plain = make_layer(text.replace("latent:3,", "").replace("latent:3", "softmax"), "self", memory_width=3)
+    weights = {name: value for name, value in layer.state_dict().items() if not name.startswith("sharing")}
+    plain.load_state_dict(weights)
+    expected = plain(states, layer.sharing(states), layer.sharing(others))
+    torch.testing.assert_close(layer(states, states, others), expected, atol=1e-12, rtol=0)
 
 
 @each_case

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,14 @@ import pytest
 import torch
 
 import regard
-from regard.bench import bench
-from regard.bench import bench_cells as cells
+from regard.bench import bench, bench_cells as cells
+from regard.bench.catalogue import QUICK, choose_models
 from regard.bench.columns import group_columns, model_columns
 from regard.bench.methods import choose_methods
 from regard.bench.tables import entry_text
 from regard.cli import main
-from regard.interpret.attribution import Trial
+from regard.interpret.attribution import METHODS, Trial
+from regard.programs import TRAPS
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "explanation_method.py"
 FLAGS = ["--models", "counting", "--seeds", "2", "--quick"]
@@ -68,17 +70,29 @@ def test_a_repeated_call_measures_nothing_and_gives_the_same(
     assert bench("attention,ablation_mean", **options).json() == first.json()
 
 
-def test_measured_again_the_scores_are_identical(folder: Path, here: None, tmp_path: Path) -> None:
-    stored = sorted((folder / "results").rglob("ablation_mean-*.json"))
-    before = [json.loads(path.read_text()) for path in stored]
-    for path in stored:
-        path.unlink()
-    bench("ablation_mean", models="counting", seeds=2, quick=True, savepath=folder)
-    for path, content in zip(stored, before, strict=True):
-        after = json.loads(path.read_text())
-        for score in [*content["scores"], *after["scores"]]:
+def test_measured_again_the_scores_are_identical(here: None, tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("first", "second")]
+    for folder in folders:
+        bench("all", models="lookup,sink", seeds=1, quick=True, savepath=folder, progress=False)
+    paths = [sorted(path.relative_to(folder) for path in folder.rglob("*.json")) for folder in folders]
+    assert paths[0] == paths[1] and len(paths[0]) == 2 * len(choose_methods("all"))
+    for path in paths[0]:
+        first, second = (json.loads((folder / path).read_text()) for folder in folders)
+        for score in [*first["scores"], *second["scores"]]:
             score.pop("seconds")
-        assert after == content
+        assert first == second
+
+
+def test_every_trap_fools_a_method_and_spares_another(here: None, tmp_path: Path) -> None:
+    methods = "attention,flow,weighted_values,gradient_x_input,gate,ablation_zero,ablation_mean,other_tokens"
+    result = bench(methods, models="trap", seeds=1, quick=True, savepath=tmp_path, progress=False)
+    ends = defaultdict(list)
+    for column in result.columns:
+        scores = [entry.mean for name, entry in column.entries.items() if name in METHODS]
+        ends[column.name].append((min(scores), max(scores)))
+    assert set(ends) == set(TRAPS)
+    for trap, pairs in ends.items():
+        assert any(low <= 0.75 and high >= 0.95 for low, high in pairs), trap
 
 
 def test_an_interrupted_bench_continues(folder: Path, here: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,8 +116,8 @@ def test_an_interrupted_bench_continues(folder: Path, here: None, monkeypatch: p
 def test_command_with_a_method_of_a_user(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table, page = tmp_path / "bench.json", tmp_path / "bench.html"
-    files = ["--json", str(table), "--html", str(page)]
+    table, page, tables = (tmp_path / f"bench.{kind}" for kind in ("json", "html", "md"))
+    files = ["--json", str(table), "--html", str(page), "--markdown", str(tables)]
     assert main(["bench", "--methods", str(EXAMPLE), *FLAGS, "--savepath", str(folder), *files]) == 0
     assert "next_token" in capsys.readouterr().out
     content = json.loads(table.read_text())
@@ -111,6 +125,8 @@ def test_command_with_a_method_of_a_user(
     [column] = content["columns"]
     assert column["entries"]["next_token"]["letters"]
     assert "next_token" in page.read_text()
+    assert "## inputs: relevant\n\n| method | learned (1) |" in tables.read_text()
+    assert "| `next_token` | 0." in tables.read_text() or "| `next_token` | 1.00" in tables.read_text()
 
 
 def test_example_is_short() -> None:
@@ -136,7 +152,7 @@ def test_functions_and_their_failures(folder: Path, here: None, tmp_path: Path) 
     page = tmp_path / "page.html"
     regard.write_bench_page(result, page)
     link = "page-failures/learned-counting.html#map=0&amp;layer=explanation&amp;head=0"
-    assert f'<a href="{link}">' in page.read_text()
+    assert page.read_text().count(f'<a href="{link}">') == 2  # the mean over models, and the model
     drawn = (tmp_path / "page-failures" / "learned-counting.html").read_text()
     assert "reversed_attention ranks inputs with AUROC" in drawn and "known answer" in drawn
     with pytest.raises(regard.InputError, match=r"method fails: the method returned \(1, 1\)"):
@@ -196,6 +212,12 @@ def test_means_are_over_samples_then_seeds_then_models() -> None:
     assert group.entries["a"].values == [0.5, 0.75] and group.models == 2
     assert entry_text(group.entries["b"], group.models).plain.endswith("[1 of 2] !")
     assert group.entries["b"].letters == ""
+
+
+def test_the_quick_bench_trains_few_models() -> None:
+    quick = choose_models(quick=True)
+    assert {str(model) for model in quick if model.kind not in ("compiled", "trap")} == set(QUICK)
+    assert {model.kind for model in quick} == {model.kind for model in choose_models("all")}
 
 
 def test_the_public_name_is_the_function() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from regard.tasks import examples
+from regard.tasks import list_tasks
 
 
 def test_lists_every_task_with_an_example(
@@ -13,7 +13,7 @@ def test_lists_every_task_with_an_example(
     monkeypatch.setenv("COLUMNS", "480")
     status, out, _ = command("tasks")
     assert status == 0
-    for example in examples():
+    for example in list_tasks():
         assert example.task in out and f"'{example.input}'" in out
 
 

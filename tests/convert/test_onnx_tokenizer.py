@@ -1,8 +1,7 @@
 """Vocabularies exported to the `tokenizers` library encode and decode texts in the same way."""
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from tokenizers import Tokenizer
 
 import regard

@@ -147,18 +147,21 @@ def test_a_file_that_only_imports_is_not_right(
     assert "MultiHeadAttention is imported from regard.attention: write your own" in " ".join(out.split())
 
 
+SOLUTION = "regard.course.mistakes.transformer_solution.AttentionSolution.attention"
+
+
 @pytest.mark.parametrize(
     ("body", "name"),
     [
         ("return F.scaled_dot_product_attention(q, k, v, mask), mask", "scaled_dot_product_attention"),
-        ("return loops(q, k, v, mask)", "regard.course.reference.attention_loops.attention"),
+        ("return Solution().attention(q, k, v, mask)", SOLUTION),
     ],
 )
 def test_library_work_is_noted(tmp_path: Path, body: str, name: str) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
         "import torch.nn.functional as F\n"
-        "from regard.course.reference.attention_loops import attention as loops\n"
+        "from regard.course.mistakes import Solution\n"
         f"def attention(q, k, v, mask=None):\n    {body}\n",
         encoding="utf-8",
     )

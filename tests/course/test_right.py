@@ -1,8 +1,7 @@
 """Correct solutions in many styles pass, for all sizes and numbers."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from regard.course.candidates import find_candidates
 from regard.course.exercises import EXERCISES

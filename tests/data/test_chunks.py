@@ -4,8 +4,7 @@ import gzip
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.data import chunks
 from regard.data.chunks import PairChunk, read_chunks

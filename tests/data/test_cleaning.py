@@ -5,8 +5,7 @@ import math
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from regard.data.cleaning import CleaningRules, PairFilter, clean_corpus, common_scripts
 from regard.errors import InputError

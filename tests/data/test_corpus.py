@@ -6,11 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from regard.data import EOS, PAD, PairBatch
-from regard.data import corpus as corpora
+from regard.data import EOS, PAD, PairBatch, corpus as corpora
 from regard.data.buckets import BatchPosition, Buckets, split_batches
 from regard.data.corpus import Corpus, open_corpus
 from regard.data.corpus_builder import build_corpus

@@ -4,8 +4,7 @@ import xml.etree.ElementTree as ET
 from collections import Counter
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.data.markup import UNIT, Element, escape_markup, parse_markup, transfer_markup
 from regard.data.tokenization import word_spans

@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import regard
-from regard.data import PAD
-from regard.data import corpus as corpora
+from regard.data import PAD, corpus as corpora
 from regard.data.buckets import BatchPosition, Buckets
 from regard.data.corpus import Corpus
 from regard.data.corpus_builder import build_corpus

@@ -4,8 +4,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.data import BOS, EOS, PAD, UNKNOWN
 from regard.data.subword_training import train_subwords

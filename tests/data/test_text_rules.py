@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.data.bpe_dropout import BpeDropout
 from regard.data.prepare import TokenizerConfig, parse_vocabulary

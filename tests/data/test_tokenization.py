@@ -1,8 +1,7 @@
 """Offsets of tokens, and the words to which tokens belong."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.data.subword_training import train_subwords
 from regard.data.tokenization import tokenize, word_ids, word_spans

@@ -1,7 +1,6 @@
 """Vocabularies and batches of text."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.data import BOS, EOS, PAD, UNKNOWN, CharacterVocabulary, PairBatch, collate, read_source
 

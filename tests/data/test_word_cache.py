@@ -1,8 +1,7 @@
 """Tokenizing word by word."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from regard.data import EOS, word_cache
 from regard.data.subword_training import train_subwords

@@ -91,7 +91,7 @@ def test_measure_is_named_without_labels(model_of: Build, tokenizer: Any) -> Non
             moved.append(float((model(**given)[0] - plain).square().sum() / plain.square().sum()))
     assert found.added["encoder.layer.1.attention.self"][2] == pytest.approx(np.mean(moved), rel=1e-4)
     examined = subject.examine()
-    assert len(examined.heads) == 8 and all(each.gradient is None for each in examined.heads)
+    assert len(examined.heads) == 8 and all(each.ranking is None for each in examined.heads)
     assert any("no output layer" in each for each in examined.sentences)
     assert "BertModel: 3 texts, mean" in str(examined) and "unseen" not in str(examined) + examined.summary()
     pairs = regard.look(model_of("bart"), tokenizer).importance(["the cat sat"])
@@ -99,25 +99,21 @@ def test_measure_is_named_without_labels(model_of: Build, tokenizer: Any) -> Non
 
 
 @torch.no_grad()
-def test_examination_ranks_like_manual_gradients(model_of: Build, tokenizer: Any) -> None:
+def test_examination_ranks_like_other_tokens(model_of: Build, tokenizer: Any) -> None:
     from regard.interpret.head_measures import correlation
 
     model = model_of("llama")
-    examined = regard.look(model, tokenizer).examine(TEXTS)
-    own = []
+    subject = regard.look(model, tokenizer, inputs=TEXTS)
+    examined, own = subject.examine(), []
+    assert examined.yardstick == "other_tokens"  # the tokenizer has 19 words
     for text in TEXTS:
-        ids = tokenizer(text, return_tensors="pt")["input_ids"]
-        with torch.enable_grad():
-            embedded = model.get_input_embeddings()(ids).detach().requires_grad_()
-            likely, _ = model(inputs_embeds=embedded).logits[0].log_softmax(-1).max(-1)
-            rows = [torch.autograd.grad(each, embedded, retain_graph=True)[0] for each in likely]
-        measure = torch.stack([row.norm(dim=-1)[0] for row in rows])
+        measure = regard.attribute(subject, text, method="other_tokens").inputs
         with regard.record(model) as records:
-            model(ids)
-        own.append(correlation(records["model.0.self_attn"].weights[0, 2].numpy(), measure.numpy()))
+            model(tokenizer(text, return_tensors="pt")["input_ids"])
+        own.append(correlation(records["model.0.self_attn"].weights[0, 2].numpy(), np.asarray(measure)))
     found = next(each for each in examined.heads if (each.layer, each.head) == ("model.0.self_attn", 2))
-    assert found.gradient is not None and found.gradient.mean == pytest.approx(np.mean(own), abs=1e-4)
-    assert found.gradient.low < found.gradient.mean < found.gradient.high
+    assert found.ranking is not None and found.ranking.mean == pytest.approx(np.mean(own), abs=1e-4)
+    assert found.ranking.low < found.ranking.mean < found.ranking.high
     assert found.relevance is None and any("inputs are unknown" in each for each in examined.unanswered)
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 
 import regard
@@ -25,7 +24,7 @@ SAMPLES, STEPS, INPUTS = 60, 2, 8
 def _examined(kind: str, importance: float = 0.5) -> Any:
     """Examine one head: `right` attends to the relevant inputs, `place` always to input 0, `blind` uniformly."""
     generator = np.random.default_rng(0)
-    probes, relevance = [], []
+    probes = []
     for _ in range(SAMPLES):
         relevant = np.zeros((STEPS, INPUTS), dtype=bool)
         relevant[:, 0] = True
@@ -38,8 +37,7 @@ def _examined(kind: str, importance: float = 0.5) -> Any:
             "blind": 1 + 0.1 * generator.random((STEPS, INPUTS)),
         }[kind]
         weights = weights / weights.sum(-1, keepdims=True)
-        probes.append(Probe(weights={"cross": weights[None]}, gradient=measure, ablation=measure))
-        relevance.append(relevant)
+        probes.append(Probe(weights={"cross": weights[None]}, dependence=measure, relevant=relevant))
     known = Estimate(mean=importance, low=importance - 0.01, high=importance + 0.01)
     worth = HeadImportance(
         samples=10,
@@ -47,20 +45,17 @@ def _examined(kind: str, importance: float = 0.5) -> Any:
         added={"cross": [importance]},
         intervals={"cross": [known]},
     )
-    return make_examination(probes, relevance, worth, task="test", seed=0)
+    return make_examination(probes, worth, task="test", seed=0)
 
 
 def test_a_head_on_relevant_inputs() -> None:
     result = _examined("right")
     [head] = result.heads
     assert head.beyond_uniform.low > 0.3 and head.beyond_permuted.low > 0.2
-    assert head.gradient.mean == pytest.approx(1) and head.gradient_permuted.high < 0.6
+    assert head.ranking.mean == pytest.approx(1) and head.ranking_permuted.high < 0.6
     sentence = head.sentence()
     assert "more than with uniform attention and more than for another sample's inputs" in sentence
-    assert (
-        "its ranking of the inputs agrees closely with the ranking by the norm of the gradient (1.00, 1.00"
-        in sentence
-    )
+    assert "its ranking of the inputs agrees closely with the effect of replacing them (1.00, 1.00" in sentence
     assert result.uniform.mean == pytest.approx(3 / INPUTS)
 
 
@@ -73,14 +68,14 @@ def test_a_uniform_head() -> None:
     [head] = _examined("blind").heads
     assert head.beyond_uniform.low < 0 < head.beyond_uniform.high
     sentence = head.sentence()
-    assert "which is not shown to be more than with uniform attention" in sentence
-    assert "its ranking of the inputs is not shown to agree with the ranking by ablation to the mean" in sentence
+    assert ", not shown to be more than with uniform attention" in sentence
+    assert "its ranking of the inputs is not shown to agree with the effect of replacing them" in sentence
 
 
 @pytest.mark.parametrize(
     ("low", "high", "words"),
     [
-        (0.06, 0.2, "switching it off adds 0.130 (0.060 to 0.200) to the loss"),
+        (0.06, 0.2, "switching it off raises the loss: +0.130 (+0.060 to +0.200)"),
         (-0.313, 0.313, "is not shown to change the loss: +0.000 (-0.313 to +0.313)"),
         (-6.0, -5.5, "switching it off lowers the loss: -5.750 (-6.000 to -5.500)"),
     ],
@@ -96,12 +91,12 @@ def test_rankings_are_compared_by_paired_differences() -> None:
     own, another = Estimate(mean=0.6, low=0.5, high=0.7), Estimate(mean=0.5, low=0.4, high=0.6)
     beyond = Estimate(mean=0.1, low=0.05, high=0.15)
     head = HeadFindings(
-        layer="cross", head=0, importance=0.0, gradient=own, gradient_permuted=another, gradient_beyond=beyond
+        layer="cross", head=0, importance=0.0, ranking=own, ranking_permuted=another, ranking_beyond=beyond
     )
-    assert "agrees in part with the ranking by the norm of the gradient (0.60, 0.50 to 0.70)" in head.sentence()
+    assert "agrees in part with the effect of replacing them (0.60, 0.50 to 0.70)" in head.sentence()
     same = Estimate(mean=0.0, low=-0.05, high=0.05)
-    head = HeadFindings(layer="cross", head=0, importance=0.0, gradient=own, gradient_beyond=same)
-    assert "but not more than with that of another sample" in head.sentence()
+    head = HeadFindings(layer="cross", head=0, importance=0.0, ranking=own, ranking_beyond=same)
+    assert "agrees, but not more than for another sample, with" in head.sentence()
 
 
 def test_ranks_of_small_values_are_not_tied() -> None:
@@ -114,13 +109,13 @@ def test_ranks_of_small_values_are_not_tied() -> None:
 def test_unmeasured_figures_are_none_and_not_mentioned() -> None:
     """Equal weights have no ranks, and therefore no correlation, no interval and no sentence."""
     even, measure = np.full((1, STEPS, INPUTS), 1 / INPUTS), np.ones((STEPS, INPUTS))
-    probes = [Probe(weights={"cross": even}, gradient=measure, ablation=measure) for _ in range(4)]
+    probes = [Probe(weights={"cross": even}, dependence=measure) for _ in range(4)]
     worth = HeadImportance(samples=10, loss=1.0, added={"cross": [0.2]})
-    result = make_examination(probes, None, worth, task="test", seed=0)
+    result = make_examination(probes, worth, task="test", seed=0)
     [head] = result.heads
-    assert head.gradient is None and head.ablation is None and head.relevance is None
+    assert head.ranking is None and head.relevance is None
     assert head.sentence() == ("cross, head 0: switching it off changes the loss by +0.200 (interval unknown).")
-    assert str(result).count("not measured") == 4 and result.json()["heads"][0]["gradient"] is None
+    assert str(result).count("not measured") == 2 and result.json()["heads"][0]["ranking"] is None
 
 
 def test_intervals_have_their_coverage() -> None:
@@ -210,7 +205,7 @@ def test_a_report_page(trained: regard.AnswerRun, tmp_path: Path) -> None:
     for sentence in result.sentences:
         assert html.escape(sentence) in text
     relevance = result.heads[0].relevance
-    assert relevance is not None and relevance.percent in text and str(result.heads[1].gradient) in text
+    assert relevance is not None and relevance.percent in text and str(result.heads[1].ranking) in text
     assert text.count("data:image/svg+xml;base64,") == 4  # light and dark
     assert 'href="http://127.0.0.1:1/#layer=cross&amp;head=1"' in text
     assert not re.search(r"(?:src|href)=\"(?!data:|http://127)", text)

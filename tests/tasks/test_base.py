@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.errors import InputError
 from regard.tasks import PAST_END, Counting, Difference, Recall, Signal, Signal2, Task, TaskConfig

@@ -5,8 +5,7 @@ import datetime
 import pytest
 import torch
 from babel.dates import format_date, format_skeleton
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.errors import InputError
 from regard.tasks import Dates, DatesTaskConfig

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import InputError
-from regard.tasks import IGNORE, TASKS, Counting, PairTask, Regression, Task, TokenTask, examples, find_task
+from regard.tasks import IGNORE, TASKS, Counting, PairTask, Regression, Task, TokenTask, find_task, list_tasks
 
 OWN_TASK = '''
 from regard.tasks import Task
@@ -72,10 +72,10 @@ def test_unknown_task_is_reported(tmp_path: Path, name: str, content: str | None
 
 
 def test_examples_are_parsed_and_answered() -> None:
-    assert [example.task for example in examples()] == [
+    assert [example.task for example in list_tasks()] == [
         name for name in TASKS if name not in ("translation", "text")
     ]
-    for example in examples():
+    for example in list_tasks():
         task = find_task(example.task).restore(None, {})
         if isinstance(task, PairTask):
             known = task.known(example.input)

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.data.token_file import decode_tokens, encode_lines, learn_vocabulary, prepare_tokens
 from regard.errors import InputError

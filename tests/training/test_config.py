@@ -5,13 +5,11 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.errors import InputError
 from regard.tasks import TASKS, find_task
-from regard.training import make_config as make_typed_config
-from regard.training import models_for
+from regard.training import make_config as make_typed_config, models_for
 from regard.training.stored_config import config_from_json
 
 
@@ -114,3 +112,14 @@ def test_wrong_stored_config_is_refused(spoil: Any) -> None:
     spoil(stored)
     with pytest.raises(InputError):
         config_from_json(stored)
+
+
+def test_a_mechanism_replaces_the_positions_of_a_preset() -> None:
+    assert make_config("translation", {"attention": "sink"}).model.positions == "rotary"
+    for flags in ({"attention": "alibi,sink"}, {"attention": "alibi", "positions": "none"}):
+        assert make_config("translation", flags).model.embedding_positions == "bias"
+    assert make_config("translation", {"attention": "learned"}).model.embedding_positions == "learned"
+    with pytest.raises(
+        InputError, match="--positions rotary and attention part alibi are both .* or --positions none"
+    ):
+        make_config("translation", {"attention": "alibi", "positions": "rotary"})

@@ -48,7 +48,7 @@ def launch(
     if processes:
         python += ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
         python += ["--max-restarts", str(restarts), "-m"]
-    return subprocess.run([*python, *program, *words], capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run([*python, *program, *words], capture_output=True, text=True, timeout=300, check=False)
 
 
 def resume(folder: Path, processes: int, *more: str) -> subprocess.CompletedProcess[str]:
@@ -102,6 +102,25 @@ def test_sharded_losses_equal_one_process_and_resume_on_another_number(alone: Pa
     )
     assert done.returncode == 0, done.stderr
     assert [step for step, _ in losses(tmp_path)] == [6, 10, 12, 18]
+
+
+@pytest.mark.parametrize("sharded", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_parameters_of_mechanisms_equal_those_of_one_process(tmp_path: Path, *, sharded: bool) -> None:
+    """`cosine` has one number for the layer, `sink` one for each head, `latent` matrices."""
+    flags = {"attention": "alibi,cosine,sink,latent", "steps": 6, "validate_every": 3, "lr": 0.01}
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder, processes in zip(folders, (0, 2), strict=True):
+        folder.mkdir()
+        done = train(folder, processes, **flags, **({"sharded": True} if sharded and processes else {}))
+        assert done.returncode == 0, done.stderr
+    expected, weights = (regard.load(folder / "translation").model.state_dict() for folder in folders)
+    changed = [
+        name for name in expected if name.endswith(("normalizer.sink", "score.gain", "sharing.down.weight"))
+    ]
+    assert len(changed) == 3 * 3
+    for name in changed:
+        torch.testing.assert_close(weights[name], expected[name], atol=1e-4, rtol=1e-4)
+    assert all((expected[name] != 0).all() for name in changed)
 
 
 def test_bad_input_stops_all_processes(tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.training.tensor_file import (
     LARGEST,

@@ -2,7 +2,7 @@
 
 | name          | change                                                          | source                    |
 | ------------- | --------------------------------------------------------------- | ------------------------- |
-| differential  | difference of two weight matrices of each head                  | Ye et al. 2024            |
+| differential  | difference of two weight matrices of each head                  | Ye et al. 2024, eq. 1     |
 | talking_heads | mixture of the scores of all heads, and of their weights        | Shazeer et al. 2020       |
 | forgetting    | scores minus the sum of the forget gates between key and query  | Lin et al. 2025           |
 | selective     | scores minus how often earlier queries of head 0 masked the key | Leviathan et al. 2025     |
@@ -20,7 +20,7 @@ from regard.errors import InputError
 
 LAMBDA = 0.8
 """Initial factor of the second weight matrix in differential attention, for all layers. The paper's formula
-grows from 0.2 in the first layer to 0.8; it reports that a constant works as well."""
+grows from 0.2 in the first layer to 0.8; its section 3.8 reports that a constant works almost as well."""
 OPEN = 4.0
 """Initial offset of the forget gates, whose initial value is then about sigmoid(4) = 0.98."""
 

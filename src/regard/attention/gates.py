@@ -1,9 +1,9 @@
 """Gates: factors from 0 to 1 for the context of each head, computed from the state of the query.
 
-| name        | factor                                 | source                                    |
-| ----------- | -------------------------------------- | ----------------------------------------- |
-| output_gate | sigmoid(W x), for each dimension       | Qiu et al. 2025                           |
-| head_gate   | sigmoid(W x), one number for each head | Qiu et al. 2025                           |
+| name        | factor                                 | source                       |
+| ----------- | -------------------------------------- | ---------------------------- |
+| output_gate | sigmoid(W x), for each dimension       | Qiu et al. 2025, elementwise |
+| head_gate   | sigmoid(W x), one number for each head | Qiu et al. 2025, headwise    |
 
 Recorded weights and interventions are those before the gate.
 """

@@ -7,8 +7,8 @@
 | delta_rule   | S = S - b k (kᵀ S) + b k vᵀ, o = norm(q S)     | Schlag et al. 2021; Yang et al. 2024b |
 
 The gates a and b are sigmoids of the state of the step. The gate of `gated_linear` is one number for each head
-and step, as in Mamba-2; Yang et al. have one for each dimension. `norm` divides each head by its root mean
-square.
+and step, as in Mamba-2 (Dao and Gu 2024); Yang et al. 2024 (gated linear attention) have one for each dimension.
+Yang et al. 2024b is the paper on DeltaNet. `norm` divides each head by its root mean square.
 """
 
 from collections.abc import Callable

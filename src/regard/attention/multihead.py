@@ -40,9 +40,11 @@ class KeyValues(NamedTuple):
     """Projected keys and values of a source, or of the steps decoded so far, cached for later queries."""
 
     keys: Tensor
-    """(B, G, Tk, any): projected, rotated and, unless the sharing part changes keys, prepared for the score."""
+    """(B, G, Tk, any): projected, rotated and, unless the sharing part changes keys, prepared for the score. With
+    latent attention, the latent vectors (B, 1, Tk, R)."""
     values: Tensor
-    """(B, G, Tk, d)."""
+    """(B, G, Tk, d). With latent attention, (B, 1, Tk, 0), or (B, 1, Tk, R) for values of other states than the
+    keys."""
     marks: Tensor | None = None
     """What a part stores for each key, (B, any, Tk, any), such as forget gates; None for most mechanisms."""
 
@@ -156,13 +158,15 @@ class MultiHeadAttention(AttentionLayer):
         if self.sharing is not None:
             key = self.sharing(states)
             value = key if value is states else self.sharing(value)
-        keys = self._split(self.key(key), self.groups, self.splits)
-        keys = keys if self.rotary is None else self.rotary.rotate(keys, offset)
+        cached = self.sharing is not None and self.sharing.caches_inputs
+        keys = key.unsqueeze(1) if cached else self._keys(key, offset)
         marked = self.marked
         marks = None if marked is None else marked.marks(states, partial(self._queries, states, offset))
-        if self.sharing is None or not self.sharing.changes_keys:
-            keys = self.score.prepare(keys)
-        new = KeyValues(keys, self._split(self.value(value), self.groups), marks)
+        if cached:
+            values = keys[..., :0] if value is key else value.unsqueeze(1)
+        else:
+            values = self._split(self.value(value), self.groups)
+        new = KeyValues(keys, values, marks)
         return new if past is None else past.append(new)
 
     def attend(
@@ -183,6 +187,9 @@ class MultiHeadAttention(AttentionLayer):
         keys, values, marks = memory
         offset = keys.shape[2] - query.shape[1]
         queries = self._queries(query, offset)
+        if self.sharing is not None and self.sharing.caches_inputs:
+            inputs = values if values.shape[-1] else keys
+            keys, values = self._keys(keys.squeeze(1), 0), self._split(self.value(inputs.squeeze(1)), self.groups)
         if self.sharing is not None and self.sharing.changes_keys:
             keys = self.score.prepare(self.sharing.change_keys(keys))
         if mask is not None:
@@ -249,6 +256,14 @@ class MultiHeadAttention(AttentionLayer):
         """Return the queries (B, H, T, d) of states (B, T, D), rotated for positions from `offset` on."""
         queries = self._split(self.query(states), self.heads, self.splits)
         return queries if self.rotary is None else self.rotary.rotate(queries, offset)
+
+    def _keys(self, inputs: Tensor, offset: int) -> Tensor:
+        """Return the keys (B, G, T, any) of inputs (B, T, key_width) for positions from `offset` on.
+
+        Keys are prepared for the score unless the sharing part changes them."""
+        keys = self._split(self.key(inputs), self.groups, self.splits)
+        keys = keys if self.rotary is None else self.rotary.rotate(keys, offset)
+        return keys if self.sharing is not None and self.sharing.changes_keys else self.score.prepare(keys)
 
     def _split(self, states: Tensor, heads: int, splits: int = 1) -> Tensor:
         """Split states (B, T, H d) into heads (B, H, T, d), or each head into `splits` parts (B, splits H, T,

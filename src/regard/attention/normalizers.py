@@ -3,8 +3,8 @@
 | name        | weights of a row of scores s                 | row sums to | source                           |
 | ----------- | -------------------------------------------- | ----------- | -------------------------------- |
 | softmax     | exp(s) / Σ exp(s)                            | 1           | Vaswani et al. 2017, equation 1  |
-| softmax_one | exp(s) / (1 + Σ exp(s))                      | less than 1 | Miller 2023                      |
-| sink        | exp(s) / (exp(a) + Σ exp(s)), a learned      | less than 1 | OpenAI 2025, gpt-oss             |
+| softmax_one | exp(s) / (1 + Σ exp(s))                      | less than 1 | Miller 2023, a blog post         |
+| sink        | exp(s) / (exp(a) + Σ exp(s)), a learned      | less than 1 | OpenAI 2025, gpt-oss model card  |
 | sigmoid     | sigmoid(s - log n), n keys may be attended   | any         | Ramapuram et al. 2024            |
 | sparsemax   | projection of s onto the simplex, many zeros | 1           | Martins and Astudillo 2016       |
 | entmax      | 1.5-entmax: max(s / 2 - t, 0)², some zeros   | 1           | Peters et al. 2019               |

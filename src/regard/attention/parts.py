@@ -160,6 +160,8 @@ class Sharing(Part):
     """Width of the input of the projections of keys and values."""
     changes_keys: ClassVar[bool] = False
     """Whether the part changes the keys of all steps. The cache then stores keys before the change."""
+    caches_inputs: ClassVar[bool] = False
+    """Whether the cache stores the inputs of the projections, which are projected again at each step."""
 
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()

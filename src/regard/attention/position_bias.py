@@ -1,9 +1,9 @@
 """Positions that add a number to each score, so that embeddings carry no positions.
 
-| name  | bias of query i and key j                             | source                          |
-| ----- | ----------------------------------------------------- | ------------------------------- |
-| alibi | -m |i - j|, with a fixed slope m for each head        | Press et al. 2022               |
-| t5    | a learned number for each head and range of distances | Raffel et al. 2020              |
+| name  | bias of query i and key j                             | source                       |
+| ----- | ----------------------------------------------------- | ---------------------------- |
+| alibi | -m |i - j|, with a fixed slope m for each head        | Press et al. 2022, section 3 |
+| t5    | a learned number for each head and range of distances | Raffel et al. 2020           |
 """
 
 import math

@@ -8,7 +8,7 @@
 | concat      | v · tanh(W [q; k])         | Luong et al. 2015, section 3.1       |
 | additive    | v · tanh(W q + U k)        | Bahdanau et al. 2015, appendix A.1.2 |
 | cosine      | g cos(q, k), g learned     | Henry et al. 2020                    |
-| soft_capped | c tanh(q · k / (c √D))     | Gemma Team 2024                      |
+| soft_capped | c tanh(q · k / (c √D))     | Gemma Team 2024, Gemma 2             |
 | scalable    | a log(n) q · k / √D        | Nakanishi 2025                       |
 
 A score acts on the last two dimensions and broadcasts over the others, so single-head attention (B, T, D) and

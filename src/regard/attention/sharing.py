@@ -1,11 +1,11 @@
 """Keys and values: shared by heads, projected from a narrow vector, or shifted.
 
-| name         | keys and values                                      | source                           |
-| ------------ | ---------------------------------------------------- | -------------------------------- |
-| multi_query  | one head of keys and values for all heads of queries | Shazeer 2019                     |
-| grouped      | G heads of keys and values (grouped:G)               | Ainslie et al. 2023              |
-| latent       | projected from a vector of width R (latent:R)        | DeepSeek-AI 2024                 |
-| shifted_keys | each key is mixed with the key of the step before    | Olsson et al. 2022, smeared keys |
+| name         | keys and values                                      | source                            |
+| ------------ | ---------------------------------------------------- | --------------------------------- |
+| multi_query  | one head of keys and values for all heads of queries | Shazeer 2019                      |
+| grouped      | G heads of keys and values (grouped:G)               | Ainslie et al. 2023, section 2.2  |
+| latent       | projected from a vector of width R (latent:R)        | DeepSeek-AI 2024, DeepSeek-V2     |
+| shifted_keys | each key is mixed with the key of the step before    | Olsson et al. 2022, argument 2    |
 """
 
 import torch
@@ -44,12 +44,16 @@ class MultiQuery(Grouped):
 class Latent(Sharing):
     """Keys and values are projected from a vector of width R, the latent (default: a quarter of the width).
 
-    The paper caches the latent, and rotates only separate dimensions. Here the cache stores the projected keys
-    and values, and rotary positions rotate all dimensions.
+    The cache stores the latent: R numbers for each step, where H heads of width d store 2 H d. Each decoding step
+    projects the latents of all earlier steps; the paper instead multiplies queries and output by the projections.
+    Rotary positions rotate all dimensions of the projected keys; the paper rotates separate dimensions, which it
+    caches too (sections 2.1.2 and 2.1.3).
 
     >>> Latent(LayerSizes(width=8, memory_width=8, heads=4, head_width=2), 3)(torch.zeros(1, 5, 8)).shape
     torch.Size([1, 5, 3])
     """
+
+    caches_inputs = True
 
     def __init__(self, sizes: LayerSizes, width: int | None = None) -> None:
         super().__init__(sizes)

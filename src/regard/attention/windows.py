@@ -1,10 +1,10 @@
 """Masks that depend on positions: causal, sliding window, and a window with the first tokens kept.
 
-| name      | query i may attend to key j if        | source                                  |
-| --------- | ------------------------------------- | --------------------------------------- |
-| causal    | j <= i                                | Vaswani et al. 2017, section 3.2.3      |
-| window    | |i - j| < W (window:W)                | Beltagy et al. 2020                     |
-| streaming | |i - j| < W, or j < F (streaming:W:F) | Xiao et al. 2024 (StreamingLLM)         |
+| name      | query i may attend to key j if        | source                                       |
+| --------- | ------------------------------------- | -------------------------------------------- |
+| causal    | j <= i                                | Vaswani et al. 2017, section 3.2.3           |
+| window    | |i - j| < W (window:W)                | Beltagy et al. 2020, section 3.1             |
+| streaming | |i - j| < W, or j < F (streaming:W:F) | Xiao et al. 2024, section 3.2 (StreamingLLM) |
 
 A causal layer adds its causal mask, so that j <= i always holds there.
 """

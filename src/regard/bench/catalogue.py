@@ -11,9 +11,20 @@ from regard.errors import unknown_choice
 from regard.programs import PROGRAMS, TRAPS
 
 ALL = "all"
-KINDS: tuple[Kind, ...] = ("compiled", "trap", "trained-in", "learned")
-QUICK = ("counting", "difference", "signal")
-"""Learned models of the quick bench, besides all compiled models and traps."""
+NAMES: dict[Kind, Iterable[str]] = {
+    "compiled": PROGRAMS, "trap": TRAPS, "trained-in": TRAINED_IN, "learned": LEARNED
+}  # fmt: skip
+"""Names of the models of each kind."""
+QUICK = (
+    "trained-in/previous",
+    "trained-in/count",
+    "learned/counting",
+    "learned/difference",
+    "learned/signal",
+    "learned/copy",
+    "learned/induction",
+)
+"""Trained models of the quick bench, besides all compiled models and traps: those that train quickly."""
 
 
 @dataclass(frozen=True)
@@ -45,20 +56,16 @@ def choose_models(choice: str | Sequence[str] | None = None, *, quick: bool = Fa
     >>> [str(model) for model in choose_models("learned/signal,dates")]
     ['learned/signal', 'learned/dates']
     """
-    known = [KnownModelChoice(name, kind) for kind in KINDS for name in _names()[kind]]
+    known = [KnownModelChoice(name, kind) for kind, names in NAMES.items() for name in names]
     if choice is None:
         return [
-            model for model in known if not quick or model.kind in ("compiled", "trap") or model.name in QUICK
+            model for model in known if not quick or model.kind in ("compiled", "trap") or str(model) in QUICK
         ]
     texts = [text for part in ([choice] if isinstance(choice, str) else choice) for text in part.split(",")]
     chosen: dict[KnownModelChoice, None] = {}
     for text in texts:
         fitting = [model for model in known if text in (ALL, model.kind, model.name, str(model))]
         if not fitting:
-            raise unknown_choice("model", text, [ALL, *KINDS, *dict.fromkeys(model.name for model in known)])
+            raise unknown_choice("model", text, [ALL, *NAMES, *dict.fromkeys(model.name for model in known)])
         chosen |= dict.fromkeys(fitting)
     return list(chosen)
-
-
-def _names() -> dict[Kind, Iterable[str]]:
-    return {"compiled": PROGRAMS, "trap": TRAPS, "trained-in": TRAINED_IN, "learned": LEARNED}

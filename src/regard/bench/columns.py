@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from regard.bench.bench_cells import Cell
+from regard.bench.bench_cells import AurocScore, Cell
 from regard.bench.letters import assign_letters
 from regard.bench.rankings import FAILURE
 from regard.statistics import LEVEL, holm, mean_interval
@@ -64,31 +64,27 @@ class Column:
 
 
 def model_columns(cells: Iterable[Cell]) -> list[Column]:
-    """Return one column for each model, level and kind of truth, in the order of the cells."""
-    values: dict[tuple[str, str, str, str, str], dict[str, dict[int, float]]] = defaultdict(
-        lambda: defaultdict(dict)
-    )
-    seconds: dict[tuple[str, str, str, str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    """Return one column for each model, level and kind of truth, in the order of the cells.
+
+    Only seeds that all methods have are compared, so that they can be paired.
+    """
+    places: dict[tuple[str, ...], dict[str, dict[int, AurocScore]]] = defaultdict(lambda: defaultdict(dict))
     for cell in cells:
         for score in cell.scores:
-            place = (cell.kind, cell.model, cell.family, score.level, score.truth)
-            values[place][cell.method][cell.seed] = fmean(score.values)
-            seconds[place][cell.method].append(score.seconds)
+            place = (cell.model, cell.kind, cell.family, score.level, score.truth)
+            places[place][cell.method][cell.seed] = score
     columns = []
-    for place, methods in values.items():
-        kind, model, family, level, truth = place
-        means = {method: fmean(times) for method, times in seconds[place].items()}
-        entries = _entries(_shared_seeds(methods), means, dict.fromkeys(methods, 1))
+    for (model, kind, family, level, truth), methods in places.items():
+        seeds = sorted(set.intersection(*map(set, methods.values())))
+        values = {method: [fmean(scores[seed].values) for seed in seeds] for method, scores in methods.items()}
+        seconds = {
+            method: fmean(score.seconds for score in scores.values()) for method, scores in methods.items()
+        }
+        entries = _entries(values, seconds, dict.fromkeys(methods, 1))
         columns.append(
             Column(name=model, kind=kind, family=family, level=level, truth=truth, models=1, entries=entries)
         )
     return columns
-
-
-def _shared_seeds(methods: Mapping[str, Mapping[int, float]]) -> Values:
-    """Return the values of the seeds that all methods have, so that they can be paired."""
-    seeds = sorted(set.intersection(*(set(values) for values in methods.values())))
-    return {method: [values[seed] for seed in seeds] for method, values in methods.items()}
 
 
 def group_columns(columns: Sequence[Column]) -> list[Column]:

@@ -129,7 +129,7 @@ def _input_layer(attention: AttentionMap, failure: Failure) -> LayerMap:
         key_labels=list(keys),
         relevant=truth,
         kind_override="cross",
-        head_names=(f"{failure.method} (ranks)", "known answer"),
+        head_names=(f"{failure.method.replace('_', ' ')} (ranks)", "known answer"),  # a long name needs spaces
     )
 
 

@@ -1,17 +1,23 @@
-"""The bench as a page, on which each failure links to the attention of an input on which the method fails."""
+"""The bench as a page, on which each failure links to the attention of an input on which the method fails, and as
+Markdown tables."""
 
 from pathlib import Path
+from statistics import fmean
 
 from regard.bench.bench_result import BenchResult
+from regard.bench.columns import Column
 from regard.bench.failures import address_of, write_failures
-from regard.bench.tables import CAPTION, detail_tables, group_tables
+from regard.bench.methods import ORACLE, RANDOM
+from regard.bench.rankings import KNOWN_INPUTS
+from regard.bench.tables import CAPTION, detail_tables, group_tables, score_text
 from regard.io import make_folder, write_file
-from regard.viz.report_page import Part, render_page
+from regard.viz.report_page import Part, markdown_table, render_page
 
 WIDTH = 12
 """Number of models beside each other in a table of the page."""
 FAILURES = (
-    "A failure links to the attention map of an input on which the method ranks worst, beside the known answer."
+    "A failure links to the attention map of the input that the method ranks worst, beside the known answer. A "
+    "mean links to the model with the lowest score."
 )
 LIMITS = (
     "These models are small, and their circuits are known because they were planted or because the task defines "
@@ -21,7 +27,7 @@ LIMITS = (
 )
 
 
-def write_page(result: BenchResult, path: str | Path) -> Path:
+def write_bench_page(result: BenchResult, path: str | Path) -> Path:
     """Write a page with all tables, and the pages of the failures to a folder beside it. Return the path of the
     page.
 
@@ -31,15 +37,67 @@ def write_page(result: BenchResult, path: str | Path) -> Path:
     folder = path.with_name(f"{path.stem}-failures")
     make_folder(folder)
     addresses = write_failures(result, folder)
+
+    def link(column: Column, method: str) -> str | None:
+        return address_of(addresses, column if column.family != "all" else _worst(result, column, method), method)
+
     parts: list[Part] = [
         f"{result.summary()}. {CAPTION}",
         FAILURES,
-        *group_tables(result.groups, result.methods, WIDTH),
-        *detail_tables(
-            result.columns, result.methods, WIDTH, lambda column, method: address_of(addresses, column, method)
-        ),
+        *group_tables(result.groups, result.methods, WIDTH, link),
+        *detail_tables(result.columns, result.methods, WIDTH, link),
         *result.notes,
         LIMITS,
     ]
     write_file(path, render_page("Explanation methods on models whose answer is known", parts).encode())
     return path
+
+
+def _worst(result: BenchResult, group: Column, method: str) -> Column:
+    """Return the column of the model of a group on which a method has the lowest score."""
+    members = [
+        column
+        for column in result.columns
+        if (column.kind, column.level) == (group.kind, group.level)
+        and method in column.entries
+        and group.truth in column.truth.split(", ")
+    ]
+    return min(members, key=lambda column: column.entries[method].mean)
+
+
+def write_markdown(result: BenchResult, path: str | Path) -> Path:
+    """Write the means over each kind of models, the best method first, and the worst and the best method on each
+    trap as Markdown tables. Return the path."""
+    parts = [f"{result.summary()}."]
+    for level, truth in dict.fromkeys((group.level, group.truth) for group in result.groups):
+        groups = [group for group in result.groups if (group.level, group.truth) == (level, truth)]
+        rows = {method: [group.entries.get(method) for group in groups] for method in result.methods}
+        means = {method: [entry.mean for entry in row if entry is not None] for method, row in rows.items()}
+        ranked = sorted(
+            (method for method in rows if means[method] and method != ORACLE), key=lambda m: -fmean(means[m])
+        )
+        cells = [
+            [
+                f"`{method}`",
+                *(score_text(entry, group.models) for entry, group in zip(rows[method], groups, strict=True)),
+            ]
+            for method in ranked
+        ]
+        names = [f"{group.kind} ({group.models})" for group in groups]
+        parts += [f"## {level}: {truth}", markdown_table(["method", *names], cells)]
+    if traps := _trap_rows(result):
+        parts += ["## traps", markdown_table(["trap", "fooled", "right"], traps)]
+    write_file(Path(path), ("\n\n".join(parts) + "\n").encode())
+    return Path(path)
+
+
+def _trap_rows(result: BenchResult) -> list[list[str]]:
+    """Return, for each trap and kind of truth, the methods with the lowest and the highest score."""
+    rows = []
+    for column in result.columns:
+        scores = {name: entry.mean for name, entry in column.entries.items() if name not in (ORACLE, RANDOM)}
+        if column.kind == "trap" and scores:
+            ends = (min(scores, key=scores.__getitem__), max(scores, key=scores.__getitem__))
+            name = f"{column.name}, {column.level}" + ("" if column.truth == KNOWN_INPUTS else f" {column.truth}")
+            rows.append([name, *(f"`{method}` {scores[method]:.2f}" for method in ends)])
+    return rows

@@ -24,12 +24,14 @@ CAPTION = (
 )
 
 
-def group_tables(columns: Sequence[Column], methods: Sequence[str], width: int = WIDTH) -> list[Table]:
+def group_tables(
+    columns: Sequence[Column], methods: Sequence[str], width: int = WIDTH, link: CellLink | None = None
+) -> list[Table]:
     """Return the mean of each method over the models of each kind, and its CPU time."""
     seconds = {method: _seconds(columns, method) for method in methods}
     parts = [columns[begin : begin + width] for begin in range(0, len(columns), width)]
     return [
-        _table("Means over models", part, methods, None, seconds if part is parts[0] else {}) for part in parts
+        _table("Means over models", part, methods, link, seconds if part is parts[0] else {}) for part in parts
     ]
 
 
@@ -93,14 +95,17 @@ def entry_text(entry: Entry | None, models: int, address: str | None = None, *, 
     """
     if entry is None:
         return Text(MISSING)
-    parts = [f"{entry.mean:.2f}"]
-    if entry.low is not None and entry.high is not None:
-        parts.append(f"({entry.low:.2f}-{entry.high:.2f})")
-    parts += [entry.letters] if entry.letters else []
-    parts += [f"[{entry.models} of {models}]"] if entry.models < models else []
-    parts += ["!"] if entry.fails and mark else []
+    failure = "!" if entry.fails and mark else ""
     style: Any = "" if address is None else f"link {address}"
-    return Text(" ".join(parts), style=style)
+    return Text(" ".join(filter(None, [score_text(entry, models), entry.letters, failure])), style=style)
+
+
+def score_text(entry: Entry | None, models: int) -> str:
+    """Return a score with its interval, and the number of models that are ranked if it is below `models`."""
+    if entry is None:
+        return MISSING
+    interval = "" if entry.low is None or entry.high is None else f" ({entry.low:.2f}-{entry.high:.2f})"
+    return f"{entry.mean:.2f}{interval}" + (f" [{entry.models} of {models}]" if entry.models < models else "")
 
 
 def _seconds(columns: Sequence[Column], method: str) -> float:

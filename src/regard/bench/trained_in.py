@@ -9,9 +9,7 @@ fix by which path a node gets what it needs.
 
 import dataclasses
 import hashlib
-import inspect
 import json
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.bench.interchange import (
+    MARGIN,
     InterchangeAgreement,
     InterchangeNode,
     Texts,
@@ -39,8 +38,9 @@ from regard.io.reading import is_file
 from regard.programs import PROGRAMS, Compiled, compile_program
 from regard.streams import derive_seed, make_generator
 from regard.tasks import IGNORE
-from regard.training import pack_tensors
+from regard.training import digest_tensors, pack_tensors
 from regard.training.tensor_file import read_tensors
+from regard.version import __version__
 
 TRAINED_IN = ("previous", "count", "induction", "histogram", "signal", "reverse", "copy")
 """Programs that are trained in."""
@@ -102,11 +102,10 @@ def _meets_bars(agreement: InterchangeAgreement) -> bool:
 
 
 def _digest(compiled: Compiled) -> str:
-    """Return a digest of the program, and of the code and the settings of the training."""
-    sources = [inspect.getsource(sys.modules[name]) for name in (__name__, all_texts.__module__)]
-    texts = [group.answers.tolist() for group in all_texts(compiled)]
-    heads = sorted(compiled.circuit.used.items())
-    return hashlib.sha256(repr([sources, texts, heads]).encode()).hexdigest()[:12]
+    """Return a digest of the version of Regard, the program, and the settings of the training."""
+    settings = [HEAD_WIDTH, BATCH, LR, STEPS, CHECK_EVERY, CHECK_PAIRS, TEST_PAIRS, INTERCHANGE, OUTSIDE, MARGIN]
+    program = digest_tensors(compiled.model.state_dict())
+    return hashlib.sha256(repr([__version__, program, settings]).encode()).hexdigest()[:12]
 
 
 def _build(compiled: Compiled, seed: int) -> tuple[Any, Any]:

@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.bench import SAVEPATH, SEEDS, bench, write_page
+from regard.bench import SAVEPATH, SEEDS, bench, write_bench_page, write_markdown
 from regard.cli.parsing import parse
 from regard.cli.terminal import print_table, resumable
 from regard.io import check_writable, write_json
@@ -37,6 +37,8 @@ class BenchFlags:
     """Write all numbers to this JSON file."""
     html: Path | None = None
     """Write a page with all tables to this HTML file, and pages of the failures to a folder beside it."""
+    markdown: Path | None = None
+    """Write the means over each kind of models, and what each trap shows, to this Markdown file."""
     savepath: Path = Path(SAVEPATH)
     """Directory of the trained models and of the results."""
 
@@ -44,7 +46,7 @@ class BenchFlags:
 def run(argv: list[str]) -> None:
     """Measure the methods, print the tables and write the files."""
     flags = parse(BenchFlags(), argv, prog=PROG, description=DESCRIPTION)
-    for path in (flags.json, flags.html):
+    for path in (flags.json, flags.html, flags.markdown):
         if path is not None:
             check_writable(path)
     with resumable():
@@ -56,4 +58,6 @@ def run(argv: list[str]) -> None:
         write_json(flags.json, result.json())
         sys.stdout.write(f"Saved {flags.json}\n")
     if flags.html is not None:
-        sys.stdout.write(f"Saved {write_page(result, flags.html)}\n")
+        sys.stdout.write(f"Saved {write_bench_page(result, flags.html)}\n")
+    if flags.markdown is not None:
+        sys.stdout.write(f"Saved {write_markdown(result, flags.markdown)}\n")

@@ -1,25 +1,29 @@
-"""`regard examine RUN`: test whether a run's attention is meaningful."""
+"""`regard examine RUN...`: test whether the attention of a run, or of several seeds, is meaningful."""
 
 import shutil
 import sys
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from regard.cli.parsing import parse_of_run
+from regard.cli.parsing import parse_of_runs
 from regard.cli.run_flags import RunFlags
-from regard.cli.terminal import print_table
-from regard.io import check_writable
+from regard.cli.terminal import print_table, resumable
+from regard.interpret import Examination, ExaminedRuns
+from regard.interpret.saved_examination import FILE
+from regard.io import check_writable, write_json
+from regard.runs.examined_runs import examine_runs
 
 PROG = "regard examine"
 DESCRIPTION = (
     "Test whether the attention of a run is meaningful. Is the attention on the inputs that the answer depends "
-    "on? Does the attention rank the inputs in the same order as gradients and ablation? Does the model need "
-    "its attention? "
-    "The result is printed and saved as examined.json in the run's folder. RUN: a task's name, or the folder "
-    "of a "
-    "run."
+    "on? Does the attention rank the inputs like the effect of replacing them? Which heads does the model need? "
+    "The result is printed and saved as examined.json in the run's folder. Several runs that differ only in "
+    "their seed are compared: how many heads of each layer get each sentence, and on how many runs. RUN: a "
+    "task's name, or the folder of a run."
 )
+EXAMPLE = "counting"
 EXPLORER = "http://127.0.0.1:8137/"
 """Default address of `regard show`."""
 MAX_WIDTH = 110
@@ -33,7 +37,9 @@ class ExamineFlags:
     samples: int = 200
     """Number of unseen samples (2 or more; confidence intervals need 50)."""
     html: Path | None = None
-    """Write the report to this HTML file: tables, plots, text, and links into the explorer."""
+    """Write the report to this HTML file: tables and text, and for one run plots and links into the explorer."""
+    json: Path | None = None
+    """Write all measurements and sentences to this JSON file."""
     explorer: str = EXPLORER
     """Address of `regard show` for the links in the HTML report."""
     seed: int = 0
@@ -42,17 +48,39 @@ class ExamineFlags:
 
 
 def run(argv: list[str]) -> None:
-    """Examine the run, then print and save the report."""
-    name, flags = parse_of_run(ExamineFlags(), argv, prog=PROG, description=DESCRIPTION)
-    run = flags.storage.load(name)
-    if flags.html is not None:
-        check_writable(flags.html)
-    examination = run.examine(samples=flags.samples, seed=flags.seed)
+    """Examine the runs, then print and save the report."""
+    names, flags = parse_of_runs(ExamineFlags(), argv, prog=PROG, description=DESCRIPTION, example=EXAMPLE)
+    for path in (flags.html, flags.json):
+        if path is not None:
+            check_writable(path)
+    result, saved = _examine(names, flags)
     width = min(MAX_WIDTH, shutil.get_terminal_size((MAX_WIDTH, 24)).columns)
-    print_table(examination.table(), width)
+    print_table(result.table(), width)
     sys.stdout.write("\n")
-    for sentence in examination.sentences:
+    for sentence in result.sentences:
         sys.stdout.write(textwrap.fill(sentence, width, subsequent_indent="  ") + "\n")
-    sys.stdout.write(f"\nSaved {examination.save(run.folder / 'examined.json')}\n")
+    if flags.json is not None:
+        write_json(flags.json, result.json())
+        saved.append(flags.json)
     if flags.html is not None:
-        sys.stdout.write(f"Saved {examination.to_html(flags.html, explorer=flags.explorer)}\n")
+        saved.append(result.to_html(flags.html, explorer=flags.explorer))
+    sys.stdout.write("\n" + "".join(f"Saved {path}\n" for path in saved))
+
+
+def _examine(names: Sequence[str], flags: ExamineFlags) -> tuple[Examination | ExaminedRuns, list[Path]]:
+    """Return the result for one run or several, and the files that were saved in their folders."""
+    storage = flags.storage
+    if len(names) == 1:
+        run = storage.load(names[0])
+        examination = run.examine(samples=flags.samples, seed=flags.seed)
+        return examination, [examination.save(run.folder / FILE)]
+    with resumable():
+        result = examine_runs(
+            names,
+            samples=flags.samples,
+            seed=flags.seed,
+            savepath=storage.savepath,
+            trust_code=storage.trust_code,
+            trust_edited=storage.trust_edited,
+        )
+    return result, [Path(folder) / FILE for folder in result.runs]

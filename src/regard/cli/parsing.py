@@ -186,6 +186,21 @@ def parse_of_run(
         raise _explained(error, name, argv, own) from None
 
 
+def parse_of_runs(
+    default: Flags, argv: list[str], *, prog: str, description: str, example: str
+) -> tuple[list[str], Flags]:
+    """Parse `argv` as the names of one or more runs, which come first, followed by flags."""
+    if wants_help(argv[:1]):
+        parse(default, argv, prog=f"{prog} RUN...", description=description)
+    count = next((index for index, word in enumerate(argv) if word.startswith("-")), len(argv))
+    if count < 2:
+        name, flags = parse_of_run(default, argv, prog=prog, description=description, example=example)
+        return [name], flags
+    if "" in argv[:count]:
+        raise InputError(f"a name of a run is empty: name the runs first, as in `{prog} {example}`")
+    return argv[:count], parse(default, argv[count:], prog=f"{prog} RUN...", description=description)
+
+
 def take_flag(argv: list[str], flag: str) -> tuple[list[str], list[str]]:
     """Split `argv` into the values of `flag` and the remaining words, before parsing.
 

@@ -6,7 +6,7 @@ from rich.table import Table
 
 from regard.cli.parsing import parse
 from regard.cli.terminal import print_table
-from regard.tasks import examples
+from regard.tasks import list_tasks
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,6 @@ def run(argv: list[str]) -> None:
     """Print the table of tasks."""
     parse(TasksFlags(), argv, prog="regard tasks", description="List the tasks, with an example of each.")
     table = Table("task", "summary", "example", "answer", box=None, pad_edge=False, header_style="bold")
-    for example in examples():
+    for example in list_tasks():
         table.add_row(example.task, example.summary, f"'{example.input}'", example.answer)
     print_table(table)

@@ -6,10 +6,9 @@ import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from regard.cli.parsing import parse, wants_help
+from regard.cli.parsing import parse_of_runs
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import print_table
-from regard.errors import InputError
 from regard.interpret.formation import THRESHOLD
 from regard.io import check_writable, write_json
 from regard.runs.head_timeline import SAMPLE_COUNT, timeline
@@ -21,6 +20,7 @@ DESCRIPTION = (
     "which order do roles form? RUN: the folder of a run with snapshots (regard train ... --snapshots 50), or a "
     "task's name."
 )
+EXAMPLE = "seed0/induction seed1/induction"
 MAX_WIDTH = 120
 """Maximum number of columns of the report."""
 
@@ -45,7 +45,7 @@ class TimelineFlags:
 
 def run(argv: list[str]) -> None:
     """Measure the runs, then print the timeline and write the files."""
-    names, flags = _parse(argv)
+    names, flags = parse_of_runs(TimelineFlags(), argv, prog=PROG, description=DESCRIPTION, example=EXAMPLE)
     for path in (flags.html, flags.json):
         if path is not None:
             check_writable(path)
@@ -75,15 +75,3 @@ def run(argv: list[str]) -> None:
         sys.stdout.write(f"Saved {flags.json}\n")
     if flags.html is not None:
         sys.stdout.write(f"Saved {result.to_html(flags.html)}\n")
-
-
-def _parse(argv: list[str]) -> tuple[list[str], TimelineFlags]:
-    """Split `argv` into the names of runs, which come first, and flags."""
-    count = next((index for index, word in enumerate(argv) if word.startswith("-")), len(argv))
-    if wants_help(argv[:1]):
-        parse(TimelineFlags(), argv, prog=f"{PROG} RUN...", description=DESCRIPTION)
-    if not count:
-        raise InputError(
-            f"name one or more runs before the flags, as in `{PROG} seed0/induction seed1/induction`"
-        )
-    return argv[:count], parse(TimelineFlags(), argv[count:], prog=f"{PROG} RUN...", description=DESCRIPTION)

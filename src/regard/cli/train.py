@@ -132,8 +132,8 @@ def _summary(trained: AnyRun) -> str:
 
 
 def model_choice(argv: list[str]) -> dict[str, Any]:
-    """Return the flags `model` and `preset` in `argv`, which determine the other flags and their defaults."""
-    values_by_name = {name: take_flag(argv, f"--{name}")[0] for name in ("model", "preset")}
+    """Return the flags in `argv` that determine the other flags and their defaults."""
+    values_by_name = {name: take_flag(argv, f"--{name}")[0] for name in ("model", "preset", "attention")}
     return {name: values[-1] for name, values in values_by_name.items() if values}
 
 

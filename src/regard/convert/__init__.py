@@ -5,12 +5,23 @@ from typing import TYPE_CHECKING, Literal
 from regard.late import late
 
 if TYPE_CHECKING:
-    from regard.convert.certificate import Certificate, matches_certificate, read_certificate
-    from regard.convert.ctranslate2 import get_ctranslate2_parts, write_ctranslate2
-    from regard.convert.ctranslate2_search import CTranslate2Search
-    from regard.convert.engine import Engines
-    from regard.convert.export import PROGRAMS, export, write_certificate
-    from regard.convert.import_model import ORIGINS, import_model
+    from regard.convert.certificate import (
+        Certificate as Certificate,
+        matches_certificate as matches_certificate,
+        read_certificate as read_certificate,
+    )
+    from regard.convert.ctranslate2 import (
+        get_ctranslate2_parts as get_ctranslate2_parts,
+        write_ctranslate2 as write_ctranslate2,
+    )
+    from regard.convert.ctranslate2_search import CTranslate2Search as CTranslate2Search
+    from regard.convert.engine import Engines as Engines
+    from regard.convert.export import (
+        PROGRAMS as PROGRAMS,
+        export as export,
+        write_certificate as write_certificate,
+    )
+    from regard.convert.import_model import ORIGINS as ORIGINS, import_model as import_model
 
 late(__name__)
 
@@ -24,22 +35,3 @@ own search.
 """
 Precision = Literal["float32", "int8"]
 """Precision of the weights in the matrix products of CTranslate2."""
-
-__all__ = [
-    "ORIGINS",
-    "PROGRAMS",
-    "CTranslate2Search",
-    "Certificate",
-    "EngineName",
-    "Engines",
-    "Origin",
-    "Precision",
-    "Program",
-    "export",
-    "get_ctranslate2_parts",
-    "import_model",
-    "matches_certificate",
-    "read_certificate",
-    "write_certificate",
-    "write_ctranslate2",
-]

@@ -8,14 +8,16 @@ from regard.convert import Program
 from regard.convert.certificate import CERTIFICATE_NAME, SENTENCES, certify, select_sentences
 from regard.convert.conversion import Exportable
 from regard.convert.ctranslate2 import CTranslate2Model, get_ctranslate2_parts, write_ctranslate2
-from regard.convert.huggingface import USE as USE_HUGGINGFACE
-from regard.convert.huggingface import get_huggingface_parts, write_huggingface
+from regard.convert.huggingface import USE as USE_HUGGINGFACE, get_huggingface_parts, write_huggingface
 from regard.convert.language_certificate import certify_language_model, make_prompts, select_prompts
-from regard.convert.language_export import USE as USE_LANGUAGE_MODEL
-from regard.convert.language_export import check_language_model, open_language_model, write_language_model
+from regard.convert.language_export import (
+    USE as USE_LANGUAGE_MODEL,
+    check_language_model,
+    open_language_model,
+    write_language_model,
+)
 from regard.convert.model_card import CardTemplate, model_card
-from regard.convert.onnx import USE as USE_ONNX
-from regard.convert.onnx import OnnxRuntimeModel, make_onnx_tokenizers, write_onnx
+from regard.convert.onnx import USE as USE_ONNX, OnnxRuntimeModel, make_onnx_tokenizers, write_onnx
 from regard.convert.transformers_model import MarianModel
 from regard.errors import InputError, unknown_choice
 from regard.io import hold_lock, new_folder, write_file, write_json

@@ -11,7 +11,7 @@ from regard.course.exercises.exercise import Array, Case, RandomLanguageModel, T
 
 Library = Literal["torch", "numpy"]
 Outputs = Sequence[Array]
-# Learners' code computes with 32 bits. Correct solutions differ from the reference by up to about 1e-5 of the
+# Learners' code computes with 32 bits. Correct solutions differ from `Solution` by up to about 1e-5 of the
 # largest number. Known mistakes differ by more than 50 times `TOLERANCE` (a test checks this).
 ROUNDING = 2e-4
 """Largest difference that counts as a rounding error, relative to the largest number or to 1."""

@@ -35,8 +35,8 @@ SOLVES_EXERCISE = re.compile(
 )
 """Names of library functions that do the work of an exercise. Softmax and matmul are not among them."""
 COURSE = Path(__file__).parent
-SOLUTIONS = ("reference", "mistakes")
-"""Folders of the course that contain solutions.
+SOLUTIONS = "mistakes"
+"""Folder of the course that contains solutions.
 
 The other code of the learner's file runs whenever an answer is called.
 """
@@ -138,9 +138,9 @@ def fits(candidate: Any, exercise: Exercise) -> bool:
     required = sum(parameter.default is parameter.empty for parameter in own)
     if isinstance(candidate, type):
         return required <= len(exercise.constructor_sizes)
-    inputs = inspect.signature(exercise.reference).parameters.values()
     accepted = sum(parameter.name not in OPTIONS for parameter in own)
-    return required <= len(inputs) and sum(p.default is p.empty for p in inputs) <= accepted
+    needed = sum(parameter.default is parameter.empty for parameter in exercise.parameters)
+    return required <= len(exercise.parameters) and needed <= accepted
 
 
 def is_written_in(value: Any, names: Mapping[str, Any]) -> bool:
@@ -223,7 +223,7 @@ def is_library(filename: str) -> bool:
     """Return whether a file belongs to an installed package or to Regard, and not to the learner."""
     path = Path(filename)
     if path.is_relative_to(COURSE):
-        return path.relative_to(COURSE).parts[0] in SOLUTIONS
+        return path.relative_to(COURSE).parts[0] == SOLUTIONS
     return path.is_relative_to(COURSE.parent) or filename.startswith(LIBRARIES)
 
 

@@ -9,30 +9,16 @@ from typing import TYPE_CHECKING
 from regard.late import late
 
 if TYPE_CHECKING:
-    from regard.data.batch import PairBatch, collate, read_source
+    from regard.data.batch import PairBatch as PairBatch, collate as collate, read_source as read_source
     from regard.data.vocabulary import (
-        BOS,
-        EOS,
-        PAD,
-        UNKNOWN,
-        CharacterVocabulary,
-        TokenizerKind,
-        Vocabulary,
-        WordVocabulary,
+        BOS as BOS,
+        EOS as EOS,
+        PAD as PAD,
+        UNKNOWN as UNKNOWN,
+        CharacterVocabulary as CharacterVocabulary,
+        TokenizerKind as TokenizerKind,
+        Vocabulary as Vocabulary,
+        WordVocabulary as WordVocabulary,
     )
 
 late(__name__)
-
-__all__ = [
-    "BOS",
-    "EOS",
-    "PAD",
-    "UNKNOWN",
-    "CharacterVocabulary",
-    "PairBatch",
-    "TokenizerKind",
-    "Vocabulary",
-    "WordVocabulary",
-    "collate",
-    "read_source",
-]

@@ -5,29 +5,26 @@ from typing import TYPE_CHECKING
 from regard.late import late
 
 if TYPE_CHECKING:
-    from regard.decoding.generation import generate
-    from regard.decoding.sampling import sample, truncate
-    from regard.decoding.search import Hypothesis, Step, beam_search, greedy_search, length_penalty
-    from regard.decoding.search_tree import Branch, Possible, SearchTree, search_tree
-    from regard.decoding.translation import Candidate, Search, blank_answer, translate
+    from regard.decoding.generation import generate as generate
+    from regard.decoding.sampling import sample as sample, truncate as truncate
+    from regard.decoding.search import (
+        Hypothesis as Hypothesis,
+        Step as Step,
+        beam_search as beam_search,
+        greedy_search as greedy_search,
+        length_penalty as length_penalty,
+    )
+    from regard.decoding.search_tree import (
+        Branch as Branch,
+        Possible as Possible,
+        SearchTree as SearchTree,
+        search_tree as search_tree,
+    )
+    from regard.decoding.translation import (
+        Candidate as Candidate,
+        Search as Search,
+        blank_answer as blank_answer,
+        translate as translate,
+    )
 
 late(__name__)
-
-__all__ = [
-    "Branch",
-    "Candidate",
-    "Hypothesis",
-    "Possible",
-    "Search",
-    "SearchTree",
-    "Step",
-    "beam_search",
-    "blank_answer",
-    "generate",
-    "greedy_search",
-    "length_penalty",
-    "sample",
-    "search_tree",
-    "translate",
-    "truncate",
-]

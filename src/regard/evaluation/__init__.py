@@ -5,20 +5,9 @@ from typing import TYPE_CHECKING
 from regard.late import late
 
 if TYPE_CHECKING:
-    from regard.evaluation.bleu import Quality, bleu, quality
-    from regard.evaluation.exact_match import exact_match, fresh_batches
-    from regard.evaluation.scoring import Scored, score_pairs
-    from regard.evaluation.validation import validation
+    from regard.evaluation.bleu import Quality as Quality, bleu as bleu, quality as quality
+    from regard.evaluation.exact_match import exact_match as exact_match, fresh_batches as fresh_batches
+    from regard.evaluation.scoring import Scored as Scored, score_pairs as score_pairs
+    from regard.evaluation.validation import validation as validation
 
 late(__name__)
-
-__all__ = [
-    "Quality",
-    "Scored",
-    "bleu",
-    "exact_match",
-    "fresh_batches",
-    "quality",
-    "score_pairs",
-    "validation",
-]

@@ -30,8 +30,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from regard.attention import Intervention, Records, attention_layers, short_name
-from regard.attention import intervene as intervene_in_own
+from regard.attention import Intervention, Records, attention_layers, intervene as intervene_in_own, short_name
 from regard.attention.hooks import AttentionLayer, disable_compile
 from regard.attention.interventions import To, active_interventions, note_intervention
 from regard.attention.recording import make_recorder, record_layers

@@ -1,4 +1,4 @@
-"""Number of threads in a training run, and parallel batches in a search.
+"""Number of threads in a training run or an examination, and parallel batches in a search.
 
 Replaces PyTorch's default, which uses all cores for each matrix product.
 Gain: in two simultaneous training runs of Signal 2 on two cores, a step takes 4.2 ms with one thread per run,

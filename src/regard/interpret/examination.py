@@ -6,9 +6,8 @@ with a 95 % interval (bootstrap over the samples, Efron 1979):
 - Relevance: the fraction of its attention on the inputs that the answer depends on. This fraction is compared
 with the fraction under uniform attention, and with the fraction on the relevant inputs of another sample. A
 head that attends to fixed positions in every input has an equal fraction on another sample.
-- Ranking: Spearman's rank correlation of the weights with the norm of the gradient and with ablation (see
-`probing`),
-  compared with the correlation with another sample's values.
+- Ranking: Spearman's rank correlation of the weights with the change of the answer when each input is replaced
+(see `probing`), compared with the correlation with another sample's values.
 - Importance: the loss increase when the head is disabled (see `importance`).
 
 A quantity that was not measured is None, and the sentences omit this quantity.
@@ -27,20 +26,21 @@ from rich.text import Text
 
 from regard.attention.descriptions import describe_model
 from regard.errors import InputError, check_range
-from regard.interpret.attribution import Background, Trial
 from regard.interpret.estimates import Estimate, describe_interval, estimate, format_estimate, resample_counts
-from regard.interpret.findings import HeadFindings, describe_alignment
+from regard.interpret.findings import HeadFindings, describe_alignment, importance_kind
 from regard.interpret.head_measures import SHARE, measure_movement, measure_ranking, measure_relevance, share
 from regard.interpret.importance import HeadImportance, head_importance
-from regard.interpret.needs import find_needs
+from regard.interpret.needs import Need, find_needs
 from regard.interpret.plots import importance_plot, relevance_plot
-from regard.interpret.probing import Probe, probe
+from regard.interpret.probing import YARDSTICKS, Probe, choose_yardstick, probe_inputs
 from regard.interpret.relevance import even_weights
 from regard.interpret.roles import MIN_SAMPLES, HeadRoles, head_roles
+from regard.interpret.sentence_errors import is_reliable
 from regard.io import write_file, write_json
 from regard.result import Result
 from regard.statistics import Interval
-from regard.training import RunFolder
+from regard.training import RunFolder, limit_threads
+from regard.version import __version__
 from regard.viz.report_page import Links, Part, Plot, render_page
 from regard.viz.subject import Input, Subject
 
@@ -71,6 +71,12 @@ class Examination(Result):
     """The role of each head; None if roles were not determined."""
     needs: list[str] = field(default_factory=list)
     """Sentences on which heads the model needs, alone and together; see `regard.interpret.needs`."""
+    verdicts: dict[str, list[Need]] = field(default_factory=dict)
+    """By layer, for each head: needed, not needed, or cannot be told."""
+    groups: dict[str, int] = field(default_factory=dict)
+    """Number of groups of heads that replace each other, and of pairs that cancel each other."""
+    yardstick: str | None = None
+    """Method of `regard.attribute` with which the rankings of the heads are compared; None without rankings."""
     unanswered: list[str] = field(default_factory=list)
     """One sentence for each measurement that was not possible."""
     over: str = "unseen samples"
@@ -81,15 +87,45 @@ class Examination(Result):
         """Claims that the measurements support: one sentence for each head, then general remarks."""
         sentences = [head.sentence() for head in self.heads]
         sentences += [describe_alignment(layer, rate) for layer, rate in self.alignment_error.items()]
-        sentences += self.needs
-        sentences += self.unanswered
+        sentences += self.needs + self.remarks
         sentences.append(
-            "Gradients and ablation are independent measures with their own weaknesses: a disagreement with "
-            "the weights does not show which measure is correct. How often the sentences on "
-            "relevance, rankings and roles are wrong is not measured. All sentences are about this run: train "
-            "more seeds before drawing conclusions about the mechanism."
+            "How often the sentences on relevance, rankings and roles are wrong is not measured. All sentences "
+            "are about this run: examine runs of several seeds together before drawing conclusions about the "
+            "mechanism."
         )
         return sentences
+
+    @property
+    def remarks(self) -> list[str]:
+        """One sentence for each measurement that was not possible, and one on the yardstick of the rankings."""
+        if (yardstick := YARDSTICKS.get(self.yardstick or "")) is None:
+            return self.unanswered
+        return [
+            *self.unanswered,
+            f"Effect of replacing an input: {yardstick.text} ({yardstick.method}, AUROC {yardstick.auroc} on "
+            f"models whose answer is known).",
+        ]
+
+    @property
+    def kinds(self) -> dict[str, list[dict[str, str]]]:
+        """By layer, for each head: the kind of sentence that holds, by question."""
+        layers: dict[str, list[dict[str, str]]] = {}
+        findings = {(head.layer, head.head): head for head in self.heads}
+        for layer, added in self.importance.added.items():
+            layers[layer] = [{} for _ in added]
+            for head, kinds in enumerate(layers[layer]):
+                if layer in self.verdicts:
+                    kinds["need"] = self.verdicts[layer][head]
+                if (interval := self.importance.interval(layer, head)) is not None:
+                    kinds["loss"] = f"switching it off {importance_kind(interval)} the {self.importance.measure}"
+                if self.roles is not None:
+                    kinds["role"] = self.roles.of(layer, head).description
+                if (known := findings.get((layer, head))) is not None:
+                    if known.relevance_kind is not None:
+                        kinds["relevant inputs"] = known.relevance_kind
+                    if known.ranking_kind is not None:
+                        kinds["ranking"] = f"{known.ranking_kind} the effect of replacing inputs"
+        return layers
 
     def table(self) -> RenderableType:
         """Return the measurements as tables."""
@@ -102,20 +138,16 @@ class Examination(Result):
                 percents = (format_estimate(share, lambda known: known.percent) for share in estimates)
                 shares.add_row(head.layer, str(head.head), *percents)
             parts += [shares, Text(f"Uniform attention: {self.uniform.percent}"), ""]
-        gradient = _table(
-            "Rank correlation of the weights with the norm of the gradient", "this input's", "another's"
-        )
-        ablation = _table(
-            "Rank correlation of the weights with ablation to the mean", "this input's", "another's"
+        ranking = _table(
+            "Rank correlation of the weights with the effect of replacing inputs", "this input's", "another's"
         )
         for head in self.heads:
-            name = head.layer, str(head.head)
-            gradient.add_row(*name, *map(format_estimate, (head.gradient, head.gradient_permuted)))
-            ablation.add_row(*name, *map(format_estimate, (head.ablation, head.ablation_permuted)))
+            values = map(format_estimate, (head.ranking, head.ranking_permuted))
+            ranking.add_row(head.layer, str(head.head), *values)
         if self.roles is not None:
             parts += [self.roles.table(self.importance.added), ""]
         title = f"{self.task}: {self.samples:,} {self.over}, mean ({describe_interval(self.samples)})"
-        return Group(title, "", *parts, gradient, "", ablation, "", self.importance.table())
+        return Group(title, "", *parts, ranking, "", self.importance.table())
 
     def to_html(self, path: str | Path, *, explorer: str | None = None) -> Path:
         """Write a page with all tables, plots and sentences, and return its path.
@@ -140,8 +172,8 @@ class Examination(Result):
         return Path(path)
 
     def json(self) -> dict[str, Any]:
-        """Return all measurements as plain values, and the sentences as `words`."""
-        return {**super().json(), "words": self.sentences}
+        """Return all measurements as plain values, the sentences as `words`, and the version of Regard."""
+        return {**super().json(), "words": self.sentences, "version": __version__}
 
     def summary(self) -> str:
         """Return the task, the number of heads and the number of samples."""
@@ -174,27 +206,43 @@ def examine(subject: Subject[Input], *, samples: int = 200, seed: int = 0) -> Ex
     Raises `InputError` for a model without attention, or if there are no unseen inputs.
     """
     check_range("samples", samples, 2, 10**5)
+    with limit_threads(subject.model):
+        return _examine(subject, samples, seed)
+
+
+def _examine(subject: Subject[Input], samples: int, seed: int) -> Examination:
     importance, remark = head_importance(subject, seed=seed), describe_model(subject.model)
     inputs = subject.unseen(samples, seed)
-    background = Background(subject, seed=seed)
-    can_probe = subject.trial(inputs[0]) is not None
-    trials = [Trial(subject, input, background=background) for input in inputs] if can_probe else []
-    probes = [probe(trial) for trial in trials]
-    relevance = [trial.probe.relevant for trial in trials if trial.probe.relevant is not None]
+    first = subject.trial(inputs[0])
     examination = make_examination(
-        probes,
-        relevance if relevance and len(relevance) == len(probes) else None,
+        [] if first is None else probe_inputs(subject, inputs, seed=seed),
         importance,
         task=subject.name,
         seed=seed,
         samples=len(inputs),
         alignment_error=subject.alignment_error(inputs),
         unanswered=[*subject.unanswered, *([f"Attention weights: {remark}."] if remark else [])],
-        causal=any(trial.probe.causal for trial in trials),
+        causal=first is not None and first.causal,
     )
-    others = subject.unseen(NEED_INPUTS, seed, purpose="importance")
-    needs = find_needs(subject, others, importance.added, seed=seed).sentences()
-    return dataclasses.replace(examination, roles=_find_roles(subject, samples, seed), needs=needs)
+    needs = find_needs(
+        subject, subject.unseen(NEED_INPUTS, seed, purpose="importance"), importance.added, seed=seed
+    )
+    verdicts: dict[str, list[Need]] = {
+        layer: [
+            verdict if is_reliable(verdict := needs.verdicts[layer, head]) else "cannot be told"
+            for head in range(len(added))
+        ]
+        for layer, added in importance.added.items()
+        if (layer, 0) in needs.verdicts
+    }
+    return dataclasses.replace(
+        examination,
+        roles=_find_roles(subject, samples, seed),
+        needs=needs.sentences(),
+        verdicts=verdicts,
+        groups={"replace each other": len(needs.replacing), "cancel each other": len(needs.cancelling)},
+        yardstick=None if first is None else choose_yardstick(first).method,
+    )
 
 
 def _find_roles(subject: Subject[Input], samples: int, seed: int) -> HeadRoles | None:
@@ -209,7 +257,6 @@ def _find_roles(subject: Subject[Input], samples: int, seed: int) -> HeadRoles |
 
 def make_examination(
     probes: Sequence[Probe],
-    relevance: Sequence[np.ndarray] | None,
     importance: HeadImportance,
     *,
     task: str,
@@ -219,12 +266,14 @@ def make_examination(
     unanswered: Sequence[str] = (),
     causal: bool = False,
 ) -> Examination:
-    """Compute all measurements from probes.
+    """Compute all measurements from probes. The fraction of attention on relevant inputs is measured if the
+    relevant inputs of all probes are known.
 
-    `relevance`: (Tq, Tk) bool for each probe; None if the task does not define relevant inputs. `samples`:
     `samples` is None for one sample per probe. If there are no probes, only the importance of each head is
     known.
     """
+    known = [sample.relevant for sample in probes if sample.relevant is not None]
+    relevance = known if known and len(known) == len(probes) else None
     # Each sample is compared with the next sample, an arbitrary choice among the other samples.
     others = [*range(1, len(probes)), 0]
     # All measurements use the same draw, so that the intervals of all heads come from the same resamples.

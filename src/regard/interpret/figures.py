@@ -10,7 +10,7 @@ from regard.interpret.figure_inputs import FigureOptions, is_external
 from regard.viz.paper_figure import COLUMN, PAGE_WIDTH, WIDTHS, PaperFigure, figure_style
 from regard.viz.subject import Subject
 
-KINDS: dict[str, Callable[..., dict[str, Any]]] = {
+FIGURE_KINDS: dict[str, Callable[..., dict[str, Any]]] = {
     "heads": map_figures.heads_figure,
     "alignment": map_figures.alignment_figure,
     "rollout": map_figures.rollout_figure,
@@ -56,8 +56,8 @@ def plot(
     'Sinusoidal positions (Vaswani et al'
     >>> figure.save("positions.pdf")    # doctest: +SKIP
     """
-    if kind not in KINDS:
-        raise unknown_choice("figure", kind, KINDS)
+    if kind not in FIGURE_KINDS:
+        raise unknown_choice("figure", kind, FIGURE_KINDS)
     if subject is None and kind != "positions":
         raise InputError(f"{kind} needs a model: name a run, or the folder of an external model")
     if width is not None and width not in WIDTHS:
@@ -84,7 +84,7 @@ def plot(
         length=length,
     )
     with figure_style(style):  # the size of its text decides which labels fit, and the caption says so
-        parts = KINDS[kind](subject, options)
+        parts = FIGURE_KINDS[kind](subject, options)
     caption = " ".join(filter(None, parts["caption"]))
     return PaperFigure(
         kind=kind, caption=caption, data=parts["data"], width=options.width, draw=parts["draw"], style=style

@@ -24,21 +24,14 @@ class HeadFindings(Result):
     """`relevance` minus the fraction under uniform attention, as the mean of the differences in each sample."""
     beyond_permuted: Estimate | None = None
     """`relevance` minus the fraction on the relevant inputs of another sample."""
-    gradient: Estimate | None = None
-    """Rank correlation (-1 to 1) of the weights with the norm of the gradient; None if the correlation could
+    ranking: Estimate | None = None
+    """Rank correlation (-1 to 1) of the weights with the dependence of the answer on each input; None if it could
     not be measured."""
-    ablation: Estimate | None = None
-    """Rank correlation of the weights with ablation."""
-    gradient_beyond: Estimate | None = None
-    """`gradient` minus the correlation with another sample's values, as the mean of the differences in each
-    sample.
-    """
-    ablation_beyond: Estimate | None = None
-    """`ablation` minus the correlation with another sample's values."""
-    gradient_permuted: Estimate | None = None
-    """Rank correlation of the weights with the norm of the gradient on another sample."""
-    ablation_permuted: Estimate | None = None
-    """Rank correlation of the weights with ablation on another sample."""
+    ranking_beyond: Estimate | None = None
+    """`ranking` minus the correlation with another sample's values, as the mean of the differences in each
+    sample."""
+    ranking_permuted: Estimate | None = None
+    """Rank correlation of the weights with the dependence on another sample's inputs."""
     moved: float | None = None
     """Fraction (0 to 1) of the head's attention that differs between samples; 0 if attention depends only on
     positions.
@@ -59,13 +52,36 @@ class HeadFindings(Result):
 
     def sentence(self) -> str:
         """Return a sentence with the claims that the measurements support."""
-        clauses = [
-            *self._describe_relevance(),
-            *self._describe_ranking("the norm of the gradient", self.gradient, self.gradient_beyond),
-            *self._describe_ranking("ablation to the mean", self.ablation, self.ablation_beyond),
-            self._describe_importance(),
-        ]
-        return f"{self.layer}, head {self.head}: {'; '.join(clauses)}."
+        clauses = [self._describe_relevance(), self._describe_ranking(), self._describe_importance()]
+        return f"{self.layer}, head {self.head}: {'; '.join(filter(None, clauses))}."
+
+    @property
+    def relevance_kind(self) -> str | None:
+        """What the intervals support about the attention to relevant inputs; None if it was not measured."""
+        if self.relevance is None or self.beyond_uniform is None or self.beyond_permuted is None:
+            return None
+        # The whole interval must be above 0: such a claim is false in about 1 of 40 cases.
+        if self.beyond_uniform.high < 0:
+            return "less than with uniform attention"
+        if self.beyond_uniform.low <= 0:
+            return "not shown to be more than with uniform attention"
+        if self.beyond_permuted.low > 0:
+            return "more than with uniform attention and more than for another sample's inputs"
+        return "more than with uniform attention, but not more than for another sample's inputs"
+
+    @property
+    def ranking_kind(self) -> str | None:
+        """What the intervals support about the ranking of the inputs; None if it was not measured."""
+        if self.ranking is None:
+            return None
+        if self.ranking.low <= 0:
+            return "is opposite to" if self.ranking.high < 0 else "is not shown to agree with"
+        # The values of another sample show how strongly the ranks agree because of positions alone.
+        if self.ranking_beyond is not None and self.ranking_beyond.low <= 0:
+            return "agrees, but not more than for another sample, with"
+        # The limits 0.7 and 0.3 are conventions. The interval's lower end must reach them.
+        strength = "closely" if self.ranking.low >= 0.7 else "in part" if self.ranking.low >= 0.3 else "weakly"
+        return f"agrees {strength} with"
 
     def _describe_importance(self) -> str:
         """Return a clause on the change of the loss without the head."""
@@ -73,51 +89,33 @@ class HeadFindings(Result):
             return f"switching it off changes the {self.measure} by {self.importance:+.3f} (interval unknown)"
         low, high = self.interval.low, self.interval.high
         change = f"{self.importance:+.3f} ({low:+.3f} to {high:+.3f})"
-        if low > 0:
-            return f"switching it off adds {self.importance:.3f} ({low:.3f} to {high:.3f}) to the {self.measure}"
-        if high < 0:
-            return f"switching it off lowers the {self.measure}: {change}"
-        return f"switching it off is not shown to change the {self.measure}: {change}"
+        return f"switching it off {importance_kind(self.interval)} the {self.measure}: {change}"
 
-    def _describe_relevance(self) -> list[str]:
+    def _describe_relevance(self) -> str:
         """Return a clause on the attention to relevant inputs; empty if the relevant inputs are unknown."""
-        if self.relevance is None or self.beyond_uniform is None or self.beyond_permuted is None:
-            return []
-        share = f"{percent(self.relevance.mean, 0)} of its attention is on what the answer depends on"
-        # The whole interval must be above 0: such a claim is false in about 1 of 40 cases.
-        if self.beyond_uniform.low <= 0:
-            less = "less than" if self.beyond_uniform.high < 0 else "not shown to be more than"
-            return [f"{share}, which is {less} with uniform attention"]
-        if self.beyond_permuted.low > 0:
-            return [f"{share}, more than with uniform attention and more than for another sample's inputs"]
-        same = f"{share}, more than with uniform attention, but not more than for another sample's inputs"
-        if self.moved is not None and self.moved < STEADY:
-            return [
-                f"{same}: it attends to fixed positions, independent of the input "
-                f"({percent(self.moved, 0)} of it moves)"
-            ]
-        return [same]
+        if self.relevance is None or (kind := self.relevance_kind) is None:
+            return ""
+        share = f"{percent(self.relevance.mean, 0)} of its attention is on what the answer depends on, {kind}"
+        if "but not" in kind and self.moved is not None and self.moved < STEADY:
+            moved = percent(self.moved, 0)
+            return f"{share}: it attends to fixed positions, independent of the input ({moved} of it moves)"
+        return share
 
-    @staticmethod
-    def _describe_ranking(measure: str, correlation: Estimate | None, beyond: Estimate | None) -> list[str]:
-        """Return a clause on the rank correlation with another measure; empty if the correlation was not
-        measured.
-        """
-        if correlation is None:
-            return []
-        value = f"({correlation.mean:.2f}, {correlation.low:.2f} to {correlation.high:.2f})"
-        # The values of another sample show how strongly the ranks agree because of positions alone.
-        if correlation.low > 0 and (beyond is None or beyond.low > 0):
-            # The limits 0.7 and 0.3 are conventions. The interval's lower end must reach them.
-            strength = "closely" if correlation.low >= 0.7 else "in part" if correlation.low >= 0.3 else "weakly"
-            return [f"its ranking of the inputs agrees {strength} with the ranking by {measure} {value}"]
-        if correlation.low > 0:
-            return [
-                f"its ranking of the inputs agrees with the ranking by {measure} {value}, but not more than with "
-                "that of another sample"
-            ]
-        relation = "is opposite to" if correlation.high < 0 else "is not shown to agree with"
-        return [f"its ranking of the inputs {relation} the ranking by {measure} {value}"]
+    def _describe_ranking(self) -> str:
+        """Return a clause on the rank correlation with the dependence; empty if it was not measured."""
+        if self.ranking is None:
+            return ""
+        value = f"{self.ranking.mean:.2f}, {self.ranking.low:.2f} to {self.ranking.high:.2f}"
+        return f"its ranking of the inputs {self.ranking_kind} the effect of replacing them ({value})"
+
+
+def importance_kind(interval: Estimate) -> str:
+    """Return what the interval of a loss increase supports.
+
+    >>> importance_kind(Estimate(mean=0.0, low=-0.1, high=0.1))
+    'is not shown to change'
+    """
+    return "raises" if interval.low > 0 else "lowers" if interval.high < 0 else "is not shown to change"
 
 
 def describe_alignment(layer: str, rate: Interval) -> str:

@@ -49,21 +49,15 @@ def measure_movement(weights: list[np.ndarray], others: list[int]) -> float:
 def measure_ranking(
     weights: list[np.ndarray], probes: Sequence[Probe], others: list[int], draw: np.ndarray
 ) -> dict[str, Estimate | None]:
-    """Return the rank correlation of a head's weights with gradients and with ablation."""
-    estimates: dict[str, Estimate | None] = {}
-    for name, measures in (
-        ("gradient", [sample.gradient for sample in probes]),
-        ("ablation", [sample.ablation for sample in probes]),
-    ):
-        own = [correlation(w, m) for w, m in zip(weights, measures, strict=True)]
-        permuted = [correlation(w, measures[other]) for w, other in zip(weights, others, strict=True)]
-        estimates |= {
-            name: estimate(own, draw),
-            f"{name}_permuted": estimate(permuted, draw),
-            # Both correlations are of the same weights, so their difference has a smaller variance than each.
-            f"{name}_beyond": estimate(np.subtract(own, permuted), draw),
-        }
-    return estimates
+    """Return the rank correlation of a head's weights with the dependence on each input."""
+    own = [correlation(w, sample.dependence) for w, sample in zip(weights, probes, strict=True)]
+    permuted = [correlation(w, probes[other].dependence) for w, other in zip(weights, others, strict=True)]
+    return {
+        "ranking": estimate(own, draw),
+        "ranking_permuted": estimate(permuted, draw),
+        # Both correlations are of the same weights, so their difference has a smaller variance than each.
+        "ranking_beyond": estimate(np.subtract(own, permuted), draw),
+    }
 
 
 def share(weights: np.ndarray, relevant: np.ndarray) -> float:

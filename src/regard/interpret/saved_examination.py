@@ -1,14 +1,19 @@
-"""Load the examination that was saved with a run, for pages that show the run.
+"""Load the examination that was saved with a run: for pages that show the run, and instead of a new measurement.
 
-The content is only displayed, so parts with an unexpected shape, from an older or newer version, are left out.
+Pages leave out parts with an unexpected shape, from an older or newer version. Instead of a new measurement,
+only an examination of this version is used.
 """
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import msgspec
+
 from regard.interpret.estimates import Estimate
+from regard.interpret.examination import Examination
 from regard.interpret.importance import importance_data
 from regard.training import RunFolder
+from regard.version import __version__
 from regard.viz.data import WorthData
 
 FILE = "examined.json"
@@ -26,16 +31,37 @@ class SavedExamination(NamedTuple):
     """Role of each head, from `HeadRoles.by_layer`."""
 
 
+def read_examination(run: RunFolder, samples: int, seed: int) -> Examination | None:
+    """Return the saved examination of a run; None if there is none with this version of Regard, number of samples
+    and seed, or if the model was trained further since.
+
+    Raises `InputError` if the file is damaged, was edited, or belongs to another run.
+    """
+    stored = _read(run)
+    if (stored.get("version"), stored.get("samples"), stored.get("seed")) != (__version__, samples, seed):
+        return None
+    try:
+        return msgspec.convert(stored, Examination)
+    except msgspec.ValidationError:
+        return None
+
+
 def load_examination(run: RunFolder) -> SavedExamination:
     """Load the examination of a run; empty if the run has no examination, or if the model was trained further
     since.
 
     Raises `InputError` if the file is damaged, was edited, or belongs to another run.
     """
+    stored = _read(run)
+    return SavedExamination(*(_part(read, stored) for read in (_sentences, _importance, _roles)))
+
+
+def _read(run: RunFolder) -> dict[str, Any]:
+    """Return the content of the file; empty without a file, and if it is of an earlier model."""
     stored = run.read_derived(FILE, REMEDY) or {}
     if stored and not run.has_digests and (run.path / FILE).stat().st_mtime < run.model_file.stat().st_mtime:
-        stored = {}  # of an earlier model: without digests, only the dates show it
-    return SavedExamination(*(_part(read, stored) for read in (_sentences, _importance, _roles)))
+        return {}  # without digests, only the dates show that the model is newer
+    return stored
 
 
 def _part(read: Callable[[Any], dict[str, Any]], stored: Any) -> dict[str, Any]:

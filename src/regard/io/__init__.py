@@ -6,48 +6,29 @@ from regard.late import late
 
 if TYPE_CHECKING:
     from regard.io.folders import (
-        append_inside,
-        explain_missing_folder,
-        new_folder,
-        state_folder,
-        write_inside,
+        append_inside as append_inside,
+        explain_missing_folder as explain_missing_folder,
+        new_folder as new_folder,
+        state_folder as state_folder,
+        write_inside as write_inside,
     )
-    from regard.io.locking import hold_lock, remove_stale_lock, wait_for_lock
-    from regard.io.temporary import remove_quietly, tidy
+    from regard.io.locking import (
+        hold_lock as hold_lock,
+        remove_stale_lock as remove_stale_lock,
+        wait_for_lock as wait_for_lock,
+    )
+    from regard.io.temporary import remove_quietly as remove_quietly, tidy as tidy
     from regard.io.writing import (
-        cannot_write,
-        check_folder,
-        check_name,
-        check_writable,
-        make_folder,
-        open_regular,
-        refuse_links,
-        write_file,
-        write_json,
-        write_new,
+        cannot_write as cannot_write,
+        check_folder as check_folder,
+        check_name as check_name,
+        check_writable as check_writable,
+        make_folder as make_folder,
+        open_regular as open_regular,
+        refuse_links as refuse_links,
+        write_file as write_file,
+        write_json as write_json,
+        write_new as write_new,
     )
 
 late(__name__)
-
-__all__ = [
-    "append_inside",
-    "cannot_write",
-    "check_folder",
-    "check_name",
-    "check_writable",
-    "explain_missing_folder",
-    "hold_lock",
-    "make_folder",
-    "new_folder",
-    "open_regular",
-    "refuse_links",
-    "remove_quietly",
-    "remove_stale_lock",
-    "state_folder",
-    "tidy",
-    "wait_for_lock",
-    "write_file",
-    "write_inside",
-    "write_json",
-    "write_new",
-]

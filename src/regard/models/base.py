@@ -46,10 +46,10 @@ class ModelConfig:
         fields = {field.name: field for field in dataclasses.fields(self)}
         for slot, name in (("score", "score"), ("position", "positions")):
             part, value = mechanism.slots.get(cast(Slot, slot)), getattr(self, name)
-            if part is not None and name in fields and value not in (fields[name].default, part.name):
+            if part is not None and name in fields and value not in (fields[name].default, part.name, "none"):
                 raise InputError(
                     f"--{name} {value} and attention part {part.name} are both for the slot {slot}: give one "
-                    f"of them"
+                    f"of them{', or --positions none' if slot == 'position' else ''}"
                 )
         return mechanism
 

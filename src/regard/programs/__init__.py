@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 from regard.late import late
 
 if TYPE_CHECKING:
-    from regard.programs.circuit import Circuit
-    from regard.programs.compiler import Compiled, compile_program
-    from regard.programs.library import PROGRAMS
-    from regard.programs.program import Family, Program
-    from regard.programs.traps import TRAPS
+    from regard.programs.circuit import Circuit as Circuit
+    from regard.programs.compiler import Compiled as Compiled, compile_program as compile_program
+    from regard.programs.library import PROGRAMS as PROGRAMS
+    from regard.programs.program import Family as Family, Program as Program
+    from regard.programs.traps import TRAPS as TRAPS
 
 late(__name__)
-
-__all__ = ["PROGRAMS", "TRAPS", "Circuit", "Compiled", "Family", "Program", "compile_program"]

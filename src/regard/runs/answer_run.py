@@ -220,22 +220,20 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
     def trial(self, input: Tensor) -> ProbeInput:
         """Return an input (T,) prepared for explanation methods."""
 
-        def run(count: int) -> Tensor:
-            return run_tokens(input.expand(count, -1))
-
-        def run_tokens(tokens: Tensor) -> Tensor:
-            logits: Tensor = self.model(tokens)
-            return logits
-
         return ProbeInput(
-            run=run,
+            run=lambda count: self._logits(input.expand(count, -1)),
             embedding=self.model.input_embedding,
             layers=self.model.cross_layers,
             relevant=self.task.relevance(input.unsqueeze(0))[0].numpy(),
             tokens=input,
-            run_tokens=run_tokens,
+            run_tokens=self._logits,
             alphabet=range(len(self.task.vocabulary)),
         )
+
+    def _logits(self, inputs: Tensor) -> Tensor:
+        """Return the logits (N, To, C) of inputs (N, T)."""
+        logits: Tensor = self.model(inputs)
+        return logits
 
     def figures(self, *, seed: int = 0) -> Figures:
         """Return the measurements for a comparison, on samples of full length.

@@ -13,6 +13,7 @@ from regard.interpret.head_scores import SAMPLES, measure_heads
 from regard.interpret.timeline import Timeline
 from regard.progress import counting_bar
 from regard.runs.loading import SAVEPATH, read_task
+from regard.runs.seeds import check_seeds
 from regard.training import Checkpoint, build_model, find_run, limit_threads, tensor_specs
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ def timeline(
     if not folders:
         raise InputError("there are no runs: name the folders of one or more runs")
     configs = [folder.read_config(trust_code=trust_code) for folder in folders]
-    _check_comparable(folders, configs)
+    check_seeds([str(folder.path) for folder in folders], configs)
+    _check_snapshots(folders)
     task = read_task(configs[0], folders[0])
     if task.answers == "text" and not task.draws:
         raise InputError(f"{task.name} draws no samples to measure its heads on: give runs of a task that does")
@@ -101,31 +103,12 @@ def _folder_of(run: str | Path | Run[Any, Any, Any], savepath: Path, *, trust_ed
     return folder
 
 
-def _check_comparable(folders: Sequence[RunFolder], configs: Sequence[RunConfig]) -> None:
-    """Raise `InputError` unless runs differ in their seed only, and have snapshots of the same steps."""
-    (first, *others), name = zip(folders, configs, strict=True), repr(str(folders[0].path))
-    steps, seeds = [path.name for path in folders[0].snapshots], {configs[0].training.seed: name}
-    for folder, config in others:
-        path = repr(str(folder.path))
-        if config.name != first[1].name:
-            raise InputError(
-                f"{name} is a run of {first[1].name}, {path} of {config.name}: give runs of one task"
-            )
-        flags, expected = config.flags(), first[1].flags()
-        for flag in sorted((flags.keys() | expected.keys()) - {"seed"}):
-            if flags.get(flag) != expected.get(flag):
-                raise InputError(
-                    f"{flag} is {expected.get(flag)} in {name} and {flags.get(flag)} in {path}: give runs that "
-                    f"differ only in their seed"
-                )
-        if config.training.seed in seeds:
-            raise InputError(
-                f"seed {config.training.seed} is that of {seeds[config.training.seed]} and of {path}: give each "
-                f"seed once"
-            )
-        seeds[config.training.seed] = path
+def _check_snapshots(folders: Sequence[RunFolder]) -> None:
+    """Raise `InputError` unless all runs have snapshots of the same steps."""
+    steps, name = [path.name for path in folders[0].snapshots], repr(str(folders[0].path))
+    for folder in folders[1:]:
         if [snapshot.name for snapshot in folder.snapshots] != steps:
             raise InputError(
-                f"{name} has {len(steps)} snapshots, {path} has {len(folder.snapshots)} or other steps: continue "
-                f"an interrupted training run with --resume"
+                f"{name} has {len(steps)} snapshots, {str(folder.path)!r} has {len(folder.snapshots)} or other "
+                f"steps: continue an interrupted training run with --resume"
             )

@@ -262,26 +262,22 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
     def trial(self, input: Tensor) -> viz.ProbeInput:
         """Return an input (T,) prepared for explanation methods."""
         batch, reads_tokens = input.unsqueeze(0), not self.task.input_width
-        device = next(self.model.parameters()).device
-
-        def run(count: int) -> Tensor:
-            return run_tokens(batch.expand(count, *batch.shape[1:]))
-
-        def run_tokens(tokens: Tensor) -> Tensor:
-            logits: Tensor = self.model(tokens.to(device))
-            return logits
-
         return viz.ProbeInput(
-            run=run,
+            run=lambda count: self._logits(batch.expand(count, *batch.shape[1:])),
             embedding=self.model.input_embedding,
             layers=self.model.cross_layers,
             relevant=self.task.relevance(batch)[0].numpy() if self.task.knows_relevance else None,
             causal=True,
             tokens=input if reads_tokens else None,
-            run_tokens=run_tokens if reads_tokens else None,
+            run_tokens=self._logits if reads_tokens else None,
             alphabet=range(len(self.task.vocabulary)),
             steps=self.task.answer_steps(input),
         )
+
+    def _logits(self, inputs: Tensor) -> Tensor:
+        """Return the logits (N, T, C) of inputs (N, T), or (N, T, W) for real-valued inputs."""
+        logits: Tensor = self.model(inputs.to(next(self.model.parameters()).device))
+        return logits
 
     def figures(self, *, seed: int = 0) -> Figures:
         """Return the measurements for a comparison, with the relevance of the best head."""

@@ -26,6 +26,7 @@ from regard.training import (
     QueryTraining,
     RecurrentTraining,
     RunConfig,
+    TaskPart,
     TokenTraining,
     TransformerTraining,
     TranslationTraining,
@@ -78,13 +79,16 @@ class _CountingTask(
     """Options of a counting task and of the query model."""
 
 
-class _ReorderingTask(
-    FlatConfig[PairRun[SequenceConfig, RecurrentConfig, RecurrentTraining]],
-    SequenceConfig,
-    RecurrentConfig,
-    RecurrentTraining,
+class _RecurrentTask(
+    FlatConfig[PairRun[TaskPart, RecurrentConfig, RecurrentTraining]], RecurrentConfig, RecurrentTraining
 ):
-    """Options of a reordering task and of the recurrent model."""
+    """Options of the recurrent model."""
+
+
+class _LanguageTask(
+    FlatConfig[LanguageRun[TaskPart, DecoderOnlyConfig, TokenTraining]], DecoderOnlyConfig, TokenTraining
+):
+    """Options of the decoder-only model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,19 +117,19 @@ class Signal2Config(_CountingTask):
 
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("copy")
-class CopyConfig(_ReorderingTask):
+class CopyConfig(_RecurrentTask[SequenceConfig], SequenceConfig):
     """Options of Copy and of the recurrent model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("reverse")
-class ReverseConfig(_ReorderingTask):
+class ReverseConfig(_RecurrentTask[SequenceConfig], SequenceConfig):
     """Options of Reverse and of the recurrent model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("sort")
-class SortConfig(_ReorderingTask):
+class SortConfig(_RecurrentTask[SequenceConfig], SequenceConfig):
     """Options of Sort and of the recurrent model."""
 
 
@@ -142,12 +146,7 @@ class RecallConfig(
 
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("dates")
-class DatesConfig(
-    FlatConfig[PairRun[tasks.DatesTaskConfig, RecurrentConfig, RecurrentTraining]],
-    tasks.DatesTaskConfig,
-    RecurrentConfig,
-    RecurrentTraining,
-):
+class DatesConfig(_RecurrentTask[tasks.DatesTaskConfig], tasks.DatesTaskConfig):
     """Options of Dates and of the recurrent model."""
 
 
@@ -164,89 +163,49 @@ class PhrasesConfig(
 
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("induction")
-class InductionConfig(
-    FlatConfig[LanguageRun[tasks.InductionTaskConfig, DecoderOnlyConfig, TokenTraining]],
-    tasks.InductionTaskConfig,
-    DecoderOnlyConfig,
-    TokenTraining,
-):
+class InductionConfig(_LanguageTask[tasks.InductionTaskConfig], tasks.InductionTaskConfig):
     """Options of Induction and of the decoder-only model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("mqar")
-class MqarConfig(
-    FlatConfig[LanguageRun[tasks.MqarTaskConfig, DecoderOnlyConfig, TokenTraining]],
-    tasks.MqarTaskConfig,
-    DecoderOnlyConfig,
-    TokenTraining,
-):
+class MqarConfig(_LanguageTask[tasks.MqarTaskConfig], tasks.MqarTaskConfig):
     """Options of multi-query associative recall and of the decoder-only model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("modular")
-class ModularConfig(
-    FlatConfig[LanguageRun[tasks.ModularTaskConfig, DecoderOnlyConfig, TokenTraining]],
-    tasks.ModularTaskConfig,
-    DecoderOnlyConfig,
-    TokenTraining,
-):
+class ModularConfig(_LanguageTask[tasks.ModularTaskConfig], tasks.ModularTaskConfig):
     """Options of modular addition and of the decoder-only model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("selective-copy")
-class SelectiveCopyConfig(
-    FlatConfig[LanguageRun[tasks.SelectiveCopyTaskConfig, DecoderOnlyConfig, TokenTraining]],
-    tasks.SelectiveCopyTaskConfig,
-    DecoderOnlyConfig,
-    TokenTraining,
-):
+class SelectiveCopyConfig(_LanguageTask[tasks.SelectiveCopyTaskConfig], tasks.SelectiveCopyTaskConfig):
     """Options of selective copy and of the decoder-only model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("parity")
-class ParityConfig(
-    FlatConfig[LanguageRun[tasks.ParityTaskConfig, DecoderOnlyConfig, TokenTraining]],
-    tasks.ParityTaskConfig,
-    DecoderOnlyConfig,
-    TokenTraining,
-):
+class ParityConfig(_LanguageTask[tasks.ParityTaskConfig], tasks.ParityTaskConfig):
     """Options of Parity and of the decoder-only model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("dyck")
-class DyckConfig(
-    FlatConfig[LanguageRun[tasks.DyckTaskConfig, DecoderOnlyConfig, TokenTraining]],
-    tasks.DyckTaskConfig,
-    DecoderOnlyConfig,
-    TokenTraining,
-):
+class DyckConfig(_LanguageTask[tasks.DyckTaskConfig], tasks.DyckTaskConfig):
     """Options of Dyck and of the decoder-only model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("regression")
-class RegressionConfig(
-    FlatConfig[LanguageRun[tasks.RegressionTaskConfig, DecoderOnlyConfig, TokenTraining]],
-    tasks.RegressionTaskConfig,
-    DecoderOnlyConfig,
-    TokenTraining,
-):
+class RegressionConfig(_LanguageTask[tasks.RegressionTaskConfig], tasks.RegressionTaskConfig):
     """Options of in-context regression and of the decoder-only model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("text")
-class TextConfig(
-    FlatConfig[LanguageRun[tasks.TextTaskConfig, DecoderOnlyConfig, TokenTraining]],
-    tasks.TextTaskConfig,
-    DecoderOnlyConfig,
-    TokenTraining,
-):
+class TextConfig(_LanguageTask[tasks.TextTaskConfig], tasks.TextTaskConfig):
     """Options of Text and of the decoder-only model."""
 
 

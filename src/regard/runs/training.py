@@ -44,10 +44,10 @@ from regard.training import (
     start,
     train_steps,
     trained_parameters,
+    trainer as training_loop,
     trust,
     vocabulary_digest,
 )
-from regard.training import trainer as training_loop
 from regard.training.checkpoint import remove_older_states
 from regard.training.metrics import missing_steps
 

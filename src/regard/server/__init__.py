@@ -5,10 +5,8 @@ from typing import TYPE_CHECKING
 from regard.late import late
 
 if TYPE_CHECKING:
-    from regard.server.explorer import Explorer
-    from regard.server.live_page import write_live_page
-    from regard.server.serve import check_port, show, teach
+    from regard.server.explorer import Explorer as Explorer
+    from regard.server.live_page import write_live_page as write_live_page
+    from regard.server.serve import check_port as check_port, show as show, teach as teach
 
 late(__name__)
-
-__all__ = ["Explorer", "check_port", "show", "teach", "write_live_page"]

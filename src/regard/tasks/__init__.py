@@ -17,28 +17,53 @@ from regard.errors import InputError, unknown_choice
 from regard.io.reading import is_file
 from regard.late import late
 from regard.plugins import PluginError, describe_error, plugin_imports
-from regard.tasks.base import NULL, PAST_END, AnyTask, Task, TaskConfig
-from regard.tasks.batch import IGNORE, Batch, BatchContext, BatchSource, TokenBatch
-from regard.tasks.pairs import Pair, PairTask, SequenceTask, alignment_mask
-from regard.tasks.tokens import PADDING, TokenTask
+from regard.tasks.base import (
+    NULL as NULL,
+    PAST_END as PAST_END,
+    AnyTask as AnyTask,
+    Task as Task,
+    TaskConfig as TaskConfig,
+)
+from regard.tasks.batch import (
+    IGNORE as IGNORE,
+    Batch as Batch,
+    BatchContext as BatchContext,
+    BatchSource as BatchSource,
+    TokenBatch as TokenBatch,
+)
+from regard.tasks.pairs import (
+    Pair as Pair,
+    PairTask as PairTask,
+    SequenceTask as SequenceTask,
+    alignment_mask as alignment_mask,
+)
+from regard.tasks.tokens import PADDING as PADDING, TokenTask as TokenTask
 
 if TYPE_CHECKING:
-    from regard.tasks.counting import Counting, Difference
-    from regard.tasks.dates import Dates, DatesTaskConfig
-    from regard.tasks.dyck import Dyck, DyckTaskConfig
-    from regard.tasks.induction import Induction, InductionTaskConfig
-    from regard.tasks.modular import Modular, ModularTaskConfig
-    from regard.tasks.mqar import Mqar, MqarTaskConfig
-    from regard.tasks.parity import Parity, ParityTaskConfig
-    from regard.tasks.phrases import Phrases, PhrasesTaskConfig
-    from regard.tasks.recall import Recall, RecallTaskConfig
-    from regard.tasks.regression import Regression, RegressionTaskConfig
-    from regard.tasks.selective_copy import SelectiveCopy, SelectiveCopyTaskConfig
-    from regard.tasks.sequences import Copy, Reverse, SequenceConfig, Sort
-    from regard.tasks.signal import Signal, Signal2
-    from regard.tasks.text import Text, TextTaskConfig
-    from regard.tasks.translation import Translation
-    from regard.tasks.translation_config import TranslationTaskConfig
+    from regard.tasks.counting import Counting as Counting, Difference as Difference
+    from regard.tasks.dates import Dates as Dates, DatesTaskConfig as DatesTaskConfig
+    from regard.tasks.dyck import Dyck as Dyck, DyckTaskConfig as DyckTaskConfig
+    from regard.tasks.induction import Induction as Induction, InductionTaskConfig as InductionTaskConfig
+    from regard.tasks.modular import Modular as Modular, ModularTaskConfig as ModularTaskConfig
+    from regard.tasks.mqar import Mqar as Mqar, MqarTaskConfig as MqarTaskConfig
+    from regard.tasks.parity import Parity as Parity, ParityTaskConfig as ParityTaskConfig
+    from regard.tasks.phrases import Phrases as Phrases, PhrasesTaskConfig as PhrasesTaskConfig
+    from regard.tasks.recall import Recall as Recall, RecallTaskConfig as RecallTaskConfig
+    from regard.tasks.regression import Regression as Regression, RegressionTaskConfig as RegressionTaskConfig
+    from regard.tasks.selective_copy import (
+        SelectiveCopy as SelectiveCopy,
+        SelectiveCopyTaskConfig as SelectiveCopyTaskConfig,
+    )
+    from regard.tasks.sequences import (
+        Copy as Copy,
+        Reverse as Reverse,
+        SequenceConfig as SequenceConfig,
+        Sort as Sort,
+    )
+    from regard.tasks.signal import Signal as Signal, Signal2 as Signal2
+    from regard.tasks.text import Text as Text, TextTaskConfig as TextTaskConfig
+    from regard.tasks.translation import Translation as Translation
+    from regard.tasks.translation_config import TranslationTaskConfig as TranslationTaskConfig
 
 late(__name__)
 
@@ -129,66 +154,10 @@ class Example:
         return f"{self.task}: {self.input!r} -> {self.answer}"
 
 
-def examples() -> list[Example]:
+def list_tasks() -> list[Example]:
     """Return one fixed example of each synthetic task."""
     results = []
     for seed, task in enumerate(filter(lambda task: task.draws, map(find_task, TASKS))):
         pair = task.restore(None, {}).example(torch.Generator().manual_seed(seed))
         results.append(Example(task.name, task.summary, *pair))
     return results
-
-
-__all__ = [
-    "IGNORE",
-    "NULL",
-    "PADDING",
-    "PAST_END",
-    "TASKS",
-    "AnyTask",
-    "Batch",
-    "BatchContext",
-    "BatchSource",
-    "Copy",
-    "Counting",
-    "Dates",
-    "DatesTaskConfig",
-    "Difference",
-    "Dyck",
-    "DyckTaskConfig",
-    "Example",
-    "Induction",
-    "InductionTaskConfig",
-    "Modular",
-    "ModularTaskConfig",
-    "Mqar",
-    "MqarTaskConfig",
-    "Pair",
-    "PairTask",
-    "Parity",
-    "ParityTaskConfig",
-    "Phrases",
-    "PhrasesTaskConfig",
-    "Recall",
-    "RecallTaskConfig",
-    "Regression",
-    "RegressionTaskConfig",
-    "Reverse",
-    "SelectiveCopy",
-    "SelectiveCopyTaskConfig",
-    "SequenceConfig",
-    "SequenceTask",
-    "Signal",
-    "Signal2",
-    "Sort",
-    "Task",
-    "TaskConfig",
-    "Text",
-    "TextTaskConfig",
-    "TokenBatch",
-    "TokenTask",
-    "Translation",
-    "TranslationTaskConfig",
-    "alignment_mask",
-    "examples",
-    "find_task",
-]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, get_args, get_ori
 import msgspec
 from typing_extensions import TypeVar
 
-from regard.attention.mechanism import custom_parts
+from regard.attention.mechanism import Mechanism, custom_parts
 from regard.data.parallel import TextDigest
 from regard.errors import InputError, unknown_choice
 from regard.models import ModelConfig
@@ -175,6 +175,9 @@ def make_config(task: str, flags: Mapping[str, object] | None = None) -> RunConf
     task_class, values = find_task(task), dict(flags or {})
     spec = _fitting_model(task_class, values.pop("model", None))
     preset = _preset_values(task_class, spec, values.pop("preset", None))
+    attention = values.get("attention")
+    if isinstance(attention, str) and "positions" not in values and Mechanism.parse(attention).position:
+        preset.pop("positions", None)  # the mechanism replaces the positions of a preset
     classes = spec.part_classes(task_class)
     _check_names(values, classes, "model")
     parts = _make_parts(classes, {**task_class.defaults, **preset, **values})

@@ -45,12 +45,22 @@ def shard(objective: Objective[Any, Any], context: DistributedContext) -> None:
     if not torch.distributed.is_initialized():
         raise InputError("sharded splits the model between processes: start training with torchrun")
     mesh = init_device_mesh(context.device.type, (context.size,))
+    _add_dimensions(objective)
     for module in objective.model.modules():
         if isinstance(module, Block):
             fully_shard(module, mesh=mesh)
             if isinstance(module, DecoderLayer):
                 register_fsdp_forward_method(module, "project")
     fully_shard(objective, mesh=mesh)
+
+
+def _add_dimensions(module: nn.Module) -> None:
+    """Replace parameters without dimensions, such as the gain of the score `cosine`, by parameters (1), because
+    FSDP2 refuses them."""
+    for part in module.modules():
+        for name, parameter in [*part.named_parameters(recurse=False)]:
+            if parameter.dim() == 0:
+                setattr(part, name, nn.Parameter(parameter.detach().reshape(1)))
 
 
 @dataclass
@@ -69,7 +79,7 @@ class ShardedState(TrainingState):
             for name, value in (self.model.state_dict() | self.average).items():
                 whole = _gather(value)  # one at a time, because all together may not fit in memory
                 if weights:
-                    weights[name].copy_(whole)
+                    weights[name].copy_(whole.view_as(weights[name]))  # see `_add_dimensions`
         yield self.model if self.replica is None else self.replica.eval()
 
     def initial(self) -> dict[str, Tensor]:

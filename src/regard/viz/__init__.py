@@ -5,36 +5,31 @@ from typing import TYPE_CHECKING
 from regard.late import late
 
 if TYPE_CHECKING:
-    from regard.viz.attention_map import AttentionMap, Maps, Playback, check_extension
-    from regard.viz.forward_pass import ForwardPass
-    from regard.viz.maps import CROSS, LayerKind, LayerMap, Map, layer_kind, make_layer_map
-    from regard.viz.paper_figure import PaperFigure
-    from regard.viz.records import make_layer_maps, make_maps
-    from regard.viz.subject import AcceptsImages, GeneratesSequences, Layer, Patchable, ProbeInput, Subject
-    from regard.viz.tensors import view_weights
+    from regard.viz.attention_map import (
+        AttentionMap as AttentionMap,
+        Maps as Maps,
+        Playback as Playback,
+        check_extension as check_extension,
+    )
+    from regard.viz.forward_pass import ForwardPass as ForwardPass
+    from regard.viz.maps import (
+        CROSS as CROSS,
+        LayerKind as LayerKind,
+        LayerMap as LayerMap,
+        Map as Map,
+        layer_kind as layer_kind,
+        make_layer_map as make_layer_map,
+    )
+    from regard.viz.paper_figure import PaperFigure as PaperFigure
+    from regard.viz.records import make_layer_maps as make_layer_maps, make_maps as make_maps
+    from regard.viz.subject import (
+        AcceptsImages as AcceptsImages,
+        GeneratesSequences as GeneratesSequences,
+        Layer as Layer,
+        Patchable as Patchable,
+        ProbeInput as ProbeInput,
+        Subject as Subject,
+    )
+    from regard.viz.tensors import view_weights as view_weights
 
 late(__name__)
-
-__all__ = [
-    "CROSS",
-    "AcceptsImages",
-    "AttentionMap",
-    "ForwardPass",
-    "GeneratesSequences",
-    "Layer",
-    "LayerKind",
-    "LayerMap",
-    "Map",
-    "Maps",
-    "PaperFigure",
-    "Patchable",
-    "Playback",
-    "ProbeInput",
-    "Subject",
-    "check_extension",
-    "layer_kind",
-    "make_layer_map",
-    "make_layer_maps",
-    "make_maps",
-    "view_weights",
-]

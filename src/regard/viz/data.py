@@ -1,6 +1,6 @@
 """Types of the data that the JavaScript view displays.
 
-`js/data.js` repeats these types for the type checker of the view, and a test compares the two files.
+The type checker of the view reads them as TypeScript, which `tests/viz/view_types.py` writes (`make lint`).
 `regard.viz.serialization` converts maps to this data.
 """
 

@@ -45,7 +45,8 @@ class ProbeInput(NamedTuple):
     relevant: np.ndarray | None  # (Tq, Tk) bool: the inputs on which each output depends; None if unknown
     causal: bool = False  # whether each output attends to the inputs up to its own position only
     tokens: Tensor | None = None  # (Tk,) int64, of the source if there is one; None for other inputs
-    run_tokens: Callable[[Tensor], Tensor] | None = None  # maps tokens (N, Tk) to logits (N, Tq, classes)
+    # maps tokens (N, Tk) to logits (N, Tq, classes); the same function for inputs that can share a batch
+    run_tokens: Callable[[Tensor], Tensor] | None = None
     alphabet: Sequence[int] = ()  # tokens that may replace a token; empty if they are not known
     steps: Sequence[int] | None = None  # output steps that are part of the answer; None: all
 

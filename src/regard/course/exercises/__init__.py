@@ -1,7 +1,7 @@
 """The exercises of the course, ordered so that each exercise builds on the previous exercises."""
 
 from regard.course.exercises import attention, recurrent, search, sublayers, training, transformer
-from regard.course.exercises.exercise import Case, Exercise
+from regard.course.exercises.exercise import Case as Case, Exercise as Exercise
 from regard.errors import unknown_choice
 
 EXERCISES: tuple[Exercise, ...] = (
@@ -26,6 +26,3 @@ def find_exercise(name: str) -> Exercise:
         if exercise.matches(name):
             return exercise
     raise unknown_choice("exercise", name, [exercise.name for exercise in EXERCISES])
-
-
-__all__ = ["EXERCISES", "Case", "Exercise", "find_exercise"]

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from regard.course.exercises.exercise import Array, Case, Exercise, vary_sizes
-from regard.course.reference import attention_loops as reference
+from regard.course.mistakes import Solution
 
 
 def _draw(seed: int, *shapes: tuple[int, ...]) -> list[Array]:
@@ -145,7 +145,7 @@ EXERCISES = (
     Exercise(
         title="the score of a query and a key",
         source="Vaswani et al. 2017, equation 1, without softmax and V",
-        reference=reference.score,
+        solution=Solution.score,
         cases=_score,
         outputs=("scores",),
         aliases=("scaled_dot_score", "scores", "scaled_scores", "dot_product_score"),
@@ -153,7 +153,7 @@ EXERCISES = (
     Exercise(
         title="softmax with a mask",
         source="Vaswani et al. 2017, section 3.2.3",
-        reference=reference.masked_softmax,
+        solution=Solution.masked_softmax,
         cases=_softmax,
         outputs=("weights",),
         aliases=("softmax", "softmax_with_mask", "masked_soft_max"),
@@ -161,7 +161,7 @@ EXERCISES = (
     Exercise(
         title="scaled dot-product attention",
         source="Vaswani et al. 2017, equation 1",
-        reference=reference.attention,
+        solution=Solution.attention,
         cases=_attention,
         outputs=("context", "weights"),
         aliases=("scaled_dot_product_attention", "dot_product_attention", "single_head_attention"),
@@ -169,7 +169,7 @@ EXERCISES = (
     Exercise(
         title="sinusoidal positions",
         source="Vaswani et al. 2017, section 3.5",
-        reference=reference.sinusoidal_positions,
+        solution=Solution.sinusoidal_positions,
         cases=_positions,
         outputs=("waves",),
         aliases=("positional_encoding", "sinusoidal", "sinusoidal_embedding", "sinusoidal_encoding", "positions"),
@@ -177,7 +177,7 @@ EXERCISES = (
     Exercise(
         title="positions concatenated to the states",
         source="Vaswani et al. 2017, section 3.5",
-        reference=reference.concatenate_positions,
+        solution=Solution.concatenate_positions,
         cases=_concatenated,
         outputs=("states",),
         aliases=("concatenated_positions", "concat_positions", "ConcatenatedSinusoidal"),

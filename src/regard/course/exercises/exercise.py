@@ -1,5 +1,4 @@
-"""An exercise: a stub for the learner, a reference solution, and inputs on which the two solutions are
-compared."""
+"""An exercise: a stub for the learner, and inputs on which the answers are compared with those of `Solution`."""
 
 import functools
 import inspect
@@ -10,14 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from regard.course.mistakes import Solution
+
 Array = np.ndarray[Any, np.dtype[Any]]
 # The truncation error of a central difference is about NUDGE², and its rounding error about 1e-16 / NUDGE. The
-# reference computes with 64 bits, so at 1e-5 both errors are far below 5e-3, the tolerance for learners' 32-bit
+# solution computes with 64 bits, so at 1e-5 both errors are far below 5e-3, the tolerance for learners' 32-bit
 # gradients.
 NUDGE = 1e-5
 """Size of the change to an argument when a gradient is measured."""
 CACHE_SIZE = 512
-"""Number of cached reference answers: twice the number of answers of all exercises."""
+"""Number of cached answers of `Solution`: twice the number of answers of all exercises."""
 
 PADDING, START, END = 0, 1, 2
 """The special tokens of the exercises on sequences."""
@@ -89,8 +90,8 @@ class Exercise:
     """Short description."""
     source: str = ""
     """Paper and section that the exercise follows."""
-    reference: Callable[..., Any]
-    """The correct solution. The stub has the name, the signature and the docstring of this function."""
+    solution: Callable[..., Any]
+    """The method of `Solution` that answers the exercise. The stub has its name, signature and docstring."""
     cases: Callable[[int], list[Case]]
     """A function that returns the inputs for a seed."""
     outputs: tuple[str, ...]
@@ -106,7 +107,7 @@ class Exercise:
     small_cases: Callable[[], list[Case]] = list
     """Further inputs that are small enough for a calculation by hand, besides the cases named "by hand"."""
     specification: Callable[..., Any] | None = None
-    """Function whose name, signature and docstring are the stub, if not `reference`."""
+    """Function whose name, signature and docstring are the stub, if not `solution`."""
     instruction: str = "Write it with NumPy or with PyTorch"
 
     def __post_init__(self) -> None:
@@ -116,19 +117,20 @@ class Exercise:
     @property
     def name(self) -> str:
         """Name of the function to write."""
-        return (self.specification or self.reference).__name__
+        return (self.specification or self.solution).__name__
+
+    @property
+    def parameters(self) -> list[inspect.Parameter]:
+        """Parameters of the function to write."""
+        parameters = inspect.signature(self.specification or self.solution).parameters.values()
+        return [parameter for parameter in parameters if parameter.name != "self"]
 
     @property
     def stub(self) -> str:
         """Python file that the learner starts from."""
-        function = self.specification or self.reference
-        parameters = [
-            parameter.replace(annotation=parameter.empty)
-            for parameter in inspect.signature(function).parameters.values()
-        ]
         # Without annotations a parameter is written as `mask=None`.
-        arguments = ", ".join(str(parameter) for parameter in parameters)
-        lines = (inspect.getdoc(function) or "").splitlines()
+        arguments = ", ".join(str(part.replace(annotation=part.empty)) for part in self.parameters)
+        lines = (inspect.getdoc(self.specification or self.solution) or "").splitlines()
         text = "\n".join(f"    {line}" if line else "" for line in lines)
         docstring = f'    """{text.strip()}' + ('\n    """' if len(lines) > 1 else '"""')
         citation = f" ({self.source})" if self.source else ""
@@ -155,7 +157,7 @@ class Exercise:
 
     def expected(self, case: Case) -> tuple[Array, ...]:
         """Return the right outputs."""
-        return _expected(self.reference, case)
+        return _expected(self.solution, case)
 
     def expected_gradients(self, case: Case) -> dict[str, tuple[float, float]]:
         """Return the directional derivative by each argument of `case.gradients`, measured on both sides.
@@ -163,18 +165,18 @@ class Exercise:
         The weighted sum of the first output is differentiated along `case.directions()`. The two
         measurements differ if the input of a ReLU changes its sign between the sides.
         """
-        return _expected_gradients(self.reference, case)
+        return _expected_gradients(self.solution, case)
 
 
 @functools.lru_cache(maxsize=CACHE_SIZE)
-def _expected(reference: Callable[..., Any], case: Case) -> tuple[Array, ...]:
-    return as_outputs(reference(**case.arguments))
+def _expected(solution: Callable[..., Any], case: Case) -> tuple[Array, ...]:
+    return _solve(solution, case.arguments)
 
 
 @functools.lru_cache(maxsize=CACHE_SIZE)
-def _expected_gradients(reference: Callable[..., Any], case: Case) -> dict[str, tuple[float, float]]:
+def _expected_gradients(solution: Callable[..., Any], case: Case) -> dict[str, tuple[float, float]]:
     def weighted_sum(**changes: Any) -> float:
-        first = as_outputs(reference(**{**case.arguments, **changes}))[0]
+        first = _solve(solution, {**case.arguments, **changes})[0]
         return float((first * case.output_weights(first.shape)).sum())
 
     middle, gradients = weighted_sum(), {}
@@ -185,6 +187,11 @@ def _expected_gradients(reference: Callable[..., Any], case: Case) -> dict[str, 
         )
         gradients[name] = ((middle - before) / NUDGE, (after - middle) / NUDGE)
     return gradients
+
+
+def _solve(solution: Callable[..., Any], arguments: Mapping[str, Any]) -> tuple[Array, ...]:
+    with np.errstate(all="ignore"):  # a fully masked row is 0 / 0 at first
+        return as_outputs(solution(Solution(), **arguments))
 
 
 def as_outputs(result: Any) -> tuple[Array, ...]:

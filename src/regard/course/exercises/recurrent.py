@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from regard.course.exercises.exercise import Array, Case, Exercise, TanhCell, vary_sizes
-from regard.course.reference import decoding_loops as reference
+from regard.course.mistakes import Solution
 
 
 def _padding_mask(generator: np.random.Generator, batch: int, time: int) -> Array:
@@ -92,7 +92,7 @@ EXERCISES = (
     Exercise(
         title="one step of Bahdanau's decoder",
         source="Bahdanau et al. 2015, appendix A.1.2 and A.2.2",
-        reference=reference.bahdanau_step,
+        solution=Solution.bahdanau_step,
         cases=_bahdanau,
         small_cases=_small_bahdanau,
         outputs=("state", "weights"),
@@ -103,7 +103,7 @@ EXERCISES = (
     Exercise(
         title="one step of Luong's decoder",
         source="Luong et al. 2015, section 3.1, score general",
-        reference=reference.luong_step,
+        solution=Solution.luong_step,
         cases=_luong,
         small_cases=_small_luong,
         outputs=("output", "state", "weights"),

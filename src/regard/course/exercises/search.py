@@ -1,7 +1,7 @@
 """Exercises: greedy search and beam search."""
 
 from regard.course.exercises.exercise import END, START, Case, Exercise, RandomLanguageModel
-from regard.course.reference import decoding_loops as reference
+from regard.course.mistakes import Solution
 
 
 def _greedy(seed: int) -> list[Case]:
@@ -52,7 +52,7 @@ def _beam(seed: int) -> list[Case]:
 EXERCISES = (
     Exercise(
         title="greedy search",
-        reference=reference.greedy_search,
+        solution=Solution.greedy_search,
         cases=_greedy,
         instruction="Write it",
         outputs=("tokens",),
@@ -61,7 +61,7 @@ EXERCISES = (
     Exercise(
         title="beam search",
         source="Sutskever et al. 2014, section 3.2; Wu et al. 2016, section 7, for the length",
-        reference=reference.beam_search,
+        solution=Solution.beam_search,
         cases=_beam,
         instruction="Write it",
         outputs=("tokens", "score"),

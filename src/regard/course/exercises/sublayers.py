@@ -7,7 +7,7 @@ import numpy as np
 
 from regard.course.exercises.attention import masks
 from regard.course.exercises.exercise import Array, Case, Exercise, vary_sizes
-from regard.course.reference import transformer_loops as reference
+from regard.course.mistakes import Solution
 
 HEADS, WIDTH, INNER = 3, 15, 11
 WIDER = 21
@@ -118,7 +118,7 @@ EXERCISES = (
     Exercise(
         title="multi-head attention",
         source="Vaswani et al. 2017, section 3.2.2",
-        reference=reference.multi_head_attention,
+        solution=Solution.multi_head_attention,
         cases=_multi_head,
         outputs=("context",),
         aliases=("multi_head", "multihead_attention", "multi_headed_attention", "MHA"),
@@ -128,7 +128,7 @@ EXERCISES = (
     Exercise(
         title="the position-wise feed-forward network",
         source="Vaswani et al. 2017, equation 2",
-        reference=reference.feed_forward,
+        solution=Solution.feed_forward,
         cases=_feed_forward,
         outputs=("states",),
         aliases=(

@@ -15,7 +15,7 @@ from regard.course.exercises.sublayers import (
     constructor_arguments,
     draw_parameters,
 )
-from regard.course.reference import transformer_loops as reference
+from regard.course.mistakes import Solution
 
 STACK = 2
 SOURCE_SIZE, TARGET_SIZE = 17, 13
@@ -154,7 +154,7 @@ EXERCISES = (
     Exercise(
         title="an encoder layer",
         source="Vaswani et al. 2017, section 3.1 and figure 1, left",
-        reference=reference.encoder_layer,
+        solution=Solution.encoder_layer,
         cases=_encoder,
         small_cases=_small_encoder,
         outputs=("states",),
@@ -165,7 +165,7 @@ EXERCISES = (
     Exercise(
         title="a decoder layer",
         source="Vaswani et al. 2017, section 3.1 and figure 1, right",
-        reference=reference.decoder_layer,
+        solution=Solution.decoder_layer,
         cases=_decoder,
         small_cases=_small_decoder,
         outputs=("states",),
@@ -176,7 +176,7 @@ EXERCISES = (
     Exercise(
         title="the Transformer",
         source="Vaswani et al. 2017, figure 1",
-        reference=reference.transformer,
+        solution=Solution.transformer,
         cases=_transformer,
         small_cases=_small_transformer,
         outputs=("logits",),

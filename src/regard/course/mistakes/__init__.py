@@ -19,7 +19,7 @@ from regard.course.mistakes import (
     training_mistakes,
     transformer_mistakes,
 )
-from regard.course.mistakes.solution import Solution
+from regard.course.mistakes.solution import Solution as Solution
 
 MODULES = (
     attention_mistakes,
@@ -40,5 +40,3 @@ MISTAKES: tuple[type[Solution], ...] = tuple(
     if isinstance(value, type) and value.__module__ == module.__name__
 )
 """All mistakes, in the order of the exercises."""
-
-__all__ = ["MISTAKES", "Solution"]

@@ -49,7 +49,18 @@ class RecurrentSolution(TransformerSolution):
         v: Array,
         mask: Mask = None,
     ) -> tuple[Array, ...]:
-        """Return the next state and the weights."""
+        """Return the next state s_i, and the weights α_i.
+
+        e_ij = v · tanh(s_(i-1) W + h_j U);  α_i = softmax(e_i);  c_i = Σ_j α_ij h_j;
+        s_i = cell([y_(i-1); c_i], s_(i-1))
+
+        previous (B, E): the previous word's embedding y_(i-1); state (B, D): s_(i-1); memory (B, T, M): the h_j;
+        cell: a function, cell(input (B, E + M), state (B, D)) returns the next state (B, D);
+        w (D, A), u (M, A), v (A,); mask (B, T), True = may attend. Returns s_i (B, D), α_i (B, T).
+
+        Or as a module with its own weights: class BahdanauStep(nn.Module): __init__(self, width, memory, inner)
+        for D, M and A, forward(self, previous, state, memory, cell, mask=None)
+        """
         query = self.query_state(previous, state, memory, cell)
         weights = self.masked_softmax(self.additive_scores(query, memory, w, u, v), mask)
         return cell(self.cell_input(previous, self.memory_context(weights, memory)), state), weights
@@ -73,7 +84,18 @@ class RecurrentSolution(TransformerSolution):
     def luong_step(
         self, previous: Array, state: Array, memory: Array, cell: Any, w_a: Array, w_c: Array, mask: Mask = None
     ) -> tuple[Array, ...]:
-        """Return the attentional state, the next state and the weights."""
+        """Return the attentional state h̃_t, the next state h_t, and the weights a_t.
+
+        h_t = cell(y_(t-1), h_(t-1));  a_t = softmax over s of h_tᵀ W_a h̄_s;  c_t = Σ_s a_ts h̄_s;
+        h̃_t = tanh([c_t; h_t] W_c)
+
+        previous (B, E): the previous word's embedding y_(t-1); state (B, D): h_(t-1); memory (B, T, M): the h̄_s;
+        cell: a function, cell(input (B, E), state (B, D)) returns the next state (B, D);
+        w_a (D, M), w_c (M + D, D); mask (B, T), True = may attend. Returns h̃_t (B, D), h_t (B, D), a_t (B, T).
+
+        Or as a module with its own weights: class LuongStep(nn.Module): __init__(self, width, memory) for D and
+        M, forward(self, previous, state, memory, cell, mask=None)
+        """
         new = cell(previous, state)
         weights = self.masked_softmax(self.general_scores(self.luong_query(new, state), memory, w_a), mask)
         mixture = self.join_context(self.memory_context(weights, memory), self.luong_output_state(new, state))
@@ -104,7 +126,12 @@ class SearchSolution(RecurrentSolution):
         return tokens[1:]
 
     def greedy_search(self, step: Step, start: int, end: int, longest: int) -> Array:
-        """Return the tokens of greedy search."""
+        """Return the tokens that a model generates if it always chooses the most likely next token.
+
+        step: a function; step(tokens) returns the log-probabilities (V,) of the token that follows a list of
+        tokens, which begins with `start`. Stop after `end`, or after `longest` tokens.
+        Returns a list of tokens, without `start`, with `end` if it was reached.
+        """
         tokens = [start]
         for _ in range(self.token_limit(longest)):
             tokens.append(self.choose_token(step(self.step_input(tokens))))
@@ -152,7 +179,17 @@ class SearchSolution(RecurrentSolution):
     def beam_search(
         self, step: Step, start: int, end: int, width: int, longest: int, alpha: float
     ) -> tuple[Array, ...]:
-        """Return tokens and score of the best hypothesis."""
+        """Return the tokens of the best hypothesis in a beam of `width`, and its score.
+
+        step: a function; step(tokens) returns the log-probabilities (V,) of the token that follows a list of
+        tokens, which begins with `start`.
+        After each step the beam keeps the `width` hypotheses with the largest sums of log-probabilities, among
+        all continuations of all hypotheses. A hypothesis that ends with `end` is not continued, but keeps
+        competing for its place in the beam. Stop when all hypotheses have ended, or after `longest` tokens. The
+        answer is the hypothesis of the beam with the largest score: sum of log-probabilities / length ** alpha,
+        where the length is the number of tokens in the answer. Returns a list of tokens, without `start`, with
+        `end` if it was reached; and the score.
+        """
         beam: list[Hypothesis] = [(0.0, [start])]
         for _ in range(self.token_limit(longest)):
             candidates, parents = [], []
@@ -217,7 +254,11 @@ class Solution(SearchSolution):
     def label_smoothed_loss(
         self, logits: Array, target: Array, smoothing: float, padding: int = PADDING
     ) -> Array:
-        """Return the loss."""
+        """Return the mean of -Σ_k q'(k) log p(k) over all steps whose target is not padding.
+
+        q'(k) = (1 - smoothing) δ(k, target) + smoothing / V, and p is the softmax of the logits.
+        logits (N, V); target (N,), token numbers; returns one number, in nats.
+        """
         distribution = self.target_distribution(target, logits.shape[-1], smoothing)
         losses = -(distribution * self.log_softmax(logits)).sum(-1)
         return np.array(self.mean_loss(losses, self.counted_steps(target, padding)))

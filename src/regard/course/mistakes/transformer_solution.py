@@ -1,11 +1,11 @@
 """The correct solution to the exercises on attention, positions and the Transformer, in replaceable steps.
 
-The steps are methods, so that a mistake can replace one of them. `reference/` computes the same in plain loops
-and has no steps; a test compares the two. Loops would be too slow here, because a diagnosis runs up to 40,000
-sets of mistakes. An input of the decoder layer takes 1.9 ms in loops and 0.19 ms in steps, and an input of
-multi-head attention takes 0.86 and 0.05 ms. The layers of Regard need PyTorch, which a check of NumPy code does
-not load. Shapes: B is the batch size, T the number of steps (Tq queries, Tk keys), D the width, H the number of
-heads, and V the vocabulary size. Arrays are NumPy's, float64.
+The steps are methods, so that a mistake can replace one of them. A method that answers an exercise has the
+signature and the docstring of the exercise's stub. A test compares its answers with plain loops. Loops would be
+too slow here, because a diagnosis runs up to 40,000 sets of mistakes. An input of the decoder layer takes 1.9 ms
+in loops and 0.19 ms in steps, and an input of multi-head attention takes 0.86 and 0.05 ms. The layers of Regard
+need PyTorch, which a check of NumPy code does not load. Shapes: B is the batch size, T the number of steps (Tq
+queries, Tk keys), D the width, H the number of heads, and V the vocabulary size. Arrays are NumPy's, float64.
 """
 
 from typing import Any
@@ -31,7 +31,15 @@ class AttentionSolution:
         """Return the divisor of the scores."""
         return float(np.sqrt(query.shape[-1]))
 
-    def score(self, query: Array, key: Array, heads: int = 1) -> Array:
+    def score(self, query: Array, key: Array) -> Array:
+        """Return Q Kᵀ / √D.
+
+        query (B, Tq, D), key (B, Tk, D); returns (B, Tq, Tk).
+        B is the batch size, Tq and Tk are the numbers of queries and keys, D is the width.
+        """
+        return self.scaled_products(query, key, heads=1)
+
+    def scaled_products(self, query: Array, key: Array, heads: int) -> Array:
         """Return scores (..., Tq, Tk)."""
         return self.dot_products(query, key) / self.scale(query, key, heads)
 
@@ -49,7 +57,11 @@ class AttentionSolution:
         return np.where(np.isneginf(masked) & np.isnan(weights), 0.0, weights)
 
     def masked_softmax(self, scores: Array, mask: Mask) -> Array:
-        """Return the attention weights for given scores."""
+        """Return the softmax of each row over the keys that its mask allows.
+
+        scores (B, Tq, Tk); mask (B, Tq, Tk), True = may attend; returns weights (B, Tq, Tk).
+        A row in which no key is allowed has zero weights. Scores may be as large as 5000.
+        """
         if mask is None:
             return self.softmax(scores)
         masked = self.apply_mask(scores, np.broadcast_to(mask, scores.shape))
@@ -61,11 +73,15 @@ class AttentionSolution:
 
     def attend(self, query: Array, key: Array, value: Array, mask: Mask, heads: int = 1) -> tuple[Array, Array]:
         """Return contexts and weights."""
-        weights = self.masked_softmax(self.score(query, key, heads), mask)
+        weights = self.masked_softmax(self.scaled_products(query, key, heads), mask)
         return self.context(weights, value), weights
 
     def attention(self, query: Array, key: Array, value: Array, mask: Mask = None) -> tuple[Array, ...]:
-        """Return contexts and weights, in the order of the exercise."""
+        """Return context = softmax(Q Kᵀ / √D) V, and the weights.
+
+        query (B, Tq, D), key (B, Tk, D), value (B, Tk, Dv); mask (B, Tq, Tk), True = may attend.
+        Returns context (B, Tq, Dv), weights (B, Tq, Tk). A row in which no key is allowed has zero weights.
+        """
         return self.attend(query, key, value, mask)
 
 
@@ -93,7 +109,10 @@ class PositionSolution:
         return np.stack([sines, cosines], -1).reshape(len(sines), -1)
 
     def sinusoidal_positions(self, length: int, width: int) -> Array:
-        """Return positions (T, D)."""
+        """Return PE(pos, 2i) = sin(pos / 10000^(2i/width)), PE(pos, 2i+1) = cos(pos / 10000^(2i/width)).
+
+        length: number of positions, counted from 0; width: an even number. Returns (length, width).
+        """
         angles = self.positions(length)[:, None] * self.frequencies(width)
         return self.interleave(np.sin(angles), np.cos(angles))[:, :width]
 
@@ -103,7 +122,11 @@ class PositionSolution:
         return np.broadcast_to(waves, (len(states), *waves.shape))
 
     def concatenate_positions(self, states: Array, width: int) -> Array:
-        """Return the states, each followed by its position."""
+        """Return the states, each followed by the sinusoidal position vector of the given width.
+
+        states (B, T, D); returns (B, T, D + width). The position vectors are defined in the exercise
+        sinusoidal_positions.
+        """
         return np.concatenate([states, self.position_vectors(states, width)], -1)
 
 
@@ -148,7 +171,15 @@ class LayerSolution(AttentionSolution, PositionSolution):
         heads: int,
         mask: Mask = None,
     ) -> Array:
-        """Return (B, Tq, D)."""
+        """Return Concat(head_1, ..., head_h) W^O with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V).
+
+        query (B, Tq, D), key and value (B, Tk, D); w_q, w_k, w_v, w_o (D, D), applied as x @ w;
+        mask (B, Tq, Tk), True = may attend. Head i has the columns i D/h to (i + 1) D/h. Returns (B, Tq, D).
+        A row in which no key is allowed has zero weights.
+
+        Or as a module with its own weights, which the checker sets: class MultiHeadAttention(nn.Module):
+        __init__(self, width, heads), forward(self, query, key, value, mask=None)
+        """
         projected = self.project_inputs((query, key, value), (w_q, w_k, w_v))
         q, k, v = (self.split(states, heads) for states in projected)
         context, _ = self.attend(q, k, v, self.head_mask(mask, heads), heads)
@@ -159,7 +190,12 @@ class LayerSolution(AttentionSolution, PositionSolution):
         return np.maximum(hidden, 0)
 
     def feed_forward(self, states: Array, w_1: Array, b_1: Array, w_2: Array, b_2: Array) -> Array:
-        """Return the output of the feed-forward network (section 3.3)."""
+        """Return max(0, x W_1 + b_1) W_2 + b_2.
+
+        states (B, T, D); w_1 (D, F), b_1 (F,), w_2 (F, D), b_2 (D,). Returns (B, T, D).
+
+        Or as a module: class FeedForward(nn.Module): __init__(self, width, inner), forward(self, states)
+        """
         return self.activation(states @ w_1 + b_1) @ w_2 + b_2
 
     def standard_deviation(self, states: Array) -> Array:
@@ -189,7 +225,15 @@ class LayerSolution(AttentionSolution, PositionSolution):
         return self.multi_head_attention(states, memory, memory, *weights, heads, mask)
 
     def encoder_layer(self, states: Array, parameters: Parameters, heads: int, mask: Mask = None) -> Array:
-        """Return the output of an encoder layer."""
+        """Return LayerNorm(x + Sublayer(x)) of self-attention, and then of the feed-forward network.
+
+        states (B, T, D); mask (B, T, T), True = may attend. Returns (B, T, D).
+        parameters: a dictionary with w_q, w_k, w_v, w_o (D, D); w_1 (D, F), b_1, w_2 (F, D), b_2; and gain_1,
+        shift_1, gain_2, shift_2 (D,) of the two layer norms, which divide by √(variance + 1e-5).
+
+        Or as a module: class EncoderLayer(nn.Module): __init__(self, width, heads, inner),
+        forward(self, states, mask=None)
+        """
         p = parameters
         middle = self.sublayer(states, "self_attention", lambda x: self.self_attention(x, p, heads, mask), p, 1)
         return self.sublayer(middle, "feed_forward", lambda x: self.apply_feed_forward(x, p), p, 2)
@@ -205,7 +249,16 @@ class LayerSolution(AttentionSolution, PositionSolution):
     def decoder_layer(
         self, states: Array, memory: Array, parameters: Parameters, heads: int, memory_mask: Mask = None
     ) -> Array:
-        """Return the output of a decoder layer."""
+        """Return LayerNorm(x + Sublayer(x)) of self-attention, then of attention to the memory, then of the
+        feed-forward network.
+
+        states (B, T, D), which may not attend to later states; memory (B, Ts, D); memory_mask (B, T, Ts), True =
+        may attend. Returns (B, T, D). parameters: those of the encoder layer, and cross_q, cross_k, cross_v,
+        cross_o (D, D), gain_3, shift_3 (D,).
+
+        Or as a module: class DecoderLayer(nn.Module): __init__(self, width, heads, inner),
+        forward(self, states, memory, memory_mask=None)
+        """
         p, length = parameters, states.shape[1]
         causal = np.broadcast_to(self.causal_mask(length), (len(states), length, length))
         mask = self.cross_mask(memory_mask, length)
@@ -260,7 +313,17 @@ class TransformerSolution(LayerSolution):
         return states @ parameters["w_out"] + parameters["b_out"]
 
     def transformer(self, source: Array, target: Array, parameters: Parameters, heads: int, layers: int) -> Array:
-        """Return logits (B, Tt, V)."""
+        """Return logits (B, Tt, V) of the next token after each step of the target.
+
+        source (B, Ts) and target (B, Tt): token numbers, padded with 0 at the end; the target is already shifted.
+        Embeddings times √D plus sinusoidal positions; encoder and decoder layers, which do not attend to the
+        source's padding; one linear layer. Logits of padding are not compared. parameters: source (Vs, D) and
+        target (V, D), the embeddings; encoder.0.w_q and so on as in the exercises before, decoder.0.cross_q and
+        so on; w_out (D, V), b_out (V,), which are not shared with the embeddings.
+
+        Or as a module: class Transformer(nn.Module):
+        __init__(self, source_size, target_size, width, heads, inner, layers), forward(self, source, target)
+        """
         encoded = self.encode(source, parameters, heads, layers)
         states = self.embed(self.decoder_input(target), parameters["target"], "target")
         for layer in range(layers):

@@ -81,8 +81,9 @@ def _head_quality(trial: Trial[Any], name: str, index: int) -> np.ndarray:
     weights = records[name].weights[0].float().cpu().numpy()
     quality: np.ndarray = weights.max(-1).mean(-1)
     if probe.relevant is not None:
-        known = probe.relevant.any(1)
-        quality = (weights[:, :, : probe.relevant.shape[1]] * probe.relevant)[:, known].sum(-1).mean(-1)
+        known = int(probe.relevant.any(1).sum())  # outputs with relevant inputs; an input can have none
+        attended = weights[:, :, : probe.relevant.shape[1]] * probe.relevant
+        quality = attended.sum((1, 2)) / max(known, 1)
     return quality
 
 

@@ -52,14 +52,19 @@ class Background(Generic[Input]):
         return self.subject.unseen(self.samples, self.seed, purpose="attribution")
 
     @cached_property
-    def probes(self) -> list[ProbeInput]:
+    def prepared(self) -> list[ProbeInput]:
         """The other inputs, prepared for explanation methods."""
-        probes = [probe for probe in map(self.subject.trial, self.inputs) if probe is not None]
-        if len(probes) < 2:
+        return [probe for probe in map(self.subject.trial, self.inputs) if probe is not None]
+
+    @property
+    def probes(self) -> list[ProbeInput]:
+        """Two or more other inputs; raises `InputError` for fewer."""
+        if len(self.prepared) < 2:
             raise InputError(
-                f"{self.subject.name} has {len(probes)} inputs for a mean over other inputs: give two or more"
+                f"{self.subject.name} has {len(self.prepared)} inputs for a mean over other inputs: give two or "
+                "more"
             )
-        return probes
+        return self.prepared
 
     @cached_property
     def embeddings(self) -> list[Tensor]:

@@ -108,10 +108,9 @@ def _corrupted(trial: Trial[Any], graph: ResidualGraph) -> Iterator[Pass]:
     """Yield what the nodes write and read for other inputs of the same length; raises `InputError` without
     any."""
     count, own = 0, _content(trial.probe)
-    for prepared in trial.background.inputs:
-        probe = trial.subject.trial(prepared)
-        content = own if probe is None else _content(probe)
-        if probe is not None and len(content) == len(own) and not torch.equal(content, own):
+    for probe in trial.background.prepared:
+        content = _content(probe)
+        if len(content) == len(own) and not torch.equal(content, own):
             yield corrupted_pass(graph, trial.probe, probe)
             count += 1
         if count == CORRUPTED:

@@ -43,11 +43,7 @@ def mean_inputs(trial: Trial[Any]) -> Tensor:
 def resampled_inputs(trial: Trial[Any]) -> Tensor:
     """Return the mean absolute changes (S, Tk) when each token is replaced by the token of another input at its
     position, over 5 other inputs."""
-    tokens, generator = _tokens(trial), trial.draws("resampled")
-    others = [probe.tokens for probe in trial.background.probes if probe.tokens is not None]
-    order = torch.randperm(len(others), generator=generator).repeat(RESAMPLES)[:RESAMPLES].tolist()
-    drawn = torch.stack([resize(others[index], len(tokens), generator) for index in order], 1)
-    return _replace_tokens(trial, drawn)
+    return _replace_tokens(trial, resampled_tokens(trial))
 
 
 def all_others(trial: Trial[Any]) -> Tensor:
@@ -55,6 +51,19 @@ def all_others(trial: Trial[Any]) -> Tensor:
 
     Of a vocabulary with more than 65 tokens, 64 are drawn. Raises `InputError` if the vocabulary is not known.
     """
+    return _replace_tokens(trial, other_tokens(trial))
+
+
+def resampled_tokens(trial: Trial[Any]) -> Tensor:
+    """Return the tokens (Tk, R) of R other inputs at each position."""
+    tokens, generator = _tokens(trial), trial.draws("resampled")
+    others = [probe.tokens for probe in trial.background.probes if probe.tokens is not None]
+    order = torch.randperm(len(others), generator=generator).repeat(RESAMPLES)[:RESAMPLES].tolist()
+    return torch.stack([resize(others[index], len(tokens), generator) for index in order], 1).to(tokens)
+
+
+def other_tokens(trial: Trial[Any]) -> Tensor:
+    """Return the tokens (Tk, R) that replace each token: the vocabulary if it is small; see `all_others`."""
     tokens = _tokens(trial)
     alphabet = torch.as_tensor(list(trial.probe.alphabet))
     if not len(alphabet):
@@ -62,7 +71,7 @@ def all_others(trial: Trial[Any]) -> Tensor:
     if len(alphabet) > MOST_TOKENS + 1:
         alphabet = alphabet[torch.randperm(len(alphabet), generator=trial.draws("others"))[:MOST_TOKENS]]
         trial.remarks.append(f"{MOST_TOKENS} of {len(trial.probe.alphabet):,} other tokens were drawn.")
-    return _replace_tokens(trial, alphabet.expand(len(tokens), -1))
+    return alphabet.expand(len(tokens), -1).to(tokens)
 
 
 def _tokens(trial: Trial[Any]) -> Tensor:
@@ -71,16 +80,28 @@ def _tokens(trial: Trial[Any]) -> Tensor:
     return trial.probe.tokens
 
 
-def _replace_tokens(trial: Trial[Any], replacements: Tensor) -> Tensor:
-    """Return the mean absolute changes (S, Tk) for replacements (Tk, R) of each token; a replacement by the same
-    token does not count."""
-    tokens = _tokens(trial)
-    replacements = replacements.to(tokens)
+def replace_tokens(tokens: Tensor, replacements: Tensor) -> Tensor:
+    """Return copies (Tk R, Tk) of tokens (Tk,), each with one token replaced by one of `replacements` (Tk, R).
+
+    >>> replace_tokens(torch.tensor([0, 1]), torch.tensor([[5], [6]])).tolist()
+    [[5, 1], [0, 6]]
+    """
     keys, count = replacements.shape
     changed = tokens.repeat(keys, count, 1)
     place = torch.arange(keys, device=tokens.device)
     changed[place, :, place] = replacements
-    changes = (trial.run_tokens(changed.flatten(0, 1)) - trial.clean).abs().unflatten(0, (keys, count))
-    differs = (replacements != tokens.unsqueeze(1)).unsqueeze(-1)
+    return changed.flatten(0, 1)
+
+
+def mean_changes(trial: Trial[Any], replacements: Tensor, values: Tensor) -> Tensor:
+    """Return the mean absolute changes (S, Tk) from the explained values (Tk R, S) of the changed inputs of
+    `replace_tokens`; a replacement by the same token does not count."""
+    changes = (values - trial.clean).abs().unflatten(0, replacements.shape)
+    differs = (replacements != _tokens(trial).unsqueeze(1)).unsqueeze(-1)
     means: Tensor = (changes * differs).sum(1) / differs.sum(1).clamp(min=1)
     return means.T
+
+
+def _replace_tokens(trial: Trial[Any], replacements: Tensor) -> Tensor:
+    """Return the mean absolute changes (S, Tk) for replacements (Tk, R) of each token."""
+    return mean_changes(trial, replacements, trial.run_tokens(replace_tokens(_tokens(trial), replacements)))

@@ -75,6 +75,8 @@ class Trial(Generic[Input]):
     """Sentences that a method adds on what its scores leave out or approximate."""
     left_out: dict[str, str] = field(default_factory=dict)
     """Layers that a method leaves out, with the reason."""
+    clean_pass: tuple[Tensor, list[Tensor]] | None = None
+    """What `read_pass` returns for the input, if it was computed before, in a batch."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a subject without probing, and for a target out of range."""
@@ -88,7 +90,7 @@ class Trial(Generic[Input]):
             )
         self.probe: ProbeInput = probe
         # Computed at once, so that no method computes them while the model is changed.
-        logits, self._embeddings = read_pass(probe)
+        logits, self._embeddings = read_pass(probe) if self.clean_pass is None else self.clean_pass
         self.logits: Tensor = logits.float()
         """(Tq, C), of the unchanged model."""
 

@@ -16,7 +16,7 @@ from regard.sweep.cards.card_tables import (
 from regard.sweep.cards.claims import ClaimResult
 from regard.sweep.cards.overview import draw_overview
 from regard.sweep.cards.probes import PROBES, card_probes
-from regard.viz.report_page import Part, Plot, render_page
+from regard.viz.report_page import Part, Plot, markdown_table, render_page
 
 PICTURE = "overview.svg"
 """File name of the picture beside the Markdown file."""
@@ -92,13 +92,13 @@ def write_markdown(cards: Sequence[Card], path: str | Path) -> list[Path]:
         "## Correct outputs minus softmax, in percentage points",
         f"\\*: the interval of the paired difference excludes zero. Intervals hold for all {len(tests)} tests of "
         "a mechanism at once.",
-        _markdown(["mechanism", *tests], [softmax, *scores]),
+        markdown_table(["mechanism", *tests], [softmax, *scores]),
         "## Claims of papers",
         "Intervals hold for all claims at once. *Smallest* is the smallest difference whose interval would "
         "exclude zero. Shares of weight use absolute weights, divided by their sum.",
-        _markdown(["claim", "measured", "difference", "smallest", "verdict"], claims),
+        markdown_table(["claim", "measured", "difference", "smallest", "verdict"], claims),
         "## Cost of a training step (text, one thread)",
-        _markdown(
+        markdown_table(
             [
                 "mechanism",
                 "time, softmax = 1",
@@ -125,8 +125,3 @@ def all_claims(cards: Sequence[Card]) -> list[ClaimResult]:
 def _steps_note(card: Card) -> str:
     """Return a warning if the number of training steps is not that of the probes."""
     return "" if card.steps is None else f"All probes were trained for {card.steps} steps only."
-
-
-def _markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.course.reference.attention_loops import Array, Matrix, Row, attend, matmul, sinusoidal_positions
+from tests.course.reference.attention_loops import Array, Matrix, Row, attend, matmul, sinusoidal_positions
 
 EPSILON = 1e-5
 PADDING = 0

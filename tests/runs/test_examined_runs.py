@@ -1,0 +1,159 @@
+"""Several seeds are examined at once, by Python and by command."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import regard
+from regard.bench.known_models import compiled_model
+from regard.interpret.saved_examination import read_examination
+from regard.runs import examined_runs
+from regard.training import RunFolder
+
+OPTIONS: dict[str, Any] = {"hidden": 8, "heads": 2, "steps": 3, "batchsize": 4, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def seeds(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two seeds of Signal 2, and runs that do not belong to them: another shape, another task, another step."""
+    folder = tmp_path_factory.mktemp("seeds")
+    for number in (0, 1):
+        regard.train("signal2", seed=number, savepath=folder / str(number), **OPTIONS)
+    regard.train("signal2", seed=2, savepath=folder / "wide", **{**OPTIONS, "hidden": 12})
+    regard.train("counting", seed=3, savepath=folder / "task", **{**OPTIONS, "heads": 1})
+    return [folder / name for name in ("0/signal2", "1/signal2", "wide/signal2", "task/counting")]
+
+
+@pytest.fixture
+def runs(seeds: list[Path], tmp_path: Path) -> list[Path]:
+    """Copies of the two seeds."""
+    return [Path(shutil.copytree(path, tmp_path / path.parent.name / path.name)) for path in seeds[:2]]
+
+
+def test_runs_are_examined_as_each_alone(runs: list[Path]) -> None:
+    result = regard.examine_runs(runs, samples=10, progress=False)
+    assert result.seeds == [0, 1] and result.runs == list(map(str, runs))
+    for path, examination in zip(runs, result.examinations, strict=True):
+        assert examination == regard.load(path).examine(samples=10)
+    heads = {layer: len(added) for layer, added in result.examinations[0].importance.added.items()}
+    for count in result.counts:
+        assert count.of is None or count.of == heads[count.layer]
+    in_memory = regard.examine_runs([regard.load(path) for path in runs], samples=10, progress=False)
+    assert in_memory == result
+
+
+def test_the_needed_heads_of_a_compiled_program_are_counted() -> None:
+    """The circuit is known, and the spare heads of each seed are other ones."""
+    known = [compiled_model("sorted", seed=seed) for seed in (0, 1)]
+    result = regard.examine_runs([model.subject for model in known], samples=10, progress=False)
+    for layer in result.examinations[0].importance.added:
+        needed = [sum(head is True for head in model.circuit.needed[layer]) for model in known if model.circuit]
+        counts = [count.heads for count in result.counts if (count.layer, count.kind) == (layer, "needed")]
+        assert counts == ([needed] if any(needed) else [])
+    assert "needed" in {count.kind for count in result.counts}
+    assert not Path("compiled:sorted").exists()  # a run in memory has no folder
+
+
+def test_a_repeated_call_continues(
+    runs: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An examination that was saved is read, unless its samples, its seed or its model differ."""
+    first = regard.load(runs[0]).examine(samples=10)
+    first.save(runs[0] / "examined.json")
+    assert read_examination(RunFolder(runs[0]), 10, 0) == first
+    assert read_examination(RunFolder(runs[0]), 11, 0) is None
+    assert read_examination(RunFolder(runs[0]), 10, 1) is None
+    examined: list[str] = []
+    examine = regard.AnswerRun.examine
+
+    def count(run: regard.AnswerRun, **options: Any) -> regard.Examination:
+        examined.append(str(run.folder))
+        return examine(run, **options)
+
+    monkeypatch.setattr(regard.AnswerRun, "examine", count)
+    result = regard.examine_runs(runs, samples=10)
+    assert examined == [str(runs[1])] and result.examinations[0] == first
+    assert f"read from examined.json, not measured again: {runs[0]}\n" in capsys.readouterr().err
+    assert regard.examine_runs(runs, samples=10, progress=False) == result and len(examined) == 1
+    assert regard.examine_runs(runs, samples=11, progress=False) != result and len(examined) == 3
+
+
+def test_an_examination_of_another_version_is_measured_again(runs: list[Path]) -> None:
+    folder, result = RunFolder(runs[0]), regard.load(runs[0]).examine(samples=4)
+    folder.write_derived("examined.json", {**result.json(), "version": "0.0.0"})
+    assert read_examination(folder, 4, 0) is None
+    folder.write_derived("examined.json", {**result.json(), "heads": [{"layer": "cross"}]})
+    assert read_examination(folder, 4, 0) is None
+
+
+def test_runs_that_are_not_seeds_of_one_model_are_refused(seeds: list[Path], tmp_path: Path) -> None:
+    first, second, wide, task = seeds
+    regard.train("signal2", seed=4, savepath=tmp_path, **{**OPTIONS, "steps": 4})
+    for others, message in (
+        (
+            [second, wide],
+            r"hidden is 8 in '.*0/signal2' and 12 in '.*': give runs that differ only in their seed",
+        ),
+        ([task], r"'.*0/signal2' is a run of signal2, '.*counting' of counting: give runs of one task"),
+        ([second, first], r"seed 0 is that of '.*' and of '.*': give each seed once"),
+        ([tmp_path / "signal2"], r"steps is 3 in '.*' and 4 in '.*': give runs that differ only in their seed"),
+    ):
+        with pytest.raises(regard.InputError, match=message):
+            regard.examine_runs([first, *others], samples=4, progress=False)
+    with pytest.raises(regard.InputError, match="there are no runs: name the folders of one or more runs"):
+        regard.examine_runs([])
+    with pytest.raises(regard.InputError, match="samples 1 is out of range"):
+        regard.examine_runs([first, second], samples=1)
+    assert not (first / "examined.json").exists()
+
+
+def test_a_pruned_run_is_refused(runs: list[Path], tmp_path: Path) -> None:
+    pruned = regard.prune(regard.load(runs[1]), 1, tmp_path / "pruned")
+    with pytest.raises(regard.InputError, match="were pruned to different heads"):
+        regard.examine_runs([runs[0], pruned.run.folder], samples=4, progress=False)
+
+
+def test_an_interrupted_training_run_is_refused(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    load = examined_runs.load
+
+    def unfinished(run: Path, **options: Any) -> Any:
+        loaded = load(run, **options)
+        object.__setattr__(loaded, "step", 2 if run == runs[1] else 3)
+        return loaded
+
+    monkeypatch.setattr(examined_runs, "load", unfinished)
+    with pytest.raises(regard.InputError, match="has 3 training steps, .* has 2: continue an interrupted"):
+        regard.examine_runs(runs, samples=4, progress=False)
+
+
+def test_runs_are_examined_by_command(
+    command: Callable[..., tuple[int, str, str]], runs: list[Path], tmp_path: Path
+) -> None:
+    json_file, page = tmp_path / "all.json", tmp_path / "all.html"
+    status, out, err = command("examine", *runs, "--samples", "10", "--json", json_file, "--html", page)
+    assert status == 0 and "examine, runs: 2 of 2 done" in err
+    assert "signal2, 2 runs (seeds 0, 1), 10 unseen samples each" in out
+    assert "Heads of different runs do not correspond by number" in out
+    for path in (*(run / "examined.json" for run in runs), json_file, page):
+        assert f"Saved {path}\n" in out and path.exists()
+    assert json.loads(json_file.read_text())["seeds"] == [0, 1]
+    again = command("examine", *runs, "--samples", "10")
+    assert again[0] == 0 and "read from examined.json, not measured again" in again[2]
+    assert again[1].split("Saved")[0] == out.split("Saved")[0]
+
+
+def test_bad_input_by_command(command: Callable[..., tuple[int, str, str]], seeds: list[Path]) -> None:
+    for argv, words in (
+        ([seeds[0], seeds[3]], "give runs of one task"),
+        ([seeds[0], "nowhere"], "nowhere"),
+        ([], "name the run first, as in `regard examine counting`"),
+        ([seeds[0], ""], "a name of a run is empty"),
+        ([seeds[0], seeds[1], "--samples", "1"], "samples 1 is out of range"),
+    ):
+        status, out, err = command("examine", *argv)
+        assert (status, out) == (2, "") and words in err and err.count("\n") == 1
+    assert "RUN..." in command("examine", "--help")[1]
