@@ -115,3 +115,10 @@ def test_derived_results_are_named_when_they_are_removed(
     resume(tmp_path, steps=7)
     assert "Removed results of the earlier model: examination.json" in capsys.readouterr().err
     assert not (run.folder / "examination.json").exists()
+
+
+def test_run_that_starts_from_an_extended_run_has_one_schedule(tmp_path: Path) -> None:
+    train(tmp_path)
+    before = resume(tmp_path, steps=8)
+    begun = regard.train("counting", start_from=before.folder, steps=5, savepath=tmp_path / "b", progress=False)
+    assert begun.config.schedules == [] and begun.config.first_step == 0

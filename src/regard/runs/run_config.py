@@ -177,7 +177,9 @@ def derived_config(before: AnyRun, task: str | RunConfig, flags: dict[str, Any])
         raise InputError(f"run {before.where!r} is a run of task {base.on}: start from a run of task {on}")
     if (model := flags.pop("model", base.kind)) != base.kind:
         raise _fixed_flag("model", model, base.kind, before)
-    config = dataclasses.replace(changed_config(without_text(base), flags), text={}, initial=None)
+    config = dataclasses.replace(
+        changed_config(without_text(base), flags), text={}, initial=None, schedules=[], averaged=[]
+    )
     free = {*base.task_class.texts, *base.task_class.loose, *FREE_MODEL_FLAGS}
     fixed = {*vars(base.task), *vars(base.model), *FIXED_TRAINING_FLAGS} - free
     for name, value in config.flags().items():

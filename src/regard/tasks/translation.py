@@ -126,7 +126,7 @@ class Translation(SequenceTask):
         names = ["training"]
         if len(corpora) > 1:
             names = [
-                f"training {'and '.join(Path(path).name for path in files)}" for files in self.config.corpora
+                f"training {' and '.join(Path(path).name for path in files)}" for files in self.config.corpora
             ]
         shares = [corpus.unknown(name) for corpus, name in zip(corpora, names, strict=True)]
         texts = {"": self.config.text("valid"), **self.config.extra_texts()}
