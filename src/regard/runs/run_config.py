@@ -83,7 +83,7 @@ def resumed_config(
     return rescheduled(config, folder, schedule) if schedule else config
 
 
-def rescheduled(config: RunConfig, folder: RunFolder, flags: Mapping[str, object]) -> RunConfig:
+def rescheduled(config: RunConfig, folder: RunFolder, flags: Mapping[str, Any]) -> RunConfig:
     """Return the config of a stored run with other `steps` or another `lr`.
 
     A new schedule of warm-up and decay begins at the step of the last checkpoint. Raises `InputError` if no steps
