@@ -46,6 +46,7 @@ INSTALL_INSEQ = (
     "pip install 'regard[explainers,hub]' && pip install --no-deps inseq jaxtyping treescope wadler-lindig"
 )
 """Inseq requires typeguard<=2.13.3, which it does not import, and which tyro does not accept."""
+SUMS = "Scores are absolute sums over the embedding (saliency: norms); Inseq itself prints norms."
 TOLERANCE = 1e-3
 """Largest accepted difference between the log-probabilities of the model and of Inseq."""
 
@@ -139,6 +140,8 @@ def _run_inseq(inseq: Any, name: str, trial: Trial[Any]) -> Tensor:
     finally:
         for settings, values in before:  # Inseq sets the token for padding
             vars(settings).update(values)
+    if rows[0].dim() == 2:
+        trial.remarks.append(SUMS)
     joined = [row.abs() if row.dim() == 1 else _sum_over_width(row, name) for row in rows]
     return torch.stack([pad(row.to(torch.float32), (0, source.shape[1] - len(row))) for row in joined])
 

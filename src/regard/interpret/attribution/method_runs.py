@@ -102,7 +102,8 @@ def known_method(name: str) -> Method | None:
     if ":" not in name:
         raise unknown_choice("method", name, METHODS, other="captum:CLASS, inseq:METHOD, module:function")
     function = library_method(name)
-    return None if function is None else Method(name=name, source="another library", inputs=function)
+    source = f"a method of {name.partition(':')[0]}"
+    return None if function is None else Method(name=name, source=source, inputs=function)
 
 
 def run_method(function: MethodFunction, trial: Trial[Any]) -> Any:
