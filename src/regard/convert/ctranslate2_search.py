@@ -41,12 +41,10 @@ from regard.libraries import import_library, library_errors
 
 NO_PENALTY = 1e-9
 """Length penalty of CTranslate2. Smallest length penalty: at 0, CTranslate2's search has a different stopping
-rule than Regard's.
-"""
+rule than Regard's."""
 MIN_LOG_PROBABILITY = -1e30
 """Lowest log-probability of real prefixes: less likely prefixes only fill a beam that is wider than the
-vocabulary.
-"""
+vocabulary."""
 
 
 class CTranslate2Search:

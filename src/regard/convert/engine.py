@@ -137,8 +137,7 @@ class Engines:
 
     def _find(self, precision: Precision, threads: int) -> CTranslate2Search:
         """Open the converted model. If the converted model is missing, damaged or made from other parameters,
-        convert the run first.
-        """
+        convert the run first."""
         target = self._run.folder / "engines" / f"ctranslate2-{_digest(self._run)}"
         linked = target.parent.is_symlink()
         if target.is_dir() and not linked and not convert.matches_certificate(target):

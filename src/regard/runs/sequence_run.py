@@ -111,8 +111,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         return convert.Engines(self)
 
     def tree(self, input: str | None = None, *, beam: int | None = None, seed: int = 0) -> decoding.SearchTree:
-        """Return the beam's prefixes for an input (default: a random input), with their possible next
-        tokens."""
+        """Return the beam's prefixes for an input (default: a random input), with their possible next tokens."""
         text = self.draw(seed=seed) if input is None else input
         self.check_texts([text])
         return decoding.search_tree(
