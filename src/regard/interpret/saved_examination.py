@@ -12,6 +12,7 @@ import msgspec
 from regard.interpret.estimates import Estimate
 from regard.interpret.examination import Examination
 from regard.interpret.importance import importance_data
+from regard.interpret.roles import role_data
 from regard.training import RunFolder
 from regard.version import __version__
 from regard.viz.data import WorthData
@@ -93,6 +94,6 @@ def _importance(stored: Any) -> dict[str, list[WorthData]]:
 def _roles(stored: Any) -> dict[str, list[dict[str, Any]]]:
     layers: dict[str, list[dict[str, Any]]] = {}
     for role in stored["roles"]["heads"]:
-        data = {name: role[name] for name in ("role", "strength", "untrained")}
+        data = role_data(role["role"], role["strength"], role["untrained"])
         layers.setdefault(role["layer"], []).append(data)
     return layers
