@@ -12,6 +12,7 @@ from regard.bench.drawn_programs import drawn_model
 from regard.bench.known_models import compiled_model
 from regard.bench.sentence_claims import Claim, Fact, Measured, judge, measure, untrained_claims
 from regard.bench.sentences import (
+    DRAWN,
     GRID,
     KINDS,
     count_wrong,
@@ -43,11 +44,15 @@ def test_the_file_has_enough_known_heads_and_kinds(stored: dict[str, Any]) -> No
             assert rate.tested and rate.wrong <= 0.05 * rate.tested and rate.high <= MOST_WRONG
 
 
-@pytest.mark.parametrize("name", ["previous", "drawn-3"])
-def test_a_rerun_gives_the_stored_counts(stored: dict[str, Any], name: str) -> None:
-    number = name.partition("-")[2]
-    known = drawn_model(int(number)) if number else compiled_model(name, 0)
-    measured = measure(known, attention_only=number != "" and int(number) % 2 == 1)
+@pytest.mark.parametrize("drawn", [False, True])
+def test_a_rerun_gives_the_stored_counts(stored: dict[str, Any], drawn: bool) -> None:
+    if drawn:
+        number = next(number for number in range(DRAWN) if f"drawn-{number}" in stored["programs"])
+        name, known = f"drawn-{number}", drawn_model(number)
+    else:
+        name = next(name for name in ("previous", "skip", "first") if name in stored["programs"])
+        number, known = 0, compiled_model(name, 0)
+    measured = measure(known, attention_only=number % 2 == 1)
     counts = count_wrong([measured], thresholds_of(stored["kinds"]))
     assert {kind: rows.sum(0).tolist() for kind, rows in counts.items()} == stored["programs"][name]
     assert any(kind in counts for kind in GRID)
@@ -64,10 +69,10 @@ def test_wrong_sentences_raise_the_threshold_or_the_rate() -> None:
     right = [_planted(name, [(0.3, True), (0.04, True)]) for name in names]
     assert set_thresholds(right)["relevant inputs"] == 0.0
     # Wrong sentences with small values: the threshold excludes them, and heads with small values are not told.
-    small = [_planted(name, [(0.3, True), (0.04, number % 2 == 0)]) for number, name in enumerate(names)]
+    small = [_planted(name, [(0.3, True), (0.04, number % 4 < 2)]) for number, name in enumerate(names)]
     assert set_thresholds(small)["relevant inputs"] == 0.05
     row = tally(small)["relevant inputs"]
-    assert (row["wrong"], row["told"], row["tested"], row["true"]) == (0, 20, 20, 20)
+    assert (row["wrong"], row["told"], row["tested"], row["true"]) == (0, 20, 20, 30)
     # Wrong sentences in the tested half only: the rate shows them.
     hidden = [_planted(name, [(0.3, number % 2 == 0)] * 2) for number, name in enumerate(names)]
     assert tally(hidden)["relevant inputs"]["wrong"] == 40 == tally(hidden)["relevant inputs"]["tested"]

@@ -37,10 +37,11 @@ from regard.programs.program import Family, Program
 from regard.programs.readings import unit_rows
 from regard.programs.traps import LOUD, SPARES, SummingPlanner, add_head
 
-FAMILIES: tuple[Family, ...] = (*["decoder-only"] * 3, "encoder", "encoder-decoder")
+FAMILIES: tuple[Family, ...] = ("decoder-only", "decoder-only", "decoder-only", "encoder", "encoder-decoder")
 """Families in turn. Most models are decoder-only, because only these can have induction heads."""
 Piece = Callable[[random.Random, str], Expression]
 """Returns an expression for a choice of its constants and for the alphabet."""
+same_elsewhere = select(tokens, tokens) & select(indices, indices, operator.ne)
 PIECES: dict[str, Piece] = {
     "previous": lambda chance, letters: token_at(earlier(1)),
     "skip": lambda chance, letters: token_at(earlier(2)),
@@ -56,7 +57,6 @@ PIECES: dict[str, Piece] = {
     "own": lambda chance, letters: tokens,
 }
 """What a random function answers from."""
-same_elsewhere = select(tokens, tokens) & select(indices, indices, operator.ne)
 UNREAD: dict[str, Attended] = {
     "previous": Aggregate("input", select(indices, indices.map(lambda index: index - 1)), tokens),
     "next": Aggregate("input", select(indices, indices.map(lambda index: index + 1)), tokens),

@@ -87,22 +87,25 @@ class Measured:
     def outcomes(self, thresholds: Mapping[str, float]) -> list[Claim]:
         """Return the sentences that are said with some thresholds."""
         said = [claim for claim in self.claims if claim.value > thresholds[claim.kind]]
-        return said + [claim for claim, _ in self._named(thresholds) if claim is not None]
+        return said + [claim for claim in self._name_roles(thresholds) if claim is not None]
 
     def told(self, thresholds: Mapping[str, float]) -> list[tuple[str, bool]]:
         """Return for each head of which a kind of sentence is right: the kind, and whether it is told."""
         told = [(fact.kind, fact.value > thresholds[fact.kind]) for fact in self.facts]
-        for (claim, _), truth in zip(self._named(thresholds), self.truths, strict=True):
+        for claim, truth in zip(self._name_roles(thresholds), self.truths, strict=True):
             if truth:
                 single = {role: strength for role, strength in truth.items() if role not in PAIRED} or truth
                 best = max(single, key=lambda role: single[role])
                 told.append((role_kind(best), claim is not None and claim.right))
         return told
 
-    def _named(self, thresholds: Mapping[str, float]) -> Iterator[tuple[Claim | None, str | None]]:
-        for role, truth in zip(choose_roles(self.roles, thresholds), self.truths, strict=True):
-            name = role.role
-            yield (None if name is None else Claim(role_kind(name), math.inf, name in truth)), name
+    def _name_roles(self, thresholds: Mapping[str, float]) -> list[Claim | None]:
+        """Return the sentence on the role of each head, None for a head without a role."""
+        names = [role.role for role in choose_roles(self.roles, thresholds)]
+        return [
+            None if name is None else Claim(role_kind(name), math.inf, name in truth)
+            for name, truth in zip(names, self.truths, strict=True)
+        ]
 
 
 def measure(known: KnownModel, *, attention_only: bool = False) -> Measured:
@@ -137,14 +140,24 @@ def measure(known: KnownModel, *, attention_only: bool = False) -> Measured:
     )
 
 
-def measure_alignment(known: KnownModel) -> Measured:
-    """Return the sentences about the alignment of a known encoder-decoder."""
+def measure_reading(known: KnownModel) -> Measured:
+    """Return the sentences about relevant inputs and alignment of a known encoder-decoder."""
     subject: Any = known.subject
+    assert known.circuit is not None
     drawn = [
         subject.unseen(count, known.seed + offset) for count, offset in ((SAMPLES, 0), (TRUTH_INPUTS, OTHER))
     ]
-    claims, facts = _judge_alignment(*(subject.alignment_error(inputs) for inputs in drawn))
-    return Measured(program=known.name, family=known.family, claims=claims, facts=facts)
+    maps = [[subject.look(input).layers for input in inputs] for inputs in drawn]
+    judged = [
+        _judge_relevance(maps[0], maps[1], False, known.circuit),
+        _judge_alignment(*(subject.alignment_error(inputs) for inputs in drawn)),
+    ]
+    return Measured(
+        program=known.name,
+        family=known.family,
+        claims=[claim for claims, _ in judged for claim in claims],
+        facts=[fact for _, facts in judged for fact in facts],
+    )
 
 
 def untrained_claims(known: KnownModel, thresholds: Mapping[str, float]) -> tuple[int, int]:
@@ -261,7 +274,7 @@ def _judge_relevance(
         if claim is not None and (claim.kind != "relevant inputs" or p_value <= (1 - LEVEL) / 2):
             claims.append(Claim(claim.kind, claim.value, right[claim.kind]))
             if claim.kind == "relevant inputs":
-                claims.append(Claim("explains the answer", claim.value, circuit.used[layer][head]))
+                claims.append(Claim("explains the answer", claim.value, bool(circuit.used[layer][head])))
                 value = claim.value
         if beyond <= 0 and right["fixed positions"] and true["beyond_uniform"].mean > LEAST_BEYOND:
             steady = claim is not None and claim.kind == "fixed positions"
@@ -293,11 +306,17 @@ def _judge_alignment(rates: Mapping[str, Interval], true: Mapping[str, Interval]
     """Return the sentences on the alignment error rate of each layer."""
     claims, facts = [], []
     for layer, rate in rates.items():
-        said = alignment_quality(rate)
-        right = next(name for name, most in (*QUALITIES, ("seldom", math.inf)) if true[layer].value < most)
+        if math.isnan(true[layer].value):
+            continue  # the answers depend on no input
+        said, low, high = alignment_quality(rate), true[layer].low or 0.0, true[layer].high or 1.0
+        bars = [0.0, *(most for _, most in QUALITIES), 1.0]
+        names = [*(name for name, _ in QUALITIES), "seldom"]
+        # A claim is wrong if the interval over other inputs excludes it.
+        ranges = zip(names, bars[:-1], bars[1:], strict=True)
+        holds = {name: low < most and high >= least for name, least, most in ranges}
         if said is not None:
-            claims.append(Claim("alignment", math.inf, said == right))
-        facts.append(Fact("alignment", math.inf if said == right else -math.inf))
+            claims.append(Claim("alignment", math.inf, holds[said]))
+        facts.append(Fact("alignment", math.inf if said is not None and holds[said] else -math.inf))
     return claims, facts
 
 

@@ -25,16 +25,18 @@ import torch
 import regard.interpret
 from regard.bench.drawn_programs import drawn_model
 from regard.bench.known_models import KnownModel, compiled_model, trap_model
-from regard.bench.sentence_claims import Measured, measure, measure_alignment, untrained_claims
+from regard.bench.sentence_claims import Measured, measure, measure_reading, untrained_claims
 from regard.interpret.findings import RAISES
 from regard.interpret.patterns import ROLE_KINDS
 from regard.interpret.sentence_errors import FILE
 from regard.programs import PROGRAMS, TRAPS
 from regard.statistics import count_interval, ratio_interval
 
-DRAWN, INDUCTION, PAIRS = 60, 60, 90
+DRAWN, INDUCTION, PAIRS = 60, 90, 130
 """Numbers of random programs, of random programs with induction heads of which only attention is measured, and of
-random encoder-decoders of which only the alignment is measured."""
+random encoder-decoders of which only sentences on relevant inputs and alignment are measured."""
+FIRST_INDUCTION = 301
+"""Number of the first of these programs; odd numbers have induction heads."""
 UNTRAINED_EVERY = 3
 """Of every third model, an untrained model of the same size is examined."""
 MOST = 0.02
@@ -62,7 +64,7 @@ def known_models() -> Iterator[tuple[KnownModel, bool]]:
     for number in range(DRAWN):
         yield drawn_model(number), number % 2 == 1
     for number in range(INDUCTION):
-        yield drawn_model(2 * (DRAWN + PAIRS + number) + 1, "decoder-only"), True
+        yield drawn_model(FIRST_INDUCTION + 2 * number, "decoder-only"), True
 
 
 def measure_all() -> list[Measured]:
@@ -72,7 +74,7 @@ def measure_all() -> list[Measured]:
         results.append(measure(known, attention_only=attention_only))
         sys.stderr.write(f"{number}: {known.name}, {results[-1].heads} heads\n")
     for number in range(DRAWN, DRAWN + PAIRS):
-        results.append(measure_alignment(drawn_model(number, "encoder-decoder")))
+        results.append(measure_reading(drawn_model(number, "encoder-decoder")))
     return results
 
 
@@ -135,9 +137,9 @@ def tally(results: Sequence[Measured]) -> dict[str, dict[str, Any]]:
     for family in sorted({result.family for result in results}):
         others = set_thresholds(result for result in results if result.family != family)
         left_out = count_wrong((result for result in results if result.family == family), others)
-        for kind, rows in left_out.items():
-            families[kind][family] = rows.sum(0).tolist()
-    rows = {}
+        for kind, programs in left_out.items():
+            families[kind][family] = programs.sum(0).tolist()
+    rows: dict[str, dict[str, Any]] = {}
     for kind in KINDS:
         said, wrong = counts[kind].sum(0).tolist() if kind in counts else (0, 0)
         low, high = error_interval(counts[kind]) if said else (0.0, 1.0)

@@ -75,9 +75,7 @@ class HeadFindings(Result):
         if self.beyond_uniform.low <= 0:
             return "not shown to be more than with uniform attention"
         if self.relevance_claim is None and self.beyond_permuted.low > 0:
-            return (
-                "more than with uniform attention; whether more than for another sample's inputs cannot be told"
-            )
+            return "more than with uniform attention; whether more than for another sample cannot be told"
         if self.beyond_permuted.low > 0:
             return "more than with uniform attention and more than for another sample's inputs"
         return "more than with uniform attention, but not more than for another sample's inputs"
@@ -128,7 +126,8 @@ class HeadFindings(Result):
             return ""
         share = f"{percent(self.relevance.mean, 0)} of its attention is on what the answer depends on, {kind}"
         if (claim := self.relevance_claim) is None:
-            return share
+            unsure = "cannot be told" in kind and self.learned
+            return f"{share} ({describe_error('relevant inputs')})" if unsure else share
         if claim.kind == "fixed positions" and self.moved is not None:
             share += f": it attends to fixed positions, independent of the input ({percent(self.moved, 0)} moves)"
         return f"{share} ({describe_error(claim.kind)})"

@@ -87,15 +87,19 @@ def _position(position: int) -> Targets:
         # to attend to this step, whatever the query.
         if position >= seen.shape[1] or 2 * seen[:, position].sum() < len(seen):
             return None
-        return np.arange(seen.shape[1])[None, :].repeat(seen.shape[0], 0) == position
+        keys: np.ndarray = np.arange(seen.shape[1])[None, :].repeat(seen.shape[0], 0) == position
+        return keys
 
     return targets
 
 
 def _either(first: Targets, second: Targets) -> Targets:
     def targets(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
-        keys = [first(layer, seen), second(layer, seen)]
-        return None if keys[0] is None or keys[1] is None else keys[0] | keys[1]
+        keys, others = first(layer, seen), second(layer, seen)
+        if keys is None or others is None:
+            return None
+        both: np.ndarray = keys | others
+        return both
 
     return targets
 
