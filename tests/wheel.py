@@ -35,7 +35,7 @@ def import_all(packages_only: bool) -> int:
     ]
     for each in found:
         importlib.import_module(each.name)
-    for name in regard.__all__:
+    for name in vars(regard)["__all__"]:
         getattr(regard, name)
     return len(found)
 

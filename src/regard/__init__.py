@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     )
     from regard.data.datasets import fetch as fetch
     from regard.data.word_alignment import WordAlignment as WordAlignment, read_links as read_links
-    from regard.decoding import Candidate as Candidate, SearchTree as SearchTree
+    from regard.decoding import Candidate as Candidate, Controls as Controls, SearchTree as SearchTree
     from regard.evaluation import Quality as Quality, Scored as Scored
     from regard.external import (
         ExternalModel as ExternalModel,

@@ -45,8 +45,7 @@ class _LazyPackage(ModuleType):
 
 def late(package: str) -> None:
     """Import the names in the `if TYPE_CHECKING` block of a package lazily, on first use. `__all__` lists all
-    names that the package imports as themselves.
-    """
+    names that the package imports as themselves."""
     module = sys.modules[package]
     assert module.__spec__ is not None and module.__spec__.loader is not None
     source = module.__spec__.loader.get_source(package)  # type: ignore[attr-defined]

@@ -114,14 +114,15 @@ def library_errors(library: str, what: str, advice: str, *, prints: bool = False
         raise InputError(f"{what}: {message}; {advice}") from error
 
 
-def import_library(module: str, purpose: str, extra: str) -> Any:
+def import_library(module: str, purpose: str, extra: str, *, install: str = "") -> Any:
     """Import a module of an optional dependency. `extra`: extra of Regard that installs the dependency.
+    `install`: the command that installs it, if no extra can.
 
     Raises `InputError` with the command that installs a missing library, or with the error of a broken library.
     """
     os.environ.update({name: os.environ.get(name, value) for name, value in NO_TELEMETRY.items()})
     root = module.partition(".")[0]
-    install = f"pip install 'regard[{extra}]'"
+    install = install or f"pip install 'regard[{extra}]'"
     advice = f"reinstall it with pip install --force-reinstall {root}"
     with library_errors(root, f"{purpose} cannot be used, because importing {root} fails", advice):
         try:

@@ -64,8 +64,7 @@ class _Finder:
 
 
 def _find_in_folder(name: str, folder: str) -> ModuleSpec | None:
-    """Find a top-level module in a folder. Python's cached listing of the folder is cleared before and
-    after."""
+    """Find a top-level module in a folder. Python's cached listing of the folder is cleared before and after."""
     try:
         sys.path_importer_cache.pop(folder, None)
         return PathFinder.find_spec(name, [folder])

@@ -5,17 +5,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from regard.errors import escape_controls
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress, TaskID
 
 LINE_STEPS = 500
 """Number of training steps between two printed lines without a terminal."""
 VALIDATIONS = {"bleu": ", BLEU {:.2f}", "valid_loss": ", validation loss {:.4f}"}
 """Metrics of a validation, and how they are printed."""
+TASK = cast("TaskID", 0)
+"""Number of the only task of a progress bar."""
 LINE_SECONDS = 10.0
 """Seconds between two printed lines of a preparation without a terminal."""
 
@@ -26,28 +29,18 @@ def progress_bar(name: str, step: int, steps: int, *, show: bool) -> Iterator[Ca
 
     `step`: current training step. `steps`: last training step.
     """
-    console = _find_console() if show else None
-    if console is None:
-        yield lambda metrics: _write_metrics(name, steps, metrics) if show else None
-    else:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    title, column = f"train {escape_controls(name)}", "{task.fields[figures]}"
+    with _bar(title, step, steps, column, show=show, figures="") as bar:
+        if bar is None:
+            yield lambda metrics: _write_metrics(name, steps, metrics) if show else None
+            return
 
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[figures]}"),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=console) as progress:
-            task = progress.add_task(f"train {escape_controls(name)}", total=steps, completed=step, figures="")
+        def show_metrics(metrics: dict[str, float]) -> None:
+            bar.update(TASK, completed=metrics["step"], figures=_format_metrics(metrics))
+            if metrics.keys() & VALIDATIONS.keys():
+                bar.console.print(f"step {metrics['step']:.0f}: {_format_metrics(metrics)}", highlight=False)
 
-            def show_metrics(metrics: dict[str, float]) -> None:
-                progress.update(task, completed=metrics["step"], figures=_format_metrics(metrics))
-                if metrics.keys() & VALIDATIONS.keys():
-                    console.print(f"step {metrics['step']:.0f}: {_format_metrics(metrics)}", highlight=False)
-
-            yield show_metrics
+        yield show_metrics
 
 
 @contextmanager
@@ -56,17 +49,12 @@ def reading_bar(name: str, size: int | None, *, show: bool) -> Iterator[Callable
 
     If `size` is None, the function takes the size as second argument.
     """
-    console = _find_console() if show else None
-    if console is None:
-        print_status(name, show=show)
-        yield lambda done, size=size: None
-        return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task(name, total=size)
-        yield lambda done, size=size: progress.update(task, completed=done, total=size)
+    with _bar(name, 0, size, show=show, in_bytes=True) as bar:
+        if bar is None:
+            print_status(name, show=show)
+            yield lambda done, size=size: None
+        else:
+            yield lambda done, size=size: bar.update(TASK, completed=done, total=size)
 
 
 @contextmanager
@@ -75,44 +63,23 @@ def preparing_bar(name: str, size: int, *, show: bool) -> Iterator[Callable[[int
 
     Yields a function to call for each finished part with its number of pairs and bytes.
     """
-    console = _find_console() if show else None
     start = last_line = time.monotonic()
     pairs = read = 0
+    column = "{task.fields[pairs]:,} pairs, {task.fields[rate]:,.0f}/s"
+    with _bar(name, 0, size, column, show=show, in_bytes=True, pairs=0, rate=0.0) as bar:
+        if bar is None:
+            print_status(name, show=show)
 
-    def update(count: int, size: int) -> float:
-        """Return the rate in pairs per second."""
-        nonlocal pairs, read
-        pairs, read = pairs + count, read + size
-        return pairs / max(time.monotonic() - start, 1e-3)
-
-    if console is None:
-        print_status(name, show=show)
-
-        def write_line(count: int, part: int) -> None:
-            nonlocal last_line
-            rate = update(count, part)
-            if time.monotonic() - last_line > LINE_SECONDS:
+        def advance(count: int, part: int) -> None:
+            nonlocal pairs, read, last_line
+            pairs, read = pairs + count, read + part
+            rate = pairs / max(time.monotonic() - start, 1e-3)
+            if bar is not None:
+                bar.update(TASK, advance=part, pairs=pairs, rate=rate)
+            elif time.monotonic() - last_line > LINE_SECONDS:
                 last_line = time.monotonic()
                 share = read / max(size, 1)
                 print_status(f"{name}: {pairs:,} pairs, {share:.0%}, {rate:,.0f} pairs/s", show=show)
-
-        yield write_line
-        return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=10),
-        DownloadColumn(),
-        TextColumn("{task.fields[pairs]:,} pairs, {task.fields[rate]:,.0f}/s"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task(name, total=size, pairs=0, rate=0.0)
-
-        def advance(count: int, part: int) -> None:
-            rate = update(count, part)
-            progress.update(task, advance=part, pairs=pairs, rate=rate)
 
         yield advance
 
@@ -121,22 +88,45 @@ def preparing_bar(name: str, size: int, *, show: bool) -> Iterator[Callable[[int
 def counting_bar(name: str, done: int, total: int, *, show: bool, every: int = 1) -> Iterator[Callable[[], None]]:
     """Show the progress of work in `total` parts, of which `done` are finished. Yields a function to call after
     each part. Without a terminal, every `every`th part is printed."""
-    console = _find_console() if show else None
-    if console is None:
+    with _bar(name, done, total, show=show) as bar:
         numbers = count(done + 1)
 
         def write() -> None:
             number = next(numbers)
             print_status(f"{name}: {number} of {total} done", show=show and not number % every)
 
-        yield write
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        yield write if bar is None else lambda: bar.advance(TASK)
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+
+@contextmanager
+def _bar(
+    name: str, done: int, total: int | None, text: str = "", *, show: bool, in_bytes: bool = False, **fields: Any
+) -> "Iterator[Progress | None]":
+    """Yield a progress bar with the task `TASK`, or None without a terminal or notebook. `text`: an additional
+    column, with the values in `fields`."""
+    console = _find_console() if show else None
+    if console is None:
+        yield None
+        return
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=10 if in_bytes and text else 40),
+        DownloadColumn() if in_bytes else MofNCompleteColumn(),
+        *([TextColumn(text)] if text else []),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console) as progress:
-        task = progress.add_task(name, total=total, completed=done)
-        yield lambda: progress.advance(task)
+        progress.add_task(name, total=total, completed=done, **fields)
+        yield progress
 
 
 def _find_console() -> "Console | None":

@@ -108,15 +108,6 @@ def paired_interval(differences: Sequence[float], level: float = LEVEL) -> Inter
     return interval
 
 
-def paired_difference(first: Sequence[float], second: Sequence[float], level: float = LEVEL) -> Interval:
-    """Return the mean of `first` minus `second`, paired by seed, with the interval of `paired_interval`.
-
-    >>> paired_difference([0.9, 0.8, 0.7], [0.5, 0.6, 0.4]).excludes_zero
-    True
-    """
-    return paired_interval([a - b for a, b in zip(first, second, strict=True)], level)
-
-
 def welch_difference(first: Sequence[float], second: Sequence[float], level: float = LEVEL) -> Interval:
     """Return the mean of `first` minus the mean of `second`, with Welch's interval (1947) at `level`.
 

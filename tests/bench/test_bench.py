@@ -222,3 +222,12 @@ def test_the_quick_bench_trains_few_models() -> None:
 
 def test_the_public_name_is_the_function() -> None:
     assert regard.bench is bench
+
+
+def test_a_method_of_captum_ranks_like_the_same_method(folder: Path, here: None) -> None:
+    pytest.importorskip("captum", reason="needs the extra explainers")
+    choice = "captum:FeatureAblation,ablation_zero"
+    columns = bench(choice, models="compiled/reverse", seeds=1, quick=True, savepath=folder).columns
+    [column] = [column for column in columns if column.level == "inputs"]
+    assert column.entries["captum:FeatureAblation"].values == column.entries["ablation_zero"].values
+    assert list((folder / "results").rglob("captum-FeatureAblation-*.json"))

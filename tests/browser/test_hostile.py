@@ -10,7 +10,6 @@ import torch
 
 from regard.attention.components import find_components
 from regard.errors import InputError
-from regard.interpret.importance import importance_data
 from regard.server import Explorer
 from regard.viz import AttentionMap, LayerMap, Playback
 from regard.viz.page import write_page
@@ -153,7 +152,10 @@ def test_in_a_notebook(page: Any, address: str) -> None:
             widget.render({ model, el: document.getElementById("view") });
         }""",
         view_json(
-            [_map()], packed=True, original=_map(), importance={"cross": importance_data([1.0, 2.0], None)}
+            [_map()],
+            packed=True,
+            original=_map(),
+            importance={"cross": [{"added": value, "low": None, "high": None} for value in (1.0, 2.0)]},
         ),
     )
     _look_around(page)

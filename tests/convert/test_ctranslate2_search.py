@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 import regard
 from regard.convert import ctranslate2_search
 from regard.data import UNKNOWN
-from regard.decoding import Search, translation
+from regard.decoding import Controls, Search, translation
 from regard.errors import InputError
 from tests.conftest import TINY
 from tests.german import sentences, write
@@ -86,6 +86,78 @@ def test_all_options_give_the_answers_of_regards_search(
 ) -> None:
     n_best = data.draw(st.integers(1, beam))
     check_same(run, texts, beam=beam, n_best=n_best, length_penalty=length_penalty, batchsize=batchsize)
+
+
+SAME = [
+    Controls(prefix="The old"),
+    Controls(prefix="The", repetition_penalty=1.5),
+    Controls(repetition_penalty=3.0, max_length=9),
+    Controls(max_length=3),
+    Controls(replace_unknown=True),
+]
+"""Controls with which CTranslate2 gives the same answers for every beam."""
+GREEDY = [
+    Controls(min_length=9),
+    Controls(no_repeat_ngram=1, min_length=8),
+    Controls(no_repeat_ngram=2, min_length=12, prefix="The small small"),
+]
+"""Controls with which CTranslate2 gives the same answers for greedy search."""
+
+
+@pytest.mark.parametrize("controls", SAME)
+@pytest.mark.parametrize("beam", [1, 2, 5])
+def test_controls_give_the_answers_of_regards_search(
+    run: regard.TranslationRun, ours: list[int], beam: int, controls: Controls
+) -> None:
+    texts = SOURCES[:20]
+    changed = run.search(texts, beam=beam, controls=controls)
+    assert controls.replace_unknown or changed != run.search(texts, beam=beam)
+    check_same(run, texts, beam=beam, n_best=min(beam, 2), controls=controls)
+    if controls.max_length != 3:  # unfinished answers come from Regard's own search
+        assert sum(ours) < len(texts)
+
+
+def test_each_text_has_its_prefix(run: regard.TranslationRun) -> None:
+    prefixes = ["The small dog", "", "The", "The old", ""]
+    for beam in (1, 4):
+        check_same(run, [*SOURCES[:4], ""], beam=beam, controls=Controls(prefix=prefixes), batchsize=3)
+
+
+@pytest.mark.parametrize("controls", GREEDY)
+def test_greedy_controls_give_the_answers_of_regards_search(
+    run: regard.TranslationRun, ours: list[int], controls: Controls
+) -> None:
+    texts = SOURCES[:20]
+    here = run.translate(texts, beam=1, controls=controls)
+    assert run.translate(texts, beam=1, controls=controls, engine="ctranslate2") == here
+    assert here != run.translate(texts, beam=1) and sum(ours) <= 5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"controls": Controls(terms=["dog"])}, "terms is not supported by CTranslate2: give --engine regard"),
+        ({"controls": Controls(glossary={"Hund": "dog"})}, "glossary is not supported by CTranslate2"),
+        ({"controls": Controls(min_length=3)}, "min_length 3 with beam 5 ranks answers by other probabilities"),
+        ({"controls": Controls(no_repeat_ngram=3), "beam": 1}, "no_repeat_ngram 3 gives scores from other"),
+        ({"temperature": 1.0, "top_k": 2}, "temperature 1 samples with Regard's seeds"),
+    ],
+)
+def test_unsupported_options_are_refused_or_use_regards_search(
+    run: regard.TranslationRun,
+    options: dict[str, Any],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(InputError, match=message):
+        run.search(SOURCES[:1], engine="ctranslate2", **options)
+    assert run.search(SOURCES[:1], engine="auto", **options) == run.search(SOURCES[:1], **options)
+    assert "using Regard's own search, because " in capsys.readouterr().err
+
+
+def test_ensemble_is_refused(run: regard.TranslationRun) -> None:
+    with pytest.raises(InputError, match="an ensemble of 2 runs is not supported by CTranslate2"):
+        run.translate(SOURCES[:1], engine="ctranslate2", ensemble=[run])
 
 
 def test_usual_options_use_ctranslate2(run: regard.TranslationRun, ours: list[int]) -> None:

@@ -339,7 +339,7 @@ class TestCustomParts:
         ("induction", "--attention windwo", "did you mean window?"),
         ("induction", "--attention window:a", "'a' is not a number"),
         ("induction", "--attention window:0", "choose a whole number from 1"),
-        ("induction", "--attention sink:3", "takes no numbers, and 1 are given"),
+        ("induction", "--attention sink:3", "takes no numbers, and not 1"),
         ("induction", "--attention rotary --rotary_base 500", "both choose the base"),
         (
             "induction",

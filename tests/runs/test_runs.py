@@ -12,9 +12,9 @@ import regard
 
 
 def test_exported_names_exist_once() -> None:
-    assert len(set(regard.__all__)) == len(regard.__all__)
-    assert {"train", "load", "record", "compare", "plot", "Run"} <= set(regard.__all__)
-    for name in regard.__all__:
+    assert len(set(vars(regard)["__all__"])) == len(vars(regard)["__all__"])
+    assert {"train", "load", "record", "compare", "plot", "Run"} <= set(vars(regard)["__all__"])
+    for name in vars(regard)["__all__"]:
         assert getattr(regard, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         _ = regard.trian  # type: ignore[attr-defined]

@@ -25,7 +25,7 @@ def test_every_task_has_an_exported_class() -> None:
     assert set(CLASSES) == set(TASKS)
     for task, config_class in CLASSES.items():
         name = f"{find_task(task).__name__}Config"
-        assert getattr(regard, name) is config_class and name in regard.__all__
+        assert getattr(regard, name) is config_class and name in vars(regard)["__all__"]
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import InputError
-from regard.tasks import IGNORE, TASKS, Counting, PairTask, Regression, Task, TokenTask, list_tasks, find_task
+from regard.tasks import IGNORE, TASKS, Counting, PairTask, Regression, Task, TokenTask, find_task, list_tasks
 
 OWN_TASK = '''
 from regard.tasks import Task

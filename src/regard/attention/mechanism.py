@@ -113,8 +113,8 @@ class PartChoice:
         bounded = all(parameter.kind is not parameter.VAR_POSITIONAL for parameter in parameters)
         if bounded and len(self.numbers) > max(most, 0):
             raise InputError(
-                f"attention part {self.name} takes {f'at most {most}' if most > 0 else 'no'} numbers, and "
-                f"{len(self.numbers)} are given: leave some out"
+                f"attention part {self.name} takes {f'at most {most}' if most > 0 else 'no'} "
+                f"number{'' if most == 1 else 's'}, and not {len(self.numbers)}: leave some out"
             )
         try:
             return self.cls(*arguments, *self.numbers)

@@ -122,4 +122,5 @@ def cell_path(subjects: Subjects, method: ChosenMethod, folder: Path) -> Path:
     code = [inspect.getsource(module) for module in (rankings, scores)]
     content = "\0".join([__version__, *code, weights, repr(answer), method.digest, str(samples)])
     digest = hashlib.sha256(content.encode()).hexdigest()[:12]
-    return folder / "results" / known.kind / known.name / f"{method.name}-seed-{known.seed}-{digest}.json"
+    name = method.name.replace(":", "-")  # Windows does not permit a colon
+    return folder / "results" / known.kind / known.name / f"{name}-seed-{known.seed}-{digest}.json"

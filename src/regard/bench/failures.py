@@ -166,7 +166,7 @@ def _draw_heads(
             answer = "unknown" if not known or known[0] is None else kind if known[0] else f"not {kind}"
             place = (name, head)
             rank = f"rank {ranked.index(place) + 1}" if place in scores else "not ranked"
-            names.append(f"head {head}: {rank}, {answer}")
+            names.append(f"head {head} ({rank}, {answer})")
         layers[name] = dataclasses.replace(layer, head_names=tuple(names))
     misplaced = next(
         ((layer, head) for layer, head in ranked if layer in layers and truth.get(layer, ())[head] is False), None

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from regard.errors import InputError, unknown_choice
 from regard.interpret.attribution import METHODS
+from regard.interpret.attribution.explainers import library_method
 from regard.io.reading import is_file
 from regard.plugins import PluginError, describe_error, import_plugin, plugin_imports
 from regard.version import __version__
@@ -33,9 +34,10 @@ class ChosenMethod(NamedTuple):
 def choose_methods(choices: Choice | Sequence[Choice] = ALL) -> list[ChosenMethod]:
     """Return the chosen methods, after the oracle and the random ranking, each once.
 
-    A choice is "all", a name, several names separated by commas, a Python file, `module:function`, or a
-    function. All public functions that a file defines are methods. A file or a module is imported only because
-    the choice names it. Raises `InputError` for an unknown name and for code that fails.
+    A choice is "all", a name, several names separated by commas, a method of another library such as
+    `captum:Occlusion`, a Python file, `module:function`, or a function. All public functions that a file defines
+    are methods. A file or a module is imported only because the choice names it. Raises `InputError` for an
+    unknown name and for code that fails.
     """
     texts: list[Choice] = [ORACLE, RANDOM]
     for choice in [choices] if isinstance(choices, str) or callable(choices) else choices:
@@ -63,6 +65,8 @@ def _load(choice: Choice) -> list[ChosenMethod]:
         return [ChosenMethod(choice, choice, choice, _source_digest(*METHODS[choice].functions.values()))]
     if choice.endswith(".py"):
         functions = _load_file(Path(choice).resolve())
+    elif library_method(choice):
+        return [ChosenMethod(choice, choice, choice, _source_digest(library_method))]
     elif ":" in choice:
         function = import_plugin("explanation method", choice)
         if not callable(function):

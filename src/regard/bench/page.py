@@ -8,7 +8,7 @@ from regard.bench.bench_result import BenchResult
 from regard.bench.columns import Column
 from regard.bench.failures import address_of, write_failures
 from regard.bench.methods import ORACLE, RANDOM
-from regard.bench.rankings import KNOWN_INPUTS
+from regard.bench.rankings import FAILURE, KNOWN_INPUTS
 from regard.bench.tables import CAPTION, detail_tables, group_tables, score_text
 from regard.io import make_folder, write_file
 from regard.viz.report_page import Part, markdown_table, render_page
@@ -92,11 +92,12 @@ def write_markdown(result: BenchResult, path: str | Path) -> Path:
 
 
 def _trap_rows(result: BenchResult) -> list[list[str]]:
-    """Return, for each trap and kind of truth, the methods with the lowest and the highest score."""
+    """Return the methods with the lowest and the highest score, for each trap and kind of truth on which a method
+    fails."""
     rows = []
     for column in result.columns:
         scores = {name: entry.mean for name, entry in column.entries.items() if name not in (ORACLE, RANDOM)}
-        if column.kind == "trap" and scores:
+        if column.kind == "trap" and min(scores.values(), default=1.0) < FAILURE:
             ends = (min(scores, key=scores.__getitem__), max(scores, key=scores.__getitem__))
             name = f"{column.name}, {column.level}" + ("" if column.truth == KNOWN_INPUTS else f" {column.truth}")
             rows.append([name, *(f"`{method}` {scores[method]:.2f}" for method in ends)])

@@ -15,9 +15,9 @@ from regard.bench.known_models import KnownModel
 from regard.bench.methods import ORACLE, RANDOM, ChosenMethod
 from regard.bench.scores import merge_truths, score_edges, score_heads, score_inputs
 from regard.errors import InputError
-from regard.interpret.attribution import METHODS, Background, Trial, run_method
+from regard.interpret.attribution import Background, Trial, run_method
 from regard.interpret.attribution.attribution_result import Level
-from regard.interpret.attribution.method_runs import average
+from regard.interpret.attribution.method_runs import average, known_method
 from regard.plugins import PluginError, describe_error
 from regard.streams import derive_seed
 from regard.viz import ProbeInput
@@ -69,9 +69,10 @@ class Subjects:
         """
         function = method.method
         if isinstance(function, str):
-            if level not in METHODS[function].levels:
+            known = known_method(function)
+            if known is None or level not in known.levels:
                 raise LevelError(f"method {function} has no scores of {level}")
-            function = METHODS[function].functions[level]
+            function = known.functions[level]
             return run_method(function, self._trial(index, level))
         try:
             return run_method(_only(level, function), self._trial(index, level))

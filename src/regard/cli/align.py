@@ -25,14 +25,12 @@ from regard.viz import check_extension
 
 PROG = "regard align"
 DESCRIPTION = (
-    "Align the words of sentence pairs by attention, and write one line of links per pair. RUN: a task's "
-    "name, or the "
-    "folder of a run. SOURCE and TARGET: files with one sentence per line, or - for standard input. Without "
-    "TARGET, each line of SOURCE is a tab-separated pair or a single sentence. Single sentences are "
-    "translated first, and the translation precedes its links in the output. With --links or --silver, "
-    "alignment heads are chosen on one half of the pairs, evaluated on the other half, and stored with the "
-    "run. Without SOURCE, the pairs "
-    "come from the run's validation text, or the task generates them with their true links."
+    "Align the words of sentence pairs by attention, and write one line of links per pair. RUN: a task's name, "
+    "or the folder of a run. SOURCE and TARGET: files with one sentence per line, or - for standard input. "
+    "Without TARGET, each line of SOURCE is a tab-separated pair or a single sentence. Single sentences are "
+    "translated first, and the translation precedes its links in the output. With --links or --silver, alignment "
+    "heads are chosen on one half of the pairs, evaluated on the other half, and stored with the run. Without "
+    "SOURCE, the pairs come from the run's validation text, or the task generates them with their true links."
 )
 STORED = "Stored in {}: `regard align`, `regard translate --align` and the explorer now use these heads\n"
 REPLACED = "These heads replace the earlier choice, {}; --no-keep evaluates without storing\n"
@@ -174,9 +172,8 @@ def _read_pairs(source: str, target: str | None, flags: AlignFlags) -> list[tupl
 
 
 def _lines(files: Sequence[BinaryIO], *, lenient: bool) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield the lines of one file, or of two files in parallel, with their line number. If one of two files
-    ends early, print a warning and stop if `lenient`, else raise `InputError`.
-    """
+    """Yield the lines of one file, or of two files in parallel, with their line number. If one of two files ends
+    early, print a warning and stop if `lenient`, else raise `InputError`."""
     if len(files) == 1:
         for chunk in numbered_chunks(files[0]):
             yield from ((number, [line]) for number, line in chunk)

@@ -25,8 +25,8 @@ class BenchFlags:
     """Flags of the command."""
 
     methods: str = "all"
-    """Methods, separated by commas: all, names (see regard.attribute), or your own as FILE.py or
-    module:function, which is imported. The oracle and a random ranking are always included."""
+    """Methods, separated by commas: all, names (see regard.attribute, also captum:CLASS), or your own as FILE.py
+    or module:function, which is imported. The oracle and a random ranking are always included."""
     models: str | None = None
     """Models, separated by commas: all, compiled, trap, trained-in, learned, names, or KIND/NAME."""
     seeds: int = SEEDS

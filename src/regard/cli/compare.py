@@ -19,9 +19,8 @@ from regard.training import changed_flags, make_config
 
 PROG = "regard compare"
 DESCRIPTION = (
-    "Train all combinations of the varied flags over several seeds, and compare them in a table, "
-    "results.json, results.csv and curves.png. Finished training runs are not repeated. All flags of `regard "
-    "train TASK` are "
+    "Train all combinations of the varied flags over several seeds, and compare them in a table, results.json, "
+    "results.csv and curves.png. Finished training runs are not repeated. All flags of `regard train TASK` are "
     "accepted and apply to every variant. Given two folders of Hugging Face models instead of a task, compare "
     "the answers and the attention heads of the models on the same --examples."
 )

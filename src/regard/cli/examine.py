@@ -63,7 +63,10 @@ def run(argv: list[str]) -> None:
         write_json(flags.json, result.json())
         saved.append(flags.json)
     if flags.html is not None:
-        saved.append(result.to_html(flags.html, explorer=flags.explorer))
+        if isinstance(result, ExaminedRuns):
+            saved.append(result.to_html(flags.html))
+        else:
+            saved.append(result.to_html(flags.html, explorer=flags.explorer))
     sys.stdout.write("\n" + "".join(f"Saved {path}\n" for path in saved))
 
 

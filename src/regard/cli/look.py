@@ -24,11 +24,10 @@ from regard.viz.subject import check_comparable, layer_named
 PROG = "regard look"
 DESCRIPTION = (
     "Inspect the attention of any Hugging Face model. A page shows the prediction and attention for any text "
-    "that you type. On the page you can disable heads and change weights. With --plot or --json, the "
-    "attention for one text is written to a file instead. FOLDER: a folder written by save_pretrained, or a "
-    "model name on the Hugging Face Hub. The model is read from the local cache, or downloaded with "
-    "--download. Needs the extras hub and "
-    "serve."
+    "that you type. On the page you can disable heads and change weights. With --plot or --json, the attention "
+    "for one text is written to a file instead. FOLDER: a folder written by save_pretrained, or a model name on "
+    "the Hugging Face Hub. The model is read from the local cache, or downloaded with --download. Needs the "
+    "extras hub and serve."
 )
 
 

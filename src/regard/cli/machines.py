@@ -34,8 +34,7 @@ OPTIONS = tuple(field.name for field in fields(MachineFlags) if field.name != "o
 
 def make_backend(flags: MachineFlags) -> Backend:
     """Return the machines that run the training jobs. Raises `InputError` for a flag that applies only to other
-    machines.
-    """
+    machines."""
     chosen = MACHINES[flags.on]
     accepted = {field.name for field in fields(chosen)}
     options = {name: value for name in OPTIONS if (value := getattr(flags, name)) is not None}

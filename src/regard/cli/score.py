@@ -16,10 +16,9 @@ from regard.runs import SequenceRun
 PROG = "regard score"
 DESCRIPTION = (
     "Compute the log-probability (nats) of each target given its source. Each line of input gives one line of "
-    "output, in order: the log-probability, a tab, and the mean log-probability per token. Input lines have "
-    "the form source, "
-    "tab, target, and come from --input or standard input. A line that cannot be scored gives nan, with a "
-    "warning on standard error."
+    "output, in order: the log-probability, a tab, and the mean log-probability per token. Input lines have the "
+    "form source, tab, target, and come from --input or standard input. A line that cannot be scored gives nan, "
+    "with a warning on standard error."
 )
 
 
@@ -59,8 +58,7 @@ def run(argv: list[str]) -> None:
 
 
 def _read_pair(run: SequenceRun, line: bytes, number: int) -> tuple[str, str] | None:
-    """Return the source and target of a line, or print a warning and return None if the line cannot be
-    scored."""
+    """Return the source and target of a line, or print a warning and return None if the line cannot be scored."""
     source, tab, target = read_line(line, number).partition("\t")
     if not tab:
         print_message(f"line {number} has no tab between source and target")

@@ -21,8 +21,7 @@ PROG = "regard show"
 DESCRIPTION = (
     "Open a page that shows the prediction, the true answer and the attention for any input that you type. On "
     "the page you can disable heads and change weights. RUN: a task's name, or the folder of a run. Needs the "
-    "extra serve. Stop with "
-    "Ctrl-C."
+    "extra serve. Stop with Ctrl-C."
 )
 
 

@@ -111,8 +111,7 @@ def run(argv: list[str]) -> None:
 
 def _drop_training_flags(run: AnyRun, argv: list[str], flags: type) -> list[str]:
     """Return `argv` without training flags, which the primer's scripts repeat. Raises `InputError` if the value
-    of a training flag differs from the run's value.
-    """
+    of a training flag differs from the run's value."""
     own, trained = {field.name for field in dataclasses.fields(flags)}, run.config.flags()
     repeated, remaining = take_flags(argv, trained.keys() - own)
     if (error := contradiction(str(run.folder), run.name, trained, repeated)) is not None:

@@ -10,6 +10,7 @@ from regard.cli.aligned_output import Answers, append_links, read_markup, restor
 from regard.cli.lines import numbered_chunks, open_lines, read_line
 from regard.cli.parsing import first_word, parse, take_text, wants_help, with_empty_value
 from regard.cli.run_flags import RunFlags
+from regard.cli.search_flags import PrefixLines, SearchFlags, warn_missing_terms
 from regard.cli.terminal import answer_output, print_message, save_and_print
 from regard.convert import EngineName, Precision
 from regard.data.markup import MarkedText
@@ -46,6 +47,10 @@ class TranslateFlags:
     """Number of answers per text, at most the beam width. Each answer has its own line, best first."""
     temperature: float = 0.0
     """If above 0, sample each token from the model's distribution at this temperature instead of searching."""
+    top_k: int = 0
+    """With --temperature: sample only from this number of likeliest tokens; 0: all tokens."""
+    top_p: float = 1.0
+    """With --temperature: sample from the fewest tokens whose total probability is at least this value."""
     seed: int = 0
     """Random seed of sampling (0 or more). The answer depends only on the text and the seed, not on the other
     texts. Use different seeds to sample different answers."""
@@ -71,6 +76,7 @@ class TranslateFlags:
     output slightly."""
     words: bool = False
     """Draw whole words instead of subword tokens."""
+    constraints: SearchFlags = field(default_factory=SearchFlags)
     storage: RunFlags = field(default_factory=RunFlags)
 
 
@@ -86,6 +92,8 @@ def run(argv: list[str]) -> None:
     if flags.align and flags.tags:
         raise InputError("--align numbers words without tags: leave out --align or --tags")
     if text is not None:
+        if flags.constraints.prefixes is not None:
+            raise InputError("--prefixes is for the lines of a file: give --prefix for one text")
         if flags.input is not None:
             raise InputError(f"text {text!r} and --input exclude each other: leave out one of them")
         plot = None if flags.plot is None else Path(flags.plot or run.folder / "alignment.png")
@@ -96,8 +104,10 @@ def run(argv: list[str]) -> None:
         text = marked.text
         if plot is not None and is_blank(text):
             raise InputError("the text is blank, so the answer is empty, and there is nothing to draw")
-        answers: list[Answers] = [None] if is_blank(text) else [*run.search([text], **_search_options(flags))]
+        options = _search_options(run, flags)
+        answers: list[Answers] = [None] if is_blank(text) else [*run.search([text], **options)]
         _write(_add_alignment(run, [marked], answers, flags), flags)
+        warn_missing_terms(run, options["controls"], text, answers[0], "the text")
         if plot is not None and answers[0]:
             attention = run.attend(text, answer=answers[0][0])
             save_and_print(attention.words() if flags.words else attention, plot)
@@ -124,31 +134,41 @@ def _engine_for_plot(run: SequenceRun, flags: TranslateFlags) -> EngineName:
     return "regard"
 
 
-def _search_options(flags: TranslateFlags) -> dict[str, Any]:
+def _search_options(run: SequenceRun, flags: TranslateFlags) -> dict[str, Any]:
+    """Return the options of `SequenceRun.search`, and load the other runs of the ensemble."""
     return {
         "beam": flags.beam,
         "length_penalty": flags.length_penalty,
         "n_best": flags.n_best,
         "temperature": flags.temperature,
+        "top_k": flags.top_k,
+        "top_p": flags.top_p,
         "seed": flags.seed,
         "batchsize": flags.batchsize,
         "engine": flags.engine,
         "precision": flags.precision,
         "scored": flags.scores,
+        "controls": flags.constraints.controls(run),
+        "ensemble": [flags.storage.load_translator(name) for name in flags.constraints.ensemble],
     }
 
 
 def _translate_lines(run: SequenceRun, file: BinaryIO, flags: TranslateFlags) -> None:
     """Answer the lines of `file` in order, as they arrive."""
-    unknown = UnknownCount()
+    unknown, options = UnknownCount(), _search_options(run, flags)
+    prefixes = PrefixLines(flags.constraints.prefixes)
     for lines in numbered_chunks(file):
         marked, texts = [], []
         for number, line in lines:
             marked.append(_read(line, number, flags))
             texts.append(_check_text(run, marked[-1].text, number, unknown))
-        candidates = iter(run.search([text for text in texts if text is not None], **_search_options(flags)))
+        options["controls"] = prefixes.add_to(options["controls"], [text is not None for text in texts])
+        candidates = iter(run.search([text for text in texts if text is not None], **options))
         answers = [next(candidates) if text is not None else None for text in texts]
+        for (number, _), text, ranked in zip(lines, texts, answers, strict=True):
+            warn_missing_terms(run, options["controls"], text or "", ranked, f"line {number}")
         _write(_add_alignment(run, marked, answers, flags), flags)
+    prefixes.close()
     if flags.align or flags.tags:
         warn_unchosen_heads(run)
     if warning := unknown.warning("the input"):

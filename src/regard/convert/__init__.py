@@ -30,8 +30,7 @@ Program = Literal["ctranslate2", "huggingface", "onnx"]
 Origin = Literal["huggingface", "joeynmt", "fairseq"]
 """Programs to import from."""
 EngineName = Literal["auto", "regard", "ctranslate2"]
-"""Search engines. auto: CTranslate2 if it is installed and supports the model on this CPU, otherwise Regard's
-own search.
-"""
+"""Search engines. auto: CTranslate2 if it is installed and supports the model on this CPU, otherwise Regard's own
+search."""
 Precision = Literal["float32", "int8"]
 """Precision of the weights in the matrix products of CTranslate2."""

@@ -95,9 +95,8 @@ class Certificate(Result):
                 f"{self.continuation} tokens for {self.same_greedy:.0%} by greedy search"
             )
         return (
-            f"compared on {self.sentences} sentences in both programs: {figures}; the same translation "
-            f"for {self.same_greedy:.0%} by greedy search, and for {self.same_beam:.0%} with a beam of "
-            f"{self.beam}"
+            f"compared on {self.sentences} sentences in both programs: {figures}; the same translation for "
+            f"{self.same_greedy:.0%} by greedy search, and for {self.same_beam:.0%} with a beam of {self.beam}"
         )
 
 
@@ -181,9 +180,8 @@ def matches_certificate(folder: Path) -> bool:
 
 
 _BatchComparison = tuple[tuple[int, ...], dict[str, float]]
-"""Differences for one batch, the number of its target tokens, and the numbers of its sentences with equal
-tokens, with equal greedy translations, and with equal translations by beam search.
-"""
+"""Differences for one batch, the number of its target tokens, and the numbers of its sentences with equal tokens,
+with equal greedy translations, and with equal translations by beam search."""
 
 
 def _compare(run: Exportable, other: ConvertedModel, texts: Sequence[str]) -> _BatchComparison:

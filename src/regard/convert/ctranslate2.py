@@ -148,9 +148,8 @@ def _tokens(names: list[str], sentences: Tensor) -> list[list[str]]:
 
 
 def _alignment_head(run: Exportable, model: Transformer) -> tuple[int, int]:
-    """Return the layer and the head whose weights CTranslate2 returns: the best alignment head for generation,
-    or the first head of the last layer.
-    """
+    """Return the layer and the head whose weights CTranslate2 returns: the best alignment head for generation, or
+    the first head of the last layer."""
     chosen = run.kept_heads()
     if chosen is None:
         return len(model.cross_layers) - 1, 0

@@ -1,7 +1,7 @@
 """Beam search in CTranslate2, with the same answers as `regard.decoding`, in the same order.
 
 CTranslate2 keeps the same prefixes as `regard.decoding`. With a length penalty just above 0, CTranslate2 also
-stops by Regard's rule: as soon as the number of finished hypotheses equals the number of beams. Four details
+stops by Regard's rule: as soon as the number of finished hypotheses equals the number of beams. Five details
 differ:
 
 - Tokens that are never written (`NEVER`) keep their probability in Regard. CTranslate2 redistributes the
@@ -11,8 +11,11 @@ differ:
   maximum length, CTranslate2 ends all hypotheses.
 - CTranslate2 has one maximum length per batch; Regard has one per source. Hypotheses above the limit of their
   source are ignored.
+- CTranslate2's scores do not include the prefix of `Controls`, so Regard adds its log-probability.
 
-If one of the four differences could change an answer, Regard's own search answers the sentence. For trained
+Constraints that change the probabilities of CTranslate2 are refused (see `engine.unsupported_option`).
+
+If one of the differences could change an answer, Regard's own search answers the sentence. For trained
 models, Regard's own search answers about one sentence in a thousand, and more sentences only if `n_best` is
 close to `beam` and the search has a length penalty.
 """
@@ -23,24 +26,25 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from regard.convert import Precision
 from regard.convert.conversion import Exportable, token_names
 from regard.convert.ctranslate2 import get_ctranslate2_parts
-from regard.data import EOS, collate
+from regard.data import EOS, PairBatch, collate
 from regard.data.subwords import RESERVED
-from regard.decoding import Candidate, Hypothesis, Search, length_penalty
-from regard.decoding.search import NEVER, check_beam
+from regard.decoding import Candidate, Hypothesis, Requirement, Search, length_penalty
+from regard.decoding.controls import find_requirements, make_constraints
+from regard.decoding.search import check_beam
 from regard.decoding.translation import candidates, length_batches, longest_answer, search_batch
 from regard.libraries import import_library, library_errors
 
 NO_PENALTY = 1e-9
 """Length penalty of CTranslate2. Smallest length penalty: at 0, CTranslate2's search has a different stopping
-rule than Regard's.
-"""
+rule than Regard's."""
 MIN_LOG_PROBABILITY = -1e30
 """Lowest log-probability of real prefixes: less likely prefixes only fill a beam that is wider than the
-vocabulary.
-"""
+vocabulary."""
 
 
 class CTranslate2Search:
@@ -50,8 +54,8 @@ class CTranslate2Search:
         ctranslate2 = import_library("ctranslate2", "engine ctranslate2", "export")
         self._model, _, self._source, self._target = get_ctranslate2_parts(run)
         self._max_len = run.task.longest_target
-        self._source_names, names = token_names(self._source), token_names(self._target)
-        self._indices = {name: index for index, name in enumerate(names)}
+        self._source_names, self._target_names = token_names(self._source), token_names(self._target)
+        self._indices = {name: index for index, name in enumerate(self._target_names)}
         # One thread per batch, as in Regard: threads that share a matrix product wait for each other.
         self._folder = folder
         with library_errors("ctranslate2", f"{str(folder)!r} cannot be loaded", "remove that folder"):
@@ -69,50 +73,107 @@ class CTranslate2Search:
         if search.beam > 1:
             check_beam(search.beam, search.n_best, search.length_penalty)
         sources = self._source.encode_all(texts)
+        limits = [longest_answer(source, self._max_len) for source in sources]
+        requirements = find_requirements(search.controls, texts, limits, self._target, self._max_len)
         batches = []
         for indices in length_batches(sources, batchsize):
-            limits = [longest_answer(sources[index], self._max_len) for index in indices]
             with self._library_errors():
-                pending = self._translator.translate_batch(
-                    [[self._source_names[token] for token in sources[index]] for index in indices],
-                    asynchronous=True,
-                    beam_size=search.beam,
-                    num_hypotheses=search.beam,
-                    length_penalty=0 if search.beam == 1 else NO_PENALTY,
-                    end_token=[RESERVED[EOS], *(RESERVED[token] for token in NEVER)],
-                    return_end_token=True,
-                    max_input_length=0,
-                    min_decoding_length=0,
-                    max_decoding_length=max(limits) + 1,  # the end symbol may follow the last token
-                    return_scores=scored or search.beam > 1,
+                pending = self._submit(
+                    [sources[index] for index in indices],
+                    [requirements[index] for index in indices],
+                    search,
+                    scored=scored,
                 )
-            batches.append((indices, limits, pending))
+            batches.append((indices, pending))
         answers: list[list[Candidate]] = [[] for _ in texts]
-        for indices, limits, pending in batches:
+        for indices, pending in batches:
             with self._library_errors():
                 results = [result.result() for result in pending]
-            ranked = [self._rank(result, search, most) for result, most in zip(results, limits, strict=True)]
-            doubtful = [row for row, hypotheses in enumerate(ranked) if not hypotheses]
-            source = collate([sources[indices[row]] for row in doubtful]) if doubtful else None
-            most = [limits[row] for row in doubtful]
-            own = iter(search_batch(self._model, source, search, most=most) if source is not None else ())
+            begins = self._prefix_scores(
+                [sources[index] for index in indices], [requirements[index].prefix for index in indices]
+            )
+            ranked = [
+                self._rank(result, search, requirements[index].limit, begin)
+                for result, index, begin in zip(results, indices, begins, strict=True)
+            ]
+            doubtful = [index for index, hypotheses in zip(indices, ranked, strict=True) if not hypotheses]
+            own = iter(
+                self._search_again(
+                    [sources[index] for index in doubtful], [requirements[index] for index in doubtful], search
+                )
+            )
             for index, hypotheses in zip(indices, ranked, strict=True):
                 answers[index] = candidates(hypotheses or next(own), self._target)
         return answers
 
+    def _submit(
+        self,
+        sources: Sequence[Sequence[int]],
+        requirements: Sequence[Requirement],
+        search: Search,
+        *,
+        scored: bool,
+    ) -> Any:
+        """Start the search for a batch of sources, and return the pending results."""
+        controls, options = search.controls, {}
+        if any(requirement.prefix for requirement in requirements):
+            options["target_prefix"] = [
+                [self._target_names[token] for token in requirement.prefix] for requirement in requirements
+            ]
+        return self._translator.translate_batch(
+            [[self._source_names[token] for token in source] for source in sources],
+            asynchronous=True,
+            beam_size=search.beam,
+            num_hypotheses=search.beam,
+            length_penalty=0 if search.beam == 1 else NO_PENALTY,
+            end_token=[RESERVED[EOS], *(RESERVED[token] for token in controls.never)],
+            return_end_token=True,
+            max_input_length=0,
+            min_decoding_length=controls.min_length,
+            # The end symbol may follow the last token.
+            max_decoding_length=max(requirement.limit for requirement in requirements) + 1,
+            no_repeat_ngram_size=controls.no_repeat_ngram,
+            repetition_penalty=controls.repetition_penalty,
+            return_scores=scored or search.beam > 1,
+            **options,
+        )
+
+    @torch.inference_mode()
+    def _prefix_scores(self, sources: Sequence[list[int]], prefixes: Sequence[list[int]]) -> list[float]:
+        """Return the log-probability of each prefix after its source."""
+        if not any(prefixes):
+            return [0.0] * len(prefixes)
+        batch = PairBatch(collate(sources), collate(prefixes))
+        log_probs = self._model.eval()(batch.source, batch.source_mask, batch.target_in).float().log_softmax(-1)
+        steps = log_probs.gather(-1, batch.target.unsqueeze(-1)).squeeze(-1)
+        return [step[: len(prefix)].sum().item() for step, prefix in zip(steps, prefixes, strict=True)]
+
+    def _search_again(
+        self, sources: Sequence[list[int]], requirements: Sequence[Requirement], search: Search
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses of Regard's own search."""
+        if not sources:
+            return []
+        constraints = make_constraints(search.controls, requirements)
+        limits = [requirement.limit for requirement in requirements]
+        return search_batch(self._model, collate(sources), search, most=limits, constraints=constraints)
+
     def _library_errors(self) -> AbstractContextManager[None]:
         return library_errors("ctranslate2", f"{str(self._folder)!r} cannot translate", "remove that folder")
 
-    def _rank(self, result: Any, search: Search, most: int) -> list[Hypothesis]:
+    def _rank(self, result: Any, search: Search, most: int, begin: float = 0.0) -> list[Hypothesis]:
         """Return the `n_best` hypotheses of a source, with at most `most` tokens.
 
-        Returns an empty list if Regard's own search might give other answers.
+        `begin`: log-probability of the prefix. Returns an empty list if Regard's own search might give other
+        answers.
         """
-        totals = result.scores or [math.nan]
+        totals = [begin + score for score in result.scores or [math.nan]]
         finished = []
         for names, total in zip(result.hypotheses, totals, strict=True):
             tokens = [self._indices[name] for name in names]
-            if not tokens or tokens[-1] in NEVER or total < MIN_LOG_PROBABILITY:  # an empty source has no tokens
+            if (
+                not tokens or tokens[-1] in search.controls.never or total < MIN_LOG_PROBABILITY
+            ):  # an empty source has no tokens
                 return []
             if tokens[-1] == EOS and len(tokens) <= most + 1:
                 penalty = length_penalty(len(tokens), search.length_penalty) if search.beam > 1 else 1.0

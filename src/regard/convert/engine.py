@@ -64,11 +64,14 @@ class Engines:
             return False
         return True
 
-    def choose(self, search: Search, engine: EngineName, precision: Precision) -> CTranslate2Search | None:
+    def choose(
+        self, search: Search, engine: EngineName, precision: Precision, *, models: int = 1, scored: bool = True
+    ) -> CTranslate2Search | None:
         """Return the opened CTranslate2 model, or None for Regard's own search.
 
-        The choice of `auto` and the conversion of a model are reported on standard error, once. Raises
-        `InputError` if the engine does not support the search, or is not installed.
+        `models`: number of models of an ensemble. `scored`: whether log-probabilities are needed. The choice of
+        `auto` and the conversion of a model are reported on standard error, once. Raises `InputError` if the
+        engine does not support the search, or is not installed.
         """
         for name, value, choices in (("engine", engine, EngineName), ("precision", precision, Precision)):
             if value not in get_args(choices):
@@ -84,7 +87,7 @@ class Engines:
         if not requested and not self.runs_in_ctranslate2:
             return None
         try:
-            self._check(search)
+            self._check(search, models, scored=scored)
             opened = self._open(precision)
         except RegardError as error:
             if requested:
@@ -100,14 +103,11 @@ class Engines:
             )
         return opened
 
-    def _check(self, search: Search) -> None:
+    def _check(self, search: Search, models: int, *, scored: bool) -> None:
         """Raise `InputError` if CTranslate2 does not support the search."""
         import_library("ctranslate2", "engine ctranslate2", "export")
-        if search.temperature:
-            raise InputError(
-                f"temperature {search.temperature:g} samples with Regard's seeds, which CTranslate2 does not "
-                "support: give --engine regard"
-            )
+        if reason := unsupported_option(search, models, scored=scored):
+            raise InputError(f"{reason}: give --engine regard")
         if any(layer.hook is not None for layer in attention_layers(self._run.model).values()):
             raise InputError(
                 "layers are being recorded or changed, which CTranslate2 does not support: give --engine regard"
@@ -137,8 +137,7 @@ class Engines:
 
     def _find(self, precision: Precision, threads: int) -> CTranslate2Search:
         """Open the converted model. If the converted model is missing, damaged or made from other parameters,
-        convert the run first.
-        """
+        convert the run first."""
         target = self._run.folder / "engines" / f"ctranslate2-{_digest(self._run)}"
         linked = target.parent.is_symlink()
         if target.is_dir() and not linked and not convert.matches_certificate(target):
@@ -178,6 +177,34 @@ class Engines:
         if message not in self._reported:
             self._reported.add(message)
             print_status(f"regard: {message}", show=True)
+
+
+def unsupported_option(search: Search, models: int, *, scored: bool) -> str | None:
+    """Return why CTranslate2 cannot give the answers of Regard's search; None if it can.
+
+    >>> from regard.decoding import Controls, Search
+    >>> unsupported_option(Search(controls=Controls(min_length=3)), 1, scored=False) is None
+    True
+    >>> unsupported_option(Search(beam=5, controls=Controls(min_length=3)), 1, scored=False)
+    'min_length 3 with beam 5 ranks answers by other probabilities in CTranslate2'
+    """
+    controls = search.controls
+    if search.temperature:
+        return (
+            f"temperature {search.temperature:g} samples with Regard's seeds, which CTranslate2 does not support"
+        )
+    if models > 1:
+        return f"an ensemble of {models} runs is not supported by CTranslate2"
+    for option in ("terms", "glossary"):
+        if getattr(controls, option):
+            return f"{option} is not supported by CTranslate2"
+    for option in ("min_length", "no_repeat_ngram"):
+        # CTranslate2 divides the probability of forbidden tokens among the other tokens. Greedy search still has
+        # the same answers, but with other log-probabilities.
+        if (size := getattr(controls, option)) and (search.beam > 1 or scored):
+            use = f"with beam {search.beam} ranks answers by" if search.beam > 1 else "gives scores from"
+            return f"{option} {size} {use} other probabilities in CTranslate2"
+    return None
 
 
 def _digest(run: Exportable) -> str:

@@ -211,8 +211,7 @@ def _take_outer_weights(
     state: dict[str, Tensor], settings: Mapping[str, Any], *, tied: bool
 ) -> tuple[OuterWeights, list[PositionTable]]:
     """Remove the embeddings, output layer and positions from `state`, and return them; raises `KeyError` for a
-    missing tensor.
-    """
+    missing tensor."""
     source, target = (state.pop(f"{side}.embed_tokens.weight") for side in ("encoder", "decoder"))
     names = [name for name in ("decoder.output_projection.weight", "decoder.embed_out") if name in state]
     output = state.pop(names[0] if names else "decoder.output_projection.weight") if names or not tied else target

@@ -20,9 +20,7 @@ BEGIN, PADDING, END, UNKNOWN_INDEX = range(4)
 """fairseq's indices of `<s>` (unused), `<pad>`, `</s>` (also starts a target) and `<unk>`."""
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 UNUSED = "<begin>"
-"""Regard's name of fairseq's `<s>`, which has a row in all matrices and part of the probability at each
-step.
-"""
+"""Regard's name of fairseq's `<s>`, which has a row in all matrices and part of the probability at each step."""
 CODES = ("codes", "code", "bpecodes", "bpe.codes", "bpe_codes")
 """File names of BPE codes, with or without the language as suffix."""
 
@@ -71,9 +69,8 @@ def read_vocabularies(
     if not fitting:
         have = " and ".join(f"{len(side.symbols):,}" for side in (first, second))
         raise InputError(
-            f"dict.{names[0]}.txt and dict.{names[1]}.txt have {have} symbols including special symbols, "
-            f"but the checkpoint's matrices have {sizes[0]:,} and {sizes[1]:,}: give the dictionaries used in "
-            "training"
+            f"dict.{names[0]}.txt and dict.{names[1]}.txt have {have} symbols including special symbols, but the "
+            f"checkpoint's matrices have {sizes[0]:,} and {sizes[1]:,}: give the dictionaries used in training"
         )
     if len(fitting) > 1 and not is_same_vocabulary(first, second):
         raise InputError(

@@ -155,8 +155,7 @@ def _symbols(file: Path, config: Any, size: int, tokenizer: _TokenizerConfig) ->
 
 def _special_indices(config: Any, size: int, unknown: int) -> list[int | None]:
     """Return Marian's indices of the special symbols; the padding index is None if the start symbol is the
-    padding symbol.
-    """
+    padding symbol."""
     named = {name: getattr(config, name) for name in ("pad_token_id", "decoder_start_token_id", "eos_token_id")}
     for name, number in named.items():
         if not isinstance(number, int) or not 0 <= number < size:
@@ -173,9 +172,7 @@ def _special_indices(config: Any, size: int, unknown: int) -> list[int | None]:
 
 
 def _read_exported(folder: Path, config: Any) -> tuple[Vocabularies, tuple[Rows, Rows]]:
-    """Read the vocabulary of a folder written by `regard export`, where the special symbols are already
-    first.
-    """
+    """Read the vocabulary of a folder written by `regard export`, where the special symbols are already first."""
     file = folder / "tokenizer.json"
     try:
         stored = parse_json(read_text(file, MEND))

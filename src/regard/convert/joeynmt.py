@@ -219,8 +219,7 @@ def _find_sentencepiece_file(folder: Path, settings: Mapping[str, Any]) -> Path:
 
 class JoeyNMTModel:
     """A trained model opened by `joeynmt`, with parameters `state`; `rows`: JoeyNMT's indices of the run's
-    symbols.
-    """
+    symbols."""
 
     program = "joeynmt"
     missing: dict[str, str] = {}

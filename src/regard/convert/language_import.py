@@ -4,17 +4,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from regard.convert.conversion import ImportedModel
 from regard.convert.language_certificate import ConvertedLanguageModel
 from regard.convert.language_models import FAMILIES, left_out
-from regard.convert.transformers_model import quiet_transformers
+from regard.convert.transformers_model import load_pretrained
 from regard.data.imported_tokenizer import SPECIAL_TOKENS, ImportedTokenizer
 from regard.data.subwords import make_tokenizer
 from regard.errors import InputError
 from regard.io.reading import DamageError, is_file
-from regard.libraries import import_library, library_errors, offline
 from regard.progress import print_status
 
 MEND = "download the folder again"
@@ -78,24 +75,8 @@ def load_language_model(folder: Path) -> tuple[Any, Any, Mapping[str, Any]]:
 
     Raises `InputError` if transformers is not installed or cannot load the folder.
     """
-    transformers = import_library("transformers", "a language model of Hugging Face", "hub")
-    with (
-        library_errors("transformers", f"{str(folder)!r} cannot be loaded", MEND),
-        offline(),
-        quiet_transformers(transformers),
-        torch.random.fork_rng(devices=[]),
-    ):
-        options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-        model, info = transformers.AutoModelForCausalLM.from_pretrained(
-            folder,
-            attn_implementation="eager",
-            dtype=torch.float32,
-            use_safetensors=True,
-            output_loading_info=True,
-            **options,
-        )
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, split_special_tokens=True, **options)
-    return model.eval(), tokenizer, info
+    purpose, options = "a language model of Hugging Face", {"use_safetensors": True, "trust_remote_code": False}
+    return load_pretrained(folder, "AutoModelForCausalLM", purpose, MEND, **options)
 
 
 def _load(folder: Path) -> tuple[Any, Any]:

@@ -22,7 +22,7 @@ from regard.data.bpe_codes import BpeCodesVocabulary
 from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subwords import RESERVED, SubwordVocabulary
 from regard.decoding import beam_search, greedy_search
-from regard.decoding.search import NEVER
+from regard.decoding.extensions import NEVER
 from regard.errors import InputError
 from regard.io import write_file, write_json
 from regard.io.reading import check_file

@@ -117,8 +117,7 @@ def _step(model: Seq2Seq, token: Tensor, state: Any) -> tuple[Any, dict[str, Ten
 @contextmanager
 def _collect_weights(model: Seq2Seq) -> Iterator[dict[str, Tensor]]:
     """Collect the weights of all layers that run inside the block. `record` cannot be traced: it counts rows,
-    which are dynamic.
-    """
+    which are dynamic."""
     collected: dict[str, Tensor] = {}
 
     def keep(name: str, weights: Tensor, mask: Tensor | None, step: int | None) -> Tensor:

@@ -185,8 +185,7 @@ def start_symbol_bias(rows: Rows) -> Tensor:
 
 def select_rows(theirs: Tensor, rows: Rows, missing: float = 0.0) -> Tensor:
     """Return rows (V', ...) of the program's symbols in the run's order, (V, ...); missing symbols get
-    `missing`.
-    """
+    `missing`."""
     indices = torch.tensor([0 if row is None else row for row in rows])
     selected = theirs[indices].clone()
     selected[torch.tensor([row is None for row in rows])] = missing

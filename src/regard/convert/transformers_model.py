@@ -98,31 +98,41 @@ def load_marian(folder: Path) -> tuple[Any, Any]:
 
     Raises `InputError` if transformers is not installed or cannot load the folder.
     """
-    transformers = import_library("transformers", "importing a Hugging Face model", "hub")
-    failure = f"{str(folder)!r} cannot be loaded"
+    purpose, mend = "importing a Hugging Face model", "download it again"
+    model, tokenizer, info = load_pretrained(folder, "MarianMTModel", purpose, mend, weights_only=True)
+    missing = [name for name in info["missing_keys"] if "embed_positions" not in name]
+    if missing:
+        raise InputError(f"{str(folder)!r} is damaged: {missing[0]} is missing from its weights; {mend}")
+    return model, tokenizer
+
+
+def load_pretrained(
+    folder: Path, model_class: str, purpose: str, mend: str, **options: Any
+) -> tuple[Any, Any, Mapping[str, Any]]:
+    """Load a folder's model in float32, its tokenizer, and a report of its parameters.
+
+    `options`: of the model's `from_pretrained`. Raises `InputError` if transformers is not installed or cannot
+    load the folder; `purpose` and `mend` complete its message.
+    """
+    transformers = import_library("transformers", purpose, "hub")
     with (
-        library_errors("transformers", failure, "download it again"),
+        library_errors("transformers", f"{str(folder)!r} cannot be loaded", mend),
         offline(),
         quiet_transformers(transformers),
+        torch.random.fork_rng(devices=[]),
     ):
-        marian: Any = transformers.MarianMTModel
-        model, info = marian.from_pretrained(
+        model, info = getattr(transformers, model_class).from_pretrained(
             folder,
             attn_implementation="eager",
             dtype=torch.float32,
             local_files_only=True,
-            weights_only=True,
             output_loading_info=True,
+            **options,
         )
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False, split_special_tokens=True
         )
-    missing = [name for name in info["missing_keys"] if "embed_positions" not in name]
-    if missing:
-        raise InputError(
-            f"{str(folder)!r} is damaged: {missing[0]} is missing from its weights; download it again"
-        )
-    return model.eval(), tokenizer
+    return model.eval(), tokenizer, info
 
 
 @contextmanager

@@ -1,5 +1,4 @@
-"""Grade answers: compare them with the expected outputs, and name the mistakes that explain incorrect
-answers."""
+"""Grade answers: compare them with the expected outputs, and name the mistakes that explain incorrect answers."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -130,9 +129,8 @@ def _any_difference(
 
 
 def _first_difference(exercise: Exercise, case: Case, answer: Answer, expected: Outputs) -> str:
-    """Return the first incorrect output and its difference, or an empty result if all outputs are correct or
-    the answer is an error.
-    """
+    """Return the first incorrect output and its difference, or an empty result if all outputs are correct or the
+    answer is an error."""
     outputs = decode_outputs(answer) or []
     for name, output, right in zip(case.outputs or exercise.outputs, outputs, expected, strict=False):
         if not equal_arrays(output, right, case.valid_steps):

@@ -31,8 +31,7 @@ def run_folder(lesson: Lesson, home: Path) -> Path:
 
 def load_run(lesson: Lesson, home: Path) -> AnyRun:
     """Load the trained run of a lesson. Raises `InputError` if the run does not exist or if its files were
-    edited.
-    """
+    edited."""
     folder = run_folder(lesson, home)
     try:
         run: AnyRun = load(folder)
@@ -68,8 +67,7 @@ def forget_result(lesson: Lesson, home: Path) -> None:
 
 def training_state(lesson: Lesson, home: Path) -> dict[str, Any]:
     """Return the progress of a lesson's run: `step`, `steps`, `loss`, and `words` (None until training has
-    ended).
-    """
+    ended)."""
     try:
         words = json.loads((home / lesson.name / RESULT).read_text(encoding="utf-8"))["words"]
     except (OSError, ValueError, KeyError):

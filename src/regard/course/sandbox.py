@@ -27,8 +27,7 @@ MAX_OUTPUT = 1 << 20
 """Maximum number of bytes that the code may print."""
 PATIENCE = 6
 """A process without an event is killed after this multiple of its time limit, because the code has blocked the
-limit.
-"""
+limit."""
 SIGNALS: dict[int, str] = {
     signal.SIGSEGV: "crashed (segmentation fault)",
     signal.SIGABRT: "crashed (aborted)",
@@ -175,8 +174,7 @@ def _read_text(file: IO[bytes]) -> str:
 
 def _run_process(start: Start, job: dict[str, Any], result: JobResult, seconds: float) -> str:
     """Run one process until it ends. Return the reason why the process ended, for use if no event shows the
-    reason.
-    """
+    reason."""
     reading, writing = os.pipe()
     try:
         process = start(job, writing)

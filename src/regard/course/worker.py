@@ -30,8 +30,7 @@ PROCESS_EVENTS = {
 """Python's audit events for starting a process."""
 SEED = 0
 CHECKER_FAILED = 97
-"""Exit status if the checker failed, for example because the code replaced a function that the checker
-needs."""
+"""Exit status if the checker failed, for example because the code replaced a function that the checker needs."""
 Send = Callable[[dict[str, Any]], None]
 _encode, _write, _getpid, _exit = json.JSONEncoder().encode, os.write, os.getpid, os._exit
 _signal, _setitimer = signal.signal, signal.setitimer
@@ -41,8 +40,7 @@ _timer = {"active": False}
 
 class StopError(BaseException):
     """Stops the learner's code. This class does not derive from `Exception`, so that handlers in the learner's
-    code do not catch it.
-    """
+    code do not catch it."""
 
 
 def format_limit(seconds: float) -> str:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from regard.late import late
 
 if TYPE_CHECKING:
+    from regard.decoding.controls import Controls as Controls, Requirement as Requirement
     from regard.decoding.generation import generate as generate
     from regard.decoding.sampling import sample as sample, truncate as truncate
     from regard.decoding.search import (

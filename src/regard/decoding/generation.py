@@ -71,11 +71,6 @@ def generate(
     >>> len(best.tokens)
     3
     """
-    if search.temperature and search.beam > 1:
-        raise InputError(
-            f"temperature {search.temperature} and beam {search.beam} exclude each other: leave out "
-            f"temperature or beam"
-        )
     check_range("new", most, 1, 10**6)
     for prompt in prompts:
         if not prompt:

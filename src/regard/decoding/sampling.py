@@ -6,8 +6,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from regard.data import BOS
+from regard.decoding.extensions import UNCONSTRAINED, Constraints, check_finite, impossible
 from regard.decoding.incremental import IncrementalDecoder, make_decoder
-from regard.decoding.search import Hypothesis, check_finite, decode, log_probabilities, source_limits
+from regard.decoding.search import Hypothesis, decode, source_limits
 from regard.errors import InputError, check_range
 from regard.models import Seq2Seq
 
@@ -26,6 +28,7 @@ def sample(
     seeds: Sequence[int],
     top_k: int = 0,
     top_p: float = 1.0,
+    constraints: Constraints = UNCONSTRAINED,
 ) -> list[Hypothesis]:
     """Return one hypothesis for each source, sampled from the model. All other arguments are those of
     `greedy_search`.
@@ -33,7 +36,7 @@ def sample(
     `seeds`: a seed for each source, so that the result for a source does not depend on the other sources.
     `temperature`: divisor of the logits. Values below 1 make likely tokens even more likely. `top_k`, `top_p`:
     see `truncate`. `log_probability` is computed without temperature and truncation. Raises `InputError` for a
-    value out of range.
+    value out of range, and if no token satisfies the `constraints`.
     """
     if not COLDEST <= temperature <= HOTTEST:
         raise InputError(f"temperature {temperature} is out of range: choose from {COLDEST} to {HOTTEST}")
@@ -47,14 +50,20 @@ def sample(
         [torch.rand(steps, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) for seed in seeds]
     )
 
+    prefixes = torch.full((len(source), steps + 1), BOS, device=source.device)
+
     def draw(logits: Tensor, rows: Sequence[int], time: int) -> tuple[Tensor, Tensor]:
-        log_probs = log_probabilities(logits)
+        before = prefixes[list(rows), None, : time + 1]
+        log_probs = constraints.log_probabilities(logits.unsqueeze(1), before, rows).squeeze(1)
         check_finite(log_probs)
+        if bool((log_probs.amax(-1) == -torch.inf).any()):
+            raise impossible()
         # The first token whose cumulative probability exceeds the number has a probability above 0.
         probabilities = (log_probs.double() / temperature).softmax(-1)
         sums = truncate(probabilities, top_k, top_p).cumsum(-1)
         thresholds = uniform[list(rows), time].to(sums.device).unsqueeze(1) * sums[:, -1:]
         tokens = torch.searchsorted(sums, thresholds, right=True).clamp_max(sums.shape[1] - 1)
+        prefixes[list(rows), time + 1] = tokens.squeeze(1)
         return tokens, log_probs.gather(1, tokens)
 
     return decode(make_decoder(model), source, source_mask, draw, max_len)

@@ -17,14 +17,20 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.data import BOS, EOS, PAD, UNKNOWN
+from regard.data import BOS, EOS
+from regard.decoding.extensions import (
+    UNCONSTRAINED,
+    Constraints,
+    check_finite,
+    impossible,
+    log_probabilities,
+    mask_special_tokens,
+)
 from regard.decoding.incremental import IncrementalDecoder, make_decoder
 from regard.errors import InputError, check_range
-from regard.fast.topk import argmax, topk
+from regard.fast.topk import argmax
 from regard.models import Seq2Seq
 
-NEVER = (PAD, BOS, UNKNOWN)
-"""Tokens that never occur in an answer."""
 LARGEST_PENALTY = 10
 """Largest exponent of the length penalty. With larger exponents, only the length matters."""
 
@@ -159,6 +165,7 @@ def beam_search(
     alpha: float = 0.0,
     n_best: int = 1,
     on_step: Callable[[Step], None] | None = None,
+    constraints: Constraints = UNCONSTRAINED,
 ) -> list[list[Hypothesis]]:
     """Return the `n_best` hypotheses for each source (B, Ts), best first, of at most `max_len` tokens.
 
@@ -166,7 +173,7 @@ def beam_search(
     number of prefixes per source. `alpha`: exponent of the length penalty. 0 compares log-probabilities, and
     larger values favor longer hypotheses. If fewer than `n_best` hypotheses finish within the limit, unfinished
     hypotheses follow. `on_step`: function that is called with every step. Raises `InputError` for values out of
-    range.
+    range, and if no target of a source satisfies the `constraints`.
     """
     check_beam(width, n_best, alpha)
     device, limits = source.device, source_limits(max_len, len(source))
@@ -179,8 +186,8 @@ def beam_search(
     for time in range(max(limits) + 1):
         states, state = decoder.step(prefixes[:, :, -1], state)
         penalty = length_penalty(time + 1, alpha)
-        log_probs = log_probabilities(decoder.logits(states))
-        ends, parents, tokens, new_totals = _best_extensions(log_probs, totals, width)
+        log_probs = constraints.log_probabilities(decoder.logits(states), prefixes, active)
+        ends, parents, tokens, new_totals = constraints.extend(log_probs, prefixes, totals, active, width)
         if on_step is not None:
             on_step(Step(log_probs, ends, parents, tokens, new_totals, last=time == max(limits)))
         for row, parent, total in ends:
@@ -196,7 +203,7 @@ def beam_search(
         going = [
             time < limits[index]
             and not _done(finished[index], best / length_penalty(limits[index] + 1, alpha), width, n_best)
-            for index, best in zip(active, totals[:, 0].tolist(), strict=True)
+            for index, best in zip(active, totals.amax(1).tolist(), strict=True)
         ]
         if not all(going):
             rows = compact_rows(going)
@@ -205,6 +212,8 @@ def beam_search(
             prefixes, totals = prefixes[remaining], totals[remaining]
         if not active:
             break
+    if not all(finished):
+        raise impossible()
     return [sorted(hypotheses, key=_rank)[:n_best] for hypotheses in finished]
 
 
@@ -213,28 +222,6 @@ def _unfinished(prefixes: Tensor, totals: Tensor, alpha: float, count: int) -> l
     penalty = length_penalty(prefixes.shape[1] - 1, alpha)
     possible = [pair for pair in zip(prefixes, totals.tolist(), strict=False) if pair[1] > -torch.inf]
     return [_hypothesis(prefix, total, penalty, finished=False) for prefix, total in possible[: max(count, 0)]]
-
-
-def _best_extensions(
-    log_probs: Tensor, totals: Tensor, width: int
-) -> tuple[list[tuple[int, int, float]], Tensor, Tensor, Tensor]:
-    """Extend prefixes with `totals` (B, K) by every token with `log_probs` (B, K, V), and keep the best.
-
-    Returns the finished extensions among the best `width`, as (row, parent, log-probability), and the best
-    `width` unfinished extensions: parents, tokens and log-probabilities, (B, K') each, best first.
-    """
-    prefixes, symbols = log_probs.shape[1:]
-    # At most one extension of each prefix ends, so the best `2 * width` extensions contain `width` unfinished
-    # extensions.
-    totals, indices = topk(log_probs, totals, min(2 * width, prefixes * symbols))
-    check_finite(totals)  # NaN counts as the largest value
-    parents, tokens = indices // symbols, indices % symbols
-    ending = tokens == EOS
-    rows, ranks = (ending & (totals > -torch.inf))[:, :width].nonzero(as_tuple=True)
-    ends = zip(rows.tolist(), parents[rows, ranks].tolist(), totals[rows, ranks].tolist(), strict=True)
-    # A stable sort puts the finished extensions last, where they are cut off.
-    order = ending.int().argsort(dim=1, stable=True)[:, : min(width, prefixes * (symbols - 1))]
-    return list(ends), parents.gather(1, order), tokens.gather(1, order), totals.gather(1, order)
 
 
 def _done(finished: list[Hypothesis], reachable: float, width: int, n_best: int) -> bool:
@@ -261,37 +248,6 @@ def source_limits(max_len: int | Sequence[int], count: int) -> list[int]:
     [9, 9]
     """
     return [max_len] * count if isinstance(max_len, int) else list(max_len)
-
-
-def log_probabilities(logits: Tensor) -> Tensor:
-    """Return log-probabilities (..., V) of logits, at least in float32, with -inf for special tokens.
-
-    The log-probabilities overwrite the logits, which halves the memory in a CPU's caches.
-    """
-    logits = logits if logits.dtype == torch.float64 else logits.float()
-    return mask_special_tokens(torch.log_softmax(logits, -1, out=logits))
-
-
-def mask_special_tokens(values: Tensor) -> Tensor:
-    """Set logits or log-probabilities (..., V) of tokens that never occur in an answer to -inf, in place.
-
-    >>> mask_special_tokens(torch.zeros(5))
-    tensor([-inf, -inf, 0., -inf, 0.])
-    """
-    for token in NEVER:
-        values[..., token] = -torch.inf
-    return values
-
-
-def check_finite(values: Tensor) -> None:
-    """Raise `InputError` if log-probabilities or logits are NaN or infinite, except for -inf.
-
-    Such values mean that training diverged, or that the parameters are damaged.
-    """
-    if not bool((values < torch.inf).all()):
-        raise InputError(
-            "the model's probabilities are not finite: train again with a lower --lr, or restore the weights"
-        )
 
 
 def compact_rows(going: Sequence[bool]) -> list[int]:

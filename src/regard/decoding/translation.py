@@ -1,13 +1,16 @@
 """Translation of texts: form batches of similar length, search, and return results in the original order."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.data import PAD, Vocabulary, collate
-from regard.decoding.incremental import IncrementalDecoder, make_decoder
+from regard.decoding.controls import Controls, find_requirements, make_constraints
+from regard.decoding.ensemble import make_ensemble
+from regard.decoding.extensions import UNCONSTRAINED, Constraints
+from regard.decoding.incremental import IncrementalDecoder
 from regard.decoding.sampling import sample
 from regard.decoding.search import Hypothesis, beam_search, greedy_search
 from regard.errors import InputError
@@ -26,7 +29,7 @@ class Candidate(Result):
 
     text: str
     tokens: list[int]
-    """Target vocabulary indices, without the end of sequence."""
+    """Requirement vocabulary indices, without the end of sequence."""
     log_probability: float
     """Natural logarithm of the probability of the whole answer."""
     score: float
@@ -61,10 +64,29 @@ class Search:
     """With a temperature: sample only from the smallest set of tokens with this total probability."""
     seed: int = 0
     """Seed of sampling. The answer depends only on the text and the seed, not on the other texts."""
+    controls: Controls = field(default_factory=Controls)
+    """Constraints on the answers."""
+
+    def __post_init__(self) -> None:
+        if self.temperature and self.beam > 1:
+            raise InputError(
+                f"temperature {self.temperature} and beam {self.beam} exclude each other: leave out "
+                f"temperature or beam"
+            )
+        if (self.top_k or self.top_p != 1) and not self.temperature:
+            raise InputError("top_k and top_p change sampling, but there is no temperature: give temperature 1")
+        if (self.controls.terms or self.controls.glossary) and self.beam < 2:
+            raise InputError(
+                "terms and a glossary need beam search: give a beam of at least 2, and no temperature"
+            )
+
+    def select(self, indices: Sequence[int], count: int) -> "Search":
+        """Return the search for the texts at some indices of `count` texts; see `Controls.select`."""
+        return replace(self, controls=self.controls.select(indices, count))
 
 
 def translate(
-    model: Seq2Seq,
+    models: Seq2Seq | Sequence[Seq2Seq],
     source_vocabulary: Vocabulary,
     target_vocabulary: Vocabulary,
     texts: Sequence[str],
@@ -78,30 +100,35 @@ def translate(
 
     Texts of similar length form batches of `batchsize`. On a CPU, batches run in parallel in the number of
     threads that PyTorch uses. Answers are in the order of the texts, and do not depend on the other texts
-    except for rounding errors. `scored`: if False, log-probabilities may be NaN to save time. Raises
-    `InputError` for incompatible options.
+    except for rounding errors. Several `models` form an ensemble (see `EnsembleDecoder`). `scored`: if False,
+    log-probabilities may be NaN to save time. Raises `InputError` for constraints that cannot be satisfied.
     """
-    if search.temperature and search.beam > 1:
-        raise InputError(
-            f"temperature {search.temperature} and beam {search.beam} exclude each other: leave out "
-            f"temperature or beam"
-        )
     sources = list(map(source_vocabulary.encode, texts))
+    limits = [longest_answer(source, max_len) for source in sources]
+    requirements = find_requirements(search.controls, texts, limits, target_vocabulary, max_len)
     batches = length_batches(sources, batchsize)
     answers: list[list[Candidate]] = [[] for _ in texts]
     # All batches share one decoder, which packs the weights of the model once.
-    model.eval()
-    decoder, device = make_decoder(model, search.beam), next(model.parameters()).device
+    models = [models] if isinstance(models, Seq2Seq) else models
+    ensemble = nn.ModuleList(models).eval()
+    decoder, device = make_ensemble(models, search.beam), next(ensemble.parameters()).device
 
     def answer(indices: list[int]) -> list[list[Hypothesis]]:
         batch = [sources[index] for index in indices]
-        limits = [longest_answer(source, max_len) for source in batch]
         seeds = (
             [derive_seed(search.seed, f"draw/{texts[index]}") for index in indices] if search.temperature else []
         )
-        return search_batch(decoder, collate(batch).to(device), search, most=limits, seeds=seeds, scored=scored)
+        return search_batch(
+            decoder,
+            collate(batch).to(device),
+            search,
+            most=[requirements[index].limit for index in indices],
+            seeds=seeds,
+            scored=scored,
+            constraints=make_constraints(search.controls, [requirements[index] for index in indices]),
+        )
 
-    for indices, batch in zip(batches, map_in_threads(model, answer, batches), strict=True):
+    for indices, batch in zip(batches, map_in_threads(ensemble, answer, batches), strict=True):
         for index, hypotheses in zip(indices, batch, strict=True):
             answers[index] = candidates(hypotheses, target_vocabulary)
     return answers
@@ -136,11 +163,12 @@ def search_batch(
     most: int | Sequence[int],
     seeds: Sequence[int] = (),
     scored: bool = True,
+    constraints: Constraints = UNCONSTRAINED,
 ) -> list[list[Hypothesis]]:
     """Return the `n_best` hypotheses for each source (B, Ts).
 
     `most`: length limit in tokens, a single limit or a limit for each source. `seeds`: a seed for each source,
-    for sampling. `scored`: as in `translate`.
+    for sampling. `scored`: as in `translate`. `constraints`: see `make_constraints`.
     """
     mask = source != PAD
     if search.temperature:
@@ -148,10 +176,12 @@ def search_batch(
             "temperature": search.temperature,
             "top_k": search.top_k,
             "top_p": search.top_p,
+            "constraints": constraints,
         }
         drawn = sample(model, source, mask, max_len=most, seeds=seeds, **options)
         return [[best] for best in drawn]
-    if search.beam == 1 and search.n_best == 1:
+    # With constraints, a beam search of width 1 is the greedy search, whose scores have no length penalty.
+    if search.beam == 1 and search.n_best == 1 and constraints is UNCONSTRAINED:
         return [[best] for best in greedy_search(model, source, mask, max_len=most, scored=scored)]
     return beam_search(
         model,
@@ -159,8 +189,9 @@ def search_batch(
         mask,
         width=search.beam,
         max_len=most,
-        alpha=search.length_penalty,
+        alpha=search.length_penalty if search.beam > 1 else 0.0,
         n_best=search.n_best,
+        constraints=constraints,
     )
 
 

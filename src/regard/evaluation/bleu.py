@@ -12,8 +12,7 @@ class Quality:
     """Scores of translations with one reference per translation."""
 
     bleu: float | None
-    """BLEU (Papineni et al. 2002), 0 to 100, case-sensitive. None for a model that writes only lowercase
-    text."""
+    """BLEU (Papineni et al. 2002), 0 to 100, case-sensitive. None for a model that writes only lowercase text."""
     bleu_lowercase: float
     """Case-insensitive BLEU."""
     chrf: float

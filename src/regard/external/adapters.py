@@ -75,8 +75,7 @@ def call_model(model: nn.Module, arguments: dict[str, Any] | tuple[Any, ...]) ->
 
 def one_line_errors(model: nn.Module) -> AbstractContextManager[None]:
     """Turn exceptions of a transformers model into a one-line error; exceptions of a custom module keep their
-    traceback.
-    """
+    traceback."""
     if not is_transformers_model(find_base_model(model)):
         return nullcontext()
     where = getattr(model, "name_or_path", "")
@@ -129,8 +128,7 @@ class Adapter(ABC):
 
     def loss(self, model: nn.Module, prepared: PreparedInput) -> tuple[float, int]:
         """Return the sum of the loss over all outputs, in nats or in the unit of `measure`, and the number of
-        outputs.
-        """
+        outputs."""
         output = call_model(model, prepared.arguments)
         logits = self.logits(output)
         if prepared.truth is None or logits is None:

@@ -50,8 +50,7 @@ class AttentionCall:
     queries: int
     rows: RowFunction
     """Returns the weights (B, H, Tq, Tk) of some queries, and a mask that broadcasts to the weights, True = may
-    attend.
-    """
+    attend."""
     kind: Kind | None = None
     first_key: int = 0
     flat: bool = False

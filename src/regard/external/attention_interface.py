@@ -78,8 +78,7 @@ def capture(session: CaptureSession) -> Iterator[set[str]]:
 
 def _lookups(classes: set[type]) -> Iterator[Patch]:
     """Yield the functions with which layers look up their attention function, and the wrappers of these
-    functions.
-    """
+    functions."""
     from transformers import AttentionInterface
 
     yield AttentionInterface, "get_interface", _wrap_get_interface

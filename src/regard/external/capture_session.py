@@ -113,8 +113,7 @@ class CaptureSession:
         """Layers with a warning that the recorded weights differ from the model's weights."""
         self.non_step_keys: set[str] = set()
         """Records whose keys are not steps, such as compressed keys. The columns of several passes do not
-        match.
-        """
+        match."""
         self.named_modules: set[str] = set()
         """Modules that match `modules`; interventions change only the weights of these modules."""
         self.with_cache: set[str] = set()

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ModelComparison(Result):
     """The comparison of two models over the same inputs. Each pair contains the values of the first and the
-    second model.
-    """
+    second model."""
 
     names: tuple[str, str]
     samples: int
@@ -43,9 +42,8 @@ class ModelComparison(Result):
     predictions: list[tuple[str | None, str | None]]
     """Answers to each input."""
     apart: dict[str, list[float]]
-    """By layer that has the same number of heads in both models: for each head, the mean total variation
-    distance (0 to 1) between the rows of the two models.
-    """
+    """By layer that has the same number of heads in both models: for each head, the mean total variation distance
+    (0 to 1) between the rows of the two models."""
     alike: dict[str, str]
     """Name of each shared layer in the second model, by its name in the first model."""
     roles: tuple[HeadRoles, HeadRoles] | None = None
@@ -160,8 +158,7 @@ def _mean_entropy(maps: Sequence[AttentionMap]) -> dict[str, list[float]]:
 
 def _distance(maps: Sequence[Sequence[AttentionMap]], layer: str, other: str) -> list[float]:
     """Return, by head, the mean total variation distance of the rows; longer answers are cut to the shorter
-    length.
-    """
+    length."""
     shares = []
     for first, second in zip(*maps, strict=True):
         ours, theirs = first.layers[layer].weights, second.layers[other].weights

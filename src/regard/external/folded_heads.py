@@ -73,8 +73,7 @@ class Foldings:
         """Layouts by module, while the module that has the heads runs."""
         self._of_batches: dict[str, Folding] = {}
         """Layouts that were found with batches of several samples. They also hold for a single step, where all
-        weights are one.
-        """
+        weights are one."""
         self._batch_sizes: tuple[int, ...] = ()
         """Possible batch sizes of the current forward pass."""
         self._probed: dict[str, Tensor] = {}
@@ -83,8 +82,7 @@ class Foldings:
     @contextmanager
     def observe(self, names: set[str]) -> Iterator[None]:
         """Inside the block, run a probe before each run of a module that contains the heads of the modules in
-        `names`.
-        """
+        `names`."""
         tracker, owners = self.tracker, {self._find_owner(name) for name in names}
         hooks = [tracker.hook_before(tracker.modules[""], self._begin_pass)]
         hooks += [

@@ -164,8 +164,7 @@ def _drop_rejected(session: CaptureSession, model: str, steps: int) -> None:
 
 def _reorder_beams(session: CaptureSession, beams: Tensor) -> None:
     """Keep the rows of the returned hypotheses at each step; `beams` (results, steps) is -1 after a hypothesis
-    ends.
-    """
+    ends."""
     steps = beams.shape[1]
     for name in session.with_cache:
         parts = session.recorder.parts.get(name)

@@ -41,8 +41,7 @@ CODE = "modeling_pruned"
 """Name of the Python module in the folder that builds the pruned model."""
 TOLERANCE = 1e-3
 """Largest accepted difference between the outputs with removed and with disabled heads, as a fraction of the
-largest output.
-"""
+largest output."""
 
 
 class PrunableLayer:
@@ -143,8 +142,7 @@ def save_pruned(
     model: Any, before: Sequence[Layer], left: Mapping[str, Sequence[int]], after: Sequence[Layer], folder: Path
 ) -> None:
     """Save a pruned model in the format of transformers; `left`: the remaining heads of each layer in
-    `before`.
-    """
+    `before`."""
     config, heads = model.config, {layer.name: layer.heads for layer in before}
     prunable = prunable_layers(model, after)
     kept = copy.deepcopy(getattr(config, KEPT, None) or {})

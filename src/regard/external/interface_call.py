@@ -78,8 +78,7 @@ class InterfaceCall:
         self.mask = _dense_mask(mask, query, key)
         self.only_causal = False
         """Whether the mask only hides the future. If so, the causal mask is built row by row, and `mask` is
-        None.
-        """
+        None."""
         self.mask_is_assumed = False
         """Whether the causal mask is an assumption: a custom function may or may not hide the future itself."""
         if function is not eager:
@@ -123,8 +122,7 @@ class InterfaceCall:
 
     def _difference(self, context: Tensor, mask: Tensor | None, rows: Sequence[int] | slice) -> float | None:
         """Return `relative_difference` between the context (B, Tq, H, D) of some queries and the output; None
-        without an output.
-        """
+        without an output."""
         if self.output is None:
             return None
         attends = None if mask is None else mask.any(-1).transpose(1, 2)[..., None]
@@ -151,8 +149,7 @@ class InterfaceCall:
 
     def returned(self, weights: Any) -> Tensor | None:
         """Return the weights (B, H, Tq, Tk) that the function returned; None if they are missing or contradict
-        its output.
-        """
+        its output."""
         batch, heads, queries, _ = self.query.shape
         shape = (batch, heads, queries, self.key.shape[2])
         if not isinstance(weights, Tensor) or weights.shape != shape:
@@ -238,8 +235,7 @@ class InterfaceCall:
 
     def context(self, weights: Tensor) -> Tensor:
         """Return the context (B, Tq, H, D) for changed weights (B, H, Tq, Tk), in the layout of the eager
-        function.
-        """
+        function."""
         groups = weights.shape[1] // self.value.shape[1]
         value = self.value.repeat_interleave(groups, dim=1) if groups > 1 else self.value
         context: Tensor = (weights.to(value.dtype) @ value).transpose(1, 2).contiguous()
@@ -311,8 +307,7 @@ def _is_causal_only(mask: Tensor) -> bool:
 
 def _dense_mask(mask: Any, query: Tensor, key: Tensor) -> Tensor | None:
     """Return a mask that broadcasts to (B, H, Tq, Tk), from a mask of keys (B, Tk) or a FlexAttention block
-    mask.
-    """
+    mask."""
     if isinstance(mask, Tensor):
         return mask[:, None, None, :].bool() if mask.dim() == 2 else mask
     if not hasattr(mask, "mask_mod"):

@@ -14,8 +14,7 @@ from regard.external.model_input import TARGET_SEPARATOR, ModelInput, TextEncode
 
 MASKING_PERIOD = 7
 """Every seventh token is masked at once, about the fraction in BERT's training (Devlin et al. 2019, section
-3.1).
-"""
+3.1)."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +59,7 @@ class CausalLMAdapter(Adapter):
 
 def check_positions(model: Any, steps: int, count: int) -> None:
     """Raise `InputError` if a decoder-only model has too few positions for `count` tokens after `steps`
-    tokens.
-    """
+    tokens."""
     most = getattr(model.config, "max_position_embeddings", None)
     if most is not None and not model.config.is_encoder_decoder and steps + count > most:
         raise InputError(

@@ -163,8 +163,7 @@ def _load(
     name: str, folder: Path | None, tokenizer: Any, *, trust_code: bool, download: bool
 ) -> tuple[nn.Module, Any]:
     """Load a model from a folder or by its Hub name; returns the model and its tokenizer (None without a
-    tokenizer).
-    """
+    tokenizer)."""
     if folder is not None:
         _check_folder(folder)
         purpose = f"to look at {name!r}"
@@ -276,8 +275,7 @@ def _check_folder(folder: Path) -> None:
 
 def _check_tokenizer_files(folder: Path | None) -> None:
     """Raise `InputError` for a folder without a tokenizer: for some models transformers builds an empty
-    tokenizer.
-    """
+    tokenizer."""
     if folder is not None and not any(path for pattern in TOKENIZER_FILES for path in folder.glob(pattern)):
         raise InputError(
             f"folder {str(folder)!r} has no tokenizer: save the model's tokenizer in the folder with "

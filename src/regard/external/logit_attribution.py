@@ -1,4 +1,4 @@
-"""Direct logit attribution (Elhage et al. 2021, "Logit attribution"): what each head adds to a token's logit.
+"""Direct logit attribution (Elhage et al. 2021): what each head adds to a token's logit.
 
 The equations are in `regard.interpret.direct_paths`.
 """

@@ -30,8 +30,7 @@ def applies(session: CaptureSession) -> bool:
 @contextmanager
 def capture(session: CaptureSession) -> Iterator[set[str]]:
     """Capture weights that pass through the modules with matching names; raises `InputError` if no module
-    matches.
-    """
+    matches."""
     pattern, modules = session.modules or "", session.tracker.modules
     matching = {name for name in modules if fnmatchcase(name, pattern) or fnmatchcase(short_name(name), pattern)}
     if not matching:

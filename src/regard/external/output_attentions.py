@@ -44,8 +44,7 @@ GLOBAL = "is_index_global_attn"
 
 def applies(session: CaptureSession) -> bool:
     """Return whether any part of the model computes attention in its own code and the session changes no
-    weights.
-    """
+    weights."""
     return not session.intervenes and any(map(_computes_attention, session.tracker.modules.values()))
 
 
@@ -211,9 +210,8 @@ def _check_weights(returned: Tensor, model: nn.Module, tracker: ForwardTracker, 
 
 
 def _split_streams(layer: str, weights: Tensor, count: int) -> Iterator[tuple[str, Tensor]]:
-    """Yield weights (B, H, Tq, Tk) and their name; for ProphetNet, yield the weights of each of its N
-    prediction streams, from (B, N, H, Tq, Tk) or (B, H, N Tq, Tk).
-    """
+    """Yield weights (B, H, Tq, Tk) and their name; for ProphetNet, yield the weights of each of its N prediction
+    streams, from (B, N, H, Tq, Tk) or (B, H, N Tq, Tk)."""
     if weights.dim() == 4:
         for number, stream in enumerate(weights.chunk(count, dim=2)):
             yield f"{layer}.stream{number}" if number else layer, stream
@@ -252,8 +250,7 @@ def _without_fields(output: Any, ending: str) -> Any:
 
 def _padding(inputs: dict[str, Any], key: str, weights: Tensor) -> Tensor | None:
     """Return a mask (B, Tk) of the keys of weights (B, H, Tq, Tk) that are padding; None without a padding
-    mask.
-    """
+    mask."""
     if key.startswith("cross") and inputs.get("encoder_attention_mask") is not None:
         mask = inputs["encoder_attention_mask"]
     else:

@@ -6,9 +6,7 @@ from regard.external.model_input import input_name
 
 
 def page_facts(subject: Any) -> dict[str, Any]:
-    """Return the facts that `Subject.about` returns for an `ExternalModel`, and the first inputs of its
-    page.
-    """
+    """Return the facts that `Subject.about` returns for an `ExternalModel`, and the first inputs of its page."""
     own = [input_name(subject.inputs, number) for number in range(len(subject.inputs))]
     return {
         "task": subject.name,

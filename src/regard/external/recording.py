@@ -192,8 +192,7 @@ def intervene(
 @contextmanager
 def capture(session: CaptureSession) -> Iterator[set[str]]:
     """Install every mechanism that the session's model needs, except Regard's own hooks; yields the names of
-    known attention layers.
-    """
+    known attention layers."""
     modules = session.tracker.modules.values()
     # Tracking every module costs time. If only `attention_interface` is installed, tracking its layers and
     # their parents is enough.
@@ -212,8 +211,7 @@ def capture(session: CaptureSession) -> Iterator[set[str]]:
 @contextmanager
 def recorded_path(model: nn.Module) -> Iterator[None]:
     """Make the model use the code path of a recording inside the block; on this path submodules call their
-    hooks.
-    """
+    hooks."""
     with capture(CaptureSession(Recorder(), ForwardTracker(model), layers=())):
         yield
 
@@ -282,8 +280,7 @@ def _inherited_names(cls: Any) -> set[str]:
 
 def warn_if_nothing_recorded(model: nn.Module, session: CaptureSession, recorded: Collection[str]) -> None:
     """Warn if the model ran and no requested layer was recorded, or if hooks cannot capture some of its
-    attention.
-    """
+    attention."""
     if session.layers is not None and not session.layers:
         return
     if not session.tracker.ran or _warn_of_invisible_attention(session, recorded) or recorded:
@@ -303,9 +300,7 @@ def warn_if_nothing_recorded(model: nn.Module, session: CaptureSession, recorded
 
 
 def _warn_of_invisible_attention(session: CaptureSession, recorded: Collection[str]) -> bool:
-    """Warn about unrecorded modules whose attention hooks cannot capture; returns whether such modules
-    exist.
-    """
+    """Warn about unrecorded modules whose attention hooks cannot capture; returns whether such modules exist."""
     warned = False
     for name, module in session.tracker.modules.items():
         cause = _invisible_attention(module)
@@ -317,8 +312,7 @@ def _warn_of_invisible_attention(session: CaptureSession, recorded: Collection[s
 
 def _invisible_attention(module: Any) -> str:
     """Return the kind of attention that hooks cannot capture in a module, with the remedy; "" for other
-    modules.
-    """
+    modules."""
     if isinstance(module, torch.jit.ScriptModule):
         if any(word in str(module.inlined_graph) for word in ("softmax", "scaled_dot_product_attention")):
             return "compiled TorchScript code, which cannot be recorded: record the original module"

@@ -26,8 +26,7 @@ BIASES, HAS_BIASES, COMPUTES_BIASES = (
     "biases_are_its_own",
 )
 """Attributes of T5: the embedding of distances (one number per head), whether a layer has an embedding, and
-whether it computes its own bias.
-"""
+whether it computes its own bias."""
 
 
 def find_part(layer: nn.Module, names: Sequence[str]) -> Any:
@@ -119,8 +118,7 @@ def _drop_passed_biases(layer: nn.Module, args: Any, kwargs: dict[str, Any]) -> 
 
 def shrink_model(model: nn.Module, kept: dict[str, dict[str, Any]]) -> None:
     """Remove heads of layers. By layer name, an entry holds the number of `heads`, the `kept` heads, and the name
-    of the `output` projection.
-    """
+    of the `output` projection."""
     give_own_biases(model)
     for name, entry in kept.items():
         shrink(model.get_submodule(name), model.get_submodule(entry["output"]), entry["heads"], entry["kept"])

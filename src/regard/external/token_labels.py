@@ -228,8 +228,7 @@ class TokenLabels:
 
     def _writes(self, name: str) -> bool:
         """Return whether a model is a decoder that writes next tokens, a causal model that also attends to
-        another sequence.
-        """
+        another sequence."""
         kinds = {kind for layer, kind in self.kinds.items() if is_inside(layer, name)}
         return name in self.writers or {"cross", "decoder"} <= kinds
 

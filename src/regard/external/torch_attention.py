@@ -28,8 +28,7 @@ MASKED = -9000.0
 """A bias up to this value masks a score. Models add -inf, the smallest number of the dtype, or -10000."""
 MASKED_PER_HEAD = -50.0
 """The largest masking value of a bias that differs by head: Swin adds -100 to a learned bias, and exp(-50) is
-below rounding.
-"""
+below rounding."""
 FORBIDDEN = torch.finfo(torch.float32).min / 4
 """The float32 bias that masks a score; the sum of two such biases remains finite."""
 FORWARD = inspect.signature(F.multi_head_attention_forward)
@@ -152,8 +151,7 @@ def _change(requests: Requests, weights: Tensor, mask: Tensor | None) -> Tensor:
 
 def record_sdpa(requests: Requests, *args: Any, **kwargs: Any) -> Tensor:
     """Run `F.scaled_dot_product_attention` and record its weights; changed rows are computed from the changed
-    weights.
-    """
+    weights."""
     unchanged = partial(F.scaled_dot_product_attention, *args, **kwargs)
     inputs = dict(zip(POSITIONAL, args, strict=False)) | kwargs
     if any(inputs[name].is_nested for name in POSITIONAL[:3]):

@@ -39,8 +39,7 @@ LIBRARIES = ("torch.", "transformers.", "regard.")
 SOFTMAXES = (F.softmax, torch.softmax, Tensor.softmax)
 WINDOW_ATTRIBUTE = "one_sided_attn_window_size"
 """Attribute of Longformer's layers, whose weights have the head dimension after the steps (see
-`output_attentions`).
-"""
+`output_attentions`)."""
 
 
 def applies(session: CaptureSession) -> bool:
@@ -195,9 +194,8 @@ def _change_softmax(mode: TorchCallMode, layer: str, module: nn.Module, weights:
             folding = Folding(heads) if len(weights) % heads == 0 else None
         if folding is None and session.change.heads is not None:
             raise InputError(
-                f"{layer}: heads and samples cannot be distinguished in weights {tuple(weights.shape)}: name "
-                f"a module"
-                " where they are (B, H, Tq, Tk) with modules=, or leave out heads"
+                f"{layer}: heads and samples cannot be distinguished in weights {tuple(weights.shape)}: name a "
+                "module where they are (B, H, Tq, Tk) with modules=, or leave out heads"
             )
         folding = folding or Folding(1)
         return folding.fold(change(folding.unfold(weights)))

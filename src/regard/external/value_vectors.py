@@ -19,8 +19,7 @@ FUSED_NAMES = (FUSED, "query_key_value", "qkv_proj", "qkv", "Wqkv")
 """Names of projections that compute queries, keys and values at once."""
 AGREEMENT = 1e-3
 """Largest accepted difference between weights times values and the contexts of a run, as a fraction of the
-largest context.
-"""
+largest context."""
 Recording = Callable[[], AbstractContextManager[Records]]
 
 

@@ -168,8 +168,7 @@ def _double_candidates(gates: Tensor, width: int) -> Tensor:
 def _cell_backward(
     to_state: Tensor, to_cell: Tensor, gates: Tensor, to_gates: Tensor, tanh_cell: Tensor, previous: Tensor
 ) -> Tensor:
-    """Write the gradient of a step's gates to `to_gates` (B, G), and return the gradient of the previous
-    cell."""
+    """Write the gradient of a step's gates to `to_gates` (B, G), and return the gradient of the previous cell."""
     aten = torch.ops.aten
     entry, forget, candidate, out = gates.chunk(4, dim=1)
     to_entry, to_forget, to_candidate, to_out = to_gates.chunk(4, dim=1)

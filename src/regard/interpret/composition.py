@@ -1,4 +1,4 @@
-"""Composition scores (Elhage et al. 2021, "Composition scores"): how much a head can read from an earlier head.
+"""Composition scores (Elhage et al. 2021): how much a head can read from an earlier head.
 
     Q-composition = |W_QK^T W_OV|_F / (|W_QK|_F |W_OV|_F)
     K-composition = |W_QK W_OV|_F / (|W_QK|_F |W_OV|_F)

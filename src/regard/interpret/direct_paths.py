@@ -1,4 +1,4 @@
-"""The parts of a logit along direct paths (Elhage et al. 2021, "Logit attribution").
+"""The parts of a logit along direct paths (Elhage et al. 2021).
 
     logit = sum over heads, feed-forward layers, embeddings and biases of their output times the gradient
 

@@ -5,9 +5,9 @@
     EAP-IG           the same, with the mean gradient over m inputs between the corrupted and the clean input
 
 An effect is positive if the metric falls when the edge is corrupted. EAP is edge attribution patching (Syed,
-Rager and Conmy 2023, section 2; after Nanda 2023, "Attribution patching"). EAP-IG is that of Hanna et al. 2024,
-"Have faith in faithfulness", section 3. Step k = 0 to m - 1 reads the embedding `corrupted + k / m (clean -
-corrupted)`, as the authors' code does; the paper counts k from 1 to m.
+Rager and Conmy 2023; after Nanda 2023, "Attribution patching"). EAP-IG is that of Hanna et al. 2024, "Have faith
+in faithfulness". Step k = 0 to m - 1 reads the embedding `corrupted + k / m (clean -
+corrupted)`, as the authors' code does.
 
 Departure from both papers: the gradient is that of the whole direct path, with the norms on it, so that the
 methods apply to models that normalize after each sum. In other models this is the gradient before the norm, as

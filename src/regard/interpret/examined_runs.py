@@ -176,8 +176,8 @@ class ExaminedRuns(Result):
             table.add_row(path, str(seed), f"{run.importance.loss:.4f}", name, str(needed), roles)
         return table
 
-    def to_html(self, path: str | Path, *, explorer: str | None = None) -> Path:
-        """Write a page with all tables and sentences, and return its path. `explorer` is not used.
+    def to_html(self, path: str | Path) -> Path:
+        """Write a page with all tables and sentences, and return its path.
 
         Raises `MachineError` if the file cannot be written.
         """

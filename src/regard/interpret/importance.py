@@ -74,26 +74,15 @@ class HeadImportance(Result):
 
 
 def importance_by_layer(importance: HeadImportance) -> dict[str, list[WorthData]]:
-    """Return the importance of each head by layer, in the format of the page."""
-    return {
-        layer: importance_data(added, importance.intervals.get(layer))
-        for layer, added in importance.added.items()
-    }
-
-
-def importance_data(added: Sequence[float], intervals: Sequence[Estimate | None] | None) -> list[WorthData]:
-    """Return the importance of a layer's heads in the format of the page, with intervals if known.
-
-    >>> importance_data([0.5], None)
-    [{'added': 0.5, 'low': None, 'high': None}]
-    """
-    known = intervals or [None] * len(added)
-    return [
-        {"added": value, "low": None, "high": None}
-        if interval is None
-        else {"added": value, "low": interval.low, "high": interval.high}
-        for value, interval in zip(added, known, strict=True)
-    ]
+    """Return the importance of each head by layer, with intervals if known, in the format of the page."""
+    layers: dict[str, list[WorthData]] = {}
+    for layer, added in importance.added.items():
+        intervals = [importance.interval(layer, head) for head in range(len(added))]
+        layers[layer] = [
+            {"added": value, "low": interval and interval.low, "high": interval and interval.high}
+            for value, interval in zip(added, intervals, strict=True)
+        ]
+    return layers
 
 
 def _cell(value: float, known: Estimate | None) -> str:

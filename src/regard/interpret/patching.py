@@ -1,4 +1,4 @@
-"""Activation patching (Vig et al. 2020, section 3; Meng et al. 2022, section 2.1).
+"""Activation patching (Vig et al. 2020; Meng et al. 2022).
 
 Patching finds the parts of a model that make it prefer one of two answers.
 

@@ -1,5 +1,4 @@
-"""Path patching (Goldowsky-Dill et al. 2023, section 3; Wang et al. 2022, appendix B): the effect of a direct
-path.
+"""Path patching (Goldowsky-Dill et al. 2023; Wang et al. 2023): the effect of a direct path.
 
     effect = (difference clean - difference patched) / (difference clean - difference corrupted)
 

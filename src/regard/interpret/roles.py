@@ -128,21 +128,11 @@ class HeadRoles(Result):
         """Return the roles by layer, in the format of the page: `RoleData` of `regard.viz.data`."""
         layers: dict[str, list[dict[str, Any]]] = {}
         for role in self.heads:
-            data = role_data(role.role, to_plain(role.strength), role.untrained)
+            data = {"role": role.role, "strength": to_plain(role.strength), "untrained": role.untrained}
+            data["error"] = "" if role.role is None else describe_error(role_kind(role.role))
+            data["reliable"] = role.is_reliable
             layers.setdefault(role.layer, []).append(data)
         return layers
-
-
-def role_data(role: str | None, strength: Any, untrained: float) -> dict[str, Any]:
-    """Return a role in the format of the page, with the error rate of such descriptions."""
-    kind = None if role is None else role_kind(role)
-    return {
-        "role": role,
-        "strength": strength,
-        "untrained": untrained,
-        "error": "" if kind is None else describe_error(kind),
-        "reliable": kind is None or is_reliable(kind),
-    }
 
 
 def head_roles(

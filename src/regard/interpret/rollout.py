@@ -1,4 +1,4 @@
-"""Rollout: the fraction of each input in each state, layer by layer (Abnar and Zuidema 2020, section 3).
+"""Rollout: the fraction of each input in each state, layer by layer (Abnar and Zuidema 2020).
 
     A_l = ½ mean over heads of W_l + ½ I        the residual connection passes on half of each state
     R_l = A_l R_(l-1),   R_0 = I

@@ -1,18 +1,14 @@
 """Load the examination that was saved with a run: for pages that show the run, and instead of a new measurement.
 
-Pages leave out parts with an unexpected shape, from an older or newer version. Instead of a new measurement,
-only an examination of this version is used.
+An examination of another version of Regard, with other fields, is ignored.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
 
-from regard.interpret.estimates import Estimate
 from regard.interpret.examination import Examination
-from regard.interpret.importance import importance_data
-from regard.interpret.roles import role_data
+from regard.interpret.importance import importance_by_layer
 from regard.training import RunFolder
 from regard.version import __version__
 from regard.viz.data import WorthData
@@ -41,10 +37,7 @@ def read_examination(run: RunFolder, samples: int, seed: int) -> Examination | N
     stored = _read(run)
     if (stored.get("version"), stored.get("samples"), stored.get("seed")) != (__version__, samples, seed):
         return None
-    try:
-        return msgspec.convert(stored, Examination)
-    except msgspec.ValidationError:
-        return None
+    return _convert(stored)
 
 
 def load_examination(run: RunFolder) -> SavedExamination:
@@ -53,8 +46,13 @@ def load_examination(run: RunFolder) -> SavedExamination:
 
     Raises `InputError` if the file is damaged, was edited, or belongs to another run.
     """
-    stored = _read(run)
-    return SavedExamination(*(_part(read, stored) for read in (_sentences, _importance, _roles)))
+    examination, sentences = _convert(_read(run)), dict[str, list[str]]()
+    if examination is None:
+        return SavedExamination({}, {}, {})
+    for head in examination.heads:
+        sentences.setdefault(head.layer, []).append(head.sentence())
+    roles = {} if examination.roles is None else examination.roles.by_layer()
+    return SavedExamination(sentences, importance_by_layer(examination.importance), roles)
 
 
 def _read(run: RunFolder) -> dict[str, Any]:
@@ -65,35 +63,9 @@ def _read(run: RunFolder) -> dict[str, Any]:
     return stored
 
 
-def _part(read: Callable[[Any], dict[str, Any]], stored: Any) -> dict[str, Any]:
-    """Return the result of `read` for the stored content; empty if the content has an unexpected shape."""
+def _convert(stored: dict[str, Any]) -> Examination | None:
+    """Return the examination in the content of a file; None for the fields of another version."""
     try:
-        return read(stored)
-    except (KeyError, TypeError, AttributeError, ValueError):
-        return {}
-
-
-def _sentences(stored: Any) -> dict[str, list[str]]:
-    layers: dict[str, list[str]] = {}
-    for head, sentence in zip(stored["heads"], stored["words"], strict=False):
-        layers.setdefault(head["layer"], []).append(str(sentence))
-    return layers
-
-
-def _importance(stored: Any) -> dict[str, list[WorthData]]:
-    layers, intervals = {}, stored["importance"].get("intervals") or {}
-    for layer, added in stored["importance"]["added"].items():
-        known = [
-            interval and Estimate(**{name: float(interval[name]) for name in ("mean", "low", "high")})
-            for interval in intervals.get(layer) or ()
-        ]
-        layers[str(layer)] = importance_data([float(value) for value in added], known)
-    return layers
-
-
-def _roles(stored: Any) -> dict[str, list[dict[str, Any]]]:
-    layers: dict[str, list[dict[str, Any]]] = {}
-    for role in stored["roles"]["heads"]:
-        data = role_data(role["role"], role["strength"], role["untrained"])
-        layers.setdefault(role["layer"], []).append(data)
-    return layers
+        return msgspec.convert(stored, Examination)
+    except msgspec.ValidationError:
+        return None

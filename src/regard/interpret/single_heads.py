@@ -6,7 +6,6 @@ to another, and what a head writes.
     regard.head_writes(run, "CADBFEDCADBFED", "decoder.1.self_attention", 0)
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,23 +98,24 @@ def head_effect(subject: Subject[Any], input: Any, layer: str, head: int) -> Hea
     before = probe.run(1)[0].float()
     with subject.intervene(name, heads=[head]):
         after = probe.run(1)[0].float()
-    change, called = after - before, _names(subject)
+    change = after - before
     shares = [logits.softmax(-1) for logits in (before, after)]
     outputs = []
     for step, predicted in enumerate(before.argmax(-1).tolist()):
         rises, falls = int(change[step].argmax()), int(change[step].argmin())
+        names = subject.called([predicted, int(after[step].argmax()), rises, falls])
         outputs.append(
             OutputEffect(
                 step=step,
-                predicted=called(predicted),
-                without=called(int(after[step].argmax())),
+                predicted=names[0],
+                without=names[1],
                 logit=float(before[step, predicted]),
                 logit_without=float(after[step, predicted]),
                 probability=float(shares[0][step, predicted]),
                 probability_without=float(shares[1][step, predicted]),
-                raised=called(rises),
+                raised=names[2],
                 raised_by=float(change[step, rises]),
-                lowered=called(falls),
+                lowered=names[3],
                 lowered_by=float(change[step, falls]),
             )
         )
@@ -229,7 +229,7 @@ def head_writes(
     """Return the classes or tokens that a head writes: the largest direct parts of its output in the logits.
 
     The output of the head passes the output projection, later norms (frozen), and the unembedding, but no other
-    layer (Elhage et al. 2021, "Logit attribution"). The mean over all classes, which changes no probability, is
+    layer (Elhage et al. 2021). The mean over all classes, which changes no probability, is
     subtracted. `step`: output step (None: the last).
 
     >>> regard.head_writes(run, "CADBFEDCADBFED", "decoder.1.self_attention", 0).raised[0]    # doctest: +SKIP
@@ -280,13 +280,3 @@ def _probe(subject: Subject[Any], prepared: Any) -> ProbeInput:
     if probe is None:
         raise InputError(f"{subject.name} has no outputs with logits: choose a model with an output layer")
     return probe
-
-
-def _names(subject: Subject[Any]) -> Any:
-    """Return a function from a class to its name."""
-
-    def called(number: int) -> str:
-        names: Sequence[str] = subject.called([number])
-        return names[0]
-
-    return called

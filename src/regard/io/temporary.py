@@ -41,8 +41,7 @@ def temporary_path(path: Path, state: str = "new") -> Path:
 
 def tidy(folder: Path) -> None:
     """Remove the unfinished files of dead processes in `folder`, and restore the old content that they had
-    renamed.
-    """
+    renamed."""
     for leftover, original in find_leftovers(folder):
         if original is not None and not original.exists():
             with suppress(OSError):  # the next process repeats the attempt

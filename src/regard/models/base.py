@@ -53,6 +53,26 @@ class ModelConfig:
                 )
         return mechanism
 
+    def check_heads(self, hidden: int, heads: int, hint: str = "") -> None:
+        """Raise `InputError` unless a width can be split into heads. `hint`: another way out."""
+        if hidden % heads:
+            raise InputError(
+                f"hidden {hidden} cannot be split into {heads} heads: choose a multiple of {heads}{hint}"
+            )
+
+    def check_even(self, hidden: int, head_width: int) -> None:
+        """Raise `InputError` for an odd width with rotary or concatenated positions."""
+        if self.embedding_positions == "rotary" and head_width % 2:
+            raise InputError(
+                f"head width {head_width} is odd, but rotary positions rotate pairs of dimensions: choose an "
+                f"even width"
+            )
+        if self.embedding_positions == "concatenated" and hidden % 2:
+            raise InputError(
+                f"hidden {hidden} is odd, but embeddings and concatenated positions each need half of hidden: "
+                f"choose an even number"
+            )
+
     def check_single_head(self, model: str) -> None:
         """Raise `InputError` unless the mechanism has only a score and a normalizer, for a model with one head
         without projections whose outputs attend to a memory."""

@@ -14,8 +14,7 @@ CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU
 
 
 def lstm(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the new state and cell of an LSTM for gates (..., 4 D) in the order input, forget, cell,
-    output."""
+    """Return the new state and cell of an LSTM for gates (..., 4 D) in the order input, forget, cell, output."""
     entry, forget, candidate, out = gates.chunk(4, dim=-1)
     cell = forget.sigmoid() * cell + entry.sigmoid() * candidate.tanh()
     return out.sigmoid() * cell.tanh(), cell
@@ -45,8 +44,7 @@ class CellWeights(NamedTuple):
 
     @classmethod
     def split(cls, rnn: nn.LSTM | nn.GRU, width: int) -> "CellWeights":
-        """Split the weights of a layer whose input is an embedding of `width`, concatenated with other
-        inputs."""
+        """Split the weights of a layer whose input is an embedding of `width`, concatenated with other inputs."""
         names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
         inputs, state, input_bias, state_bias = (rnn.get_parameter(name) for name in names)
         embedding, extra = inputs.split([width, inputs.shape[1] - width], dim=1)

@@ -125,22 +125,10 @@ class DecoderOnlyConfig(ModelConfig):
             )
         if self.init_std is not None and not 0 < self.init_std < 10:
             raise InputError(f"init_std {self.init_std} is out of range: choose above 0 and less than 10")
-        if self.head_size is None and self.hidden % self.heads:
-            raise InputError(
-                f"hidden {self.hidden} cannot be split into {self.heads} heads: choose a multiple of "
-                f"{self.heads}, or give --head_size"
-            )
+        if self.head_size is None:
+            self.check_heads(self.hidden, self.heads, ", or give --head_size")
         check_range("head_size", self.head_width, 1, 10**6)
-        if self.embedding_positions == "rotary" and self.head_width % 2:
-            raise InputError(
-                f"head width {self.head_width} is odd, but rotary positions rotate pairs of dimensions: "
-                f"choose an even width"
-            )
-        if self.embedding_positions == "concatenated" and self.hidden % 2:
-            raise InputError(
-                f"hidden {self.hidden} is odd, but embeddings and concatenated positions each need half of "
-                f"hidden: choose an even number"
-            )
+        self.check_even(self.hidden, self.head_width)
         if self.key_value_heads is not None:
             check_range("key_value_heads", self.key_value_heads, 1, self.heads)
             if self.heads % self.key_value_heads:
@@ -322,8 +310,7 @@ class DecoderOnly(LanguageModel):
         return states
 
     def embed(self, tokens: Tensor, offset: int = 0) -> Tensor:
-        """Return the input of the first layer for inputs (B, T) or (B, T, W) that start at position
-        `offset`."""
+        """Return the input of the first layer for inputs (B, T) or (B, T, W) that start at position `offset`."""
         states = self.embedding(tokens)
         states = states if self.scale == 1 else states * self.scale
         states = states if self.positions is None else self.positions(states, offset)

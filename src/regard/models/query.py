@@ -35,7 +35,7 @@ from regard.attention import (
     make_positions,
 )
 from regard.attention.single import check_without_projections
-from regard.errors import InputError, check_choices, check_range
+from regard.errors import check_choices, check_range
 from regard.fast.query_gradient import QueryGradient
 from regard.models.base import AnswerModel, ModelConfig
 
@@ -68,12 +68,11 @@ class QueryModelConfig(ModelConfig):
     attention: str = "softmax"
     """Attention mechanism: parts joined by commas, at most one of each slot, with numbers after a colon, such as
     alibi,sink or window:16. Score: dot, scaled_dot, general, concat, additive, cosine, soft_capped, scalable.
-    Position: rotary, alibi, t5. Mask: causal, window, streaming. Normalizer: softmax, softmax_one, sink,
-    sigmoid, sparsemax, entmax, topk. Gate: output_gate, head_gate. Combination: differential, talking_heads.
-    Keys: multi_query, grouped, latent, shifted_keys. Instead of scores: linear. Or your own part as
-    module:Class. A part acts in the layers in which it has a meaning: masks and positions only in self-
-    attention, position, gate, combination, keys and linear only with --multihead. See
-    docs/reference/mechanisms.md."""
+    Position: rotary, alibi, t5. Mask: causal, window, streaming. Normalizer: softmax, softmax_one, sink, sigmoid,
+    sparsemax, entmax, topk. Gate: output_gate, head_gate. Combination: differential, talking_heads. Keys:
+    multi_query, grouped, latent, shifted_keys. Instead of scores: linear. Or your own part as module:Class. A
+    part acts in the layers in which it has a meaning: masks and positions only in self- attention, position,
+    gate, combination, keys and linear only with --multihead. See docs/reference/mechanisms.md."""
     self_att: bool = False
     """Add self-attention of the output steps before the last layer."""
     norm: Literal["layer", "none"] = "layer"
@@ -92,10 +91,8 @@ class QueryModelConfig(ModelConfig):
         find_positions(self.positions, POSITIONS)
         check_encoder_layer(self.layer)
         check_choices(self)
-        if self.multihead and self.hidden % self.heads:
-            raise InputError(
-                f"hidden {self.hidden} cannot be split into {self.heads} heads: choose a multiple of {self.heads}"
-            )
+        if self.multihead:
+            self.check_heads(self.hidden, self.heads)
 
 
 class QueryModel(AnswerModel):

@@ -107,20 +107,8 @@ class TransformerConfig(ModelConfig):
         mechanism = self.mechanism
         mechanism.check_kinds(("causal", "self", "cross"), positions=POSITIONS)
         check_encoder_layer(self.layer)
-        if self.hidden % self.heads:
-            raise InputError(
-                f"hidden {self.hidden} cannot be split into {self.heads} heads: choose a multiple of {self.heads}"
-            )
-        if self.embedding_positions == "rotary" and self.hidden // self.heads % 2:
-            raise InputError(
-                f"head width {self.hidden // self.heads} is odd, but rotary positions rotate pairs of "
-                f"dimensions: choose an even width"
-            )
-        if self.embedding_positions == "concatenated" and self.hidden % 2:
-            raise InputError(
-                f"hidden {self.hidden} is odd, but embeddings and concatenated positions each need half of "
-                f"hidden: choose an even number"
-            )
+        self.check_heads(self.hidden, self.heads)
+        self.check_even(self.hidden, self.hidden // self.heads)
         check_share("dropout", self.dropout, below=True)
 
 

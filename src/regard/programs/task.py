@@ -13,12 +13,11 @@ import torch
 from torch import Tensor
 
 from regard.data import CharacterVocabulary
-from regard.errors import InputError, check_range
+from regard.errors import InputError
 from regard.programs.language import Value
 from regard.programs.program import Program
 from regard.programs.readings import Reading
-from regard.tasks import Batch, Pair, PairTask, Task, TaskConfig, TokenTask
-from regard.tasks.base import PAST_END
+from regard.tasks import Pair, PairTask, Task, TaskConfig, TokenTask
 from regard.tasks.batch import IGNORE
 
 START = "^"
@@ -87,29 +86,14 @@ class EncoderProgramTask(_ProgramInputs, Task):
         """Number of possible values of an output step."""
         return len(self.values)
 
-    def sample(
-        self,
-        batch: int,
-        generator: torch.Generator,
-        *,
-        sample_len: int | None = None,
-        vary_len: bool = False,
-        signal: str | None = None,
-    ) -> Batch:
-        """Sample inputs with each symbol uniform over the alphabet; options as in `Task.sample`, but no
-        signal."""
-        if signal is not None:
-            raise InputError(f"signal {signal!r} does not fit: {self.name} has no signals")
-        letters = self.program.longest if sample_len is None else sample_len
-        check_range("sample_len", letters, 1, self.program.longest)
-        inputs = torch.randint(1, len(self.vocabulary), (batch, letters + 1), generator=generator)
+    def _draw(self, batch: int, steps: int, generator: torch.Generator) -> Tensor:
+        """Sample each symbol uniformly over the alphabet, after the additional step."""
+        inputs = torch.randint(1, len(self.vocabulary), (batch, steps), generator=generator)
         inputs[:, 0] = 0
-        if not vary_len:
-            return Batch(inputs, self.answer(inputs), None)
-        lengths = 1 + torch.randint(1, letters + 1, (batch, 1), generator=generator)
-        mask = torch.arange(letters + 1) < lengths
-        inputs = inputs.masked_fill(~mask, PAST_END)
-        return Batch(inputs, self.answer(inputs), mask)
+        return inputs
+
+    def _parse_signal(self, signal: str) -> Tensor:
+        raise InputError(f"signal {signal!r} does not fit: {self.name} has no signals")
 
     def answer(self, inputs: Tensor) -> Tensor:
         """Return the class (B, To) of each true answer for inputs (B, T)."""
@@ -213,12 +197,7 @@ class PairProgramTask(PairTask):
     def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:
         """Sample a source of `sample_len` symbols (default: 1 to the largest number), and return its pair."""
         del unseen  # nothing is trained
-        if sample_len is None:
-            sample_len = int(torch.randint(1, self.max_source + 1, (), generator=generator))
-        drawn = torch.randint(len(self.program.alphabet), (sample_len,), generator=generator).tolist()
-        pair = self.known("".join(self.program.alphabet[index] for index in drawn))
-        assert pair is not None
-        return pair
+        return self.uniform_pair(self.program.alphabet, generator, sample_len)
 
     def known(self, source: str) -> Pair | None:
         """Return the pair of a source, or None for an unknown symbol or a wrong length."""

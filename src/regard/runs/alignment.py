@@ -56,8 +56,7 @@ class LinkedPair(Result):
     target: list[str]
     """Words of the target."""
     links: list[Link]
-    """Indices (from 0) of the source word and the target word of each link, in the order of the source
-    words."""
+    """Indices (from 0) of the source word and the target word of each link, in the order of the source words."""
     weights: np.ndarray
     """(Wt, Ws) float32: attention of each target word to each source word."""
     nothing: np.ndarray
@@ -229,8 +228,7 @@ class Aligner:
     def combine_directions(
         forward: Sequence[LinkedPair], backward: Sequence[LinkedPair], method: Symmetrization
     ) -> list[LinkedPair]:
-        """Return pairs with the combined links of both directions. `backward` has the pairs (target,
-        source)."""
+        """Return pairs with the combined links of both directions. `backward` has the pairs (target, source)."""
         pairs = []
         for pair, reverse in zip(forward, backward, strict=True):
             if method == "product":

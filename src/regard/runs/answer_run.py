@@ -125,8 +125,7 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         )
 
     def unusual(self, letters: int) -> str:
-        """Return a warning if the number of letters does not occur in the training data, else an empty
-        string."""
+        """Return a warning if the number of letters does not occur in the training data, else an empty string."""
         if self.config.training.vary_len or letters == self.max_len:
             return ""
         return (

@@ -88,9 +88,8 @@ def read_run(folder: RunFolder, *, trust_code: bool = False) -> AnyRun:
 
 
 def read_consistently(folder: RunFolder, read: Callable[[], Result]) -> Result:
-    """Return the result of `read`, and repeat `read` if another run replaced the folder meanwhile. Otherwise
-    the result could mix files of both runs.
-    """
+    """Return the result of `read`, and repeat `read` if another run replaced the folder meanwhile. Otherwise the
+    result could mix files of both runs."""
     while True:
         identity = folder.identity
         try:
@@ -114,8 +113,7 @@ def _read(folder: RunFolder, *, trust_code: bool) -> AnyRun:
 
 
 def make_run(folder: RunFolder, config: RunConfig, step: int, task: AnyTask, model: nn.Module) -> AnyRun:
-    """Return a run of the class that fits its task. Print a warning if a parameter of the model is not
-    finite."""
+    """Return a run of the class that fits its task. Print a warning if a parameter of the model is not finite."""
     warn_not_finite(model.state_dict(), str(folder.path))
     run_class: type[AnyRun] = getattr(runs, RUN_CLASSES[task.answers, task.draws])
     return run_class(folder.path, config, step, cast(Any, task), cast(Any, model.eval()), folder.trust_edited)
@@ -133,8 +131,7 @@ def read_task(config: RunConfig, folder: RunFolder) -> AnyTask:
 def load_translator(
     run: str | Path, *, savepath: str | Path = SAVEPATH, trust_code: bool = False, trust_edited: bool = False
 ) -> SequenceRun:
-    """Load a run that answers with text; see `load`. Raises `InputError` for a run that answers with
-    numbers."""
+    """Load a run that answers with text; see `load`. Raises `InputError` for a run that answers with numbers."""
     loaded = load(run, savepath=savepath, trust_code=trust_code, trust_edited=trust_edited)
     if loaded.task.answers == "tokens":
         raise InputError(f"run {str(run)!r} is a language model: try `regard generate {run} PROMPT`")

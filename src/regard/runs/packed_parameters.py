@@ -26,8 +26,7 @@ TRIES = 8
 CLOSE, AIM = 0.85, 0.95
 """Fraction of the tolerance that ends the search, and the target for the next step."""
 MOST = 2.0**30
-"""Largest multiple, stored as a signed 4-byte integer. Finer steps do not change float32 values of this
-size."""
+"""Largest multiple, stored as a signed 4-byte integer. Finer steps do not change float32 values of this size."""
 
 
 def pack_parameters(

@@ -39,8 +39,7 @@ class PairReport(Result):
     exact_match: float
     """Fraction of samples (0 to 1) whose answer by greedy search is entirely correct."""
     alignments: dict[str, Alignment]
-    """Alignment of each layer in which the target attends to the source. Empty for a model without
-    attention."""
+    """Alignment of each layer in which the target attends to the source. Empty for a model without attention."""
 
     def __str__(self) -> str:
         lines = [f"Exact match: {percent(self.exact_match, 2)} of {self.samples:,} unseen samples"]

@@ -1,5 +1,4 @@
-"""Inputs for explanation methods: a pair of source and target on which the model runs with changed
-embeddings."""
+"""Inputs for explanation methods: a pair of source and target on which the model runs with changed embeddings."""
 
 from __future__ import annotations
 

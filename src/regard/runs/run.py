@@ -124,8 +124,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         query: int | None = None,
         key: int | None = None,
     ) -> AbstractContextManager[None]:
-        """Return a context manager that changes the weights of some heads of a layer; see
-        `regard.intervene`."""
+        """Return a context manager that changes the weights of some heads of a layer; see `regard.intervene`."""
         find_layer(self.model, layer)
         return intervene(self.model, layer, heads=heads, to=to, query=query, key=key)
 

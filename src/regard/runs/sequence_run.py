@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import filterfalse
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from regard import convert, decoding, evaluation, interpret, viz
-from regard.data.vocabulary import empty_if_blank, is_blank
+from regard.data.vocabulary import empty_if_blank
 from regard.data.word_alignment import align_with_eflomal
 from regard.errors import InputError, check_range, shorten
 from regard.runs.attention_maps import add_note, map_of_links, map_of_pair, note_of, select_aligning_head
 from regard.runs.playback import play_back
 from regard.runs.probe_input import trial_of_pair
 from regard.runs.run import Run
+from regard.runs.text_search import search_texts
 from regard.training import ModelPart, TaskPart, TrainingPart
 from regard.viz.records import attach_original
 
@@ -59,10 +59,13 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         batchsize: int = 64,
         engine: convert.EngineName = "regard",
         precision: convert.Precision = "float32",
+        controls: decoding.Controls | None = None,
+        ensemble: Sequence[SequenceRun] = (),
     ) -> list[str]:
         """Return the best answer to each text, in order; options as in `search`."""
         search = partial(self.search, texts, beam=beam, length_penalty=length_penalty, batchsize=batchsize)
-        return [best.text for best, *_ in search(engine=engine, precision=precision, scored=False)]
+        search = partial(search, engine=engine, precision=precision, controls=controls, ensemble=ensemble)
+        return [best.text for best, *_ in search(scored=False)]
 
     def search(
         self,
@@ -72,41 +75,35 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         length_penalty: float | None = None,
         n_best: int = 1,
         temperature: float = 0.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
         seed: int = 0,
         batchsize: int = 64,
         engine: convert.EngineName = "regard",
         precision: convert.Precision = "float32",
         scored: bool = True,
+        controls: decoding.Controls | None = None,
+        ensemble: Sequence[SequenceRun] = (),
     ) -> list[list[decoding.Candidate]]:
         """Return the `n_best` answers to each text, best first, with log-probabilities and scores.
 
         `beam`: beam size, 1 for greedy search. `length_penalty`: exponent, 0 to disable. None: the default of
-        the run's class. If `temperature` is above 0, tokens are sampled with `seed` instead. Symbols that are
-        not in the vocabulary are read as the unknown symbol. A blank text has one empty answer. `engine`,
-        `precision`: see `Engines.choose`. `scored`: if False, log-probabilities may be NaN to save time. Raises
-        `InputError` for a text that is too long, invalid options, and a search that the engine does not
-        support.
+        the run's class. If `temperature` is above 0, tokens are sampled with `seed` instead, with `top_k` and
+        `top_p` only from likely tokens (see `decoding.truncate`). Symbols that are not in the vocabulary are
+        read as the unknown symbol. A blank text has one empty answer. `engine`, `precision`: see
+        `Engines.choose`. `scored`: if False, log-probabilities may be NaN to save time. `controls`: constraints
+        on the answers. `ensemble`: other runs with the same vocabularies; each token is predicted by the mean
+        of the probabilities of all runs. Raises `InputError` for a text that is too long, invalid options, and
+        a search that the engine does not support.
         """
         if beam is None:
             beam = 1 if temperature else self.usual_beam
         length_penalty = self.usual_length_penalty if length_penalty is None else length_penalty
-        check_range("beam", beam, 1, 1000)
-        check_range("n_best", n_best, 1, beam)
-        check_range("seed", seed, 0, 2**32 - 1)
-        check_range("batchsize", batchsize, 1, 10**6)
-        texts = [texts] if isinstance(texts, str) else list(texts)
-        self._check(texts)
-        settings = decoding.Search(
-            beam=beam, length_penalty=length_penalty, n_best=n_best, temperature=temperature, seed=seed
-        )
-        vocabularies = self.task.source_vocabulary, self.task.target_vocabulary
-        own = partial(decoding.translate, self.model, *vocabularies, max_len=self.task.longest_target)
-        regards = engine == "regard" and precision == "float32"
-        opened = None if regards else self.engines.choose(settings, engine, precision)
-        find = own if opened is None else opened.search
-        nonblank = list(filterfalse(is_blank, texts))
-        answers = iter(find(nonblank, settings, batchsize=batchsize, scored=scored))
-        return [[decoding.blank_answer()] if is_blank(text) else next(answers) for text in texts]
+        sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+        ranking: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "n_best": n_best}
+        settings = decoding.Search(**ranking, **sampling, controls=controls or decoding.Controls())
+        how: dict[str, Any] = {"batchsize": batchsize, "engine": engine, "precision": precision, "scored": scored}
+        return search_texts([self, *ensemble], texts, settings, **how)
 
     @cached_property
     def engines(self) -> convert.Engines:
@@ -114,10 +111,9 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         return convert.Engines(self)
 
     def tree(self, input: str | None = None, *, beam: int | None = None, seed: int = 0) -> decoding.SearchTree:
-        """Return the beam's prefixes for an input (default: a random input), with their possible next
-        tokens."""
+        """Return the beam's prefixes for an input (default: a random input), with their possible next tokens."""
         text = self.draw(seed=seed) if input is None else input
-        self._check([text])
+        self.check_texts([text])
         return decoding.search_tree(
             self.model,
             self.task.source_vocabulary,
@@ -143,13 +139,14 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         """
         check_range("batchsize", batchsize, 1, 10**6)
         pairs = list(pairs)
-        self._check([source for source, _ in pairs])
+        self.check_texts([source for source, _ in pairs])
         return evaluation.score_pairs(
             self.model, self.task.source_vocabulary, self.task.target_vocabulary, pairs, batchsize=batchsize
         )
 
     @property
-    def _aligner(self) -> Aligner:
+    def aligner(self) -> Aligner:
+        """Word aligner of the model."""
         from regard.runs.alignment import Aligner
 
         return Aligner(self.model, self.task, self.files, self.step, self.guided)
@@ -161,7 +158,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     def kept_heads(self) -> interpret.KeptHeads | None:
         """Return the chosen alignment heads, else the head trained with an alignment loss, else None."""
-        return self._aligner.kept()
+        return self.aligner.kept()
 
     def align(
         self,
@@ -185,11 +182,11 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         """
         pairs = [(empty_if_blank(source), empty_if_blank(target)) for source, target in pairs]
         self._check_pairs(pairs)
-        forward = self._aligner.align(pairs, by, unit)
+        forward = self.aligner.align(pairs, by, unit)
         if reverse is None:
             return forward
         backward = reverse.align([(target, source) for source, target in pairs], by=by, unit=unit)
-        return self._aligner.combine_directions(forward, backward, symmetrise)
+        return self.aligner.combine_directions(forward, backward, symmetrise)
 
     def choose_alignment(
         self,
@@ -213,11 +210,11 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         self._check_pairs(pairs)
         if len(pairs) != len(known):
             raise InputError(f"links for {len(known)} pairs, but {len(pairs)} pairs: give links for every pair")
-        return self._aligner.choose(
+        return self.aligner.choose(
             pairs,
             known,
             against=against,
-            reverse=None if reverse is None else reverse._aligner,
+            reverse=None if reverse is None else reverse.aligner,
             others=others,
             unit=unit,
             keep=keep,
@@ -324,15 +321,16 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         if (reason := self.too_long(input)) is not None:
             raise InputError(f"input {reason}")
 
-    def _check(self, texts: Iterable[str], *, target: bool = False) -> None:
+    def check_texts(self, texts: Iterable[str], *, target: bool = False) -> None:
+        """Raise `InputError` for the first text that is too long."""
         for index, text in enumerate(texts):
             if (reason := self.too_long(text, target=target)) is not None:
                 kind = "target" if target else "text"
                 raise InputError(f"{kind} {index}, {shorten(text, LONGEST_SHOWN)}, {reason}")
 
     def _check_pairs(self, pairs: Sequence[tuple[str, str]]) -> None:
-        self._check(source for source, _ in pairs)
-        self._check((target for _, target in pairs), target=True)
+        self.check_texts(source for source, _ in pairs)
+        self.check_texts((target for _, target in pairs), target=True)
 
     def too_long(self, text: str, *, target: bool = False) -> str | None:
         """Return why a source (or, if `target`, a target) is too long; None if its length is valid."""

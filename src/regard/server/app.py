@@ -30,7 +30,7 @@ has its own queue (`request_queue.py`).
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
 import numpy as np
@@ -45,25 +45,7 @@ from starlette.routing import Route
 from regard.errors import RegardError
 from regard.server.access import SHOWN, AccessControl
 from regard.server.explorer import Explorer
-from regard.server.messages import (
-    AttendRequest,
-    AttributionRequest,
-    ExplainRequest,
-    InterventionsRequest,
-    LayersRequest,
-    LensRequest,
-    NextTokensRequest,
-    PictureRequest,
-    PlaybackRequest,
-    RequestError,
-    RowRequest,
-    SamplesRequest,
-    TextsRequest,
-    TreeRequest,
-    WhyRequest,
-    error_response,
-    read_request,
-)
+from regard.server.messages import RequestError, error_response, read_request
 from regard.server.request_queue import RequestQueue
 from regard.viz.page import modules
 
@@ -100,29 +82,33 @@ class Endpoint(NamedTuple):
     """A route that calls a method of the explorer."""
 
     method: Callable[..., Any]
-    body: type[msgspec.Struct] | None = None  # type of the request's body; None for a GET request
     parallel: int = 1  # requests answered at once
     also_get: bool = False  # whether a GET request without a body is accepted too
     max_body: int = MAX_BODY
 
+    @property
+    def body(self) -> type[msgspec.Struct] | None:
+        """Type of the request's body: that of the method's parameter `request`. None for a GET request."""
+        return get_type_hints(self.method).get("request")
+
 
 ENDPOINTS = {
     "/api/run": Endpoint(Explorer.about),
-    "/api/attend": Endpoint(Explorer.attend, AttendRequest),
-    "/api/picture": Endpoint(Explorer.picture, PictureRequest, max_body=MAX_PICTURE),
-    "/api/layers": Endpoint(Explorer.layers, LayersRequest),
-    "/api/row": Endpoint(Explorer.row, RowRequest),
-    "/api/explain": Endpoint(Explorer.explain, ExplainRequest),
-    "/api/why": Endpoint(Explorer.why, WhyRequest),
-    "/api/next_tokens": Endpoint(Explorer.next_tokens, NextTokensRequest),
-    "/api/logit_lens": Endpoint(Explorer.logit_lens, LensRequest),
-    "/api/logit_attribution": Endpoint(Explorer.logit_attribution, AttributionRequest),
-    "/api/value_norms": Endpoint(Explorer.value_norms, InterventionsRequest),
-    "/api/tree": Endpoint(Explorer.tree, TreeRequest),
-    "/api/playback": Endpoint(Explorer.playback, PlaybackRequest, parallel=4),
-    "/api/importance": Endpoint(Explorer.importance, TextsRequest, also_get=True),
-    "/api/roles": Endpoint(Explorer.roles, TextsRequest, also_get=True),
-    "/api/samples": Endpoint(Explorer.samples, SamplesRequest),
+    "/api/attend": Endpoint(Explorer.attend),
+    "/api/picture": Endpoint(Explorer.picture, max_body=MAX_PICTURE),
+    "/api/layers": Endpoint(Explorer.layers),
+    "/api/row": Endpoint(Explorer.row),
+    "/api/explain": Endpoint(Explorer.explain),
+    "/api/why": Endpoint(Explorer.why),
+    "/api/next_tokens": Endpoint(Explorer.next_tokens),
+    "/api/logit_lens": Endpoint(Explorer.logit_lens),
+    "/api/logit_attribution": Endpoint(Explorer.logit_attribution),
+    "/api/value_norms": Endpoint(Explorer.value_norms),
+    "/api/tree": Endpoint(Explorer.tree),
+    "/api/playback": Endpoint(Explorer.playback, parallel=4),
+    "/api/importance": Endpoint(Explorer.importance, also_get=True),
+    "/api/roles": Endpoint(Explorer.roles, also_get=True),
+    "/api/samples": Endpoint(Explorer.samples),
     "/api/progress": Endpoint(Explorer.progress),
 }
 
@@ -133,19 +119,21 @@ def make_app(explorer: Explorer, *, hosts: Sequence[str] | None = LOCAL, token: 
     places = asyncio.Semaphore(MAX_WAITING)
 
     def route(path: str, endpoint: Endpoint) -> Route:
+        body = endpoint.body
+
         async def answer(request: Request) -> Response:
             arguments: tuple[Any, ...] = ()
-            if endpoint.body is not None and request.method == "GET":
-                arguments = (endpoint.body(),)
-            elif endpoint.body is not None:
-                arguments = (read_request(await _read_body(request, endpoint.max_body), endpoint.body),)
+            if body is not None and request.method == "GET":
+                arguments = (body(),)
+            elif body is not None:
+                arguments = (read_request(await _read_body(request, endpoint.max_body), body),)
             if places.locked():  # a request that waited here too would hold its body in memory
                 raise RequestError(429, "too many requests are waiting: try again in a moment")
             async with places:
                 job = queues[path].run(lambda copy: _encode(endpoint.method(copy, *arguments)))
                 return Response(await _run_while_connected(request, job), media_type="application/json")
 
-        methods = ["GET"] if endpoint.body is None else ["POST", "GET"] if endpoint.also_get else ["POST"]
+        methods = ["GET"] if body is None else ["POST", "GET"] if endpoint.also_get else ["POST"]
         return Route(path, answer, methods=methods)
 
     app = Starlette(

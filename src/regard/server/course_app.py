@@ -127,8 +127,7 @@ def make_course_app(home: Path, *, hosts: Sequence[str] | None = LOCAL, token: s
 
 class _LessonExplorer:
     """The explorer for a lesson's run, which is loaded on the first request and reloaded after each training
-    run.
-    """
+    run."""
 
     def __init__(self, lesson: Lesson, home: Path) -> None:
         self.lesson, self.home = lesson, home

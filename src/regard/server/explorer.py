@@ -119,8 +119,7 @@ class Explorer:
 
     def _attend(self, request: InterventionsRequest) -> tuple[str, Map]:
         """Answer an input, and cache the map for requests of its rows and layers; return the answer and the
-        map.
-        """
+        map."""
         text = self._input(request.input, request.seed)
         self._last.clear()  # frees memory before the next long input
         with self._interventions(request.interventions):
@@ -198,8 +197,7 @@ class Explorer:
 
     def next_tokens(self, request: NextTokensRequest) -> dict[str, Any]:
         """Return the likeliest tokens at a position, as `NextTokens`; `drawn` is a token drawn with the seed
-        `draw`.
-        """
+        `draw`."""
         with self._changed(request) as text:
             tokens = next_tokens(
                 self.subject,
@@ -258,8 +256,7 @@ class Explorer:
 
     def importance(self, request: TextsRequest) -> dict[str, list[WorthData]]:
         """Return the importance of each head by layer, over unseen inputs, or the inputs of a request. For a
-        model without unseen inputs, the default is the last displayed input.
-        """
+        model without unseen inputs, the default is the last displayed input."""
         subject, key = self._over(request.texts)
         if key not in self._importance:
             with self._reporting("importance") as report:
@@ -276,16 +273,14 @@ class Explorer:
 
     def _over(self, texts: Sequence[str]) -> tuple[Subject[Any], tuple[str, ...]]:
         """Return the subject with the inputs of an examination, and these inputs (an empty list for unseen
-        inputs).
-        """
+        inputs)."""
         labels = tuple(texts or ([] if self.subject.about()["draws"] else self._displayed))
         subject = self.subject.with_inputs(labels)
         return subject, () if subject is self.subject else labels
 
     def samples(self, request: SamplesRequest) -> dict[str, Any]:
         """Return the inputs with the largest weights of a head, as `HeadSamples`; searches the same inputs as
-        `importance`.
-        """
+        `importance`."""
         subject, _ = self._over(request.texts)
         samples = head_samples(
             subject, request.layer, request.head, token=request.token, wrong_first=request.wrong_first
@@ -294,8 +289,7 @@ class Explorer:
 
     def progress(self) -> dict[str, list[int]]:
         """Return the progress of running computations by name: the number of finished steps and the total
-        number.
-        """
+        number."""
         return dict(self._progress)
 
     @contextmanager

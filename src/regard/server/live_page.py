@@ -69,8 +69,7 @@ def live_page(run: AnyRun) -> str:
 
 def _module(name: str) -> Traversable:
     """Return the file of a JavaScript module; the module for server requests is replaced by the model in the
-    page.
-    """
+    page."""
     if name == "ask.js":
         return PAGE / "live-ask.js"
     return VIEW / name.removeprefix("js/") if name.startswith("js/") else PAGE / name

@@ -98,16 +98,6 @@ class LayersRequest(InterventionsRequest, frozen=True, kw_only=True):
     layers: LayerNames
 
 
-class ExplainRequest(InterventionsRequest, frozen=True, kw_only=True):
-    """Body of `/api/explain`: a weight, and the temperature for the scores of its head."""
-
-    layer: LayerName
-    head: Number = 0
-    output: Number = 0
-    key: Step = None
-    temperature: Temperature = 1.0
-
-
 class WhyRequest(InterventionsRequest, frozen=True, kw_only=True):
     """Body of `/api/why`: a weight."""
 
@@ -115,6 +105,12 @@ class WhyRequest(InterventionsRequest, frozen=True, kw_only=True):
     head: Number = 0
     output: Number = 0
     key: Step = None
+
+
+class ExplainRequest(WhyRequest, frozen=True, kw_only=True):
+    """Body of `/api/explain`: a weight, and the temperature for the scores of its head."""
+
+    temperature: Temperature = 1.0
 
 
 class TextsRequest(Struct, frozen=True, forbid_unknown_fields=True):

@@ -65,8 +65,7 @@ def show(
 
 def teach(home: Path, *, port: int | None = None, host: str = "127.0.0.1", browser: bool = True) -> None:
     """Serve the course until interrupted; `home`: folder of its runs; the other parameters are those of
-    `show`.
-    """
+    `show`."""
     check_port(port)
     check_server("the course")
     from regard.server.course_app import make_course_app

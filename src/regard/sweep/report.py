@@ -52,9 +52,8 @@ def format_interval(interval: Interval, form: Callable[[float], str]) -> str:
 
 
 def tables(comparison: Measurements) -> RenderableType:
-    """Return a table with one row for each variant. If several flags vary, also return a table of exact match
-    by the last flag.
-    """
+    """Return a table with one row for each variant. If several flags vary, also return a table of exact match by
+    the last flag."""
     seeds = len(next(iter(comparison.measured.values())))
     names = list(comparison.variants[0].varied)
     parts: list[RenderableType] = []
@@ -274,8 +273,7 @@ def learning_curves(comparison: Measurements, format: str) -> bytes:
 
 WINDOW = 10
 """Number of metrics lines that are averaged for a point of a learning curve: the point's line and earlier
-lines.
-"""
+lines."""
 
 
 def _plot_band(axes: "Axes", positions: Sequence[float], intervals: Sequence[Interval], **style: Any) -> None:
@@ -294,8 +292,7 @@ def _running_mean(values: np.ndarray) -> np.ndarray:
 
 
 def curves(comparison: Measurements, format: str) -> bytes:
-    """Draw exact match by the last flag: for each series the mean over the seeds, with a band for their
-    range."""
+    """Draw exact match by the last flag: for each series the mean over the seeds, with a band for their range."""
     from regard.viz.figure import figure_bytes
     from regard.viz.matrix_plots import new_figure
 

@@ -34,8 +34,7 @@ POLL_INTERVAL = 2.0
 GRACE = 120.0
 """Seconds from the stop signal of Slurm to the end of a job."""
 NOTE = "slurm-job"
-"""Name of the file with a job's Slurm ID, which exists in the job's folder while the job is queued or
-running."""
+"""Name of the file with a job's Slurm ID, which exists in the job's folder while the job is queued or running."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,8 +161,7 @@ def _submitit(executor: str) -> Any:
 
 class _Training:
     """The function that submitit calls on the machine. Training runs in a child process, so that it can be
-    stopped.
-    """
+    stopped."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads

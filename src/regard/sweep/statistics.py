@@ -27,8 +27,7 @@ class Contrast:
     other: Variant
     interval: Interval
     """Welch's interval; without ends if the seeds of each variant agree, which leaves no spread to estimate
-    it.
-    """
+    it."""
     seeds: int
     """Number of seeds of the variant with fewer seeds."""
     p_value: float

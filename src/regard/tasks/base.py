@@ -101,8 +101,7 @@ class AnyTask(ABC):
     """Names of `files`, if the task learns from text."""
     loose: ClassVar[tuple[str, ...]] = ()
     """Additional config fields that do not affect the meaning of the parameters. These fields may differ when a
-    run starts from the parameters of another run.
-    """
+    run starts from the parameters of another run."""
 
     config: Any
     """An instance of `config_class`."""
@@ -232,7 +231,7 @@ class Task(AnyTask):
         letters = self.config.max_len if sample_len is None else sample_len
         check_range("sample_len", letters, 1, self.config.max_len)
         steps = self.signals + letters
-        inputs = torch.randint(len(self.vocabulary), (batch, steps), generator=generator)
+        inputs = self._draw(batch, steps, generator)
         if signal is not None:
             inputs[:, : self.signals] = self._parse_signal(signal)
         if not vary_len:
@@ -241,6 +240,9 @@ class Task(AnyTask):
         mask = torch.arange(steps) < lengths
         inputs = inputs.masked_fill(~mask, PAST_END)
         return Batch(inputs, self.answer(inputs), mask)
+
+    def _draw(self, batch: int, steps: int, generator: torch.Generator) -> Tensor:
+        return torch.randint(len(self.vocabulary), (batch, steps), generator=generator)
 
     def example(self, generator: torch.Generator) -> tuple[str, str]:
         """Sample an input and its answer as text."""

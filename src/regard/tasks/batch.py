@@ -33,8 +33,7 @@ class Batch(NamedTuple):
         return self.targets.numel()
 
     def share(self, rank: int, size: int) -> "Batch":
-        """Return the whole batch for every process, because batches of synthetic tasks are too small to
-        split."""
+        """Return the whole batch for every process, because batches of synthetic tasks are too small to split."""
         del rank, size
         return self
 

@@ -87,8 +87,7 @@ class Dates(PairTask):
 
     @cached_property
     def _year(self) -> list[str]:
-        """Write the dates of one year in all styles. These dates contain the names of all months and
-        weekdays."""
+        """Write the dates of one year in all styles. These dates contain the names of all months and weekdays."""
         days = [FIRST + datetime.timedelta(days=day) for day in range(366)]
         return [write_date(style, day).source for styles in self.styles for style in styles for day in days]
 

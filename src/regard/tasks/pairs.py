@@ -120,8 +120,16 @@ class PairTask(SequenceTask):
 
     @abstractmethod
     def known(self, source: str) -> Pair | None:
-        """Return the pair of a source and the true answer, or None if the source does not belong to the
-        task."""
+        """Return the pair of a source and the true answer, or None if the source does not belong to the task."""
+
+    def uniform_pair(self, alphabet: str, generator: torch.Generator, length: int | None) -> Pair:
+        """Sample a source of `length` symbols (None: 1 to `max_source`), each uniform over `alphabet`."""
+        if length is None:
+            length = int(torch.randint(1, self.max_source + 1, (), generator=generator))
+        drawn = torch.randint(len(alphabet), (length,), generator=generator).tolist()
+        pair = self.known("".join(alphabet[index] for index in drawn))
+        assert pair is not None
+        return pair
 
     @property
     def longest_source(self) -> int:

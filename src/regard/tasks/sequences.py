@@ -59,12 +59,7 @@ class _Reordering(PairTask):
     def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:
         """Sample a sequence of `sample_len` symbols (default: 1 to max_len)."""
         del unseen  # training covers a negligible fraction of 26 ** 20 sequences
-        if sample_len is None:
-            sample_len = int(torch.randint(1, self.config.max_len + 1, (), generator=generator))
-        drawn = torch.randint(len(self.alphabet), (sample_len,), generator=generator).tolist()
-        pair = self.known("".join(self.alphabet[index] for index in drawn))
-        assert pair is not None
-        return pair
+        return self.uniform_pair(self.alphabet, generator, sample_len)
 
 
 class Copy(_Reordering):

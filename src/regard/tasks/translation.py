@@ -241,8 +241,7 @@ class Translation(SequenceTask):
 
     @classmethod
     def restore(cls, config: TranslationTaskConfig, files: Mapping[str, str]) -> Self:
-        """Create the task with the vocabularies of a run. Raises `InputError` if the vocabularies are
-        damaged."""
+        """Create the task with the vocabularies of a run. Raises `InputError` if the vocabularies are damaged."""
         from regard.data.prepare import read_vocabularies
 
         return cls(config, *read_vocabularies(files["source"], files["target"]))

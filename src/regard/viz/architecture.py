@@ -210,8 +210,7 @@ class _Tracer:
         self, user: str, step: Any, target: str, role: str, below: list[Any], shape: Shape
     ) -> list[Any]:
         """Treat an operation on a module's weights outside the module as a call of the module; return its other
-        inputs.
-        """
+        inputs."""
         self.graph.add_edge(user, target, role)
         self.origins[step] = user
         below = [source for source in below if self._weight_user(source) is None]

@@ -102,8 +102,7 @@ def arrange(graph: ModelGraph) -> Layout:
 
 def _back_edges(graph: ModelGraph) -> set[Edge]:
     """Return the edges of loops that lead to an earlier node; the edge that occurred first is treated as
-    forward.
-    """
+    forward."""
     successors: dict[str, list[str]] = {}
     back = set()
     for source, target in graph.edges:

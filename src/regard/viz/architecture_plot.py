@@ -78,8 +78,7 @@ def draw_graph(graph: ModelGraph, format: str) -> bytes:
 
 def fold_layers(graph: ModelGraph) -> tuple[ModelGraph, list[Stack]]:
     """Return a graph with only the first of several identical layers, and the stacks of layers that this layer
-    represents.
-    """
+    represents."""
     stacks: list[Stack] = []
     first: dict[str, str] = {}
     for name, layers in _numbered_layers(graph).items():

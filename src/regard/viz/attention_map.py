@@ -118,9 +118,7 @@ class AttentionMap(Map, Result):
         return self.plot(path)
 
     def to_html(self, path: str | Path) -> Path:
-        """Write a self-contained page that opens offline; raises `MachineError` if the file cannot be
-        written.
-        """
+        """Write a self-contained page that opens offline; raises `MachineError` if the file cannot be written."""
         from regard.viz.page import write_page
 
         return write_page(path, [self])

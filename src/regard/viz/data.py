@@ -144,8 +144,7 @@ class InterventionData(TypedDict):
 
 class StrengthData(TypedDict):
     """The strength of a head's role, from 0 for uniform attention to 1 for attention to only the role's keys,
-    with its 95 % interval.
-    """
+    with its 95 % interval."""
 
     mean: float
     low: float

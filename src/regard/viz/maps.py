@@ -37,17 +37,14 @@ class ScoreStep(NamedTuple):
     name: str
     numbers: np.ndarray | None
     """(H, Tq, D) if the vector depends only on the query, (H, Tk, D) if only on the key, otherwise (H, Tq, Tk,
-    D). None for a product of two earlier steps.
-    """
+    D). None for a product of two earlier steps."""
     of: Literal["query", "key", "pair", "product"]  # the dependency of the vector, or `product`
     factors: tuple[int, int] | None = None  # indices of the two steps of a product
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerIntermediates:
-    """Intermediate values of one layer; `regard.interpret.Explanation` contains the values of a single
-    query.
-    """
+    """Intermediate values of one layer; `regard.interpret.Explanation` contains the values of a single query."""
 
     steps: Sequence[ScoreStep]
     scale: float
@@ -91,9 +88,7 @@ class LongRows(NamedTuple):
 
 
 class Patches(NamedTuple):
-    """The steps of a layer that are patches of an image: index of the first patch, and the shape of the
-    grid.
-    """
+    """The steps of a layer that are patches of an image: index of the first patch, and the shape of the grid."""
 
     first: int
     rows: int
@@ -113,11 +108,9 @@ class LayerMap:
     key_labels: list[str]
     relevant: np.ndarray | None = None
     """(Tq, Tk) bool, True for the keys on which each answer depends. None if the task does not define relevant
-    keys.
-    """
+    keys."""
     written: bool = False
-    """Whether query labels are the symbols that the model writes at each step, not the symbols that it reads.
-    """
+    """Whether query labels are the symbols that the model writes at each step, not the symbols that it reads."""
     kind_override: LayerKind | None = None
     """Kind of the layer, if the model reported it; None: derived from the name."""
     head_numbers: tuple[int, ...] | None = None
@@ -190,9 +183,8 @@ class Map:
     """The layer and the head that align best over many inputs; None if no head was chosen."""
 
     def __post_init__(self) -> None:
-        """Add a note about the first layer with NaN or infinite weights, or, without such a layer, about NaN
-        or infinite probabilities.
-        """
+        """Add a note about the first layer with NaN or infinite weights, or, without such a layer, about NaN or
+        infinite probabilities."""
         broken = (name for name, layer in self.layers.items() if not np.isfinite(layer.weights).all())
         remark = next((f"weights of {name} are {UNFINITE}, the first such layer" for name in broken), "")
         if not remark and not np.isfinite(self.probabilities).all():

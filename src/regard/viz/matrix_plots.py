@@ -201,8 +201,7 @@ class HeadGrid:
 
     def draw(self) -> Figure:
         """Return the figure, with all panels in a single image, because axes for each panel would take
-        minutes.
-        """
+        minutes."""
         across, heights = self.panels
         columns = max(map(len, self.rows))
         colours = ScalarMappable(_scale(self.largest, True), weight_colours())

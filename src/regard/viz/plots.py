@@ -66,8 +66,7 @@ def draw_positions(vectors: np.ndarray, width: float, between: np.ndarray | None
 
 def position_scale(vectors: np.ndarray) -> float:
     """Return the end of the scale of position vectors: the largest absolute value, or its 99.5 % quantile if few
-    values are larger.
-    """
+    values are larger."""
     sizes = np.abs(vectors)
     most, largest = float(np.percentile(sizes, 99.5)), max(float(sizes.max()), 1e-12)
     return most if largest > 1.5 * most > 0 else largest
@@ -141,9 +140,8 @@ def draw_head_matrix(
 
 
 def draw_head_table(values: Mapping[str, Sequence[float]], title: str, format: str) -> bytes:
-    """Draw a head matrix with a title (see `draw_head_matrix`); return the bytes of a file. `format`: png, svg
-    or pdf.
-    """
+    """Draw a head matrix with a title (see `draw_head_matrix`); return the bytes of a file. `format`: png, svg or
+    pdf."""
     columns = max(map(len, values.values()))
     width = max(columns * 0.5 + 3.5, 6.0)
     figure = new_figure(width, max(len(values) * 0.35 + 1.4, 2.4))
@@ -185,8 +183,7 @@ def draw_by_layer(
     reference_name: str,
 ) -> Figure:
     """Draw the values of the heads of each layer as dots, the mean over heads as a line, and a reference value
-    per layer.
-    """
+    per layer."""
     figure, [axes] = make_panels(1, width, 2.2)
     dots = np.array([(row, value) for row, heads in enumerate(values.values()) for value in heads])
     axes.plot(*dots.T, "o", color="C0", alpha=0.6, markeredgewidth=0, label="one head")

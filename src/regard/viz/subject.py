@@ -145,8 +145,7 @@ class Subject(Protocol[Input]):
 
     def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
         """Return attention maps of one input at each snapshot of training; raises `InputError` without
-        snapshots.
-        """
+        snapshots."""
 
     def recording(self, layers: Sequence[str] | None = None) -> AbstractContextManager[Mapping[str, Record]]:
         """Record some layers of the model, or all, inside a block."""
@@ -187,8 +186,7 @@ class Subject(Protocol[Input]):
 
     def look(self, input: Input) -> AttentionMap:
         """Return the attention map of an input; a model that generates its answer is forced to the correct
-        answer.
-        """
+        answer."""
 
     def untrained(self, seed: int) -> Subject[Input]:
         """Return the same subject with initial parameters drawn with `seed`."""
@@ -218,9 +216,8 @@ class Subject(Protocol[Input]):
         """Return an input for probing; None if the model does not support probing."""
 
     def alignment_error(self, inputs: Sequence[Input]) -> dict[str, Interval]:
-        """Return the alignment error rate (0 to 1) of each layer with its interval over the inputs; empty if
-        the true alignment is unknown.
-        """
+        """Return the alignment error rate (0 to 1) of each layer with its interval over the inputs; empty if the
+        true alignment is unknown."""
 
 
 def match_layers(layers: Sequence[Layer], others: Sequence[Layer]) -> Mapping[str, str]:

@@ -26,8 +26,7 @@ WIDTH = 80  # of the lists of weights
 
 def describe(attention: Map) -> str:
     """Return the input, prediction, truth and the weights of each output step and head, in the format of the
-    primer.
-    """
+    primer."""
     lines = [
         f"Input:      {attention.input!r}",
         f"Prediction: {attention.prediction!r}",

@@ -13,8 +13,7 @@ from regard.viz.maps import CROSS, LayerMap, finite
 
 PIXELS = 64
 """Maximum number of rows and columns of a thumbnail. On most screens, a small picture has fewer pixels per
-side.
-"""
+side."""
 
 SINK = 0.25
 """Mean weight of a column from which it is an attention sink, as in `js/scale.js`."""

@@ -1,10 +1,10 @@
 """Known mistakes: solutions to the exercises with one incorrect step.
 
-A mistake is a function that replaces one step of `Solution` (see the decorator `mistake`), or a class derived
-from `Solution` that replaces several steps or a number. A mistake therefore exists in every exercise with this
-step. Two mistakes are combined in a class derived from both. The docstring describes the error in the code,
-`instead` gives the correction, and `paper` is the line of a paper (or of the stub) that the code contradicts.
-Learners read all three.
+A mistake is a function that replaces one step of `Solution` (see the decorators `mistake` and `mistakes_in`), or
+a class derived from `Solution` that replaces several steps or a number. A mistake therefore exists in every
+exercise with this step. Two mistakes are combined in a class derived from both. The docstring describes the
+error in the code, `instead` gives the correction, and `paper` is the line of a paper (or of the stub) that the
+code contradicts. Learners read all three.
 """
 
 from regard.course.mistakes import (

@@ -2,27 +2,33 @@
 
 import numpy as np
 
-from regard.course.mistakes.solution import Solution, mistake
+from regard.course.mistakes.solution import Solution, mistake, mistakes_in
 from regard.course.mistakes.transformer_solution import Array, Mask
 
 EQUATION_1 = "Vaswani et al. 2017, equation 1: softmax(Q Kᵀ / √d_k) V"
 SECTION_3_2_1 = "Vaswani et al. 2017, section 3.2.1: 'a softmax function to obtain the weights on the values'"
 BAHDANAU_6 = "Bahdanau et al. 2015, equation 6: exp(e_ij) over the sum of all exp(e_ik)"
+scale = mistakes_in(Solution.scale, EQUATION_1)
+dot_products = mistakes_in(Solution.dot_products, EQUATION_1)
+softmax_section_3_2_1 = mistakes_in(Solution.softmax, SECTION_3_2_1)
+softmax_equation_1 = mistakes_in(Solution.softmax, EQUATION_1)
+softmax_bahdanau_6 = mistakes_in(Solution.softmax, BAHDANAU_6)
+attend = mistakes_in(Solution.attend, EQUATION_1)
 
 
-@mistake(Solution.scale, EQUATION_1, "Divide q · k by the square root of the key's width before the softmax.")
+@scale("Divide q · k by the square root of the key's width before the softmax.")
 def no_scale(self: Solution, query: Array, key: Array, heads: int) -> float:
     """The scores are not divided by √d_k."""
     return 1.0
 
 
-@mistake(Solution.scale, EQUATION_1, "Divide by √d_k: a sum of d_k products of unit size has a spread of √d_k.")
+@scale("Divide by √d_k: a sum of d_k products of unit size has a spread of √d_k.")
 def scale_by_width(self: Solution, query: Array, key: Array, heads: int) -> float:
     """The scores are divided by d_k, not by its square root."""
     return float(query.shape[-1])
 
 
-@mistake(Solution.scale, EQUATION_1, "Divide by √d_k, so that wide keys do not make the softmax too sharp.")
+@scale("Divide by √d_k, so that wide keys do not make the softmax too sharp.")
 def scale_multiplied(self: Solution, query: Array, key: Array, heads: int) -> float:
     """The scores are multiplied by √d_k instead of divided by it."""
     return float(query.shape[-1] ** -0.5)
@@ -38,46 +44,44 @@ def scale_by_whole_width(self: Solution, query: Array, key: Array, heads: int) -
     return float(np.sqrt(query.shape[-1] * heads))
 
 
-@mistake(Solution.scale, EQUATION_1, "Use the last dimension: query.shape[-1] is the width.")
+@scale("Use the last dimension: query.shape[-1] is the width.")
 def scale_by_time(self: Solution, query: Array, key: Array, heads: int) -> float:
     """The scores are divided by the root of the number of queries, query.shape[1]."""
     return float(np.sqrt(query.shape[-2]))
 
 
-@mistake(Solution.scale, EQUATION_1, "Use the last dimension of the keys: key.shape[-1] is the width.")
+@scale("Use the last dimension of the keys: key.shape[-1] is the width.")
 def scale_by_keys(self: Solution, query: Array, key: Array, heads: int) -> float:
     """The scores are divided by the root of the number of keys: key.shape[1], or the length of a score row."""
     return float(np.sqrt(key.shape[-2]))
 
 
-@mistake(Solution.scale, EQUATION_1, "Divide by √d_k, the root of the width of a head's keys.")
+@scale("Divide by √d_k, the root of the width of a head's keys.")
 def scale_by_heads(self: Solution, query: Array, key: Array, heads: int) -> float:
     """The scores are divided by the root of the number of heads."""
     return float(np.sqrt(heads)) if heads > 1 else Solution.scale(self, query, key, heads)
 
 
-@mistake(Solution.dot_products, EQUATION_1, "Multiply Q Kᵀ: a row for each query, a column for each key.")
+@dot_products("Multiply Q Kᵀ: a row for each query, a column for each key.")
 def keys_times_queries(self: Solution, query: Array, key: Array) -> Array:
     """Keys and queries are swapped: K Qᵀ has a row for each key, so each key has weights over the queries."""
     return np.einsum("...id,...jd->...ij", key, query)
 
 
-@mistake(Solution.dot_products, EQUATION_1, "Use the dot product of the unchanged queries and keys.")
+@dot_products("Use the dot product of the unchanged queries and keys.")
 def cosine(self: Solution, query: Array, key: Array) -> Array:
     """Queries and keys are normalized to unit length first, so their lengths have no effect."""
     query = query / np.linalg.norm(query, axis=-1, keepdims=True)
     return Solution.dot_products(self, query, key / np.linalg.norm(key, axis=-1, keepdims=True))
 
 
-@mistake(Solution.dot_products, EQUATION_1, "The second factor of Q Kᵀ contains the keys.")
+@dot_products("The second factor of Q Kᵀ contains the keys.")
 def queries_times_queries(self: Solution, query: Array, key: Array) -> Array:
     """The queries are compared with each other instead of with the keys."""
     return np.einsum("...id,...jd->...ij", query, query)
 
 
-@mistake(
-    Solution.softmax,
-    SECTION_3_2_1,
+@softmax_section_3_2_1(
     "Apply the softmax to the last dimension, so that each query's weights over the keys sum to 1.",
 )
 def softmax_over_queries(self: Solution, scores: Array) -> Array:
@@ -88,14 +92,14 @@ def softmax_over_queries(self: Solution, scores: Array) -> Array:
     return np.asarray(powers / powers.sum(-2, keepdims=True))
 
 
-@mistake(Solution.softmax, SECTION_3_2_1, "Apply the softmax to the last dimension, the keys.")
+@softmax_section_3_2_1("Apply the softmax to the last dimension, the keys.")
 def softmax_over_batch(self: Solution, scores: Array) -> Array:
     """The softmax is over the batch: the weights of a row depend on the other elements of the batch."""
     powers = np.exp(scores - scores.max(0, keepdims=True))
     return np.asarray(powers / powers.sum(0, keepdims=True))
 
 
-@mistake(Solution.softmax, SECTION_3_2_1, "Apply the softmax to each row separately, over the last dimension.")
+@softmax_section_3_2_1("Apply the softmax to each row separately, over the last dimension.")
 def softmax_over_all(self: Solution, scores: Array) -> Array:
     """A single softmax covers queries and keys: all weights of a sequence sum to 1."""
     axes = (-2, -1) if scores.ndim > 2 else (-1,)
@@ -103,9 +107,7 @@ def softmax_over_all(self: Solution, scores: Array) -> Array:
     return np.asarray(powers / powers.sum(axes, keepdims=True))
 
 
-@mistake(
-    Solution.softmax,
-    EQUATION_1,
+@softmax_equation_1(
     "Apply the softmax to the scores: the weights are then positive, and the weights of a query sum to 1.",
 )
 def no_softmax(self: Solution, scores: Array) -> Array:
@@ -113,13 +115,13 @@ def no_softmax(self: Solution, scores: Array) -> Array:
     return np.where(np.isneginf(scores), 0.0, scores)
 
 
-@mistake(Solution.softmax, BAHDANAU_6, "Divide by the sum of the row, so that the weights of a query sum to 1.")
+@softmax_bahdanau_6("Divide by the sum of the row, so that the weights of a query sum to 1.")
 def not_normalized(self: Solution, scores: Array) -> Array:
     """The weights are exp of the scores, but are not divided by their sum."""
     return np.exp(scores)
 
 
-@mistake(Solution.softmax, BAHDANAU_6, "Take exp first: scores may be negative, but weights may not.")
+@softmax_bahdanau_6("Take exp first: scores may be negative, but weights may not.")
 def divided_without_exp(self: Solution, scores: Array) -> Array:
     """The scores are divided by their sum, without exp."""
     finite = np.where(np.isneginf(scores), 0.0, scores)
@@ -138,7 +140,7 @@ def overflow(self: Solution, scores: Array) -> Array:
     return np.asarray(powers / powers.sum(-1, keepdims=True))
 
 
-@mistake(Solution.attend, EQUATION_1, "Multiply the weights by the values.")
+@attend("Multiply the weights by the values.")
 def keys_as_values(
     self: Solution, query: Array, key: Array, value: Array, mask: Mask, heads: int = 1
 ) -> tuple[Array, Array]:
@@ -162,7 +164,7 @@ def weights_first(self: Solution, query: Array, key: Array, value: Array, mask: 
     return self.attend(query, key, value, mask)[::-1]
 
 
-@mistake(Solution.attend, EQUATION_1, "Divide the scores, before the softmax.")
+@attend("Divide the scores, before the softmax.")
 def scale_after_softmax(
     self: Solution, query: Array, key: Array, value: Array, mask: Mask, heads: int = 1
 ) -> tuple[Array, Array]:
@@ -171,7 +173,7 @@ def scale_after_softmax(
     return self.context(weights, value), weights
 
 
-@mistake(Solution.softmax, EQUATION_1, "Use the softmax: all keys contribute, and gradients reach the scores.")
+@softmax_equation_1("Use the softmax: all keys contribute, and gradients reach the scores.")
 def hard_attention(self: Solution, scores: Array) -> Array:
     """Each query uses only its best key: argmax instead of softmax."""
     best = np.eye(scores.shape[-1])[scores.argmax(-1)]

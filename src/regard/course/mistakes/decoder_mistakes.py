@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.course.mistakes.solution import Solution, mistake
+from regard.course.mistakes.solution import Solution, mistake, mistakes_in
 from regard.course.mistakes.transformer_solution import Array, Mask, Parameters
 
 CAUSAL = "Vaswani et al. 2017, section 3.2.3: 'prevent leftward information flow in the decoder'"
@@ -14,35 +14,30 @@ CROSS = (
 )
 DECODER = "Vaswani et al. 2017, section 3.1 and figure 1: self-attention, attention to the encoder, feed-forward"
 PADDING = "Vaswani et al. 2017, section 3.2.3: a mask hides positions; padding is not a word"
+causal_mask = mistakes_in(Solution.causal_mask, CAUSAL)
+cross_attention_cross = mistakes_in(Solution.cross_attention, CROSS)
+cross_attention_decoder = mistakes_in(Solution.cross_attention, DECODER)
 
 
-@mistake(Solution.causal_mask, CAUSAL, "Hide all later steps from each step, with a lower triangle of True.")
+@causal_mask("Hide all later steps from each step, with a lower triangle of True.")
 def future_seen(self: Solution, length: int) -> Array:
     """The decoder attends to future tokens: its self-attention has no causal mask."""
     return np.ones((length, length), bool)
 
 
-@mistake(
-    Solution.causal_mask,
-    CAUSAL,
-    "A step attends to itself and earlier steps: tril(ones), or hide triu(ones, diagonal=1).",
-)
+@causal_mask("A step attends to itself and earlier steps: tril(ones), or hide triu(ones, diagonal=1).")
 def future_leaked_by_one(self: Solution, length: int) -> Array:
     """The causal mask is off by one: each step attends to the next step, which is its answer."""
     return np.tril(np.ones((length, length), bool), 1)
 
 
-@mistake(
-    Solution.causal_mask,
-    CAUSAL,
-    "A step attends to itself and earlier steps: hide triu(ones, diagonal=1), without the diagonal.",
-)
+@causal_mask("A step attends to itself and earlier steps: hide triu(ones, diagonal=1), without the diagonal.")
 def self_hidden(self: Solution, length: int) -> Array:
     """The causal mask also hides each step from itself, so the first step has no key."""
     return np.tril(np.ones((length, length), bool), -1)
 
 
-@mistake(Solution.causal_mask, CAUSAL, "Keep the lower triangle of (query, key): tril, not triu.")
+@causal_mask("Keep the lower triangle of (query, key): tril, not triu.")
 def past_hidden(self: Solution, length: int) -> Array:
     """The causal mask is upside down: each step attends to later steps and not to earlier steps."""
     return np.triu(np.ones((length, length), bool))
@@ -62,17 +57,13 @@ def memory_padding_seen(self: Solution, mask: Mask, length: int) -> Mask:
     return None
 
 
-@mistake(
-    Solution.cross_attention, CROSS, "Take queries from the decoder, keys and values from the encoder's memory."
-)
+@cross_attention_cross("Take queries from the decoder, keys and values from the encoder's memory.")
 def cross_to_itself(self: Solution, states: Array, memory: Array, p: Parameters, heads: int, mask: Mask) -> Array:
     """The second attention takes keys and values from the decoder: the source is not used."""
     return Solution.cross_attention(self, states, states, p, heads, None)
 
 
-@mistake(
-    Solution.cross_attention,
-    CROSS,
+@cross_attention_cross(
     "Take queries from the decoder, keys and values from the encoder's memory, with the source's mask.",
 )
 def cross_to_own_past(
@@ -84,19 +75,13 @@ def cross_to_own_past(
     return Solution.cross_attention(self, states, states, p, heads, causal)
 
 
-@mistake(
-    Solution.cross_attention, CROSS, "Take queries from the decoder, keys and values from the encoder's memory."
-)
+@cross_attention_cross("Take queries from the decoder, keys and values from the encoder's memory.")
 def cross_swapped(self: Solution, states: Array, memory: Array, p: Parameters, heads: int, mask: Mask) -> Array:
     """Queries come from the memory, and keys and values from the decoder."""
     return Solution.cross_attention(self, memory, states, p, heads, None)
 
 
-@mistake(
-    Solution.cross_attention,
-    DECODER,
-    "Attend to the encoder's memory between self-attention and feed-forward network.",
-)
+@cross_attention_decoder("Attend to the encoder's memory between self-attention and feed-forward network.")
 def no_cross(self: Solution, states: Array, memory: Array, p: Parameters, heads: int, mask: Mask) -> Array:
     """The attention to the encoder is missing: the decoder does not receive the source."""
     return np.zeros_like(states)
@@ -134,7 +119,7 @@ def cross_first(
     return self.sublayer(x, "feed_forward", lambda x: self.apply_feed_forward(x, p), p, 3)
 
 
-@mistake(Solution.cross_attention, DECODER, "Give the attention to the encoder its own projections.")
+@cross_attention_decoder("Give the attention to the encoder its own projections.")
 def cross_shares_weights(
     self: Solution, states: Array, memory: Array, p: Parameters, heads: int, mask: Mask
 ) -> Array:

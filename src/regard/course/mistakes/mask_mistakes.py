@@ -2,11 +2,13 @@
 
 import numpy as np
 
-from regard.course.mistakes.solution import Solution, mistake
+from regard.course.mistakes.solution import Solution, mistake, mistakes_in
 from regard.course.mistakes.transformer_solution import Array, Mask
 
 SECTION_3_2_3 = "Vaswani et al. 2017, section 3.2.3: masked out are 'all values in the input of the softmax'"
 FULLY_MASKED = "This exercise's stub: a row in which no key is allowed has zero weights"
+apply_mask = mistakes_in(Solution.apply_mask, SECTION_3_2_3)
+zero_masked_rows = mistakes_in(Solution.zero_masked_rows, FULLY_MASKED)
 
 
 @mistake(
@@ -18,55 +20,49 @@ def mask_after_softmax(self: Solution, scores: Array, mask: Mask) -> Array:
     return weights if mask is None else weights * mask
 
 
-@mistake(
-    Solution.apply_mask, SECTION_3_2_3, "True means 'may attend' here: hide the keys where the mask is False."
-)
+@apply_mask("True means 'may attend' here: hide the keys where the mask is False.")
 def mask_inverted(self: Solution, scores: Array, mask: Array) -> Array:
     """The mask is inverted: allowed keys are hidden, and hidden keys are attended to."""
     return Solution.apply_mask(self, scores, ~mask)
 
 
-@mistake(Solution.apply_mask, SECTION_3_2_3, "Set scores to -inf where the mask is False, before the softmax.")
+@apply_mask("Set scores to -inf where the mask is False, before the softmax.")
 def mask_ignored(self: Solution, scores: Array, mask: Array) -> Array:
     """The mask is not used: hidden keys, such as padding, are attended to."""
     return scores
 
 
-@mistake(
-    Solution.apply_mask, SECTION_3_2_3, "Set scores to -inf, or -1e9, where the mask is False: their exp is 0."
-)
+@apply_mask("Set scores to -inf, or -1e9, where the mask is False: their exp is 0.")
 def mask_multiplied(self: Solution, scores: Array, mask: Array) -> Array:
     """Hidden keys have the score 0 (or -1e-9, which is nearly 0): exp(0) is 1, so they still get weight."""
     return scores * mask
 
 
-@mistake(Solution.apply_mask, SECTION_3_2_3, "Add 0 where the mask is True and -inf where it is False.")
+@apply_mask("Add 0 where the mask is True and -inf where it is False.")
 def mask_added(self: Solution, scores: Array, mask: Array) -> Array:
     """The mask is added to the scores as 0 and 1: it favors the allowed keys a little and hides none."""
     return scores + mask
 
 
-@mistake(Solution.apply_mask, SECTION_3_2_3, "Set scores to -inf, or -1e9, where the mask is False.")
+@apply_mask("Set scores to -inf, or -1e9, where the mask is False.")
 def mask_minus_one(self: Solution, scores: Array, mask: Array) -> Array:
     """Hidden keys have the score -1, which does not hide them."""
     return np.where(mask, scores, -1.0)
 
 
-@mistake(Solution.apply_mask, SECTION_3_2_3, "The mask is (Tq, Tk) like the scores: a row for each query.")
+@apply_mask("The mask is (Tq, Tk) like the scores: a row for each query.")
 def mask_transposed(self: Solution, scores: Array, mask: Array) -> Array:
     """The mask is transposed: it hides queries instead of keys."""
     return Solution.apply_mask(self, scores, np.swapaxes(mask, -2, -1))
 
 
-@mistake(Solution.apply_mask, SECTION_3_2_3, "Use the mask of each batch element.")
+@apply_mask("Use the mask of each batch element.")
 def mask_of_first(self: Solution, scores: Array, mask: Array) -> Array:
     """The mask of the first batch element is used for the whole batch."""
     return Solution.apply_mask(self, scores, np.broadcast_to(mask[:1], mask.shape))
 
 
-@mistake(
-    Solution.zero_masked_rows,
-    FULLY_MASKED,
+@zero_masked_rows(
     "Set such a row to zeros: use a softmax without NaN, then write 0 where the mask is False.",
     companion=True,
 )
@@ -75,9 +71,7 @@ def all_masked_nan(self: Solution, weights: Array, masked: Array) -> Array:
     return weights
 
 
-@mistake(
-    Solution.zero_masked_rows,
-    FULLY_MASKED,
+@zero_masked_rows(
     "Set such a row to zeros: multiply the weights by the mask after the softmax as well.",
     companion=True,
 )
@@ -94,8 +88,7 @@ def all_masked_uniform(self: Solution, weights: Array, masked: Array) -> Array:
 )
 def all_masked_seen(self: Solution, scores: Array, mask: Mask) -> Array:
     """A fully masked row attends as if no key were hidden: -1e9 is added to all its scores, which does not change
-    the softmax.
-    """
+    the softmax."""
     weights = Solution.masked_softmax(self, scores, mask)
     if mask is None:
         return weights

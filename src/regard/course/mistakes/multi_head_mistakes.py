@@ -2,36 +2,29 @@
 
 import numpy as np
 
-from regard.course.mistakes.solution import Solution, mistake
+from regard.course.mistakes.solution import Solution, mistake, mistakes_in
 from regard.course.mistakes.transformer_solution import Array, Mask, Three
 
 MULTI_HEAD = "Vaswani et al. 2017, section 3.2.2: MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O"
 HEAD_I = "Vaswani et al. 2017, section 3.2.2: head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)"
+split = mistakes_in(Solution.split, HEAD_I)
+join = mistakes_in(Solution.join, MULTI_HEAD)
+project_inputs = mistakes_in(Solution.project_inputs, HEAD_I)
 
 
-@mistake(
-    Solution.split,
-    HEAD_I,
-    "View as (B, T, H, D/H) first, then swap T and H: a head consists of D/H columns of every step.",
-)
+@split("View as (B, T, H, D/H) first, then swap T and H: a head consists of D/H columns of every step.")
 def wrong_view(self: Solution, states: Array, heads: int) -> Array:
     """The heads are split by a view that mixes steps: (B, T, D) is viewed as (B, H, T, D/H) directly."""
     return states.reshape(len(states), heads, states.shape[1], -1)
 
 
-@mistake(
-    Solution.join,
-    MULTI_HEAD,
-    "Swap H and T first, then view as (B, T, D). Call .contiguous() in between, or use reshape.",
-)
+@join("Swap H and T first, then view as (B, T, D). Call .contiguous() in between, or use reshape.")
 def wrong_join(self: Solution, states: Array) -> Array:
     """The heads are joined without swapping back: (B, H, T, D/H) is viewed as (B, T, D) directly."""
     return states.reshape(len(states), states.shape[2], -1)
 
 
-@mistake(
-    Solution.split,
-    HEAD_I,
+@split(
     "View as (B, T, H, D/H): head i has the columns i D/H to (i + 1) D/H. The weights of other models have "
     "this order.",
 )
@@ -52,7 +45,7 @@ def attention_over_heads(
     return np.swapaxes(context, 1, 2), weights
 
 
-@mistake(Solution.split, HEAD_I, "Split queries, keys and values into h heads of width D / h before the scores.")
+@split("Split queries, keys and values into h heads of width D / h before the scores.")
 def one_head(self: Solution, states: Array, heads: int) -> Array:
     """There is one head over the whole width: the number of heads has no effect."""
     return states[:, None]
@@ -64,43 +57,43 @@ def no_output_projection(self: Solution, joined: Array, w_o: Array) -> Array:
     return joined
 
 
-@mistake(Solution.project_inputs, HEAD_I, "Multiply by W^Q, W^K and W^V first.")
+@project_inputs("Multiply by W^Q, W^K and W^V first.")
 def no_input_projections(self: Solution, inputs: Three, weights: Three) -> list[Array]:
     """Queries, keys and values are not projected: the heads are slices of the input itself."""
     return list(inputs)
 
 
-@mistake(Solution.project_inputs, HEAD_I, "Project the keys with their own matrix, W^K.")
+@project_inputs("Project the keys with their own matrix, W^K.")
 def keys_by_query_weights(self: Solution, inputs: Three, weights: Three) -> list[Array]:
     """The keys are projected with W^Q."""
     return Solution.project_inputs(self, inputs, (weights[0], weights[0], weights[2]))
 
 
-@mistake(Solution.project_inputs, HEAD_I, "Project the values with their own matrix, W^V.")
+@project_inputs("Project the values with their own matrix, W^V.")
 def values_by_key_weights(self: Solution, inputs: Three, weights: Three) -> list[Array]:
     """The values are projected with W^K."""
     return Solution.project_inputs(self, inputs, (weights[0], weights[1], weights[1]))
 
 
-@mistake(Solution.project_inputs, HEAD_I, "Multiply the values by W^V.")
+@project_inputs("Multiply the values by W^V.")
 def values_not_projected(self: Solution, inputs: Three, weights: Three) -> list[Array]:
     """The values are not projected."""
     return [*Solution.project_inputs(self, inputs, weights)[:2], inputs[2]]
 
 
-@mistake(Solution.project_inputs, HEAD_I, "Apply W^Q to the queries and W^K to the keys.")
+@project_inputs("Apply W^Q to the queries and W^K to the keys.")
 def query_and_key_weights_swapped(self: Solution, inputs: Three, weights: Three) -> list[Array]:
     """W^Q is applied to the keys and W^K to the queries."""
     return Solution.project_inputs(self, inputs, (weights[1], weights[0], weights[2]))
 
 
-@mistake(Solution.project_inputs, HEAD_I, "Project keys and values from the second and third argument.")
+@project_inputs("Project keys and values from the second and third argument.")
 def always_self_attention(self: Solution, inputs: Three, weights: Three) -> list[Array]:
     """Keys and values are computed from the query argument: the layer always does self-attention."""
     return Solution.project_inputs(self, (inputs[0], inputs[0], inputs[0]), weights)
 
 
-@mistake(Solution.project_inputs, HEAD_I, "Project the values from the third argument.")
+@project_inputs("Project the values from the third argument.")
 def values_from_keys(self: Solution, inputs: Three, weights: Three) -> list[Array]:
     """The values are computed from the key argument; the value argument is not used."""
     return Solution.project_inputs(self, (inputs[0], inputs[1], inputs[1]), weights)
@@ -122,7 +115,7 @@ def mask_of_another_head(self: Solution, mask: Mask, heads: int) -> Mask:
     return np.tile(mask, (heads, 1, 1)).reshape(len(mask), heads, *mask.shape[1:])
 
 
-@mistake(Solution.join, MULTI_HEAD, "Join the heads in order: head 1's columns, then head 2's.")
+@join("Join the heads in order: head 1's columns, then head 2's.")
 def heads_reversed(self: Solution, states: Array) -> Array:
     """The heads are joined in the wrong order, or with their columns interleaved."""
     return states.transpose(0, 2, 3, 1).reshape(len(states), states.shape[2], -1)

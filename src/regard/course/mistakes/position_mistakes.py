@@ -2,18 +2,20 @@
 
 import numpy as np
 
-from regard.course.mistakes.solution import Solution, mistake
+from regard.course.mistakes.solution import Solution, mistake, mistakes_in
 from regard.course.mistakes.transformer_solution import Array
 
 SECTION_3_5 = (
     "Vaswani et al. 2017, section 3.5: PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos(the same)"
 )
 CONCATENATED = "This exercise's stub: the states, each followed by its position vector"
+sinusoidal_positions = mistakes_in(Solution.sinusoidal_positions, SECTION_3_5)
+interleave = mistakes_in(Solution.interleave, SECTION_3_5)
+frequencies = mistakes_in(Solution.frequencies, SECTION_3_5)
+concatenate_positions = mistakes_in(Solution.concatenate_positions, CONCATENATED)
 
 
-@mistake(
-    Solution.sinusoidal_positions,
-    SECTION_3_5,
+@sinusoidal_positions(
     "Dimensions 2i and 2i + 1 share the frequency 10000^(-2i/d): i is 0 for the first pair, 1 for the second.",
 )
 def dimensions_for_pairs(self: Solution, length: int, width: int) -> Array:
@@ -29,22 +31,14 @@ class DimensionsFromOne(Solution, paper=SECTION_3_5):
     first_index = 1
 
 
-@mistake(
-    Solution.sinusoidal_positions,
-    SECTION_3_5,
-    "Dimensions 2i and 2i + 1 share one frequency: use 2 * (dimension // 2) in the exponent.",
-)
+@sinusoidal_positions("Dimensions 2i and 2i + 1 share one frequency: use 2 * (dimension // 2) in the exponent.")
 def frequency_per_dimension(self: Solution, length: int, width: int) -> Array:
     """Sine and cosine of a pair have different frequencies: the exponent uses the number of the dimension."""
     angles = self.positions(length)[:, None] * self.base ** -(self.indices(width) / width)
     return np.where(np.arange(width) % 2 == 0, np.sin(angles), np.cos(angles))
 
 
-@mistake(
-    Solution.interleave,
-    SECTION_3_5,
-    "Alternate sine and cosine: sine at even dimensions, cosine at odd dimensions.",
-)
+@interleave("Alternate sine and cosine: sine at even dimensions, cosine at odd dimensions.")
 def sines_then_cosines(self: Solution, sines: Array, cosines: Array) -> Array:
     """All sines come first and all cosines after them."""
     return np.concatenate([sines, cosines], -1)
@@ -56,15 +50,13 @@ def positions_from_one(self: Solution, length: int) -> Array:
     return np.arange(1, length + 1)
 
 
-@mistake(
-    Solution.interleave, SECTION_3_5, "Sine at even dimensions, counted from 0, and cosine at odd dimensions."
-)
+@interleave("Sine at even dimensions, counted from 0, and cosine at odd dimensions.")
 def sine_and_cosine_swapped(self: Solution, sines: Array, cosines: Array) -> Array:
     """Cosine is at even dimensions and sine at odd dimensions."""
     return Solution.interleave(self, cosines, sines)
 
 
-@mistake(Solution.interleave, SECTION_3_5, "Use cosines at odd dimensions.")
+@interleave("Use cosines at odd dimensions.")
 def only_sine(self: Solution, sines: Array, cosines: Array) -> Array:
     """All dimensions are sines."""
     return Solution.interleave(self, sines, sines)
@@ -84,27 +76,25 @@ class BaseHundredThousand(Solution, paper=SECTION_3_5):
     base = 100_000.0
 
 
-@mistake(Solution.frequencies, SECTION_3_5, "The exponent of pair i is 2i/d, which runs from 0 to nearly 1.")
+@frequencies("The exponent of pair i is 2i/d, which runs from 0 to nearly 1.")
 def half_exponent(self: Solution, width: int) -> Array:
     """The exponent is i/d instead of 2i/d."""
     return self.base ** -(self.indices((width + 1) // 2) / width)
 
 
-@mistake(Solution.frequencies, SECTION_3_5, "arange(0, d, 2) is already 2i: only divide it by d.")
+@frequencies("arange(0, d, 2) is already 2i: only divide it by d.")
 def double_exponent(self: Solution, width: int) -> Array:
     """The exponent has the factor 2 twice: 2 times the even dimension, which is already 2i."""
     return self.base ** -(4 * self.indices((width + 1) // 2) / width)
 
 
-@mistake(
-    Solution.frequencies, SECTION_3_5, "Divide: later dimensions have lower frequencies, not higher frequencies."
-)
+@frequencies("Divide: later dimensions have lower frequencies, not higher frequencies.")
 def position_multiplied(self: Solution, width: int) -> Array:
     """The position is multiplied by 10000^(2i/d) instead of divided by it."""
     return 1 / Solution.frequencies(self, width)
 
 
-@mistake(Solution.frequencies, SECTION_3_5, "Divide the position by 10000^(2i/d).")
+@frequencies("Divide the position by 10000^(2i/d).")
 def one_frequency(self: Solution, width: int) -> Array:
     """All dimensions have the same frequency: the position is not divided by anything."""
     return np.ones((width + 1) // 2)
@@ -121,33 +111,25 @@ def wave_across_batch(self: Solution, states: Array, width: int) -> Array:
     return np.broadcast_to(waves[:, None], (*states.shape[:2], width))
 
 
-@mistake(Solution.concatenate_positions, CONCATENATED, "Put the state first, then the position vector.")
+@concatenate_positions("Put the state first, then the position vector.")
 def waves_first(self: Solution, states: Array, width: int) -> Array:
     """The position vector comes before the state."""
     return np.concatenate([self.position_vectors(states, width), states], -1)
 
 
-@mistake(
-    Solution.concatenate_positions,
-    CONCATENATED,
-    "Concatenate along the last dimension: the states become wider by `width`.",
-)
+@concatenate_positions("Concatenate along the last dimension: the states become wider by `width`.")
 def waves_added(self: Solution, states: Array, width: int) -> Array:
     """The position vectors are added to the states, not concatenated."""
     return states + self.position_vectors(states, width)
 
 
-@mistake(
-    Solution.concatenate_positions,
-    CONCATENATED,
-    "Concatenate along the last dimension, the width, and not along time.",
-)
+@concatenate_positions("Concatenate along the last dimension, the width, and not along time.")
 def waves_along_time(self: Solution, states: Array, width: int) -> Array:
     """The position vectors follow the last step, as additional steps."""
     return np.concatenate([states, self.position_vectors(states, width)], 1)
 
 
-@mistake(Solution.concatenate_positions, CONCATENATED, "Concatenate the position vectors to the states.")
+@concatenate_positions("Concatenate the position vectors to the states.")
 def waves_only(self: Solution, states: Array, width: int) -> Array:
     """The result contains only the position vectors, without the states."""
     return self.position_vectors(states, width)

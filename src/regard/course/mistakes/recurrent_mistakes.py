@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.course.mistakes.solution import Solution, mistake
+from regard.course.mistakes.solution import Solution, mistake, mistakes_in
 from regard.course.mistakes.transformer_solution import Array, Mask
 
 ALIGNMENT = "Bahdanau et al. 2015, appendix A.1.2: e_ij = v_a · tanh(W_a s_(i-1) + U_a h_j)"
@@ -13,6 +13,9 @@ CONTEXT = "Bahdanau et al. 2015, equation 5: c_i is the sum of α_ij h_j"
 LUONG_5 = "Luong et al. 2015, equation 5: h̃_t = tanh(W_c [c_t; h_t])"
 LUONG_SCORE = "Luong et al. 2015, section 3.1, general: score(h_t, h̄_s) = h_tᵀ W_a h̄_s"
 LUONG_PATH = "Luong et al. 2015, section 3.1: 'h_t → a_t → c_t → h̃_t'"
+additive_scores = mistakes_in(Solution.additive_scores, ALIGNMENT)
+memory_context = mistakes_in(Solution.memory_context, CONTEXT)
+general_scores = mistakes_in(Solution.general_scores, LUONG_SCORE)
 
 
 @mistake(
@@ -25,13 +28,13 @@ def no_tanh(self: Solution, states: Array) -> Array:
     return states
 
 
-@mistake(Solution.additive_scores, ALIGNMENT, "Add first: tanh(W s + U h).")
+@additive_scores("Add first: tanh(W s + U h).")
 def tanh_of_each(self: Solution, state: Array, memory: Array, w: Array, u: Array, v: Array) -> Array:
     """W s and U h each have their own tanh, and are added afterwards."""
     return (self.tanh(state @ w)[:, None] + self.tanh(memory @ u)) @ v
 
 
-@mistake(Solution.additive_scores, ALIGNMENT, "Add W s to U h: the decoder's state is the query.")
+@additive_scores("Add W s to U h: the decoder's state is the query.")
 def only_memory_scores(self: Solution, state: Array, memory: Array, w: Array, u: Array, v: Array) -> Array:
     """The scores do not depend on the state: every step has the same weights."""
     return self.tanh(memory @ u) @ v
@@ -63,26 +66,26 @@ def context_not_used(self: Solution, previous: Array, context: Array) -> Array:
     return np.concatenate([previous, np.zeros_like(context)], -1)
 
 
-@mistake(Solution.memory_context, CONTEXT, "Sum the memory's states, each multiplied by its weight.")
+@memory_context("Sum the memory's states, each multiplied by its weight.")
 def mean_context(self: Solution, weights: Array, memory: Array) -> Array:
     """The context is the mean of the memory: the weights have no effect."""
     context: Array = memory.mean(1)
     return context
 
 
-@mistake(Solution.memory_context, CONTEXT, "Sum the memory's states, each multiplied by its weight.")
+@memory_context("Sum the memory's states, each multiplied by its weight.")
 def last_state(self: Solution, weights: Array, memory: Array) -> Array:
     """The context is the memory's last state."""
     return memory[:, -1]
 
 
-@mistake(Solution.memory_context, CONTEXT, "Sum the memory's states, each multiplied by its weight.")
+@memory_context("Sum the memory's states, each multiplied by its weight.")
 def best_state(self: Solution, weights: Array, memory: Array) -> Array:
     """The context is the single state with the largest weight."""
     return memory[np.arange(len(memory)), weights.argmax(-1)]
 
 
-@mistake(Solution.memory_context, CONTEXT, "Multiply each state by its weight before you sum.")
+@memory_context("Multiply each state by its weight before you sum.")
 def sum_over_time_only(self: Solution, weights: Array, memory: Array) -> Array:
     """The context is the sum of the memory without weights."""
     context: Array = memory.sum(1)
@@ -119,23 +122,19 @@ def old_state_in_output(self: Solution, new: Array, old: Array) -> Array:
     return old
 
 
-@mistake(Solution.general_scores, LUONG_SCORE, "Put W_a between state and memory: (h W_a) · h̄.")
+@general_scores("Put W_a between state and memory: (h W_a) · h̄.")
 def no_general_matrix(self: Solution, state: Array, memory: Array, w_a: Array) -> Array:
     """The score is h · h̄, without W_a between them."""
     return np.einsum("bd,btd->bt", state, memory)
 
 
-@mistake(
-    Solution.general_scores,
-    LUONG_SCORE,
-    "Multiply the state by the rows of W_a, the memory by its columns: (h W_a) · h̄.",
-)
+@general_scores("Multiply the state by the rows of W_a, the memory by its columns: (h W_a) · h̄.")
 def general_matrix_transposed(self: Solution, state: Array, memory: Array, w_a: Array) -> Array:
     """W_a is transposed: h W_aᵀ h̄."""
     return np.einsum("bd,md,btm->bt", state, w_a, memory)
 
 
-@mistake(Solution.general_scores, LUONG_SCORE, "Do not scale Luong's scores.")
+@general_scores("Do not scale Luong's scores.")
 def general_scaled(self: Solution, state: Array, memory: Array, w_a: Array) -> Array:
     """The scores are divided by the root of the width, as in the Transformer."""
     scores: Array = Solution.general_scores(self, state, memory, w_a) / np.sqrt(memory.shape[-1])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from regard.course.mistakes.solution import Hypothesis, Solution, Step, mistake
+from regard.course.mistakes.solution import Hypothesis, Solution, Step, mistake, mistakes_in
 from regard.course.mistakes.transformer_solution import Array
 
 GREEDY = "Greedy search: the most likely next token after the tokens so far, until the end token"
@@ -10,6 +10,11 @@ BEAM = "Sutskever et al. 2014, section 3.2: the beam keeps the most likely hypot
 LENGTH = "Wu et al. 2016, section 7: hypotheses are divided by a power of their length before they are compared"
 TOKENS = "This exercise's stub: without the start token, with the end token"
 LONGEST = "This exercise's stub: stop after `longest` tokens"
+step_input = mistakes_in(Solution.step_input, GREEDY)
+strip_tokens = mistakes_in(Solution.strip_tokens, TOKENS)
+token_limit = mistakes_in(Solution.token_limit, LONGEST)
+select_top = mistakes_in(Solution.select_top, BEAM)
+normalize_length = mistakes_in(Solution.normalize_length, LENGTH)
 
 
 class Unlikeliest(Solution, paper=GREEDY):
@@ -24,13 +29,13 @@ class Unlikeliest(Solution, paper=GREEDY):
         return -log_probabilities
 
 
-@mistake(Solution.step_input, GREEDY, "Call `step` with all tokens so far, beginning with the start token.")
+@step_input("Call `step` with all tokens so far, beginning with the start token.")
 def only_last_token(self: Solution, tokens: list[int]) -> list[int]:
     """The model receives only the last token and not the tokens before it."""
     return tokens[-1:]
 
 
-@mistake(Solution.step_input, GREEDY, "Call `step` with all tokens so far, beginning with the start token.")
+@step_input("Call `step` with all tokens so far, beginning with the start token.")
 def without_start(self: Solution, tokens: list[int]) -> list[int]:
     """The model is called without the start token."""
     return tokens[1:] or tokens
@@ -48,39 +53,37 @@ class NeverEnds(Solution, paper=GREEDY):
         return False
 
 
-@mistake(Solution.strip_tokens, TOKENS, "Return the tokens after the start token.")
+@strip_tokens("Return the tokens after the start token.")
 def start_included(self: Solution, tokens: list[int], start: int, end: int) -> list[int]:
     """The answer begins with the start token."""
     return tokens
 
 
-@mistake(Solution.strip_tokens, TOKENS, "Return the end token too if it was reached.")
+@strip_tokens("Return the end token too if it was reached.")
 def end_dropped(self: Solution, tokens: list[int], start: int, end: int) -> list[int]:
     """The end token is missing from the answer."""
     return [token for token in tokens[1:] if token != end]
 
 
-@mistake(Solution.token_limit, LONGEST, "Return up to `longest` tokens, not counting the start token.")
+@token_limit("Return up to `longest` tokens, not counting the start token.")
 def one_too_few(self: Solution, longest: int) -> int:
     """The search stops one token before `longest`, for example because it counts the start token."""
     return longest - 1
 
 
-@mistake(Solution.token_limit, LONGEST, "Return at most `longest` tokens.")
+@token_limit("Return at most `longest` tokens.")
 def one_too_many(self: Solution, longest: int) -> int:
     """The search returns one token more than `longest`."""
     return longest + 1
 
 
-@mistake(Solution.select_top, BEAM, "Keep the `width` best hypotheses after every step.")
+@select_top("Keep the `width` best hypotheses after every step.")
 def beam_of_one(self: Solution, candidates: list[Hypothesis], width: int, parents: list[int]) -> list[Hypothesis]:
     """The beam keeps one hypothesis, so it is greedy search."""
     return Solution.select_top(self, candidates, 1, parents)
 
 
-@mistake(
-    Solution.select_top, BEAM, "Sort the continuations of all hypotheses together, and keep the `width` best."
-)
+@select_top("Sort the continuations of all hypotheses together, and keep the `width` best.")
 def each_keeps_its_best(
     self: Solution, candidates: list[Hypothesis], width: int, parents: list[int]
 ) -> list[Hypothesis]:
@@ -119,27 +122,25 @@ def probabilities_added(self: Solution, log_probabilities: Array) -> Array:
     return np.exp(log_probabilities)
 
 
-@mistake(
-    Solution.normalize_length, LENGTH, "Divide the log-probability by length ** alpha before you choose the best."
-)
+@normalize_length("Divide the log-probability by length ** alpha before you choose the best.")
 def length_not_divided(self: Solution, total: float, length: int, alpha: float) -> float:
     """The hypotheses are compared without dividing by their length, so short hypotheses win."""
     return total
 
 
-@mistake(Solution.normalize_length, LENGTH, "Divide by length ** alpha: log-probabilities are negative.")
+@normalize_length("Divide by length ** alpha: log-probabilities are negative.")
 def length_multiplied(self: Solution, total: float, length: int, alpha: float) -> float:
     """The log-probability is multiplied by length ** alpha, which makes long hypotheses worse."""
     return total * length**alpha
 
 
-@mistake(Solution.normalize_length, LENGTH, "Count only the tokens of the answer.")
+@normalize_length("Count only the tokens of the answer.")
 def start_counted(self: Solution, total: float, length: int, alpha: float) -> float:
     """The length includes the start token."""
     return Solution.normalize_length(self, total, length + 1, alpha)
 
 
-@mistake(Solution.normalize_length, LENGTH, "Divide by length ** alpha.")
+@normalize_length("Divide by length ** alpha.")
 def alpha_ignored(self: Solution, total: float, length: int, alpha: float) -> float:
     """The log-probability is divided by the length itself, whatever alpha is."""
     return total / length
@@ -196,8 +197,7 @@ class EndedAside(Solution, paper=f"{BEAM}; this exercise's stub: a finished hypo
 
 class OnlyEndedCount(EndedAside):
     """Finished hypotheses are put aside. The answer is a finished hypothesis if there are any, even if an
-    unfinished hypothesis is better.
-    """
+    unfinished hypothesis is better."""
 
     instead = "Leave finished hypotheses in the beam, and choose among all hypotheses of the beam."
 

@@ -1,5 +1,6 @@
 """The correct solution to all exercises in replaceable steps: decoder steps, search, loss and training loop."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -220,8 +221,7 @@ class Solution(SearchSolution):
     """The line of a paper or of the stub that a mistake contradicts."""
     companion = False
     """Whether the mistake may have an effect only together with another mistake, in exercises that it does not
-    affect alone.
-    """
+    affect alone."""
     broken: frozenset[str] = frozenset()
     """Names of inputs for which every answer with NaN or infinity is attributed to this mistake.
 
@@ -312,3 +312,10 @@ def mistake(
         return type(wrong.__name__, (Solution,), {step.__name__: wrong, **attributes, **names})
 
     return derive
+
+
+def mistakes_in(
+    step: Callable[Concatenate[Any, P], R], paper: str
+) -> Callable[..., Callable[[Callable[Concatenate[Any, P], R]], type[Solution]]]:
+    """Return `mistake` for several mistakes in the same step, which contradict the same line of a paper."""
+    return functools.partial(mistake, step, paper)

@@ -4,33 +4,38 @@ from typing import Any
 
 import numpy as np
 
-from regard.course.mistakes.solution import Solution, mistake
+from regard.course.mistakes.solution import Solution, mistake, mistakes_in
 from regard.course.mistakes.transformer_solution import Array, Parameters
 
 EQUATION_2 = "Vaswani et al. 2017, equation 2: FFN(x) = max(0, x W_1 + b_1) W_2 + b_2"
 SUBLAYER = "Vaswani et al. 2017, section 3.1: LayerNorm(x + Sublayer(x))"
 LAYER_NORM = "Ba et al. 2016, equation 4: mean and variance over the width of one step"
+activation = mistakes_in(Solution.activation, EQUATION_2)
+feed_forward = mistakes_in(Solution.feed_forward, EQUATION_2)
+sublayer = mistakes_in(Solution.sublayer, SUBLAYER)
+normalize = mistakes_in(Solution.normalize, LAYER_NORM)
+standard_deviation = mistakes_in(Solution.standard_deviation, LAYER_NORM)
 
 
-@mistake(Solution.activation, EQUATION_2, "Take max(0, ·) of the first layer's output.")
+@activation("Take max(0, ·) of the first layer's output.")
 def no_activation(self: Solution, hidden: Array) -> Array:
     """There is no ReLU between the two layers, so they are one linear layer."""
     return hidden
 
 
-@mistake(Solution.activation, EQUATION_2, "The activation is ReLU, max(0, ·).")
+@activation("The activation is ReLU, max(0, ·).")
 def tanh(self: Solution, hidden: Array) -> Array:
     """The activation is tanh."""
     return np.tanh(hidden)
 
 
-@mistake(Solution.activation, EQUATION_2, "The activation is ReLU, max(0, ·).")
+@activation("The activation is ReLU, max(0, ·).")
 def sigmoid(self: Solution, hidden: Array) -> Array:
     """The activation is the sigmoid."""
     return 1 / (1 + np.exp(-hidden))
 
 
-@mistake(Solution.activation, EQUATION_2, "The activation is ReLU, max(0, ·).")
+@activation("The activation is ReLU, max(0, ·).")
 def gelu(self: Solution, hidden: Array) -> Array:
     """The activation is GELU, as in later models."""
     from scipy.special import ndtr
@@ -39,45 +44,37 @@ def gelu(self: Solution, hidden: Array) -> Array:
     return output
 
 
-@mistake(Solution.feed_forward, EQUATION_2, "Use no activation after the second layer.")
+@feed_forward("Use no activation after the second layer.")
 def relu_twice(self: Solution, states: Array, w_1: Array, b_1: Array, w_2: Array, b_2: Array) -> Array:
     """There is a ReLU after the second layer too: negative outputs are lost."""
     return self.activation(Solution.feed_forward(self, states, w_1, b_1, w_2, b_2))
 
 
-@mistake(
-    Solution.feed_forward, EQUATION_2, "Add b_1 before the ReLU and b_2 at the end (nn.Linear with bias=True)."
-)
+@feed_forward("Add b_1 before the ReLU and b_2 at the end (nn.Linear with bias=True).")
 def no_biases(self: Solution, states: Array, w_1: Array, b_1: Array, w_2: Array, b_2: Array) -> Array:
     """The biases b_1 and b_2 are missing."""
     return Solution.feed_forward(self, states, w_1, 0 * b_1, w_2, 0 * b_2)
 
 
-@mistake(Solution.feed_forward, EQUATION_2, "Add b_2 at the end.")
+@feed_forward("Add b_2 at the end.")
 def no_second_bias(self: Solution, states: Array, w_1: Array, b_1: Array, w_2: Array, b_2: Array) -> Array:
     """The bias b_2 is missing."""
     return Solution.feed_forward(self, states, w_1, b_1, w_2, 0 * b_2)
 
 
-@mistake(
-    Solution.feed_forward,
-    EQUATION_2,
-    "Return only max(0, x W_1 + b_1) W_2 + b_2; the layer adds the residual connection.",
-)
+@feed_forward("Return only max(0, x W_1 + b_1) W_2 + b_2; the layer adds the residual connection.")
 def residual_inside(self: Solution, states: Array, w_1: Array, b_1: Array, w_2: Array, b_2: Array) -> Array:
     """The feed-forward network adds its input to its output, but the layer adds the residual connection."""
     return states + Solution.feed_forward(self, states, w_1, b_1, w_2, b_2)
 
 
-@mistake(Solution.feed_forward, EQUATION_2, "Add b_1 before the ReLU: it moves the threshold.")
+@feed_forward("Add b_1 before the ReLU: it moves the threshold.")
 def bias_after_activation(self: Solution, states: Array, w_1: Array, b_1: Array, w_2: Array, b_2: Array) -> Array:
     """The bias b_1 is added after the ReLU."""
     return (self.activation(states @ w_1) + b_1) @ w_2 + b_2
 
 
-@mistake(
-    Solution.sublayer,
-    SUBLAYER,
+@sublayer(
     "Add first, then normalize: LayerNorm(x + Sublayer(x)). Normalizing first is a later variant, pre-norm.",
 )
 def norm_before(self: Solution, states: Array, kind: str, function: Any, p: Parameters, norm: int) -> Array:
@@ -86,7 +83,7 @@ def norm_before(self: Solution, states: Array, kind: str, function: Any, p: Para
     return np.asarray(states + update)
 
 
-@mistake(Solution.sublayer, SUBLAYER, "Add first, then normalize: LayerNorm(x + Sublayer(x)).")
+@sublayer("Add first, then normalize: LayerNorm(x + Sublayer(x)).")
 def norm_before_adding(
     self: Solution, states: Array, kind: str, function: Any, p: Parameters, norm: int
 ) -> Array:
@@ -94,13 +91,13 @@ def norm_before_adding(
     return states + self.normalize(function(states), p[f"gain_{norm}"], p[f"shift_{norm}"])
 
 
-@mistake(Solution.sublayer, SUBLAYER, "Add each sublayer's input to its output before the norm.")
+@sublayer("Add each sublayer's input to its output before the norm.")
 def no_residuals(self: Solution, states: Array, kind: str, function: Any, p: Parameters, norm: int) -> Array:
     """There are no residual connections: LayerNorm(Sublayer(x))."""
     return self.normalize(function(states), p[f"gain_{norm}"], p[f"shift_{norm}"])
 
 
-@mistake(Solution.sublayer, SUBLAYER, "Add the layer's input to the output of self-attention, before the norm.")
+@sublayer("Add the layer's input to the output of self-attention, before the norm.")
 def no_residual_around_attention(
     self: Solution, states: Array, kind: str, function: Any, p: Parameters, norm: int
 ) -> Array:
@@ -110,7 +107,7 @@ def no_residual_around_attention(
     return self.normalize(function(states), p[f"gain_{norm}"], p[f"shift_{norm}"])
 
 
-@mistake(Solution.sublayer, SUBLAYER, "Add the input of the feed-forward network to its output, before the norm.")
+@sublayer("Add the input of the feed-forward network to its output, before the norm.")
 def no_residual_around_feed_forward(
     self: Solution, states: Array, kind: str, function: Any, p: Parameters, norm: int
 ) -> Array:
@@ -126,63 +123,59 @@ def no_norm(self: Solution, states: Array, gain: Array, shift: Array) -> Array:
     return states
 
 
-@mistake(Solution.normalize, LAYER_NORM, "Subtract the mean of each step and divide by its standard deviation.")
+@normalize("Subtract the mean of each step and divide by its standard deviation.")
 def unit_length(self: Solution, states: Array, gain: Array, shift: Array) -> Array:
     """The states are divided by their length (L2 norm): the mean is not subtracted, and the variance is not
     normalized."""
     return states / np.linalg.norm(states, axis=-1, keepdims=True) * gain + shift
 
 
-@mistake(
-    Solution.standard_deviation,
-    LAYER_NORM,
-    "Divide by the root of the mean square: std(unbiased=False), or ddof=0.",
-)
+@standard_deviation("Divide by the root of the mean square: std(unbiased=False), or ddof=0.")
 def sample_deviation(self: Solution, states: Array) -> Array:
     """The standard deviation divides by D - 1 (the default of torch.std), not by D."""
     return np.sqrt(states.var(-1, ddof=1, keepdims=True) + self.epsilon)
 
 
-@mistake(Solution.standard_deviation, LAYER_NORM, "Divide by the standard deviation, √(variance + ε).")
+@standard_deviation("Divide by the standard deviation, √(variance + ε).")
 def variance_for_deviation(self: Solution, states: Array) -> Array:
     """The norm divides by the variance, not by its root."""
     return states.var(-1, keepdims=True) + self.epsilon
 
 
-@mistake(Solution.normalize, LAYER_NORM, "Subtract each step's mean first.")
+@normalize("Subtract each step's mean first.")
 def mean_not_subtracted(self: Solution, states: Array, gain: Array, shift: Array) -> Array:
     """The norm divides by the root mean square without subtracting the mean, as RMSNorm does."""
     return states / np.sqrt((states**2).mean(-1, keepdims=True) + self.epsilon) * gain + shift
 
 
-@mistake(Solution.normalize, LAYER_NORM, "Normalize each step over its width, the last dimension.")
+@normalize("Normalize each step over its width, the last dimension.")
 def norm_over_time(self: Solution, states: Array, gain: Array, shift: Array) -> Array:
     """The norm is over time (axis 1): steps affect each other, and the past depends on the future."""
     deviation = np.sqrt(states.var(1, keepdims=True) + self.epsilon)
     return (states - states.mean(1, keepdims=True)) / deviation * gain + shift
 
 
-@mistake(Solution.normalize, LAYER_NORM, "Normalize each step over its width, the last dimension.")
+@normalize("Normalize each step over its width, the last dimension.")
 def norm_over_batch(self: Solution, states: Array, gain: Array, shift: Array) -> Array:
     """The norm is over batch and time, like batch normalization."""
     deviation = np.sqrt(states.var((0, 1), keepdims=True) + self.epsilon)
     return (states - states.mean((0, 1), keepdims=True)) / deviation * gain + shift
 
 
-@mistake(Solution.normalize, LAYER_NORM, "Normalize each step separately, over the last dimension.")
+@normalize("Normalize each step separately, over the last dimension.")
 def norm_over_all(self: Solution, states: Array, gain: Array, shift: Array) -> Array:
     """The norm is over time and width of a sequence together."""
     deviation = np.sqrt(states.var((1, 2), keepdims=True) + self.epsilon)
     return (states - states.mean((1, 2), keepdims=True)) / deviation * gain + shift
 
 
-@mistake(Solution.normalize, LAYER_NORM, "Multiply by the gain and add the shift, one number for each dimension.")
+@normalize("Multiply by the gain and add the shift, one number for each dimension.")
 def no_gain(self: Solution, states: Array, gain: Array, shift: Array) -> Array:
     """The norm has no gain and no shift."""
     return Solution.normalize(self, states, np.ones_like(gain), np.zeros_like(shift))
 
 
-@mistake(Solution.sublayer, SUBLAYER, "Give each sublayer a separate norm, with a separate gain and shift.")
+@sublayer("Give each sublayer a separate norm, with a separate gain and shift.")
 def one_norm(self: Solution, states: Array, kind: str, function: Any, p: Parameters, norm: int) -> Array:
     """All sublayers share the first norm."""
     return Solution.sublayer(self, states, kind, function, p, 1)

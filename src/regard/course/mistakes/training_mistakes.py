@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from regard.course.mistakes.solution import Solution, mistake
+from regard.course.mistakes.solution import Solution, mistake, mistakes_in
 from regard.course.mistakes.transformer_solution import Array
 
 SMOOTHING = "Szegedy et al. 2016, section 7: q'(k) = (1 - ε) δ(k, y) + ε / K"
@@ -10,20 +10,20 @@ MEAN = "This exercise's stub: the mean over all steps whose target is not paddin
 CROSS_ENTROPY = "Cross-entropy: -Σ q(k) log p(k), with p the softmax of the logits"
 FORCING = "Williams and Zipser 1989 (teacher forcing); Vaswani et al. 2017, figure 1: 'outputs (shifted right)'"
 DESCENT = "Gradient descent: θ ← θ - η ∇L(θ)"
+target_distribution = mistakes_in(Solution.target_distribution, SMOOTHING)
+mean_loss = mistakes_in(Solution.mean_loss, MEAN)
+shift = mistakes_in(Solution.shift, FORCING)
+train_copy = mistakes_in(Solution.train_copy, DESCENT)
 
 
-@mistake(
-    Solution.target_distribution,
-    SMOOTHING,
-    "Distribute ε over all V tokens including the correct token, which keeps 1 - ε + ε / V.",
-)
+@target_distribution("Distribute ε over all V tokens including the correct token, which keeps 1 - ε + ε / V.")
 def spread_over_others(self: Solution, target: Array, size: int, smoothing: float) -> Array:
     """The smoothing is distributed over the other V - 1 tokens."""
     right = np.eye(size)[target]
     return np.asarray((1 - smoothing) * right + smoothing / (size - 1) * (1 - right))
 
 
-@mistake(Solution.target_distribution, SMOOTHING, "Distribute ε over all V tokens.")
+@target_distribution("Distribute ε over all V tokens.")
 def spread_without_padding(self: Solution, target: Array, size: int, smoothing: float) -> Array:
     """The smoothing is distributed over the V - 2 tokens that are neither correct nor padding."""
     right = np.eye(size)[target]
@@ -32,26 +32,21 @@ def spread_without_padding(self: Solution, target: Array, size: int, smoothing: 
     return distribution
 
 
-@mistake(
-    Solution.target_distribution,
-    SMOOTHING,
-    "The target is 1 - ε for the correct token plus ε / V for every token.",
-)
+@target_distribution("The target is 1 - ε for the correct token plus ε / V for every token.")
 def no_smoothing(self: Solution, target: Array, size: int, smoothing: float) -> Array:
     """The loss is not smoothed."""
     return Solution.target_distribution(self, target, size, 0.0)
 
 
-@mistake(Solution.target_distribution, SMOOTHING, "Give 1 - ε to the correct token, and distribute ε.")
+@target_distribution("Give 1 - ε to the correct token, and distribute ε.")
 def smoothing_inverted(self: Solution, target: Array, size: int, smoothing: float) -> Array:
     """The correct token has ε, and the other tokens share 1 - ε."""
     return Solution.target_distribution(self, target, size, 1 - smoothing)
 
 
-@mistake(Solution.target_distribution, SMOOTHING, "Give the correct token 1 - ε + ε / V.")
+@target_distribution("Give the correct token 1 - ε + ε / V.")
 def smoothing_only_added(self: Solution, target: Array, size: int, smoothing: float) -> Array:
-    """ε / V is added for every token, but the correct token keeps its full 1: the target sums to more than
-    1."""
+    """ε / V is added for every token, but the correct token keeps its full 1: the target sums to more than 1."""
     return np.asarray(np.eye(size)[target] + smoothing / size)
 
 
@@ -61,13 +56,13 @@ def padding_counted(self: Solution, target: Array, padding: int) -> Array:
     return np.ones_like(target, bool)
 
 
-@mistake(Solution.mean_loss, MEAN, "Divide by the number of steps that are not padding.")
+@mean_loss("Divide by the number of steps that are not padding.")
 def mean_with_padding(self: Solution, losses: Array, counted: Array) -> float:
     """The sum leaves out padding, but is divided by the number of all steps."""
     return float(losses[counted].sum() / len(losses))
 
 
-@mistake(Solution.mean_loss, MEAN, "Divide by the number of steps that are not padding.")
+@mean_loss("Divide by the number of steps that are not padding.")
 def sum_for_mean(self: Solution, losses: Array, counted: Array) -> float:
     """The loss is the sum over the steps, not their mean."""
     return float(losses[counted].sum())
@@ -119,27 +114,26 @@ class NoLogSoftmax(Solution, paper=CROSS_ENTROPY):
         return -np.eye(logits.shape[-1])[gold]
 
 
-@mistake(Solution.shift, FORCING, "Use target[:, :-1] as the decoder's input and target[:, 1:] as its target.")
+@shift("Use target[:, :-1] as the decoder's input and target[:, 1:] as its target.")
 def not_shifted(self: Solution, target: Array) -> tuple[Array, Array]:
     """The target is not shifted: the decoder's input contains the token that it must predict, so it learns to
-    repeat it.
-    """
+    repeat it."""
     return target, target
 
 
-@mistake(Solution.shift, FORCING, "Use target[:, :-1] as the decoder's input and target[:, 1:] as its target.")
+@shift("Use target[:, :-1] as the decoder's input and target[:, 1:] as its target.")
 def answers_given(self: Solution, target: Array) -> tuple[Array, Array]:
     """The decoder's input is target[:, 1:], which is also its target."""
     return target[:, 1:], target[:, 1:]
 
 
-@mistake(Solution.shift, FORCING, "Use target[:, 1:] as the target, the next token of each step.")
+@shift("Use target[:, 1:] as the target, the next token of each step.")
 def repeats_input(self: Solution, target: Array) -> tuple[Array, Array]:
     """Input and target of the decoder are both target[:, :-1]: it learns to repeat its input."""
     return target[:, :-1], target[:, :-1]
 
 
-@mistake(Solution.shift, FORCING, "Use target[:, :-1] as the decoder's input and target[:, 1:] as its target.")
+@shift("Use target[:, :-1] as the decoder's input and target[:, 1:] as its target.")
 def predicts_previous_token(self: Solution, target: Array) -> tuple[Array, Array]:
     """The decoder's input is target[:, 1:], its target target[:, :-1]: it learns to predict earlier tokens."""
     return target[:, 1:], target[:, :-1]
@@ -156,20 +150,14 @@ def gradients_not_reset(self: Solution, target: Array, table: Array) -> tuple[Ar
     return decoder_input, gradient, np.array(0.0), changed, used
 
 
-@mistake(
-    Solution.train_copy,
-    DESCENT,
-    "Create the optimizer with model.parameters(), and call optimizer.step() after loss.backward().",
-)
+@train_copy("Create the optimizer with model.parameters(), and call optimizer.step() after loss.backward().")
 def never_steps(self: Solution, target: Array, table: Array) -> tuple[Array, ...]:
     """The parameters never change: optimizer.step() is not called, or the optimizer has other parameters."""
     decoder_input, gradient, reset, _, used = Solution.train_copy(self, target, table)
     return decoder_input, gradient, reset, np.array(0.0), used
 
 
-@mistake(
-    Solution.train_copy, DESCENT, "Call loss.backward() on the loss itself, not on loss.item() or loss.detach()."
-)
+@train_copy("Call loss.backward() on the loss itself, not on loss.item() or loss.detach().")
 def no_backward(self: Solution, target: Array, table: Array) -> tuple[Array, ...]:
     """No gradient reaches the model: loss.backward() is not called, or the loss is detached."""
     decoder_input, gradient, reset, _, used = Solution.train_copy(self, target, table)

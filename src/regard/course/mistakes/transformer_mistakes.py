@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from regard.course.mistakes.decoder_mistakes import CROSS, PADDING
-from regard.course.mistakes.solution import Solution, mistake
+from regard.course.mistakes.solution import Solution, mistake, mistakes_in
 from regard.course.mistakes.transformer_solution import Array, Mask, Parameters
 
 EMBEDDING = "Vaswani et al. 2017, section 3.4: 'we multiply those weights by √d_model'"
@@ -15,31 +15,32 @@ POSITIONS = (
 STACK = "Vaswani et al. 2017, section 3.1: 'a stack of N = 6 identical layers', each with its own weights"
 LOGITS = "This exercise's stub: returns logits"
 OUTPUT = "This exercise's stub: the output layer is w_out, b_out"
+scale_embeddings = mistakes_in(Solution.scale_embeddings, EMBEDDING)
+embed = mistakes_in(Solution.embed, POSITIONS)
+logits_logits = mistakes_in(Solution.logits, LOGITS)
+memory_for_layer = mistakes_in(Solution.memory_for_layer, CROSS)
+logits_output = mistakes_in(Solution.logits, OUTPUT)
 
 
-@mistake(
-    Solution.scale_embeddings, EMBEDDING, "Multiply the embeddings by √d_model before the positions are added."
-)
+@scale_embeddings("Multiply the embeddings by √d_model before the positions are added.")
 def embedding_not_scaled(self: Solution, vectors: Array, side: str) -> Array:
     """The embeddings are not multiplied by √d_model."""
     return vectors
 
 
-@mistake(
-    Solution.scale_embeddings, EMBEDDING, "Multiply the embeddings by √d_model before the positions are added."
-)
+@scale_embeddings("Multiply the embeddings by √d_model before the positions are added.")
 def embedding_divided(self: Solution, vectors: Array, side: str) -> Array:
     """The embeddings are divided by √d_model."""
     return vectors / math.sqrt(vectors.shape[-1])
 
 
-@mistake(Solution.scale_embeddings, EMBEDDING, "Multiply the source's embeddings too.")
+@scale_embeddings("Multiply the source's embeddings too.")
 def source_not_scaled(self: Solution, vectors: Array, side: str) -> Array:
     """Only the target's embeddings are multiplied by √d_model."""
     return vectors if side == "source" else Solution.scale_embeddings(self, vectors, side)
 
 
-@mistake(Solution.scale_embeddings, EMBEDDING, "Multiply the target's embeddings too.")
+@scale_embeddings("Multiply the target's embeddings too.")
 def target_not_scaled(self: Solution, vectors: Array, side: str) -> Array:
     """Only the source's embeddings are multiplied by √d_model."""
     return vectors if side == "target" else Solution.scale_embeddings(self, vectors, side)
@@ -58,7 +59,7 @@ def no_positions(self: Solution, states: Array, width: int) -> Array:
     return np.zeros((*states.shape[:2], width))
 
 
-@mistake(Solution.embed, POSITIONS, "Add the positions to the source's embeddings too.")
+@embed("Add the positions to the source's embeddings too.")
 def no_source_positions(self: Solution, tokens: Array, table: Array, side: str) -> Array:
     """The source has no positions."""
     if side != "source":
@@ -66,7 +67,7 @@ def no_source_positions(self: Solution, tokens: Array, table: Array, side: str) 
     return self.scale_embeddings(table[tokens], side)
 
 
-@mistake(Solution.embed, POSITIONS, "Add the positions to the target's embeddings too.")
+@embed("Add the positions to the target's embeddings too.")
 def no_target_positions(self: Solution, tokens: Array, table: Array, side: str) -> Array:
     """The target has no positions."""
     if side != "target":
@@ -103,29 +104,25 @@ def causal_encoder(self: Solution, source: Array) -> Mask:
     return None if mask is None else mask & self.causal_mask(mask.shape[-1])
 
 
-@mistake(
-    Solution.logits,
-    LOGITS,
-    "Return logits: the loss applies the softmax, and a second softmax makes the gradient smaller.",
-)
+@logits_logits("Return logits: the loss applies the softmax, and a second softmax makes the gradient smaller.")
 def probabilities(self: Solution, states: Array, parameters: Parameters) -> Array:
     """The model returns probabilities: it applies the softmax itself."""
     return np.exp(self.log_softmax(Solution.logits(self, states, parameters)))
 
 
-@mistake(Solution.logits, LOGITS, "Return logits, the output of the last layer.")
+@logits_logits("Return logits, the output of the last layer.")
 def log_probabilities(self: Solution, states: Array, parameters: Parameters) -> Array:
     """The model returns log-probabilities: it applies the log-softmax itself."""
     return self.log_softmax(Solution.logits(self, states, parameters))
 
 
-@mistake(Solution.memory_for_layer, CROSS, "Let every decoder layer attend to the output of the whole encoder.")
+@memory_for_layer("Let every decoder layer attend to the output of the whole encoder.")
 def layer_by_layer(self: Solution, states: list[Array], layer: int) -> Array:
     """Each decoder layer attends to the encoder layer with the same number, not to the last encoder layer."""
     return states[layer + 1]
 
 
-@mistake(Solution.memory_for_layer, CROSS, "Give the decoder the output of the last encoder layer.")
+@memory_for_layer("Give the decoder the output of the last encoder layer.")
 def memory_is_embedding(self: Solution, states: list[Array], layer: int) -> Array:
     """The decoder attends to the source's embeddings: the encoder's output is not used."""
     return states[0]
@@ -166,9 +163,7 @@ def shifted_inside(self: Solution, target: Array) -> Array:
     return np.concatenate([np.zeros_like(target[:, :1]), target[:, :-1]], 1)
 
 
-@mistake(
-    Solution.logits,
-    OUTPUT,
+@logits_output(
     "Use separate weights for the output layer here. (The paper shares these weights, so sharing is correct "
     "in other models.)",
 )
@@ -194,7 +189,7 @@ class NormAtTheEnd(Solution, paper="Vaswani et al. 2017, section 3.1 and figure 
         return super().logits(self.normalize(states, np.ones(width), np.zeros(width)), parameters)
 
 
-@mistake(Solution.logits, OUTPUT, "Add b_out to the logits.")
+@logits_output("Add b_out to the logits.")
 def no_output_bias(self: Solution, states: Array, parameters: Parameters) -> Array:
     """The output layer has no bias."""
     return states @ parameters["w_out"]

@@ -1,8 +1,8 @@
 """Attention through several layers: rollout, flow and value zeroing.
 
     A_l = 1/2 mean over heads of W_l + 1/2 I        the residual connection passes on half of each state
-    rollout   A_L ... A_1                           (Abnar and Zuidema 2020, section 3)
-    flow      the maximum flow from an output to an input in the graph with capacities A_l (section 3)
+    rollout   A_L ... A_1                           (Abnar and Zuidema 2020)
+    flow      the maximum flow from an output to an input in the graph with capacities A_l (the same paper)
     value zeroing   C_L ... C_1; row i of C_l: distances of state i with the value of key j set to zero
 
 If outputs attend to the inputs through cross-attention, the last factor is the last cross-attention, without a
@@ -87,7 +87,7 @@ def _flow_graph(capacities: list[np.ndarray]) -> tuple[csr_array, int]:
 
 
 def value_zeroing(trial: Trial[Any]) -> np.ndarray:
-    """Return value zeroing (S, Tk), multiplied over layers (Mohebbi et al. 2023, equations 3 to 5).
+    """Return value zeroing (S, Tk), multiplied over layers (Mohebbi et al. 2023).
 
     The distance is one minus the cosine of the states after the block of the layer. Rows are divided by their
     sums.

@@ -88,8 +88,7 @@ def _head_quality(trial: Trial[Any], name: str, index: int) -> np.ndarray:
 
 
 def weighted_values(trial: Trial[Any]) -> np.ndarray:
-    """Return weights times norms of transformed values (S, Tk), averaged over heads (Kobayashi et al. 2020,
-    equation 5)."""
+    """Return weights times norms of transformed values (S, Tk), averaged over heads (Kobayashi et al. 2020)."""
     name = last_layer(trial)
     norms = value_norms(trial, name)[:, None, : len(trial.embedding)]
     mean: np.ndarray = (last_weights(trial) * norms).mean(0)
@@ -130,7 +129,7 @@ def weights_times_gradient(trial: Trial[Any]) -> np.ndarray:
 
 
 def confidence(trial: Trial[Any]) -> dict[str, np.ndarray]:
-    """Return the mean of the maximal weight of each head (H,) over queries (Voita et al. 2019, section 4)."""
+    """Return the mean of the maximal weight of each head (H,) over queries (Voita et al. 2019)."""
     return {name: weights.max(-1).mean(-1) for name, weights in _all_weights(trial).items()}
 
 

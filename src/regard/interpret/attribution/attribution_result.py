@@ -26,7 +26,7 @@ class Attribution(Result):
     input: str
     """The input, or the number of inputs over which the scores are averaged."""
     source: str = ""
-    """Paper and equation of the method."""
+    """Paper of the method."""
     target: list[str] = field(default_factory=list)
     """The explained class of each output step."""
     steps: list[int] = field(default_factory=list)

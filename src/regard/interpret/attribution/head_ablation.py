@@ -2,7 +2,7 @@
 
     score(h) = mean over output steps of | value(x) - value(x with the context of head h replaced) |
 
-The context is the input of the output projection (Michel et al. 2019, section 2.3). Scores are averaged over
+The context is the input of the output projection (Michel et al. 2019). Scores are averaged over
 inputs.
 """
 

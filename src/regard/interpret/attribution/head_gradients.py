@@ -57,7 +57,7 @@ def _gradients(trial: Trial[Any], steps: Tensor) -> dict[str, Tensor]:
 
 
 def gate(trial: Trial[Any]) -> dict[str, Tensor]:
-    """Return the sensitivity (H,) of each layer to gates of its heads (Michel et al. 2019, equation 2)."""
+    """Return the sensitivity (H,) of each layer to gates of its heads (Michel et al. 2019)."""
     return _first_order(trial, {name: -contexts for name, contexts in trial.contexts.items()})
 
 
@@ -72,7 +72,7 @@ def attribution_patching(trial: Trial[Any]) -> dict[str, Tensor]:
 
 def direct_parts(trial: Trial[Any]) -> dict[str, Tensor]:
     """Return the mean absolute direct parts (H,) of heads in the target's logit minus the mean logit (Elhage et
-    al. 2021, "Logit attribution"); norms are frozen.
+    al. 2021); norms are frozen.
 
     Heads without a direct path get zero, and a remark names them. Raises `InputError` for a model without a
     residual stream.

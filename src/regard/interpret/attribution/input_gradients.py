@@ -47,13 +47,13 @@ def input_gradients(trial: Trial[Any], embeddings: Tensor) -> Tensor:
 
 
 def gradient_norm(trial: Trial[Any]) -> Tensor:
-    """Return the norms (S, Tk) of the gradients (Simonyan et al. 2014, section 3)."""
+    """Return the norms (S, Tk) of the gradients (Simonyan et al. 2014)."""
     norms: Tensor = input_gradients(trial, trial.embedding.unsqueeze(0))[0].norm(dim=-1)
     return norms
 
 
 def gradient_times_input(trial: Trial[Any]) -> Tensor:
-    """Return | gradient . embedding | (S, Tk) (Jain and Wallace 2019, section 4.1)."""
+    """Return | gradient . embedding | (S, Tk) (Shrikumar et al. 2016)."""
     gradients = input_gradients(trial, trial.embedding.unsqueeze(0))[0]
     return (gradients * trial.embedding).sum(-1).abs()
 
@@ -69,7 +69,7 @@ def integrated_from_mean(trial: Trial[Any]) -> Tensor:
 
 
 def integrated_gradients(trial: Trial[Any], baseline: Tensor) -> Tensor:
-    """Return integrated gradients (S, Tk), signed (Sundararajan et al. 2017, equation 1).
+    """Return integrated gradients (S, Tk), signed (Sundararajan et al. 2017).
 
     The scores of a step add up to its value minus its value at the baseline; a remark names a larger difference.
     """

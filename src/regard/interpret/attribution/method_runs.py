@@ -8,6 +8,7 @@ import numpy as np
 from regard.errors import InputError, shorten, unknown_choice
 from regard.interpret.attribution.attribution_result import LEVELS, Attribution, Level
 from regard.interpret.attribution.background import Background
+from regard.interpret.attribution.explainers import library_method
 from regard.interpret.attribution.table import METHODS, Method
 from regard.interpret.attribution.trial import MethodFunction, Target, Trial, head_scores, input_scores
 from regard.plugins import import_plugin
@@ -34,7 +35,8 @@ def attribute(
 
     `subject`: a run, or a result of `look`. `input`: a text, or an input of `unseen`. At the levels of heads and
     edges also a list of inputs, or a number of unseen inputs, over which scores are averaged (None: 20; fewer if
-    the subject has fewer). `method`: a name in `METHODS`, `module:function`, or a function of a `Trial`.
+    the subject has fewer). `method`: a name in `METHODS`, a method of another library such as
+    `captum:ShapleyValueSampling` or `inseq:occlusion`, `module:function`, or a function of a `Trial`.
     `target`: the explained output step, or (step, class); None for every step and the predicted class. `others`:
     inputs for means and resampling (None: unseen inputs). `truth`: the answer for the method oracle.
 
@@ -78,10 +80,7 @@ def find_method(method: str | MethodFunction, level: Level) -> Method:
     """
     if level not in LEVELS:
         raise unknown_choice("level", str(level), LEVELS)
-    if isinstance(method, str) and ":" not in method:
-        if method not in METHODS:
-            raise unknown_choice("method", method, METHODS, other="module:function")
-        known = METHODS[method]
+    if isinstance(method, str) and (known := known_method(method)):
         if level not in known.levels:
             names = [name for name, other in METHODS.items() if level in other.levels]
             raise InputError(f"method {method} has no scores of {level}: choose {', '.join(names)}")
@@ -91,6 +90,20 @@ def find_method(method: str | MethodFunction, level: Level) -> Method:
         raise InputError(f"method {shorten(str(method))} is not a name, module:function or a function")
     name = method if isinstance(method, str) else getattr(function, "__name__", type(function).__name__)
     return Method(name=name, source="a method of the user", **{level: function})
+
+
+def known_method(name: str) -> Method | None:
+    """Return a method of the table, of captum or of Inseq; None for `module:function`.
+
+    Raises `InputError` for an unknown name, or if the library is not installed.
+    """
+    if name in METHODS:
+        return METHODS[name]
+    if ":" not in name:
+        raise unknown_choice("method", name, METHODS, other="captum:CLASS, inseq:METHOD, module:function")
+    function = library_method(name)
+    source = f"a method of {name.partition(':')[0]}"
+    return None if function is None else Method(name=name, source=source, inputs=function)
 
 
 def run_method(function: MethodFunction, trial: Trial[Any]) -> Any:

@@ -23,7 +23,7 @@ class Method:
 
     name: str
     source: str
-    """Paper, and section or equation."""
+    """Paper, or a description."""
     inputs: MethodFunction | None = None
     heads: MethodFunction | None = None
     edges: MethodFunction | None = None
@@ -45,7 +45,7 @@ METHODS: dict[str, Method] = {
     for method in (
         Method(
             name="attention",
-            source="mean over heads of the last layer that reads the inputs; heads: Voita et al. 2019, section 4",
+            source="mean over heads of the last layer that reads the inputs; heads: Voita et al. 2019",
             inputs=attention_weights.mean_weights,
             heads=attention_weights.confidence,
         ),
@@ -56,66 +56,70 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             name="weighted_values",
-            source="Kobayashi et al. 2020, equation 5",
+            source="Kobayashi et al. 2020, Attention is not only a weight",
             inputs=attention_weights.weighted_values,
             heads=attention_weights.weighted_confidence,
         ),
         Method(
             name="output_norm",
-            source="norm of what a head adds to the residual stream; Kobayashi et al. 2020, equation 3",
+            source="norm of what a head adds to the residual stream; Kobayashi et al. 2020",
             heads=attention_weights.output_norms,
         ),
         Method(
             name="attention_x_gradient",
-            source="Barkan et al. 2021, with absolute gradients",
+            source="Barkan et al. 2021, Grad-SAM, with absolute gradients",
             inputs=attention_weights.weights_times_gradient,
         ),
         Method(
             name="rollout",
-            source="Abnar and Zuidema 2020, section 3",
+            source="Abnar and Zuidema 2020, Quantifying attention flow in transformers",
             inputs=attention_paths.rollout,
         ),
-        Method(name="flow", source="Abnar and Zuidema 2020, section 3", inputs=attention_paths.flow),
+        Method(
+            name="flow",
+            source="Abnar and Zuidema 2020, Quantifying attention flow in transformers",
+            inputs=attention_paths.flow,
+        ),
         Method(
             name="value_zeroing",
-            source="Mohebbi et al. 2023, equations 3 to 5",
+            source="Mohebbi et al. 2023, Quantifying context mixing in transformers",
             inputs=attention_paths.value_zeroing,
         ),
         Method(
             name="gradient",
-            source="Simonyan et al. 2014, section 3; here the norm",
+            source="Simonyan et al. 2014, Deep inside convolutional networks; here the norm",
             inputs=input_gradients.gradient_norm,
         ),
         Method(
             name="gradient_x_input",
-            source="Jain and Wallace 2019, section 4.1",
+            source="Shrikumar et al. 2016, Not just a black box",
             inputs=input_gradients.gradient_times_input,
         ),
         Method(
             name="integrated_gradients",
-            source="Sundararajan et al. 2017, equation 1; baseline zero",
+            source="Sundararajan et al. 2017, Axiomatic attribution; baseline zero",
             inputs=input_gradients.integrated_from_zero,
         ),
         Method(
             name="integrated_gradients_mean",
-            source="Sundararajan et al. 2017, equation 1; baseline: mean of other inputs",
+            source="Sundararajan et al. 2017, Axiomatic attribution; baseline: mean of other inputs",
             inputs=input_gradients.integrated_from_mean,
         ),
         Method(
             name="ablation_zero",
-            source="Li et al. 2016, section 3; heads: Michel et al. 2019, section 2.3",
+            source="Li et al. 2016, Representation erasure; heads: Michel et al. 2019",
             inputs=input_ablation.zero_inputs,
             heads=head_ablation.zero_heads,
         ),
         Method(
             name="ablation_mean",
-            source="Wang et al. 2023, section 2.1",
+            source="Wang et al. 2023, Interpretability in the wild",
             inputs=input_ablation.mean_inputs,
             heads=head_ablation.mean_heads,
         ),
         Method(
             name="ablation_resampled",
-            source="Chan et al. 2022, resampling ablation",
+            source="Chan et al. 2022, Causal scrubbing: resampling ablation",
             inputs=input_ablation.resampled_inputs,
             heads=head_ablation.resampled_heads,
         ),
@@ -126,7 +130,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             name="gate",
-            source="Michel et al. 2019, equation 2: attribution patching to zero",
+            source="Michel et al. 2019, Are sixteen heads really better than one?",
             heads=head_gradients.gate,
         ),
         Method(
@@ -136,7 +140,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             name="logit_attribution",
-            source="Elhage et al. 2021, Logit attribution; norms frozen",
+            source="Elhage et al. 2021, A mathematical framework for transformer circuits; norms frozen",
             heads=head_gradients.direct_parts,
         ),
         Method(
@@ -146,11 +150,19 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             name="edge_patching",
-            source="Goldowsky-Dill et al. 2023, section 3, with one edge as the path",
+            source="Goldowsky-Dill et al. 2023, Path patching, with one edge as the path",
             edges=edges.patched_edges,
         ),
-        Method(name="eap", source="Syed, Rager and Conmy 2023, section 2", edges=edges.eap),
-        Method(name="eap_ig", source="Hanna et al. 2024, section 3 (inputs, 5 steps)", edges=edges.eap_ig),
+        Method(
+            name="eap",
+            source="Syed, Rager and Conmy 2023, Attribution patching outperforms automated circuit discovery",
+            edges=edges.eap,
+        ),
+        Method(
+            name="eap_ig",
+            source="Hanna et al. 2024, Have faith in faithfulness (inputs, 5 steps)",
+            edges=edges.eap_ig,
+        ),
         Method(
             name="oracle",
             source="the known answer",
