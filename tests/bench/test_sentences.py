@@ -10,7 +10,7 @@ import pytest
 
 from regard.bench.drawn_programs import drawn_model
 from regard.bench.known_models import compiled_model
-from regard.bench.sentence_claims import Claim, Fact, Measured, judge, measure, untrained_claims
+from regard.bench.sentence_claims import Fact, HeadClaim, MeasuredSentences, judge, measure, untrained_claims
 from regard.bench.sentences import (
     DRAWN,
     GRID,
@@ -58,10 +58,10 @@ def test_a_rerun_gives_the_stored_counts(stored: dict[str, Any], drawn: bool) ->
     assert any(kind in counts for kind in GRID)
 
 
-def _planted(program: str, values: list[tuple[float, bool]], kind: str = "relevant inputs") -> Measured:
-    claims = [Claim(kind, value, right) for value, right in values]
+def _planted(program: str, values: list[tuple[float, bool]], kind: str = "relevant inputs") -> MeasuredSentences:
+    claims = [HeadClaim(kind, value, right) for value, right in values]
     facts = [Fact(kind, value) for value, right in values if right]
-    return Measured(program=program, family="encoder", heads=len(values), claims=claims, facts=facts)
+    return MeasuredSentences(program=program, family="encoder", heads=len(values), claims=claims, facts=facts)
 
 
 def test_wrong_sentences_raise_the_threshold_or_the_rate() -> None:
@@ -87,7 +87,7 @@ def test_wrong_sentences_raise_the_threshold_or_the_rate() -> None:
 def test_a_family_that_is_left_out_does_not_set_its_threshold() -> None:
     usual = [_planted(f"usual-{number}", [(0.04, True)]) for number in range(20)]
     odd = [_planted(f"odd-{number}", [(0.04, False)]) for number in range(20)]
-    odd = [Measured(**{**vars(result), "family": "trap"}) for result in odd]
+    odd = [MeasuredSentences(**{**vars(result), "family": "trap"}) for result in odd]
     families = tally([*usual, *odd])["relevant inputs"]["families"]
     assert families["trap"] == [20, 20]
 
@@ -107,7 +107,7 @@ def test_planted_wrong_verdicts_are_wrong() -> None:
     assert [claim.right for claim in claims] == [False, False]
     replacing: Any = [(((layer, 0), (layer, 1)), None)]
     [claim] = judge(Needs(inputs=500, replacing=replacing, cancelling=[]), circuit)
-    assert claim == Claim("replace each other", math.inf, False)
+    assert claim == HeadClaim("replace each other", math.inf, False)
 
 
 def test_nothing_is_said_of_untrained_models(stored: dict[str, Any]) -> None:

@@ -54,7 +54,7 @@ FEWEST = 5
 """Inputs with a symbol at a step below which the strength for this symbol or step is not compared."""
 
 
-class Claim(NamedTuple):
+class HeadClaim(NamedTuple):
     """A sentence that may be said."""
 
     kind: str
@@ -72,19 +72,19 @@ class Fact(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class MeasuredSentences:
     """All sentences about one model."""
 
     program: str
     family: str
     heads: int = 0
-    claims: list[Claim] = field(default_factory=list)
+    claims: list[HeadClaim] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
     roles: list[HeadCandidates] = field(default_factory=list)
     truths: list[dict[str, float]] = field(default_factory=list)
     """For each head of `roles`: the roles that it has, with their strengths on other inputs."""
 
-    def outcomes(self, thresholds: Mapping[str, float]) -> list[Claim]:
+    def outcomes(self, thresholds: Mapping[str, float]) -> list[HeadClaim]:
         """Return the sentences that are said with some thresholds."""
         said = [claim for claim in self.claims if claim.value > thresholds[claim.kind]]
         return said + [claim for claim in self._name_roles(thresholds) if claim is not None]
@@ -99,16 +99,16 @@ class Measured:
                 told.append((role_kind(best), claim is not None and claim.right))
         return told
 
-    def _name_roles(self, thresholds: Mapping[str, float]) -> list[Claim | None]:
+    def _name_roles(self, thresholds: Mapping[str, float]) -> list[HeadClaim | None]:
         """Return the sentence on the role of each head, None for a head without a role."""
         names = [role.role for role in choose_roles(self.roles, thresholds)]
         return [
-            None if name is None else Claim(role_kind(name), math.inf, name in truth)
+            None if name is None else HeadClaim(role_kind(name), math.inf, name in truth)
             for name, truth in zip(names, self.truths, strict=True)
         ]
 
 
-def measure(known: KnownModel, *, attention_only: bool = False) -> Measured:
+def measure(known: KnownModel, *, attention_only: bool = False) -> MeasuredSentences:
     """Return the sentences about a known model: all, or those about attention."""
     circuit, subject = known.circuit, cast(Any, known.subject)
     assert circuit is not None
@@ -129,7 +129,7 @@ def measure(known: KnownModel, *, attention_only: bool = False) -> Measured:
         drawn = subject.unseen(INPUTS, known.seed, purpose="sentences")
         needs = find_needs(subject, drawn, importance.added, seed=known.seed)
         judged += [_judge_losses(importance, true), ([*judge(needs, circuit)], [*need_facts(needs, circuit)])]
-    return Measured(
+    return MeasuredSentences(
         program=known.name,
         family="trap" if known.kind == "trap" else known.family,
         heads=sum(layer.heads for layer in subject.layers),
@@ -140,7 +140,7 @@ def measure(known: KnownModel, *, attention_only: bool = False) -> Measured:
     )
 
 
-def measure_reading(known: KnownModel) -> Measured:
+def measure_reading(known: KnownModel) -> MeasuredSentences:
     """Return the sentences about relevant inputs and alignment of a known encoder-decoder."""
     subject: Any = known.subject
     assert known.circuit is not None
@@ -152,7 +152,7 @@ def measure_reading(known: KnownModel) -> Measured:
         _judge_relevance(maps[0], maps[1], False, known.circuit),
         _judge_alignment(*(subject.alignment_error(inputs) for inputs in drawn)),
     ]
-    return Measured(
+    return MeasuredSentences(
         program=known.name,
         family=known.family,
         claims=[claim for claims, _ in judged for claim in claims],
@@ -176,16 +176,16 @@ def untrained_claims(known: KnownModel, thresholds: Mapping[str, float]) -> tupl
     return len(heads), len(heads if not_learned(subject, inputs, known.seed) is None else claimed)
 
 
-def judge(needs: Needs, circuit: Circuit) -> Iterator[Claim]:
+def judge(needs: Needs, circuit: Circuit) -> Iterator[HeadClaim]:
     """Yield the sentences on need whose truth is defined."""
     for (layer, head), verdict in needs.verdicts.items():
         truth = circuit.needed[layer][head]
         if truth is not None and verdict != "cannot be told":
-            yield Claim(verdict, math.inf, (verdict == "needed") == truth)
+            yield HeadClaim(verdict, math.inf, (verdict == "needed") == truth)
     for group, _ in needs.replacing:
-        yield Claim("replace each other", math.inf, _replace(group, circuit))
+        yield HeadClaim("replace each other", math.inf, _replace(group, circuit))
     for group, _ in needs.cancelling:
-        yield Claim("cancel each other", math.inf, _cancel(group, circuit))
+        yield HeadClaim("cancel each other", math.inf, _cancel(group, circuit))
 
 
 def need_facts(needs: Needs, circuit: Circuit) -> Iterator[Fact]:
@@ -244,7 +244,7 @@ def _holds_for_each(name: str, values: np.ndarray, maps: Sequence[LayerMap]) -> 
     return all(np.mean(group) > FOR_EACH for group in groups.values() if len(group) >= FEWEST)
 
 
-Judged = tuple[list[Claim], list[Fact]]
+Judged = tuple[list[HeadClaim], list[Fact]]
 
 
 def _judge_relevance(
@@ -272,9 +272,9 @@ def _judge_relevance(
         claim = claim_relevance(own["beyond_uniform"], own["beyond_permuted"], own["moved"])
         value = -math.inf
         if claim is not None and (claim.kind != "relevant inputs" or p_value <= (1 - LEVEL) / 2):
-            claims.append(Claim(claim.kind, claim.value, right[claim.kind]))
+            claims.append(HeadClaim(claim.kind, claim.value, right[claim.kind]))
             if claim.kind == "relevant inputs":
-                claims.append(Claim("explains the answer", claim.value, bool(circuit.used[layer][head])))
+                claims.append(HeadClaim("explains the answer", claim.value, bool(circuit.used[layer][head])))
                 value = claim.value
         if beyond <= 0 and right["fixed positions"] and true["beyond_uniform"].mean > LEAST_BEYOND:
             steady = claim is not None and claim.kind == "fixed positions"
@@ -315,7 +315,7 @@ def _judge_alignment(rates: Mapping[str, Interval], true: Mapping[str, Interval]
         ranges = zip(names, bars[:-1], bars[1:], strict=True)
         holds = {name: low < most and high >= least for name, least, most in ranges}
         if said is not None:
-            claims.append(Claim("alignment", math.inf, holds[said]))
+            claims.append(HeadClaim("alignment", math.inf, holds[said]))
         facts.append(Fact("alignment", math.inf if said is not None and holds[said] else -math.inf))
     return claims, facts
 
@@ -329,7 +329,7 @@ def _judge_losses(own: HeadImportance, true: HeadImportance) -> Judged:
             low = -math.inf if interval is None else interval.low
             right = true.added[layer][head] > LEAST_ADDED
             if low > 0:
-                claims.append(Claim(RAISES, low, right))
+                claims.append(HeadClaim(RAISES, low, right))
             if right:
                 facts.append(Fact(RAISES, low if low > 0 else -math.inf))
     return claims, facts

@@ -25,7 +25,7 @@ import torch
 import regard.interpret
 from regard.bench.drawn_programs import drawn_model
 from regard.bench.known_models import KnownModel, compiled_model, trap_model
-from regard.bench.sentence_claims import Measured, measure, measure_reading, untrained_claims
+from regard.bench.sentence_claims import MeasuredSentences, measure, measure_reading, untrained_claims
 from regard.interpret.findings import RAISES
 from regard.interpret.patterns import ROLE_KINDS
 from regard.interpret.sentence_errors import FILE
@@ -67,7 +67,7 @@ def known_models() -> Iterator[tuple[KnownModel, bool]]:
         yield drawn_model(FIRST_INDUCTION + 2 * number, "decoder-only"), True
 
 
-def measure_all() -> list[Measured]:
+def measure_all() -> list[MeasuredSentences]:
     """Return the sentences about all models."""
     results = []
     for number, (known, attention_only) in enumerate(known_models()):
@@ -78,13 +78,13 @@ def measure_all() -> list[Measured]:
     return results
 
 
-def halves(results: Sequence[Measured]) -> tuple[list[Measured], list[Measured]]:
+def halves(results: Sequence[MeasuredSentences]) -> tuple[list[MeasuredSentences], list[MeasuredSentences]]:
     """Return the models that set thresholds, and those that are tested: every second one by name."""
     ordered = sorted(results, key=lambda result: (result.program, result.family))
     return ordered[::2], ordered[1::2]
 
 
-def set_thresholds(results: Iterable[Measured]) -> dict[str, float]:
+def set_thresholds(results: Iterable[MeasuredSentences]) -> dict[str, float]:
     """Return for each kind the smallest threshold at which at most 2 % of the sentences are wrong; infinity if
     there is none, and minus infinity for kinds without thresholds."""
     results = list(results)
@@ -102,7 +102,7 @@ def set_thresholds(results: Iterable[Measured]) -> dict[str, float]:
     return thresholds
 
 
-def count_wrong(results: Iterable[Measured], thresholds: Mapping[str, float]) -> dict[str, np.ndarray]:
+def count_wrong(results: Iterable[MeasuredSentences], thresholds: Mapping[str, float]) -> dict[str, np.ndarray]:
     """Return by kind, for each program, the numbers of sentences that are said and wrong, (programs, 2)."""
     counts: dict[str, dict[str, np.ndarray]] = defaultdict(lambda: defaultdict(lambda: np.zeros(2, dtype=int)))
     for result in results:
@@ -124,7 +124,7 @@ def error_interval(counts: np.ndarray) -> tuple[float, float]:
     return round(interval.low, 4), round(interval.high, 4)
 
 
-def tally(results: Sequence[Measured]) -> dict[str, dict[str, Any]]:
+def tally(results: Sequence[MeasuredSentences]) -> dict[str, dict[str, Any]]:
     """Return the content of the file by kind: rates on the tested half, and on each family left out."""
     setting, tested = halves(results)
     thresholds = set_thresholds(setting)
@@ -157,7 +157,7 @@ def tally(results: Sequence[Measured]) -> dict[str, dict[str, Any]]:
     return rows
 
 
-def report(results: Sequence[Measured], untrained: Sequence[tuple[int, int]]) -> dict[str, Any]:
+def report(results: Sequence[MeasuredSentences], untrained: Sequence[tuple[int, int]]) -> dict[str, Any]:
     """Return the content of the file. `untrained`: for each untrained model, the number of heads, and of those of
     which anything is said."""
     kinds, (_, tested) = tally(results), halves(results)

@@ -22,7 +22,7 @@ EVEN = 0.02
 """Largest fraction of the weight of a uniform head that may differ from uniform attention."""
 
 
-class Candidate(NamedTuple):
+class RoleCandidate(NamedTuple):
     """A role that a head may have."""
 
     name: str
@@ -38,7 +38,7 @@ class HeadCandidates(NamedTuple):
 
     layer: str
     head: int
-    candidates: list[Candidate]
+    candidates: list[RoleCandidate]
     deviation: Estimate | None
     """Fraction of the weight of a uniform head that differs from uniform attention; None for other heads."""
 
@@ -82,7 +82,7 @@ def _measure_layer(
             maps[0].name,
             head,
             [
-                Candidate(
+                RoleCandidate(
                     name,
                     values,
                     strength,

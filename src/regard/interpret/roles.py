@@ -21,7 +21,7 @@ from regard.attention.descriptions import describe_model
 from regard.errors import InputError, check_range
 from regard.interpret.estimates import Estimate, p_above
 from regard.interpret.patterns import PAIRED, ROLE_KINDS, UNIFORM, role_kind
-from regard.interpret.role_strengths import Candidate, HeadCandidates, measure_candidates
+from regard.interpret.role_strengths import HeadCandidates, RoleCandidate, measure_candidates
 from regard.interpret.sentence_errors import describe_error, error_rates, is_reliable, threshold
 from regard.result import Result, to_plain
 from regard.statistics import LEVEL, benjamini_hochberg
@@ -183,14 +183,14 @@ def choose_roles(heads: Sequence[HeadCandidates], thresholds: Mapping[str, float
     adjusted = benjamini_hochberg(
         [p_above(role.values, bar) for (_, role), bar in zip(tested, bars, strict=True)]
     )
-    fitting: dict[int, list[Candidate]] = {}
+    fitting: dict[int, list[RoleCandidate]] = {}
     for (head, role), bar, p_value in zip(tested, bars, adjusted, strict=True):
         if role.strength.low > bar and p_value <= (1 - LEVEL) / 2:
             fitting.setdefault(head, []).append(role)
     return [_choose_role(head, fitting.get(number, [])) for number, head in enumerate(heads)]
 
 
-def _choose_role(head: HeadCandidates, fitting: Sequence[Candidate]) -> HeadRole:
+def _choose_role(head: HeadCandidates, fitting: Sequence[RoleCandidate]) -> HeadRole:
     """Return the role of a head from its roles with enough evidence."""
     place: dict[str, Any] = {"layer": head.layer, "head": head.head}
     fitting = [role for role in fitting if role.name not in PAIRED] or fitting
