@@ -132,6 +132,7 @@ if TYPE_CHECKING:
         TranslationConfig as TranslationConfig,
         TranslationReport as TranslationReport,
         TranslationRun as TranslationRun,
+        average as average,
         draw_model as draw_model,
         examine_runs as examine_runs,
         load as load,

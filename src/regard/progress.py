@@ -15,8 +15,13 @@ if TYPE_CHECKING:
 
 LINE_STEPS = 500
 """Number of training steps between two printed lines without a terminal."""
-VALIDATIONS = {"bleu": ", BLEU {:.2f}", "valid_loss": ", validation loss {:.4f}"}
-"""Metrics of a validation, and how they are printed."""
+VALIDATIONS = {
+    "bleu": "BLEU {:.2f}",
+    "chrf": "chrF {:.2f}",
+    "valid_loss": "validation loss {:.4f}",
+    "valid_perplexity": "perplexity {:.2f}",
+}
+"""Metrics of a validation, and how they are printed. Metrics of a text with a name end with /NAME."""
 TASK = cast("TaskID", 0)
 """Number of the only task of a progress bar."""
 LINE_SECONDS = 10.0
@@ -151,4 +156,11 @@ def _write_metrics(name: str, steps: int, metrics: dict[str, float]) -> None:
 
 def _format_metrics(metrics: dict[str, float]) -> str:
     figures = f"loss {metrics['loss']:.4f}, exact match {metrics['exact_match']:.0%}"
-    return figures + "".join(form.format(metrics[name]) for name, form in VALIDATIONS.items() if name in metrics)
+    texts: dict[str, list[str]] = {}
+    for metric, value in metrics.items():
+        name, _, text = metric.partition("/")
+        if name in VALIDATIONS:
+            texts.setdefault(text, []).append(VALIDATIONS[name].format(value))
+    return figures + "".join(
+        f"{f'; {text}:' if text else ','} {', '.join(numbers)}" for text, numbers in texts.items()
+    )

@@ -85,10 +85,10 @@ def test_ctrl_c_saves_and_resume_continues(tmp_path: Path) -> None:
         "regard: stopped and saved in models; continue with `regard train counting --resume`"
     )
     assert "Traceback" not in err
-    refused = shell("train", "counting", "--resume", "--steps", "20", cwd=tmp_path)
+    refused = shell("train", "counting", "--resume", "--seed", "20", cwd=tmp_path)
     assert refused.returncode == 2
     assert refused.stderr == (
-        "regard: steps 20 differs from the run's 1000000: a resumed run keeps its flags; leave steps out, "
+        "regard: seed 20 differs from the run's 0: a resumed run keeps its flags; leave seed out, "
         "or train a new run\n"
     )
 

@@ -66,10 +66,7 @@ def test_each_line_has_its_prefix_and_a_blank_line_has_none(
     assert err == f"regard: blank lines of {str(prefixes)!r}: 1; their answers have no prefix\n"
     prefixes.write_text("The old\nThe\nThe\n")
     status, _, err = command(*argv)
-    assert (
-        status == 2
-        and err == f"regard: {str(prefixes)!r} has fewer lines than the input: give one prefix per line\n"
-    )
+    assert status == 2 and err == f"regard: {str(prefixes)!r} has fewer lines than the input: add lines\n"
     prefixes.write_text("The\n" * 5)
     status, out, err = command(*argv)
     assert status == 2 and out.count("\n") == 4 and "has more lines than the input" in err

@@ -7,7 +7,7 @@ import pytest
 
 from regard.data import EOS, UNKNOWN
 from regard.data.bpe_dropout import BpeDropout
-from regard.data.subwords import train_subwords
+from regard.data.subword_training import train_subwords
 from regard.errors import InputError
 from tests.german import sentences
 

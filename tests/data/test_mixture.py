@@ -17,7 +17,7 @@ from regard.data.buckets import BatchPosition, Buckets
 from regard.data.corpus import Corpus
 from regard.data.corpus_builder import build_corpus
 from regard.data.mixture import Mixture
-from regard.data.subwords import train_subwords
+from regard.data.subword_training import train_subwords
 from regard.errors import InputError
 from regard.runs import load_translator
 from regard.tasks import TranslationTaskConfig

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from regard.data import BOS, EOS, PAD, UNKNOWN
-from regard.data.subwords import SubwordVocabulary, train_subwords, vocabulary_from_symbols
+from regard.data.subword_training import train_subwords
+from regard.data.subwords import SubwordVocabulary, vocabulary_from_symbols
 from regard.data.vocabulary import BLANK, TokenizerKind
 from regard.errors import InputError
 

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from regard.data.subwords import train_subwords
+from regard.data.subword_training import train_subwords
 from regard.data.tokenization import tokenize, word_ids, word_spans
 from regard.data.vocabulary import TokenizerKind
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from regard.data import EOS, word_cache
-from regard.data.subwords import SubwordVocabulary, train_subwords, vocabulary_from_symbols
+from regard.data.subword_training import train_subwords
+from regard.data.subwords import SubwordVocabulary, vocabulary_from_symbols
 from regard.data.vocabulary import BLANK, TokenizerKind
 from regard.data.word_cache import CachedTokenizer, PlainTokenizer, corpus_tokenizer
 

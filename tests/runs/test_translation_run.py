@@ -100,11 +100,19 @@ def test_accumulated_batches_equal_one_larger_batch(tmp_path: Path) -> None:
 
 
 def test_patience_stops_training(tmp_path: Path) -> None:
-    flags = {**FEW, "steps": 100, "validate_every": 2, "patience": 3, "lr": 1e-9}
-    run = regard.train("translation", **write(tmp_path), **flags, savepath=tmp_path)
-    assert run.metrics[-1]["step"] == 8 and run.step == 8  # the last of equal validations
+    flags = {**FEW, "steps": 100, "validate_every": 2, "patience": 3, "lr": 0.5, "warmup": 0.0, "average": 0.0}
+    run = regard.train("translation", **write(tmp_path), **flags, criterion="loss", savepath=tmp_path)
+    losses = [line["valid_loss"] for line in run.metrics if "valid_loss" in line]
+    best = losses.index(min(losses))
+    assert best == len(losses) - 4 and run.step == 2 * (best + 1) and run.metrics[-1]["step"] < 100
     again = regard.train("translation", resume=True, progress=False, savepath=tmp_path)
     assert files(again) == files(run)
+
+
+def test_a_criterion_that_does_not_move_stops_nothing(tmp_path: Path) -> None:
+    flags = {**FEW, "steps": 10, "validate_every": 2, "patience": 3, "lr": 1e-9}
+    run = regard.train("translation", **write(tmp_path), **flags, savepath=tmp_path)
+    assert len({line["bleu"] for line in run.metrics if "bleu" in line}) == 1 and run.step == 10
 
 
 @pytest.mark.slow  # compiling takes a minute

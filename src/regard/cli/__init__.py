@@ -25,6 +25,7 @@ COMMANDS = {
     "timeline": "follow the roles of heads through training",
     "explain": "compute an attention weight step by step",
     "prune": "remove the least important attention heads",
+    "average": "average the best models of a training run",
     "translate": "answer or translate texts, one per line",
     "generate": "continue a prompt with a language model",
     "align": "align the words of source and target sentences",

@@ -1,9 +1,7 @@
 """Flags of `regard translate` that constrain the answers, and the files of these flags."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from itertools import islice
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
@@ -52,7 +50,7 @@ class SearchFlags:
         """Return the constraints, except those of `prefixes`. Raises `InputError` for unknown symbols."""
         if self.prefix is not None and self.prefixes is not None:
             raise InputError("--prefix and --prefixes exclude each other: leave out one of them")
-        glossary = {} if self.glossary is None else _read_glossary(self.glossary)
+        glossary = {} if self.glossary is None else parse_glossary(_read_lines(self.glossary), str(self.glossary))
         vocabulary = run.task.target_vocabulary
         if self.prefix is not None:
             encode_constraint("prefix", self.prefix, vocabulary)
@@ -69,42 +67,19 @@ class SearchFlags:
             replace_unknown=self.replace_unknown,
         )
 
+    def read_prefixes(self) -> Iterator[str] | None:
+        """Return the lines of `prefixes`, and report how many of them are blank. None without such a file."""
+        if self.prefixes is None:
+            return None
+        lines = _read_lines(self.prefixes)
+        if blank := sum(map(is_blank, lines)):
+            print_message(f"blank lines of {str(self.prefixes)!r}: {blank}; their answers have no prefix")
+        return iter(lines)
 
-def _read_glossary(path: Path) -> dict[str, str]:
+
+def _read_lines(path: Path) -> list[str]:
     with open_lines(path) as file:
-        return parse_glossary((read_line(line, number) for number, line in enumerate(file, start=1)), str(path))
-
-
-class PrefixLines:
-    """The prefixes of a file, read together with the lines of the input."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._path, self._stack, self._blank = path, ExitStack(), 0
-        file = () if path is None else self._stack.enter_context(open_lines(path))
-        self._lines: Iterator[str] = (read_line(line, number) for number, line in enumerate(file, start=1))
-
-    def add_to(self, controls: Controls, wanted: Sequence[bool]) -> Controls:
-        """Return the controls for the next lines of the input, of which only the `wanted` lines are translated.
-
-        Raises `InputError` if the file has fewer lines.
-        """
-        if self._path is None:
-            return controls
-        prefixes = list(islice(self._lines, len(wanted)))
-        if len(prefixes) < len(wanted):
-            raise InputError(f"{str(self._path)!r} has fewer lines than the input: give one prefix per line")
-        chosen = [prefix for prefix, is_wanted in zip(prefixes, wanted, strict=True) if is_wanted]
-        self._blank += sum(map(is_blank, chosen))
-        return replace(controls, prefix=chosen)
-
-    def close(self) -> None:
-        """Close the file. Raises `InputError` if it has more lines than the input, and reports blank lines."""
-        more = next(self._lines, None) is not None
-        self._stack.close()
-        if more:
-            raise InputError(f"{str(self._path)!r} has more lines than the input: give one prefix per line")
-        if self._blank:
-            print_message(f"blank lines of {str(self._path)!r}: {self._blank}; their answers have no prefix")
+        return [read_line(line, number) for number, line in enumerate(file, start=1)]
 
 
 def warn_missing_terms(run: SequenceRun, controls: Controls, text: str, answers: Answers, name: str) -> None:

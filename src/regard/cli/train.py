@@ -24,6 +24,7 @@ from regard.training import (
     RunConfig,
     RunFolder,
     changed_flags,
+    find_criterion,
     find_run,
     make_config,
 )
@@ -68,7 +69,7 @@ class RunChoice:
     earlier run, except for text and freeze."""
     resume: bool = False
     """Continue the run in the folder with its stored flags. The result is the same as without the
-    interruption."""
+    interruption. More --steps or another --lr begin a new learning-rate schedule at the last checkpoint."""
     overwrite: bool = False
     """Replace the run in the folder."""
     trust_code: bool = False
@@ -109,11 +110,13 @@ def run(argv: list[str]) -> None:
 def _summary(trained: AnyRun) -> str:
     """Return a summary of the trained run: its result on unseen samples of the lengths in training, or on its
     validation text."""
-    validations = [line for line in trained.metrics if "bleu" in line]
-    if validations:
-        best = max(validations, key=lambda line: (line["bleu"], line["step"]))  # the later of equals is kept
+    criterion = find_criterion(trained.config.training.criterion)
+    if validations := [line for line in trained.metrics if criterion.metric in line]:
+        # The later of equally good models is kept.
+        best = max(validations, key=lambda line: (criterion.value(line), line["step"]))
         tokenizer = trained.config.bleu_tokenizer or "13a"  # the tokenizer of runs that did not store it
-        return f"best validation BLEU {best['bleu']:.2f} (tokenizer {tokenizer}) after {best['step']} steps"
+        named = f" (tokenizer {tokenizer})" if criterion.figure == "bleu" else ""
+        return f"best validation {criterion.describe(best)}{named} after {best['step']} steps"
     loss = f"loss {trained.metrics[-1]['loss']:.4f}" if trained.metrics else "loss unknown"
     if trained.task.answers == "text" and not trained.task.draws:
         return f"{loss}; no validation text was given"

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -10,7 +11,7 @@ from regard.cli.aligned_output import Answers, append_links, read_markup, restor
 from regard.cli.lines import numbered_chunks, open_lines, read_line
 from regard.cli.parsing import first_word, parse, take_text, wants_help, with_empty_value
 from regard.cli.run_flags import RunFlags
-from regard.cli.search_flags import PrefixLines, SearchFlags, warn_missing_terms
+from regard.cli.search_flags import SearchFlags, warn_missing_terms
 from regard.cli.terminal import answer_output, print_message, save_and_print
 from regard.convert import EngineName, Precision
 from regard.data.markup import MarkedText
@@ -156,19 +157,25 @@ def _search_options(run: SequenceRun, flags: TranslateFlags) -> dict[str, Any]:
 def _translate_lines(run: SequenceRun, file: BinaryIO, flags: TranslateFlags) -> None:
     """Answer the lines of `file` in order, as they arrive."""
     unknown, options = UnknownCount(), _search_options(run, flags)
-    prefixes = PrefixLines(flags.constraints.prefixes)
+    prefixes = flags.constraints.read_prefixes()
     for lines in numbered_chunks(file):
         marked, texts = [], []
         for number, line in lines:
             marked.append(_read(line, number, flags))
             texts.append(_check_text(run, marked[-1].text, number, unknown))
-        options["controls"] = prefixes.add_to(options["controls"], [text is not None for text in texts])
+        if prefixes is not None:
+            begins = list(islice(prefixes, len(texts)))
+            if len(begins) < len(texts):
+                raise InputError(f"{str(flags.constraints.prefixes)!r} has fewer lines than the input: add lines")
+            wanted = [begin for begin, text in zip(begins, texts, strict=True) if text is not None]
+            options["controls"] = dataclasses.replace(options["controls"], prefix=wanted)
         candidates = iter(run.search([text for text in texts if text is not None], **options))
         answers = [next(candidates) if text is not None else None for text in texts]
         for (number, _), text, ranked in zip(lines, texts, answers, strict=True):
             warn_missing_terms(run, options["controls"], text or "", ranked, f"line {number}")
         _write(_add_alignment(run, marked, answers, flags), flags)
-    prefixes.close()
+    if prefixes is not None and next(prefixes, None) is not None:
+        raise InputError(f"{str(flags.constraints.prefixes)!r} has more lines than the input: remove lines")
     if flags.align or flags.tags:
         warn_unchosen_heads(run)
     if warning := unknown.warning("the input"):

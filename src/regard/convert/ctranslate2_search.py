@@ -39,6 +39,8 @@ from regard.decoding.search import check_beam
 from regard.decoding.translation import candidates, length_batches, longest_answer, search_batch
 from regard.libraries import import_library, library_errors
 
+Pair = tuple[list[int], Requirement]
+"""The tokens of a source, and what the controls require of its answer."""
 NO_PENALTY = 1e-9
 """Length penalty of CTranslate2. Smallest length penalty: at 0, CTranslate2's search has a different stopping
 rule than Regard's."""
@@ -75,53 +77,37 @@ class CTranslate2Search:
         sources = self._source.encode_all(texts)
         limits = [longest_answer(source, self._max_len) for source in sources]
         requirements = find_requirements(search.controls, texts, limits, self._target, self._max_len)
+        pairs = list(zip(sources, requirements, strict=True))
         batches = []
         for indices in length_batches(sources, batchsize):
+            batch = [pairs[index] for index in indices]
             with self._library_errors():
-                pending = self._submit(
-                    [sources[index] for index in indices],
-                    [requirements[index] for index in indices],
-                    search,
-                    scored=scored,
-                )
-            batches.append((indices, pending))
+                batches.append((indices, batch, self._submit(batch, search, scored=scored)))
         answers: list[list[Candidate]] = [[] for _ in texts]
-        for indices, pending in batches:
+        for indices, batch, pending in batches:
             with self._library_errors():
                 results = [result.result() for result in pending]
-            begins = self._prefix_scores(
-                [sources[index] for index in indices], [requirements[index].prefix for index in indices]
-            )
             ranked = [
-                self._rank(result, search, requirements[index].limit, begin)
-                for result, index, begin in zip(results, indices, begins, strict=True)
-            ]
-            doubtful = [index for index, hypotheses in zip(indices, ranked, strict=True) if not hypotheses]
-            own = iter(
-                self._search_again(
-                    [sources[index] for index in doubtful], [requirements[index] for index in doubtful], search
+                self._rank(result, search, requirement.limit, begin)
+                for result, (_, requirement), begin in zip(
+                    results, batch, self._prefix_scores(batch), strict=True
                 )
-            )
+            ]
+            doubtful = [pair for pair, hypotheses in zip(batch, ranked, strict=True) if not hypotheses]
+            own = iter(self._search_again(doubtful, search) if doubtful else ())
             for index, hypotheses in zip(indices, ranked, strict=True):
                 answers[index] = candidates(hypotheses or next(own), self._target)
         return answers
 
-    def _submit(
-        self,
-        sources: Sequence[Sequence[int]],
-        requirements: Sequence[Requirement],
-        search: Search,
-        *,
-        scored: bool,
-    ) -> Any:
+    def _submit(self, batch: Sequence[Pair], search: Search, *, scored: bool) -> Any:
         """Start the search for a batch of sources, and return the pending results."""
         controls, options = search.controls, {}
-        if any(requirement.prefix for requirement in requirements):
+        if any(requirement.prefix for _, requirement in batch):
             options["target_prefix"] = [
-                [self._target_names[token] for token in requirement.prefix] for requirement in requirements
+                [self._target_names[token] for token in requirement.prefix] for _, requirement in batch
             ]
         return self._translator.translate_batch(
-            [[self._source_names[token] for token in source] for source in sources],
+            [[self._source_names[token] for token in source] for source, _ in batch],
             asynchronous=True,
             beam_size=search.beam,
             num_hypotheses=search.beam,
@@ -131,7 +117,7 @@ class CTranslate2Search:
             max_input_length=0,
             min_decoding_length=controls.min_length,
             # The end symbol may follow the last token.
-            max_decoding_length=max(requirement.limit for requirement in requirements) + 1,
+            max_decoding_length=max(requirement.limit for _, requirement in batch) + 1,
             no_repeat_ngram_size=controls.no_repeat_ngram,
             repetition_penalty=controls.repetition_penalty,
             return_scores=scored or search.beam > 1,
@@ -139,24 +125,23 @@ class CTranslate2Search:
         )
 
     @torch.inference_mode()
-    def _prefix_scores(self, sources: Sequence[list[int]], prefixes: Sequence[list[int]]) -> list[float]:
-        """Return the log-probability of each prefix after its source."""
+    def _prefix_scores(self, batch: Sequence[Pair]) -> list[float]:
+        """Return the log-probability of the prefix of each source."""
+        prefixes = [requirement.prefix for _, requirement in batch]
         if not any(prefixes):
             return [0.0] * len(prefixes)
-        batch = PairBatch(collate(sources), collate(prefixes))
-        log_probs = self._model.eval()(batch.source, batch.source_mask, batch.target_in).float().log_softmax(-1)
-        steps = log_probs.gather(-1, batch.target.unsqueeze(-1)).squeeze(-1)
+        pairs = PairBatch(collate([source for source, _ in batch]), collate(prefixes))
+        log_probs = self._model.eval()(pairs.source, pairs.source_mask, pairs.target_in).float().log_softmax(-1)
+        steps = log_probs.gather(-1, pairs.target.unsqueeze(-1)).squeeze(-1)
         return [step[: len(prefix)].sum().item() for step, prefix in zip(steps, prefixes, strict=True)]
 
-    def _search_again(
-        self, sources: Sequence[list[int]], requirements: Sequence[Requirement], search: Search
-    ) -> list[list[Hypothesis]]:
+    def _search_again(self, batch: Sequence[Pair], search: Search) -> list[list[Hypothesis]]:
         """Return the hypotheses of Regard's own search."""
-        if not sources:
-            return []
-        constraints = make_constraints(search.controls, requirements)
+        requirements = [requirement for _, requirement in batch]
         limits = [requirement.limit for requirement in requirements]
-        return search_batch(self._model, collate(sources), search, most=limits, constraints=constraints)
+        constraints = make_constraints(search.controls, requirements)
+        sources = collate([source for source, _ in batch])
+        return search_batch(self._model, sources, search, most=limits, constraints=constraints)
 
     def _library_errors(self) -> AbstractContextManager[None]:
         return library_errors("ctranslate2", f"{str(self._folder)!r} cannot translate", "remove that folder")

@@ -69,8 +69,9 @@ def _training_data(run: Exportable) -> str:
         language_task: Any = run.task
         source = "an unknown text" if task.text is None else f"the text {Path(task.text).name}"
         return f"{source}, with a vocabulary of {len(language_task.vocabulary):,} tokens ({task.tokenizer})"
+    name = ",".join(Path(part).name for part in task.tokenizer.split(","))  # may be a file of the user
     case = "lowercased text" if task.lowercase else "cased text"
-    return f"{case}, tokenized with a vocabulary of {len(run.task.source_vocabulary):,} tokens ({task.tokenizer})"
+    return f"{case}, tokenized with a vocabulary of {len(run.task.source_vocabulary):,} tokens ({name})"
 
 
 def _data(task: Any) -> list[str]:

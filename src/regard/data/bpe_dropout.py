@@ -17,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from regard.data.subwords import SubwordVocabulary
-from regard.data.vocabulary import EOS, UNKNOWN, LearnedVocabulary
+from regard.data.vocabulary import BLANK, EOS, UNKNOWN, LearnedVocabulary
 from regard.errors import InputError, check_share
 
 SEGMENTATIONS = 32
@@ -40,6 +40,7 @@ class BpeDropout:
         self.vocabulary, self.rate, self.seed = vocabulary, rate, seed
         self.indices: dict[str, int] = model["vocab"]
         self.ranks = {tuple(pair): rank for rank, pair in enumerate(model["merges"])}
+        self._whole = {f"{blank}{symbol}" for symbol in vocabulary.whole for blank in (BLANK, "")}
         self._segmentations = lru_cache(WORDS)(self._draw_segmentations)
 
     def __call__(self, sentence: np.ndarray, random: np.random.Generator) -> np.ndarray:
@@ -54,11 +55,20 @@ class BpeDropout:
         return np.array([*indices, EOS], dtype=sentence.dtype)
 
     def _draw_segmentations(self, word: str) -> list[list[int]]:
+        if word in self._whole:
+            return [[self.indices[word]]] * SEGMENTATIONS
         # The word is part of the seed, so that segmentations do not depend on the order of words.
         random = np.random.default_rng((self.seed, zlib.crc32(word.encode())))
         return [
-            [self.indices.get(piece, UNKNOWN) for piece in self.split(word, random)] for _ in range(SEGMENTATIONS)
+            [index for piece in self.split(word, random) for index in self._find(piece)]
+            for _ in range(SEGMENTATIONS)
         ]
+
+    def _find(self, piece: str) -> list[int]:
+        """Return the index of a piece, or the indices of the bytes of an unknown character."""
+        if piece in self.indices:
+            return [self.indices[piece]]
+        return self.vocabulary.byte_tokens(piece) or [UNKNOWN]
 
     def split(self, word: str, random: np.random.Generator) -> list[str]:
         """Return the pieces of a word (algorithm 1 of the paper)."""

@@ -12,6 +12,7 @@ removed.
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,9 @@ from regard.data.corpus import FORMAT, INDEX, Corpus, open_corpus
 from regard.data.corpus_builder import Vocabularies, build_corpus
 from regard.data.parallel import PairSource
 from regard.data.sentencepieces import SentencePieceVocabulary
-from regard.data.subwords import SubwordVocabulary, train_subwords
+from regard.data.subword_training import train_subwords
+from regard.data.subwords import SubwordVocabulary
+from regard.data.text_rules import Normalization
 from regard.data.vocabulary import LearnedVocabulary, TokenizerKind
 from regard.errors import InputError
 from regard.io import make_folder, remove_quietly, remove_stale_lock, wait_for_lock, write_json
@@ -44,6 +47,16 @@ class TokenizerConfig:
     joint: bool
     """One vocabulary for both sides."""
     lowercase: bool
+    normalize: Sequence[Normalization] = ()
+    symbols: Sequence[str] = ()
+    byte_fallback: bool = False
+
+    def digest(self, side: int | None) -> str:
+        """Return a digest for the name of a file. Settings that older versions did not have count if they are
+        set, so that prepared files of older versions are found again."""
+        new = {"normalize": self.normalize, "symbols": self.symbols, "byte_fallback": self.byte_fallback}
+        old = {name: value for name, value in vars(self).items() if name not in new}
+        return short_digest(old, side, SAMPLE_PAIRS, *([new] if any(new.values()) else []))
 
 
 class _StoredLocation(msgspec.Struct):
@@ -110,7 +123,7 @@ def learn_vocabularies(
     _record_location(text, root, progress=progress)
     name = short_digest(text.identity())
     sides = [None] if config.joint else [0, 1]
-    files = [root / f"vocabulary-{name}-{short_digest(vars(config), side, SAMPLE_PAIRS)}.json" for side in sides]
+    files = [root / f"vocabulary-{name}-{config.digest(side)}.json" for side in sides]
     if not all(map(is_file, files)):
         # One lock protects both files, because both vocabularies are learned together.
         with wait_for_lock(files[0], lambda message: print_status(message, show=progress)):
@@ -128,7 +141,15 @@ def _learn_vocabulary(
     sample = Sample(text, side)
     with reading_bar("learn the vocabulary", text.bytes, show=progress) as on_bytes:
         sample.on_share = lambda share: on_bytes(int(share * text.bytes))
-        vocabulary = train_subwords(sample, kind=config.kind, size=config.size, lowercase=config.lowercase)
+        vocabulary = train_subwords(
+            sample,
+            kind=config.kind,
+            size=config.size,
+            lowercase=config.lowercase,
+            normalize=config.normalize,
+            symbols=config.symbols,
+            byte_fallback=config.byte_fallback,
+        )
     tokenizer = vocabulary.to_json()
     content = {"tokenizer": tokenizer, "name": file.stem, "pairs": sample.pairs, "bytes": sample.bytes}
     write_json(file, add_digest(content))
@@ -150,11 +171,12 @@ def read_vocabularies(source: str, target: str) -> Vocabularies:
 
     Both sides share one vocabulary object if their JSON is equal.
     """
-    first = _parse_vocabulary(source)
-    return first, first if source == target else _parse_vocabulary(target)
+    first = parse_vocabulary(source)
+    return first, first if source == target else parse_vocabulary(target)
 
 
-def _parse_vocabulary(text: str) -> LearnedVocabulary:
+def parse_vocabulary(text: str) -> LearnedVocabulary:
+    """Return the vocabulary that `to_json` wrote. Raises `InputError` if it is damaged."""
     if text.startswith(sentencepieces.MARK):
         return SentencePieceVocabulary.from_json(text)
     if text.startswith(bpe_codes.MARK):

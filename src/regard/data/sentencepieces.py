@@ -41,6 +41,32 @@ FAILURE, REMEDY = "the vocabulary cannot split this text", "give another text, o
 """The parts of the message for a failure of the library."""
 
 
+def model_pieces(model: bytes) -> list[str]:
+    """Return the pieces of a SentencePiece model in the order of its indices, without its special tokens.
+
+    Raises `InputError` if sentencepiece is not installed, and `DamageError` for a model that it cannot read.
+    """
+    processor = _load_model(model)
+    special = processor.IsControl, processor.IsUnknown, processor.IsUnused
+    return [
+        processor.IdToPiece(index)
+        for index in range(processor.GetPieceSize())
+        if not any(is_special(index) for is_special in special)
+    ]
+
+
+def _load_model(model: bytes) -> Any:
+    """Return the processor of a model."""
+    sentencepiece = import_library("sentencepiece", "a vocabulary of SentencePiece", "hub")
+    processor = sentencepiece.SentencePieceProcessor()
+    try:
+        with library_errors("sentencepiece", "its model cannot be loaded", "restore a copy"):
+            processor.LoadFromSerializedProto(model)
+    except RegardError as error:
+        raise DamageError("sentencepiece cannot read its model") from error
+    return processor
+
+
 class SentencePieceVocabulary(SymbolVocabulary):
     """A vocabulary of SentencePiece.
 
@@ -54,14 +80,8 @@ class SentencePieceVocabulary(SymbolVocabulary):
         self, model: bytes, symbols: Sequence[str], *, codes: bool = False, lowercase: bool = False
     ) -> None:
         super().__init__(symbols)
-        sentencepiece = import_library("sentencepiece", "a vocabulary of SentencePiece", "hub")
         self.model, self.codes, self.lowercase = model, codes, lowercase
-        self._processor: Any = sentencepiece.SentencePieceProcessor()
-        try:
-            with library_errors("sentencepiece", "its model cannot be loaded", "restore a copy"):
-                self._processor.LoadFromSerializedProto(model)
-        except RegardError as error:
-            raise DamageError("sentencepiece cannot read its model") from error
+        self._processor = _load_model(model)
         if len(self._indices) < len(symbols):
             raise DamageError("it lists a piece twice")
 

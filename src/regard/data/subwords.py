@@ -1,19 +1,21 @@
-"""Vocabularies learned from text: BPE or unigram subwords, words, or characters.
+"""Vocabularies learned from text: BPE or unigram subwords, words, or characters (see `subword_training`).
 
-The `tokenizers` library learns the vocabulary and splits the text. Text is normalized to NFC, the space before
+The `tokenizers` library splits the text. Text is normalized to NFC or NFKC (see `text_rules`), the space before
 each word is replaced by `▁`, and punctuation is split off. Joining the tokens restores the text. The first four
 indices are the special tokens of `vocabulary`. Text is never converted to special tokens: `</s>` in a line is
 four characters.
 """
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Annotated, Any
 
 import msgspec
-from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Encoding, Tokenizer, models, normalizers, pre_tokenizers
 
+from regard.data.text_rules import whole_symbols
 from regard.data.tokenization import Span
 from regard.data.vocabulary import (
     BLANK,
@@ -21,14 +23,16 @@ from regard.data.vocabulary import (
     SPECIAL,
     UNKNOWN,
     SymbolVocabulary,
-    TokenizerKind,
     replace_surrogates,
 )
-from regard.errors import InputError, RegardError
+from regard.errors import InputError
 from regard.io.reading import DamageError, convert_json, parse_json
 from regard.libraries import library_errors
 
 Index = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
+BYTE = "<0x{:02X}>"
+"""Name of the token of a byte, as in SentencePiece."""
+BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")
 RESERVED = ("<pad>", "<s>", "</s>", "<unk>")
 """The first four symbols in the file of a tokenizer."""
 FAILURE, REMEDY = (
@@ -91,6 +95,8 @@ class SubwordVocabulary(SymbolVocabulary):
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
+        self._stored = json.loads(tokenizer.to_str())
+        self._by_bytes = bool(self._stored["model"].get("byte_fallback"))
         vocabulary = tokenizer.get_vocab(with_added_tokens=False)
         super().__init__(sorted(vocabulary, key=vocabulary.__getitem__)[len(SPECIAL) :])
 
@@ -112,10 +118,24 @@ class SubwordVocabulary(SymbolVocabulary):
     @property
     def splits_at_blanks(self) -> bool:
         """Whether the tokens of a text are the concatenated tokens of its words."""
-        stored = json.loads(self._tokenizer.to_str())["pre_tokenizer"]
+        stored = self._stored["pre_tokenizer"]
         first, *others = stored.get("pretokenizers", [stored])
         expected = {"type": "Metaspace", "replacement": BLANK, "prepend_scheme": "always", "split": True}
-        return bool(first == expected and all(step["type"] == "Punctuation" for step in others))
+        return bool(first == expected and all(step["type"] in ("Punctuation", "Split") for step in others))
+
+    @property
+    def whole(self) -> list[str]:
+        """Symbols that stay whole, such as language tags."""
+        return whole_symbols(self._stored["normalizer"])
+
+    @property
+    def lowercase(self) -> bool:
+        """Whether text is converted to lower case."""
+        return any(step.get("type") == "Lowercase" for step in self._stored["normalizer"].get("normalizers", []))
+
+    def byte_tokens(self, text: str) -> list[int]:
+        """Return the tokens of the bytes of a text; empty for a vocabulary without bytes."""
+        return [self._indices[BYTE.format(value)] for value in text.encode()] if self._by_bytes else []
 
     def words(self, text: str) -> list[str]:
         """Return the words of a text, before they are split into tokens."""
@@ -143,7 +163,9 @@ class SubwordVocabulary(SymbolVocabulary):
 
     def decode(self, indices: Sequence[int]) -> str:
         """Return the text of indices up to the first end of sequence (see `Vocabulary.decode`)."""
-        return "".join(self._known(indices)).replace(BLANK, " ").removeprefix(" ")
+        pieces = self._known(indices)
+        text = join_bytes(pieces) if self._by_bytes else "".join(pieces)
+        return text.replace(BLANK, " ").removeprefix(" ")
 
     def to_json(self) -> str:
         """Return the tokenizer as the JSON of the `tokenizers` library."""
@@ -158,6 +180,20 @@ class SubwordVocabulary(SymbolVocabulary):
             raise InputError(
                 f"tokenizer is damaged: {error}; restore the model from a copy, or train it again"
             ) from error
+
+
+def join_bytes(pieces: Sequence[str]) -> str:
+    """Return the text of pieces. Consecutive tokens of bytes become characters, or U+FFFD if they are not UTF-8.
+
+    >>> join_bytes(["caf", "<0xC3>", "<0xA9>"])
+    'café'
+    """
+    parts = []
+    for is_byte, group in groupby(pieces, lambda piece: BYTE_TOKEN.fullmatch(piece) is not None):
+        run = list(group)
+        values = bytes(int(piece[3:5], 16) for piece in run) if is_byte else b""
+        parts.append(values.decode(errors="replace") if is_byte else "".join(run))
+    return "".join(parts)
 
 
 def _sort_by_index(vocab: dict[str, int]) -> list[str]:
@@ -201,59 +237,6 @@ def make_tokenizer(text: str) -> Tokenizer:
         raise DamageError("the tokenizers library cannot read it") from error
 
 
-def train_subwords(
-    texts: Iterable[str], *, kind: TokenizerKind, size: int, lowercase: bool = False
-) -> SubwordVocabulary:
-    """Learn a vocabulary of at most `size` symbols from `texts`, which are read repeatedly.
-
-    `size` includes the four special symbols. `kind`: "bpe" repeatedly merges the most frequent pair of pieces
-    (Sennrich et al. 2016); "unigram" removes the pieces whose removal reduces the likelihood least (Kudo 2018);
-    "words" and "characters" select the most frequent words or characters. `lowercase`: convert text to lower
-    case first. Raises `InputError` if `size` is too small for the special symbols and every character.
-
-    For BPE, characters occupy at most half of `size`. Equal texts produce equal vocabularies, except for
-    "unigram", because the order of summation in the library varies.
-
-    >>> vocabulary = train_subwords(["ein Hund", "ein Hut"], kind="bpe", size=20)
-    >>> vocabulary.decode(vocabulary.encode("ein Hut"))
-    'ein Hut'
-    """
-    if kind in ("sentencepiece", "codes"):
-        raise InputError(
-            f"tokenizer {kind} comes with imported models and cannot be learned: choose bpe, unigram, words, "
-            f"characters"
-        )
-    if size <= len(RESERVED):
-        raise InputError(
-            f"vocab_size {size} leaves no room for symbols besides the {len(RESERVED)} special symbols: "
-            f"choose a larger size"
-        )
-    tokenizer = Tokenizer(_make_model(kind))
-    tokenizer.normalizer = normalizers.Sequence(
-        [normalizers.NFC(), *([normalizers.Lowercase()] if lowercase else [])]
-    )
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Metaspace(BLANK, prepend_scheme="always"), pre_tokenizers.Punctuation("isolated")]
-    )
-    tokenizer.decoder = decoders.Metaspace(BLANK, prepend_scheme="always")
-    try:
-        alphabet = _choose_alphabet(texts, tokenizer, size) if kind in ("bpe", "characters") else []
-        tokenizer.train_from_iterator(texts, _make_trainer(kind, size, alphabet))
-    except RegardError:  # an error of the text has its own message
-        raise
-    except Exception as error:  # the library raises bare exceptions
-        raise InputError(
-            f"no {kind} vocabulary of {size} symbols can be learned from this text: {error}"
-        ) from error
-    vocabulary = SubwordVocabulary(Tokenizer.from_str(_remove_added_tokens(tokenizer)))
-    if len(vocabulary) > size:
-        raise InputError(
-            f"vocab_size {size} leaves no room for {len(RESERVED)} special symbols and every character of the "
-            f"text: choose at least {len(vocabulary)}"
-        )
-    return vocabulary
-
-
 def vocabulary_from_symbols(symbols: Sequence[str], *, words: bool, lowercase: bool = False) -> SubwordVocabulary:
     """Return a vocabulary of `symbols`, with indices from 4 on.
 
@@ -277,55 +260,10 @@ def vocabulary_from_symbols(symbols: Sequence[str], *, words: bool, lowercase: b
                 pre_tokenizers.Split("", "isolated"),
             ]
         )
-    return SubwordVocabulary.from_json(_remove_added_tokens(tokenizer))
+    return SubwordVocabulary.from_json(without_added_tokens(tokenizer))
 
 
-def _make_model(kind: TokenizerKind) -> models.Model:
-    if kind == "words":
-        return models.WordLevel(unk_token=RESERVED[UNKNOWN])
-    if kind == "unigram":
-        return models.Unigram()
-    return models.BPE(unk_token=RESERVED[UNKNOWN])
-
-
-def _choose_alphabet(texts: Iterable[str], tokenizer: Tokenizer, size: int) -> list[str]:
-    """Return the initial characters: all characters, or the most frequent ones within `size`.
-
-    The library is not used for the selection, because it breaks ties between equally frequent characters at
-    random.
-    """
-    # Normalize each distinct word once, because most words occur repeatedly. Normalization to NFC and lower
-    # case does not cross word boundaries.
-    words, counts = Counter[str](), Counter({BLANK: 1})
-    for text in texts:
-        parts = text.split(" ")
-        words.update(parts)
-        counts[BLANK] += len(parts) - 1
-    for word, times in words.items():
-        for character in tokenizer.normalizer.normalize_str(word):
-            counts[character] += times
-    ranked = sorted(counts, key=lambda character: (-counts[character], character))
-    return ranked[: max(1, size - len(RESERVED))]
-
-
-def _make_trainer(kind: TokenizerKind, size: int, alphabet: list[str]) -> trainers.Trainer:
-    options: dict[str, Any] = {"special_tokens": list(RESERVED), "show_progress": False}
-    if kind == "words":
-        return trainers.WordLevelTrainer(vocab_size=size, **options)
-    if kind == "unigram":
-        return trainers.UnigramTrainer(vocab_size=size, unk_token=RESERVED[UNKNOWN], **options)
-    # A BPE model without merges is a vocabulary of characters. For BPE, characters occupy at most half of the
-    # size.
-    limit = max(1, len(alphabet) if kind == "characters" else min(len(alphabet), (size - len(RESERVED)) // 2))
-    return trainers.BpeTrainer(
-        vocab_size=0 if kind == "characters" else size,
-        initial_alphabet=alphabet[:limit],
-        limit_alphabet=limit,
-        **options,
-    )
-
-
-def _remove_added_tokens(tokenizer: Tokenizer) -> str:
+def without_added_tokens(tokenizer: Tokenizer) -> str:
     """Return the JSON of a tokenizer without added tokens, so that special symbols are not recognized in
     text."""
     return json.dumps(json.loads(tokenizer.to_str()) | {"added_tokens": []})

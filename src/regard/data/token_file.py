@@ -22,7 +22,8 @@ from regard.data.corpus import token_type
 from regard.data.imported_tokenizer import ImportedTokenizer
 from regard.data.parallel import check_files, decompress, file_digest, read_errors
 from regard.data.prepare import REMEDY, short_digest
-from regard.data.subwords import SubwordVocabulary, train_subwords, vocabulary_from_symbols
+from regard.data.subword_training import train_subwords
+from regard.data.subwords import SubwordVocabulary, vocabulary_from_symbols
 from regard.data.vocabulary import BLANK, TokenizerKind
 from regard.errors import InputError
 from regard.io import new_folder, remove_stale_lock, wait_for_lock, write_json

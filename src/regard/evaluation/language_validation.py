@@ -24,7 +24,7 @@ class LanguageValidation:
     training.
     """
 
-    selects = False
+    criterion = None
 
     def __init__(self, task: TokenTask, batchsize: int) -> None:
         self.task, self.batchsize = task, batchsize

@@ -1,71 +1,117 @@
 """Validation during training, to select the best model."""
 
-from typing import cast
+import math
+from collections.abc import Mapping
+from typing import NamedTuple, cast
 
 from torch import nn
 
 from regard.data.bleu_tokenizer import check_bleu_tokenizer, choose_bleu_tokenizer
 from regard.data.parallel import PairSource
 from regard.decoding import Search, translate
-from regard.evaluation.bleu import bleu, bleu_warning, exact_share
+from regard.errors import InputError
+from regard.evaluation.bleu import quality
+from regard.evaluation.scoring import score_pairs
 from regard.models import Seq2Seq
 from regard.progress import print_status
 from regard.tasks import AnyTask, Translation
+from regard.training import Criterion, find_criterion
+
+LARGEST_LOSS = 700.0
+"""Loss in nats above which the perplexity exceeds the largest number of a computer."""
+
+
+class ValidationText(NamedTuple):
+    """Pairs on which models are validated."""
+
+    name: str
+    """Name in metrics; empty for the text of `--valid`."""
+    pairs: list[tuple[str, str]]
+    tokenizer: str
+    """sacrebleu tokenizer for BLEU."""
 
 
 class Validation:
-    """Validation that measures the BLEU of models on the validation text of a task, with greedy search.
+    """Validation that measures models on the validation texts of a task.
 
-    `tokenize`: the tokenizer for BLEU in all validations. By default, the writing system of the text determines
-    the tokenizer. `show`: whether to print the text and the tokenizer of the validation. Raises `InputError` if
-    the text cannot be read.
+    For each text: BLEU and chrF of the translations of greedy search, and the mean cross-entropy of the
+    references in nats per token (without label smoothing) with its exponential, the perplexity. `criterion`
+    selects the best model. `texts`: the text of `--valid` first. `tokenize`: the tokenizer for BLEU. By default,
+    the writing system of the references determines the tokenizer. `show`: whether to print the texts and
+    tokenizers. Raises `InputError` if a text cannot be read, or if the criterion names another text.
     """
 
-    selects = True
-
     def __init__(
-        self, task: Translation, text: PairSource, *, tokenize: str | None = None, show: bool = False
+        self,
+        task: Translation,
+        texts: Mapping[str, PairSource],
+        criterion: Criterion | None = None,
+        *,
+        tokenize: str | None = None,
+        show: bool = False,
     ) -> None:
         from regard.data.prepare import read_pairs  # imports the library of subwords, so not at the top
 
-        pairs = read_pairs(text, "validation")
-        self.task, self.warned = task, False
-        self.sources, self.references = [source for source, _ in pairs], [target for _, target in pairs]
+        self.task, self.criterion = task, criterion or find_criterion("bleu")
+        self._warned = False
+        if self.criterion.text not in texts:
+            names = ", ".join(filter(None, texts)) or "none are given"
+            raise InputError(
+                f"criterion {self.criterion.figure}/{self.criterion.text} names no text of --extra_valid: {names}"
+            )
         if tokenize is not None:
             check_bleu_tokenizer(tokenize)
-        self.tokenizer = tokenize or choose_bleu_tokenizer(self.references)
-        print_status(f"Validating on {text.counts}, by BLEU with tokenizer {self.tokenizer}", show=show)
+        self.texts: list[ValidationText] = []
+        for name, text in texts.items():
+            pairs = read_pairs(text, f"validation {name}".strip())
+            tokenizer = tokenize or choose_bleu_tokenizer([target for _, target in pairs])
+            self.texts.append(ValidationText(name, pairs, tokenizer))
+            described = f" of {name}" if name else ""
+            print_status(f"Validating on {text.counts}{described}, by BLEU with tokenizer {tokenizer}", show=show)
+        self.tokenizer = self.texts[0].tokenizer
 
     def __call__(self, model: nn.Module) -> dict[str, float]:
-        """Return the BLEU of a model as metrics."""
-        task = self.task
-        translations = translate(
-            cast(Seq2Seq, model),
-            task.source_vocabulary,
-            task.target_vocabulary,
-            self.sources,
-            Search(),
-            max_len=task.longest_target,
-        )
-        answers, lowercase = [best.text for best, *_ in translations], task.config.lowercase
-        score = bleu(answers, self.references, lowercase=lowercase, tokenize=self.tokenizer)
-        right = exact_share(answers, self.references, lowercase=lowercase)
-        if (warning := bleu_warning(score, right, self.tokenizer)) and not self.warned:
-            self.warned = True
-            print_status(f"regard: warning: {warning}", show=True)
-        return {"bleu": score}
+        """Return the figures of a model as metrics. A metric of a text with a name ends with /NAME."""
+        return {
+            f"{metric}/{text.name}" if text.name else metric: value
+            for text in self.texts
+            for metric, value in self._measure(cast(Seq2Seq, model), text).items()
+        }
+
+    def _measure(self, model: Seq2Seq, text: ValidationText) -> dict[str, float]:
+        vocabularies = self.task.source_vocabulary, self.task.target_vocabulary
+        sources, references = [source for source, _ in text.pairs], [target for _, target in text.pairs]
+        translations = translate(model, *vocabularies, sources, Search(), max_len=self.task.longest_target)
+        answers = [best.text for best, *_ in translations]
+        scores = quality(answers, references, lowercase=self.task.config.lowercase, tokenize=text.tokenizer)
+        if scores.warning and not self._warned:
+            self._warned = True
+            print_status(f"regard: warning: {scores.warning}", show=True)
+        scored = score_pairs(model, *vocabularies, text.pairs)
+        loss = -math.fsum(pair.log_probability for pair in scored) / sum(pair.tokens for pair in scored)
+        perplexity = math.exp(min(loss, LARGEST_LOSS))
+        return {"bleu": scores.main, "chrf": scores.chrf, "valid_loss": loss, "valid_perplexity": perplexity}
 
 
-def validation(task: AnyTask, *, tokenize: str | None = None, show: bool = False) -> Validation | None:
+def validation(
+    task: AnyTask, criterion: str = "bleu", *, tokenize: str | None = None, show: bool = False
+) -> Validation | None:
     """Return the validation of a task, or None if the task has no validation text.
 
-    `tokenize`: the tokenizer to use if the config does not name a tokenizer, for example the tokenizer of
-    earlier validations. `show`: as in `Validation`.
+    `criterion`: figure that selects the best model (`find_criterion`). `tokenize`: the tokenizer to use if the
+    config does not name a tokenizer, for example the tokenizer of earlier validations. `show`: as in
+    `Validation`.
 
     >>> from regard.tasks import Counting
     >>> validation(Counting()) is None
     True
     """
-    if not isinstance(task, Translation) or (text := task.config.text("valid")) is None:
+    if not isinstance(task, Translation):
         return None
-    return Validation(task, text, tokenize=task.config.bleu_tokenize or tokenize, show=show)
+    if (text := task.config.text("valid")) is None:
+        message = f"Without validation text, criterion {criterion} selects nothing: the last model is saved"
+        print_status(message, show=show and criterion != "bleu")
+        return None
+    texts = {"": text, **task.config.extra_texts()}
+    tokenize = task.config.bleu_tokenize or tokenize
+    return Validation(task, texts, find_criterion(criterion), tokenize=tokenize, show=show)

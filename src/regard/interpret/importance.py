@@ -78,9 +78,9 @@ def importance_by_layer(importance: HeadImportance) -> dict[str, list[WorthData]
     layers: dict[str, list[WorthData]] = {}
     for layer, added in importance.added.items():
         intervals = [importance.interval(layer, head) for head in range(len(added))]
+        ends = [(None, None) if interval is None else (interval.low, interval.high) for interval in intervals]
         layers[layer] = [
-            {"added": value, "low": interval and interval.low, "high": interval and interval.high}
-            for value, interval in zip(added, intervals, strict=True)
+            {"added": value, "low": low, "high": high} for value, (low, high) in zip(added, ends, strict=True)
         ]
     return layers
 

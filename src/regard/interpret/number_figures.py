@@ -53,6 +53,8 @@ CURVE_NAMES = {
     "valid_loss": "validation loss (nats)",
     "exact_match": "exact match (share)",
     "bleu": "BLEU of the validation text",
+    "chrf": "chrF of the validation text",
+    "valid_perplexity": "perplexity of the validation text",
 }
 
 

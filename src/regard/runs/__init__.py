@@ -17,6 +17,7 @@ from regard.late import late
 if TYPE_CHECKING:
     from regard.runs.alignment import LinkedPair as LinkedPair
     from regard.runs.answer_run import AnswerRun as AnswerRun, TestReport as TestReport
+    from regard.runs.averaging import average as average
     from regard.runs.drawing import draw_model as draw_model
     from regard.runs.examined_runs import examine_runs as examine_runs
     from regard.runs.head_timeline import timeline as timeline

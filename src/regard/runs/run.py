@@ -174,7 +174,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
             "summary": self.task.summary,
             "kind": self.config.kind,
             "step": self.step,
-            "origin": self.config.origin and self.config.origin.run,
+            "history": self.config.history,
             "draws": self.draws,
             "snapshots": self.has_snapshots,
             "accepts": self.task.accepts,
@@ -194,9 +194,8 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         return {"folder": str(self.folder), "step": self.step, "parameters": self.parameters, "config": config}
 
     def __str__(self) -> str:
-        origin = self.config.origin
-        begun = f", started from {origin.run} at step {origin.step:,}" if origin else ""
-        return f"{self.folder}: {self.name}, {self.config.kind} model, {self.step:,} training steps{begun}"
+        past = f" ({self.config.history})" if self.config.history else ""
+        return f"{self.folder}: {self.name}, {self.config.kind} model, {self.step:,} training steps{past}"
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self}>"

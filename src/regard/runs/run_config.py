@@ -4,25 +4,43 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.data.unknown_tokens import FILE as UNKNOWN_FILE
 from regard.errors import InputError
+from regard.io.reading import is_file, is_folder, list_steps
+from regard.progress import print_status
 from regard.tasks import find_task
-from regard.training import Origin, RunConfig, RunFolder, changed_config, make_config, pack_tensors
+from regard.training import (
+    Checkpoint,
+    Origin,
+    RunConfig,
+    RunFolder,
+    changed_config,
+    create_run,
+    make_config,
+    pack_tensors,
+)
+from regard.training.checkpoint import copy_tensors
+from regard.training.config import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from regard.data.parallel import TextDigest
     from regard.runs.run_types import AnyRun
+    from regard.training import TrainingState
 
-TEXT_FLAGS = ("train", "valid", "test", "guide", "hub", "text")
+TEXT_FLAGS = ("train", "valid", "extra_valid", "test", "guide", "hub", "text")
 """Flags that name text. Flags that name text files, which may have moved when a run is resumed."""
 FREE_MODEL_FLAGS = ("dropout",)
 """Flags of a model that do not affect the shapes of its parameters."""
 FIXED_TRAINING_FLAGS = ("vary_len",)
 """Training flags that affect the shapes of a model's parameters."""
+SCHEDULE_FLAGS = ("steps", "lr")
+"""Training flags that may change when a run is resumed: a new learning-rate schedule begins."""
 
 
 def resumed_config(
@@ -35,10 +53,12 @@ def resumed_config(
 ) -> RunConfig:
     """Return the config of a stored run, with the paths of its text taken from the flags.
 
-    Raises `InputError` for an unknown flag, and for a flag that differs from the stored flag.
+    Other `steps` or another `lr` begin a new learning-rate schedule (`rescheduled`). Raises `InputError` for an
+    unknown flag, and for another flag that differs from the stored flag.
     """
     name = find_task(task).name if isinstance(task, str) else task.name
-    stored = RunFolder(savepath / name, trust_edited).read_config(trust_code=trust_code)
+    folder = RunFolder(savepath / name, trust_edited)
+    stored = folder.read_config(trust_code=trust_code)
     if isinstance(task, str):
         named = {name: value for name, value in flags.items() if name not in ("model", "preset")}
         wanted = {**changed_config(stored, named).resolved().flags(), "model": flags.get("model", stored.kind)}
@@ -52,13 +72,64 @@ def resumed_config(
         flags["from"], before["from"] = repr(origin if origin in paths else paths[0]), repr(origin)
     # The content of text is compared by its digests. Runs of earlier formats have no digests.
     moved = {name: value for name, value in flags.items() if stored.text and name in TEXT_FLAGS}
+    schedule = {name: flags[name] for name in SCHEDULE_FLAGS if flags.get(name, before[name]) != before[name]}
     for name, value in flags.items():
-        if value != before.get(name) and name not in moved:
+        if value != before.get(name) and name not in moved and name not in schedule:
             raise InputError(
                 f"{name} {value} differs from the run's {before.get(name)}: a resumed run keeps its flags; "
                 f"leave {name} out, or train a new run"
             )
-    return dataclasses.replace(stored, task=dataclasses.replace(stored.task, **moved))
+    config = dataclasses.replace(stored, task=dataclasses.replace(stored.task, **moved))
+    return rescheduled(config, folder, schedule) if schedule else config
+
+
+def rescheduled(config: RunConfig, folder: RunFolder, flags: Mapping[str, Any]) -> RunConfig:
+    """Return the config of a stored run with other `steps` or another `lr`.
+
+    A new schedule of warm-up and decay begins at the step of the last checkpoint. Raises `InputError` if no steps
+    are left, and for a sharded run.
+    """
+    states = list_steps(folder.path / "trainer")
+    training = dataclasses.replace(config.training, **flags)
+    if config.training.sharded or not states:
+        reason = "its state is sharded" if config.training.sharded else "its training state is missing"
+        raise InputError(
+            f"{', '.join(flags)} of run {str(folder.path)!r} cannot change, because {reason}: start a new run "
+            f"from it with --from"
+        )
+    step = int(states[-1].stem.removeprefix("step-"))
+    if training.steps <= step:
+        raise InputError(f"the run already has {step:,} steps: give more, such as --steps {2 * step}")
+    assert config.training.lr is not None and training.lr is not None
+    past = config.schedules or [Schedule(first=0, steps=config.training.steps, lr=config.training.lr)]
+    now = Schedule(first=step, steps=training.steps, lr=training.lr)
+    return dataclasses.replace(config, training=training, schedules=[*past, now])
+
+
+def write_rescheduled(folder: RunFolder, config: RunConfig, state: TrainingState) -> None:
+    """Replace a stored run by the same run with a new learning-rate schedule, atomically.
+
+    Every tensor file contains the config, so that all of them are written again. Results that were computed from
+    the model are not taken along, because the model changes. Raises `MachineError` if a file cannot be written.
+    """
+    state.progress.since_best = min(state.progress.since_best, 0)  # patience counts anew
+    with create_run(folder.path, config, overwrite=True) as building:
+        building.write_vocabularies(folder.read_vocabularies(config.tokenizer, config.task_class.file_names))
+        copy_tensors(folder, building)
+        Checkpoint(step=state.step, training=state.tensors()).save(building)
+        for line in folder.read_metrics():
+            building.append_metrics(line)
+        if is_file(folder.path / UNKNOWN_FILE):
+            shutil.copyfile(folder.path / UNKNOWN_FILE, building.path / UNKNOWN_FILE)
+        if is_folder(folder.path / "tensorboard"):
+            shutil.copytree(folder.path / "tensorboard", building.path / "tensorboard", symlinks=True)
+        left_out = [
+            path.name for path in sorted(folder.path.iterdir()) if not (building.path / path.name).exists()
+        ]
+    now = config.schedules[-1]
+    print_status(f"New learning-rate schedule: {now}", show=True)
+    if left_out := [name for name in left_out if name != "trainer"]:
+        print_status(f"Removed results of the earlier model: {', '.join(left_out)}", show=True)
 
 
 def check_text(config: RunConfig, text: Mapping[str, list[TextDigest]]) -> None:
@@ -69,6 +140,8 @@ def check_text(config: RunConfig, text: Mapping[str, list[TextDigest]]) -> None:
             continue
         places = config.flags()[name] or config.flags()["hub"]
         files = [str(place) for place in (places if isinstance(places, tuple) else (places,))]
+        if name == "extra_valid":  # NAME=SOURCE,TARGET
+            files = [file for text in files for file in text.partition("=")[2].split(",")]
         if len(now) != len(before):
             problem = f"{name} has {len(now)} files, and had {len(before)}"
         elif sorted(map(repr, now)) == sorted(map(repr, before)):
@@ -104,7 +177,9 @@ def derived_config(before: AnyRun, task: str | RunConfig, flags: dict[str, Any])
         raise InputError(f"run {before.where!r} is a run of task {base.on}: start from a run of task {on}")
     if (model := flags.pop("model", base.kind)) != base.kind:
         raise _fixed_flag("model", model, base.kind, before)
-    config = dataclasses.replace(changed_config(without_text(base), flags), text={}, initial=None)
+    config = dataclasses.replace(
+        changed_config(without_text(base), flags), text={}, initial=None, schedules=[], averaged=[]
+    )
     free = {*base.task_class.texts, *base.task_class.loose, *FREE_MODEL_FLAGS}
     fixed = {*vars(base.task), *vars(base.model), *FIXED_TRAINING_FLAGS} - free
     for name, value in config.flags().items():

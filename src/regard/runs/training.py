@@ -27,7 +27,7 @@ from regard.runs.loading import (
     read_run,
     read_task,
 )
-from regard.runs.run_config import check_text, derived_config, resumed_config
+from regard.runs.run_config import check_text, derived_config, resumed_config, write_rescheduled
 from regard.tasks import BatchContext
 from regard.training import (
     DistributedContext,
@@ -111,8 +111,8 @@ def train(
     `start_from`: folder or name of a run of the same task. The new run starts with the parameters of that run
     and has the same model, vocabularies and other options, except for text and `freeze`. `resume`: continue the
     run in the folder with the same result as without an interruption. The text must be the same, but its files
-    may have moved. `overwrite`: replace it. `trust_code`, `trust_edited`: as in `load`. Under `torchrun`, all
-    processes train together.
+    may have moved. Other `steps` or another `lr` begin a new schedule at the last checkpoint. `overwrite`:
+    replace the run. `trust_code`, `trust_edited`: as in `load`. Under `torchrun`, all processes train together.
 
     Raises `InputError` for invalid options, and `MachineError` if a file cannot be written.
 
@@ -150,7 +150,7 @@ def train(
         threads = limit_threads(state.model) if built.draws else nullcontext()
         learner = SingleLearner(state, config.training, batches, folder, context=context, drops=drops)
         with _metrics_display(config, folder, first_step, context, show=show) as on_metrics, threads:
-            train_steps(learner, config.training, on_metrics, validate=validate)
+            train_steps(learner, config.training, on_metrics, validate=validate, first=config.first_step)
         context.wait()
     if built.draws and context.size == 1 and state.step > first_step:
         # The model already has the last saved parameters, so its file is not read.
@@ -257,7 +257,7 @@ def _prepare_task(
             task = task_class.prepare(config.task, prepared, progress=show)
     # A run that does not store its BLEU tokenizer used 13a.
     tokenize = None if stored is None else config.bleu_tokenizer or "13a"
-    bleu = evaluation.validation(task, tokenize=tokenize, show=show)
+    bleu = evaluation.validation(task, config.training.criterion, tokenize=tokenize, show=show)
     config = dataclasses.replace(
         config,
         tokenizer=vocabulary_digest(task.files),
@@ -306,6 +306,8 @@ def _open_run(
             state.save_first(building)
         return config
     folder.cut_metrics(state.step)
+    if len(config.schedules) > len(folder.stored().get("schedules", [])):
+        write_rescheduled(folder, config, state)
     steps = config.training.steps
     lost = missing_steps(folder.read_metrics(), state.step, steps, training_loop.METRICS_EVERY)
     if lost:

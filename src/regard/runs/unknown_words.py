@@ -65,13 +65,12 @@ def _fill(text: str, words: Iterator[str], vocabulary: Vocabulary) -> str:
     symbol = SPECIAL[UNKNOWN]
     if vocabulary.unit == "characters":
         return re.sub(symbol, lambda _: next(words), text)
-    if BLANK in vocabulary.symbols:  # an unknown symbol is a character of a word
-        return re.sub(rf"[\w{symbol}]*{symbol}[\w{symbol}]*", lambda match: _first(words, match.group()), text)
-    # An unknown symbol is a whole word, decoded without the space before it.
-    return re.sub(rf" *{symbol}", lambda _: f" {next(words)}", text).strip()
+    if BLANK not in vocabulary.symbols:  # an unknown symbol is a whole word, decoded without the space before it
+        return re.sub(rf" *{symbol}", lambda _: f" {next(words)}", text).strip()
 
+    def first(match: re.Match[str]) -> str:
+        """Return the source word of the first unknown symbol of a word, and skip those of its other symbols."""
+        aligned = [next(words) for _ in range(match.group().count(symbol))]
+        return aligned[0]
 
-def _first(words: Iterator[str], unknown: str) -> str:
-    """Return the source word of the first unknown symbol of a word, and skip those of its other symbols."""
-    first, *_ = [next(words) for _ in range(unknown.count(SPECIAL[UNKNOWN]))]
-    return first
+    return re.sub(rf"[\w{symbol}]*{symbol}[\w{symbol}]*", first, text)

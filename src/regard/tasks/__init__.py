@@ -62,10 +62,8 @@ if TYPE_CHECKING:
     )
     from regard.tasks.signal import Signal as Signal, Signal2 as Signal2
     from regard.tasks.text import Text as Text, TextTaskConfig as TextTaskConfig
-    from regard.tasks.translation import (
-        Translation as Translation,
-        TranslationTaskConfig as TranslationTaskConfig,
-    )
+    from regard.tasks.translation import Translation as Translation
+    from regard.tasks.translation_config import TranslationTaskConfig as TranslationTaskConfig
 
 late(__name__)
 

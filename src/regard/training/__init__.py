@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         changed_flags as changed_flags,
         make_config as make_config,
     )
+    from regard.training.criterion import Criterion as Criterion, find_criterion as find_criterion
     from regard.training.distributed import (
         SINGLE_PROCESS as SINGLE_PROCESS,
         DistributedContext as DistributedContext,
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
         RecurrentTraining as RecurrentTraining,
         TrainingConfig as TrainingConfig,
         TransformerTraining as TransformerTraining,
-        TranslationTraining as TranslationTraining,
     )
     from regard.training.signals import Interrupted as Interrupted
     from regard.training.stacked import StackedLearner as StackedLearner, stackable as stackable
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         SingleLearner as SingleLearner,
         train_steps as train_steps,
     )
+    from regard.training.translation_settings import TranslationTraining as TranslationTraining
     from regard.training.trust_code import code_digests as code_digests, trust as trust
 
 late(__name__)

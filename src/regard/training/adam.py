@@ -57,6 +57,11 @@ class Adam:
             for count, (name, parameter) in zip(self._counts.unbind(), self.parameters.items(), strict=True)
         }
 
+    @property
+    def param_groups(self) -> list[dict[str, list[nn.Parameter]]]:
+        """The parameters in the form that `torch.amp.GradScaler` reads."""
+        return [{"params": list(self.parameters.values())}]
+
     def zero_grad(self) -> None:
         """Delete the gradients of the last step."""
         for parameter in self.parameters.values():

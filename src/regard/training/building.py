@@ -90,7 +90,8 @@ def start(
     if settings.sharded:
         replica = _initial_model(config, task, before) if context.first else None
         return ShardedState(objective, optimizer, generator, 0, average, replica=replica)
-    return TrainingState(objective, optimizer, generator, 0, average)
+    scaler = torch.amp.GradScaler(context.device.type) if settings.precision == "float16" else None
+    return TrainingState(objective, optimizer, generator, 0, average, scaler=scaler)
 
 
 def _initial_model(config: RunConfig, task: AnyTask, before: Mapping[str, Tensor] | None) -> TaskModel:

@@ -95,6 +95,18 @@ class Checkpoint:
         }
         _write(folder, {f"snapshots/step-{self.step}.safetensors": small}, self.step)
 
+    def save_kept(self, folder: RunFolder) -> None:
+        """Write the weights as a kept model. Raises `MachineError` if the file cannot be written."""
+        assert self.weights is not None
+        path = folder.kept_folder / f"step-{self.step}.safetensors"
+        _write(folder, {str(path.relative_to(folder.path)): self.weights}, self.step)
+
+    @classmethod
+    def load_kept(cls, folder: RunFolder, path: Path, expected: Expected | None = None) -> Self:
+        """Read a kept model. Raises `InputError` if it is damaged or its tensors differ from `expected`."""
+        tensors, step = _read(folder, path, expected)
+        return cls(step=step, weights=tensors)
+
     @classmethod
     def load_snapshot(cls, folder: RunFolder, path: Path, expected: Expected | None = None) -> Self:
         """Read a snapshot. Raises `InputError` if the snapshot is damaged or its tensors differ from
@@ -102,6 +114,14 @@ class Checkpoint:
         tensors, step = _read(folder, path, expected)
         weights = {name: value.float() if value.dtype == torch.half else value for name, value in tensors.items()}
         return cls(step=step, weights=weights)
+
+
+def copy_tensors(source: RunFolder, target: RunFolder) -> None:
+    """Write the weights, snapshots and kept models of a run to another run, with the config of that run."""
+    files = [source.model_file, *source.snapshots, *list_steps(source.kept_folder)]
+    for path in files:
+        tensors, step = _read(source, path, None)
+        _write(target, {str(path.relative_to(source.path)): tensors}, step)
 
 
 def remove_older_states(folder: RunFolder) -> None:
@@ -155,23 +175,28 @@ class Progress:
     place: tuple[int, int, int] = (0, 0, 0)
     """Position of the next batch in the corpus: epoch, pool, batch."""
     best: float = float("-inf")
-    """Best BLEU of all validations."""
+    """Best criterion of all validations; larger is better."""
     since_best: int = 0
-    """Number of validations since the best validation."""
+    """Number of validations since the best validation; -1 until the criterion moves from its first value."""
 
-    def note(self, bleu: float) -> bool:
-        """Record a validation, and return whether its model is the best so far.
+    def note(self, value: float) -> bool:
+        """Record the criterion of a validation, and return whether its model is the best so far.
 
-        If two models have the same BLEU, the later model is considered better, because it was trained longer.
+        Of two equally good models, the later is considered better, because it was trained longer.
         """
-        keep = bleu >= self.best
-        self.since_best = 0 if bleu > self.best else self.since_best + 1
-        self.best = max(bleu, self.best)
-        return keep
+        first, best, still = self.best == float("-inf"), value >= self.best, value == self.best
+        if first or (still and self.since_best < 0):
+            self.since_best = -1
+        elif value > self.best:
+            self.since_best = 0
+        else:
+            self.since_best = max(self.since_best, 0) + 1
+        self.best = value if best else self.best
+        return best
 
     def out_of_patience(self, patience: int) -> bool:
-        """Return whether BLEU did not improve in the last `patience` validations; always False if `patience` is
-        0."""
+        """Return whether the criterion did not improve in the last `patience` validations; always False if
+        `patience` is 0."""
         return 0 < patience <= self.since_best
 
 
@@ -186,6 +211,8 @@ class TrainingState:
     average: dict[str, Tensor] = field(default_factory=dict)
     """Moving averages of the trained parameters by name; empty without averaging."""
     progress: Progress = field(default_factory=Progress)
+    scaler: torch.amp.GradScaler | None = None
+    """Scale of the loss in float16 and its history; None for other dtypes."""
 
     @property
     def model(self) -> nn.Module:
@@ -241,6 +268,10 @@ class TrainingState:
         tensors["progress/place"] = torch.tensor(self.progress.place)
         tensors["progress/best"] = torch.tensor(self.progress.best, dtype=torch.float64)
         tensors["progress/since_best"] = torch.tensor(self.progress.since_best)
+        if self.scaler is not None:
+            scaler = self.scaler.state_dict()
+            tensors["scaler/scale"] = torch.tensor(scaler["scale"], dtype=torch.float64)
+            tensors["scaler/finite_steps"] = torch.tensor(scaler["_growth_tracker"])
         return tensors
 
     def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
@@ -259,6 +290,9 @@ class TrainingState:
         self.progress = Progress(
             (epoch, pool, batch), tensors["progress/best"].item(), int(tensors["progress/since_best"].item())
         )
+        if self.scaler is not None:
+            scale, steps = tensors["scaler/scale"].item(), int(tensors["scaler/finite_steps"].item())
+            self.scaler.load_state_dict({**self.scaler.state_dict(), "scale": scale, "_growth_tracker": steps})
 
     def initial(self) -> dict[str, Tensor]:
         """Return the parameters before the first step, unsharded."""

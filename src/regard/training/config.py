@@ -54,6 +54,21 @@ class Origin:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """Learning-rate schedule of a part of a training run."""
+
+    first: int
+    """Number of finished training steps at its start."""
+    steps: int
+    """Number of finished training steps at its end."""
+    lr: float
+    """Peak learning rate."""
+
+    def __str__(self) -> str:
+        return f"steps {self.first:,} to {self.steps:,} with learning rate {self.lr:g}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
     """All options that determine a run. Every run stores its config."""
 
@@ -80,6 +95,11 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
     text."""
     initial: str | None = None
     """SHA-256 digest of the parameters before the first step; None for older runs."""
+    schedules: list[Schedule] = field(default_factory=list)
+    """All learning-rate schedules of a run that was resumed with other `steps` or another `lr`, oldest first.
+    Empty for a run with a single schedule. An earlier schedule may have ended before its last step."""
+    averaged: list[int] = field(default_factory=list)
+    """Steps of the kept models whose mean is the model; empty for other models."""
 
     @property
     def name(self) -> str:
@@ -95,6 +115,20 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
     def model_spec(self) -> ModelSpec:
         """Class and options of the model."""
         return find_model(self.kind)
+
+    @property
+    def first_step(self) -> int:
+        """Number of finished training steps at the start of the learning-rate schedule."""
+        return self.schedules[-1].first if self.schedules else 0
+
+    @property
+    def history(self) -> str:
+        """Description of the earlier run, of several schedules and of averaging; otherwise empty."""
+        parts = [f"started from {self.origin.run} at step {self.origin.step:,}"] if self.origin else []
+        parts += map(str, self.schedules)
+        if self.averaged:
+            parts.append(f"mean of the models after {', '.join(map(str, self.averaged))} steps")
+        return "; ".join(parts)
 
     def parts(self) -> "dict[str, DataclassInstance]":
         """Return the dataclasses of task, model and training by name."""

@@ -71,6 +71,8 @@ class _CrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         device, passes = states.device.type, len(states)
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
+        if dtype == torch.float16:  # sums over the vocabulary exceed its largest number, 65,504
+            dtype = torch.float32
         loss = torch.zeros((), dtype=torch.promote_types(dtype, torch.float32), device=states.device)
         right = torch.empty_like(target, dtype=torch.bool)
         grads: list[Tensor | None] = [None, None, None]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from regard.models import TransformerConfig
-from regard.training.settings import TranslationTraining
+from regard.training.translation_settings import TranslationTraining
 
 
 @dataclass(frozen=True)

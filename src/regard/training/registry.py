@@ -20,9 +20,9 @@ from regard.training.settings import (
     RecurrentTraining,
     TrainingConfig,
     TransformerTraining,
-    TranslationTraining,
 )
 from regard.training.token_settings import TokenTraining
+from regard.training.translation_settings import TranslationTraining
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -5,6 +5,7 @@
     trainer/step-N.safetensors    training state: parameters, optimizer, generator, position in the data
     metrics.jsonl                 one JSON object per line: step, loss, exact match, learning rate
     snapshots/step-N.safetensors  weights in half precision, if snapshots are kept
+    kept/step-N.safetensors       weights of the best models, if models are kept
     tokenizer/                    vocabularies learned from text, if any
 
 config.json and each tensor file contain a SHA-256 digest of their content. Each tensor file also contains the
@@ -91,6 +92,11 @@ class RunFolder:
     def snapshots(self) -> list[Path]:
         """Files of the snapshots, oldest first."""
         return list_steps(self.path / "snapshots")
+
+    @property
+    def kept_folder(self) -> Path:
+        """Folder of the models that `keep` preserves for averaging."""
+        return self.path / "kept"
 
     @property
     def identity(self) -> tuple[int, int] | None:
@@ -236,7 +242,7 @@ class RunFolder:
 
         Raises `InputError` if the run or one of its folders is a link.
         """
-        for name in ("trainer", "snapshots", "tokenizer", "tensorboard"):
+        for name in ("trainer", "snapshots", "kept", "tokenizer", "tensorboard"):
             refuse_links(self.path / name, below=self.path.parent)
         lines = [json.dumps(metrics) + "\n" for metrics in self.read_metrics() if metrics["step"] <= step]
         write_file(self.metrics_file, "".join(lines).encode())

@@ -13,7 +13,7 @@ from typing import Literal
 from regard.errors import InputError, check_choices, check_range, check_share
 from regard.models import ModelConfig
 
-Precision = Literal["auto", "bfloat16", "float32"]
+Precision = Literal["auto", "bfloat16", "float16", "float32"]
 FLOAT32: Precision = "float32"
 Decay = Literal["one_cycle", "inverse_sqrt", "constant"]
 
@@ -87,11 +87,19 @@ def recurrent_recipe() -> Recipe:
     return Recipe(lr=0.005, encoder_lr=0.005, output_lr=1.0, betas=(0.9, 0.98), warmup=0.1, clip=1.0)
 
 
-def transformer_recipe(warmup: float = 0.1, clip: float = 1.0, decay: Decay = "one_cycle") -> Recipe:
+def transformer_recipe(
+    warmup: float = 0.1, clip: float = 1.0, decay: Decay = "one_cycle", weight_decay: float = 0.0
+) -> Recipe:
     """Return the recipe of Transformers and of custom models."""
-    # The betas are those of Vaswani et al. 2017, section 5.3.
     return Recipe(
-        lr=0.002, encoder_lr=0.002, output_lr=1.0, betas=(0.9, 0.98), warmup=warmup, clip=clip, decay=decay
+        lr=0.002,
+        encoder_lr=0.002,
+        output_lr=1.0,
+        betas=(0.9, 0.98),  # Vaswani et al. 2017, section 5.3
+        warmup=warmup,
+        clip=clip,
+        decay=decay,
+        weight_decay=weight_decay,
     )
 
 
@@ -107,7 +115,9 @@ class TrainingConfig:
     average = 0.0
     batchsize = 1
     compile = False
+    criterion = "bleu"
     guide_weight = 0.0
+    keep = 0
     label_smoothing = 0.0
     merge_dropout = 0.0
     patience = 0
@@ -152,11 +162,13 @@ class TrainingConfig:
         """Settings of the optimizer and of the learning rate schedule."""
         return recurrent_recipe()
 
-    def schedule_at(self, step: int) -> float:
-        """Return the learning rate at `step` (counted from 0). `RunConfig.resolved` sets `lr` before
-        training."""
+    def schedule_at(self, step: int, first: int = 0) -> float:
+        """Return the learning rate at `step` (counted from 0) of a schedule that begins at step `first`.
+
+        `RunConfig.resolved` sets `lr` before training.
+        """
         assert self.lr is not None
-        return self.lr * self.optimization.schedule(step, self.steps)
+        return self.lr * self.optimization.schedule(step - first, self.steps - first)
 
     @property
     def snapshot_steps(self) -> list[int]:
@@ -260,70 +272,13 @@ class OwnSequenceTraining(TransformerTraining):
     """Training options of custom models that answer with text."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TranslationTraining(TrainingConfig):
-    """Training options on parallel text."""
+def check_weight_decay(weight_decay: float) -> None:
+    """Raise `InputError` for a weight decay that is out of range."""
+    if not 0 <= weight_decay <= 1000:
+        raise InputError(f"weight_decay {weight_decay} is out of range: choose from 0 to 1000")
 
-    tokens: int = 2048
-    """Number of tokens in a batch, including padding: the larger of the numbers on the source and target
-    sides."""
-    batchsize: int = 0
-    """Largest number of pairs in a batch; 0: limited only by tokens."""
-    accumulate: int = 1
-    """Number of batches whose gradients are summed for one step."""
-    schedule: Decay = "one_cycle"
-    """Decay of the learning rate after the warm-up: a cosine to zero at the last step (one_cycle), the inverse
-    square root of the step (inverse_sqrt), or none (constant)."""
-    warmup: float = 0.1
-    """Fraction of the training steps in which the learning rate increases (at least 0 and less than 1)."""
-    label_smoothing: float = 0.1
-    """Fraction of the target distribution that is spread evenly over the vocabulary (at least 0 and less than
-    1)."""
-    merge_dropout: float = 0.0
-    """BPE dropout: fraction of merges that are skipped at random in training (at least 0 and less than 1)."""
-    r_drop: float = 0.0
-    """Weight of the R-Drop loss (alpha, Liang et al. 2021): the divergence between two passes with different
-    dropout. With a weight above 0, a training step takes twice as long."""
-    guide_weight: float = 0.05
-    """Weight of the alignment loss of the guided head, with --guide."""
-    average: float = 0.999
-    """Decay of the moving average of the parameters, which is validated and saved; 0: no average."""
-    clip: float = 1.0
-    """Largest norm of the gradient."""
-    precision: Precision = "auto"
-    """Dtype of matrix products: bfloat16 or float32. auto: bfloat16 if the processor supports it natively."""
-    validate_every: int = 500
-    """Number of training steps between two validations. Each validation translates the validation text."""
-    patience: int = 0
-    """Number of validations without a better BLEU after which training stops; 0: training never stops early."""
-    compile: bool = False
-    """Compile the layers of a Transformer with torch.compile, which takes one or two minutes. Use this option
-    only on a GPU: on a CPU, training steps become slower (docs/dev/benchmarks.md)."""
-    sharded: bool = False
-    """Split parameters, gradients and moments between the processes of torchrun (FSDP2)."""
-    tensorboard: bool = False
-    """Also write metrics for TensorBoard into the folder of the run (needs the extra track)."""
 
-    def __post_init__(self) -> None:
-        """Raise `InputError` for a value that is out of range."""
-        super().__post_init__()
-        check_range("tokens", self.tokens, 1, 10**8)
-        check_range("batchsize", self.batchsize, 0, 10**6)
-        check_range("accumulate", self.accumulate, 1, 10**4)
-        check_range("validate_every", self.validate_every, 1, 10**9)
-        check_range("patience", self.patience, 0, 10**6)
-        for name in ("warmup", "label_smoothing", "merge_dropout", "average"):
-            check_share(name, getattr(self, name), below=True)
-        if not 0 <= self.r_drop <= 1000:
-            raise InputError(f"r_drop {self.r_drop} is out of range: choose from 0 to 1000")
-        if not 0 <= self.guide_weight <= 1000:
-            raise InputError(f"guide_weight {self.guide_weight} is out of range: choose from 0 to 1000")
-        if not self.clip > 0:
-            raise InputError(f"clip {self.clip} is out of range: choose a number above 0")
-        if self.sharded and self.snapshots:
-            raise InputError("snapshots need the whole model in one process: leave out --snapshots or --sharded")
-
-    @property
-    def optimization(self) -> Recipe:
-        """Settings of the optimizer and of the learning rate schedule."""
-        return transformer_recipe(self.warmup, self.clip, self.schedule)
+def check_sharded_precision(settings: TrainingConfig) -> None:
+    """Raise `InputError` for float16 with sharded parameters, whose gradients each process sees only in part."""
+    if settings.sharded and settings.precision == "float16":
+        raise InputError("precision float16 does not work with sharded: choose bfloat16, or leave out --sharded")

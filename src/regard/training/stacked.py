@@ -22,6 +22,7 @@ from regard.tasks import BatchSource
 from regard.training.adam import make_optimizer
 from regard.training.checkpoint import Progress, TrainingState
 from regard.training.config import RunConfig
+from regard.training.criterion import Criterion
 from regard.training.objective import exact
 from regard.training.run_folder import RunFolder
 from regard.training.settings import TrainingConfig
@@ -106,6 +107,9 @@ class StackedLearner:
 
     def snapshot(self) -> None:
         """Do nothing, because training runs with snapshots are not stacked."""
+
+    def keep(self, most: int, criterion: Criterion | None) -> None:
+        """Do nothing, because the training options of the primer's tasks do not keep models."""
 
     def agree(self, stopped: bool) -> bool:
         """Return `stopped`, because there is a single process."""

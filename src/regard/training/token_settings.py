@@ -3,7 +3,15 @@
 from dataclasses import dataclass
 
 from regard.errors import InputError, check_range, check_share
-from regard.training.settings import FLOAT32, Decay, Precision, Recipe, SampledTraining
+from regard.training.settings import (
+    FLOAT32,
+    Decay,
+    Precision,
+    Recipe,
+    SampledTraining,
+    check_sharded_precision,
+    check_weight_decay,
+)
 
 LR = 0.001
 """Default peak learning rate."""
@@ -37,7 +45,9 @@ class TokenTraining(SampledTraining):
     clip: float = 1.0
     """Largest norm of the gradient."""
     precision: Precision = FLOAT32
-    """Dtype of matrix products: bfloat16 or float32. auto: bfloat16 if the processor supports it natively."""
+    """Dtype of matrix products: bfloat16, float16 or float32. auto: bfloat16 if the processor supports it
+    natively, otherwise float32. float16 is for GPUs without bfloat16; it scales the loss (Micikevicius et al.
+    2018)."""
     validate_every: int = 500
     """Number of training steps between two measurements of the validation loss, on samples that are not in the
     training data; 0: none."""
@@ -56,12 +66,12 @@ class TokenTraining(SampledTraining):
         for name in ("warmup", "beta1", "beta2"):
             check_share(name, getattr(self, name), below=True)
         check_share("last_lr", self.last_lr)
-        if not 0 <= self.weight_decay <= 1000:
-            raise InputError(f"weight_decay {self.weight_decay} is out of range: choose from 0 to 1000")
+        check_weight_decay(self.weight_decay)
         if not self.clip > 0:
             raise InputError(f"clip {self.clip} is out of range: choose a number above 0")
         if self.sharded and self.snapshots:
             raise InputError("snapshots need the whole model in one process: give --snapshots 0 with --sharded")
+        check_sharded_precision(self)
 
     @property
     def optimization(self) -> Recipe:

@@ -18,7 +18,9 @@ from regard.errors import InputError, MachineError, shorten
 from regard.streams import derive_seed
 from regard.tasks import Batch, BatchSource, TokenBatch
 from regard.training.checkpoint import Checkpoint, Progress, TrainingState
+from regard.training.criterion import Criterion
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
+from regard.training.kept import keep_weights
 from regard.training.objective import Objective
 from regard.training.run_folder import RunFolder
 from regard.training.settings import Precision, TrainingConfig
@@ -44,8 +46,8 @@ class Validate(Protocol):
     """Measurement of a model on held-out data."""
 
     @property
-    def selects(self) -> bool:
-        """Whether the metric "bleu" selects the model that is saved for use."""
+    def criterion(self) -> Criterion | None:
+        """Metric that selects the model that is saved for use; None: the last model is saved."""
 
     def __call__(self, model: nn.Module) -> Metrics:
         """Return the metrics of a model."""
@@ -78,6 +80,9 @@ class Learner(Protocol):
     def save(self, *, use: bool) -> None:
         """Write a checkpoint. `use`: also replace the weights for use."""
 
+    def keep(self, most: int, criterion: Criterion | None) -> None:
+        """Keep the weights, and at most `most` of all kept weights: the best by the criterion, or the last."""
+
     def agree(self, stopped: bool) -> bool:
         """Return the value of `stopped` in the first process."""
 
@@ -91,17 +96,18 @@ def train_steps(
     on_metrics: Callable[[Metrics], None] = lambda metrics: None,
     *,
     validate: Validate | None = None,
+    first: int = 0,
 ) -> None:
     """Train to the last step, and write metrics and checkpoints to the folders of the learner.
 
-    `validate` returns metrics of a model. If it selects a model, the weights with the best "bleu" are saved for
-    use; among weights with equal BLEU, the latest weights are saved. Otherwise the last weights are saved.
-    `on_metrics` is called with the metrics of the first folder. SIGINT, SIGTERM and SIGHUP end the process
-    after the current training step and a checkpoint. A second signal ends the process immediately. Raises
-    `InputError` for a loss that is not finite, and `MachineError` if a file cannot be written. The last
-    checkpoint is then intact.
+    `validate` returns metrics of a model. If it has a criterion, the weights that are best by the criterion are
+    saved for use; of equally good weights, the latest. Otherwise the last weights are saved. `on_metrics` is
+    called with the metrics of the first folder. `first`: step at which the schedule begins. SIGINT, SIGTERM and
+    SIGHUP end the process after the current training step and a checkpoint. A second signal ends the process
+    immediately. Raises `InputError` for a loss that is not finite, and `MachineError` if a file cannot be
+    written. The last checkpoint is then intact.
     """
-    progress = learner.progress
+    progress, criterion = learner.progress, None if validate is None else validate.criterion
     # A resumed training run may already be complete.
     last = learner.step >= settings.steps or progress.out_of_patience(settings.patience)
     with delay_signals() as signals, torch.random.fork_rng(devices=[]):
@@ -109,21 +115,26 @@ def train_steps(
         if learner.step == 0 and snapshot_steps:
             learner.snapshot()
         while not last:
-            lr = settings.schedule_at(learner.step)
+            lr = settings.schedule_at(learner.step, first)
             outcomes = learner.learn(lr)
             if learner.step in snapshot_steps:
                 learner.snapshot()
-            last, selected, validation = learner.step == settings.steps, False, Metrics()
-            if validate is not None and (learner.step % settings.validate_every == 0 or last):
+            last, validation = learner.step == settings.steps, Metrics()
+            due = bool(settings.validate_every) and learner.step % settings.validate_every == 0
+            if validate is not None and (due or last):
                 validation = learner.validated(validate)
-                selected = validate.selects
-            better = progress.note(validation["bleu"]) if selected else validate is None or not validate.selects
+            selected = bool(validation) and criterion is not None
+            better = criterion is None
+            if criterion is not None and selected:
+                better = progress.note(criterion.value(validation))
             last = last or (selected and progress.out_of_patience(settings.patience))
             if learner.step % METRICS_EVERY == 0 or last or validation:
                 _write_metrics(learner, outcomes, validation, lr, on_metrics)
             interrupted = learner.agree(bool(signals))
             if learner.step % CHECKPOINT_EVERY == 0 or last or selected or interrupted:
                 learner.save(use=better)
+            if settings.keep and (due or last):
+                learner.keep(settings.keep, criterion)
             if interrupted and not last:
                 learner.wait()
                 exit_by_signal(signals[0] if signals else 0)
@@ -165,6 +176,8 @@ class SingleLearner:
         """Whether the model has dropout."""
         self.module = _distribute(state.objective, settings, context)
         dtype = product_type(settings.precision, context.device)
+        self._scaler = state.scaler
+        """Scales the loss for float16, so that small gradients do not become 0; None for other dtypes."""
         self._autocast = nullcontext() if dtype == torch.float32 else torch.autocast(context.device.type, dtype)
         """Context for matrix products with the dtype of `precision`."""
         state.model.train()
@@ -194,9 +207,17 @@ class SingleLearner:
         losses, corrects = zip(*[self._add_gradients(share, tokens) for share in shares], strict=True)
         value = self.context.total(sum(losses[1:], losses[0])).item()
         check_finite(value, state.step + 1, lr)
+        if self._scaler is not None:
+            scaled: Any = state.optimizer
+            self._scaler.unscale_(scaled)
         if (clip := settings.optimization.clip) is not None:
             torch.nn.utils.clip_grad_norm_(state.model.parameters(), clip)
-        state.optimizer.step(lr)
+        if self._scaler is None:
+            state.optimizer.step(lr)
+        else:  # leaves the step out and lowers the scale if a gradient is not finite
+            optimizer: Any = state.optimizer
+            self._scaler.step(optimizer, lr)
+            self._scaler.update()
         state.step += 1
         if settings.average:
             state.update_average(settings.average)
@@ -211,7 +232,8 @@ class SingleLearner:
                 loss, correct = self.module(batch, self.state.step, tokens)
             if loss.requires_grad:  # if not, the fast path has set the gradients
                 # DDP averages gradients, but the loss of a process is a part of the sum.
-                (loss * size if size > 1 else loss).backward()
+                total = loss * size if size > 1 else loss
+                (total if self._scaler is None else self._scaler.scale(total)).backward()
         return loss.detach(), correct
 
     @contextmanager
@@ -234,8 +256,9 @@ class SingleLearner:
         with self.state.averaged() as model, eager:
             if self.context.first:
                 metrics = validate(model)
-        shared = {"bleu": self.context.agree(metrics.get("bleu", 0.0))} if validate.selects else {}
-        return metrics | shared
+        if (criterion := validate.criterion) is not None:
+            metrics[criterion.metric] = self.context.agree(metrics.get(criterion.metric, 0.0))
+        return metrics
 
     def snapshot(self) -> None:
         """Write a snapshot of the weights in the first process."""
@@ -245,6 +268,11 @@ class SingleLearner:
     def save(self, *, use: bool) -> None:
         """Write a checkpoint. `use`: also replace the weights for use."""
         self.state.save(self.folder, self.context, use=use)
+
+    def keep(self, most: int, criterion: Criterion | None) -> None:
+        """Keep the weights in the first process, and at most `most` of all kept weights."""
+        for folder in self.folders:
+            keep_weights(folder, Checkpoint(step=self.step, weights=self.state.weights()), most, criterion)
 
     def agree(self, stopped: bool) -> bool:
         """Return the value of `stopped` in the first process."""

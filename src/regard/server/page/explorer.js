@@ -426,11 +426,11 @@ async function showSubject() {
     });
     texts.begin(about.texts, about.origin_of_texts ?? "", about.pictures ?? false);
     element("task").textContent = about.task;
-    const begun = about.origin ? `, initialized from ${about.origin}` : "";
+    const past = about.history ? ` (${about.history})` : "";
     const summary =
       about.step === null
         ? `${about.kind}: ${about.summary.replace(/^an? /, "")}`
-        : `${about.summary}; ${about.kind} model, ${about.step.toLocaleString("en")} training steps${begun}`;
+        : `${about.summary}; ${about.kind} model, ${about.step.toLocaleString("en")} training steps${past}`;
     Object.assign(element("about"), { textContent: summary, title: summary });
     const back = /** @type {HTMLAnchorElement} */ (element("back"));
     back.hidden = !about.back;

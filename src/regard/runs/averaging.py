@@ -1,0 +1,68 @@
+"""Checkpoint averaging: the mean of the kept models of a run, saved as another run (Vaswani et al. 2017,
+section 6.1)."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.errors import InputError
+from regard.io import hold_lock
+from regard.io.reading import list_steps
+from regard.runs.loading import load
+from regard.training import Checkpoint, create_run, tensor_specs
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from regard.runs.run_types import AnyRun
+
+
+def average(run: AnyRun, output: str | Path | None = None, *, overwrite: bool = False) -> AnyRun:
+    """Return a run whose parameters are the mean of the kept models of a run (`keep`), saved at `output`.
+
+    If `output` is None, the result is saved in the run's folder name with `-averaged` appended. Raises
+    `InputError` for a run with fewer than two kept models, and if another process writes to `output`.
+
+        run = regard.train("translation", train="corpus.tsv", valid="valid.tsv", keep=5)
+        regard.average(run).test()
+    """
+    target = run.folder.with_name(f"{run.folder.name}-averaged") if output is None else Path(output)
+    files, expected = run.files, tensor_specs(run.model.state_dict())
+    paths = list_steps(files.kept_folder)
+    if len(paths) < 2:
+        raise InputError(
+            f"run {run.where!r} keeps {len(paths)} models, and a mean needs 2 or more: train with --keep, "
+            f"such as --keep 5"
+        )
+    models = (Checkpoint.load_kept(files, path, expected) for path in paths)
+    steps, weights = _mean(models)
+    config: Any = dataclasses.replace(run.config, averaged=steps)
+    with hold_lock(target), create_run(target, config, overwrite=overwrite) as folder:
+        folder.write_vocabularies(files.read_vocabularies(run.config.tokenizer, run.task.file_names))
+        for line in files.read_metrics():
+            if line["step"] <= steps[-1]:
+                folder.append_metrics(line)
+        Checkpoint(step=steps[-1], weights=weights).save(folder)
+    return load(target)
+
+
+def _mean(models: Any) -> tuple[list[int], dict[str, Tensor]]:
+    """Return the steps of models, oldest first, and the mean of their weights, summed in float64.
+
+    Only one model is in memory at a time. Tensors of whole numbers are those of the last model.
+    """
+    steps: list[int] = []
+    totals: dict[str, Tensor] = {}
+    last: dict[str, Tensor] = {}
+    for model in models:
+        steps.append(model.step)
+        last = model.weights
+        for name, value in last.items():
+            if value.is_floating_point():
+                totals[name] = totals.get(name, 0) + value.double()
+    return steps, {
+        name: (totals[name] / len(steps)).to(value.dtype) if name in totals else value
+        for name, value in last.items()
+    }
