@@ -6,7 +6,7 @@ The models are the compiled programs, the traps and random programs, each once. 
 order sets the thresholds: the smallest one of a grid at which at most 2 % of the sentences are wrong. Rates are
 those of the other half. For each family of models, a threshold is also set on all other families, and tested
 on this family. Untrained models of the same sizes show how often nothing is claimed about a model that has
-learned nothing. A run takes about eight minutes on one core, and gives the same numbers each time."""
+learned nothing. A run takes about ten minutes on one core, and gives the same numbers each time."""
 
 import argparse
 import itertools
