@@ -54,7 +54,11 @@ def test_a_head_on_relevant_inputs() -> None:
     assert head.beyond_uniform.low > 0.3 and head.beyond_permuted.low > 0.2
     assert head.ranking.mean == pytest.approx(1) and head.ranking_permuted.high < 0.6
     sentence = head.sentence()
-    assert "more than with uniform attention and more than for another sample's inputs" in sentence
+    # Fewer than 78 such sentences were tested with one wrong: too few for an error rate below 7 %.
+    assert (
+        "more than with uniform attention; whether more than for another sample cannot be told (of 100"
+        in sentence
+    )
     assert "its ranking of the inputs agrees closely with the effect of replacing them (1.00, 1.00" in sentence
     assert result.uniform.mean == pytest.approx(3 / INPUTS)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from regard.bench.known_models import compiled_model, trap_model
-from regard.bench.sentences import judge
+from regard.bench.sentence_claims import judge
 from regard.interpret import head_importance
 from regard.interpret.needs import Needs, decide, find_needs
 from regard.interpret.sentence_errors import describe_error, error_rates, is_reliable
@@ -14,7 +14,7 @@ def _needs(name: str, kind: str) -> tuple[Needs, bool]:
     inputs = known.subject.unseen(500, 0, purpose="sentences")
     needs = find_needs(known.subject, inputs, head_importance(known.subject, samples=50).added)
     assert known.circuit is not None
-    return needs, all(right for _, right in judge(needs, known.circuit))
+    return needs, all(claim.right for claim in judge(needs, known.circuit))
 
 
 @pytest.mark.parametrize(("name", "kind"), [("reverse", "compiled"), ("sink", "trap")])
@@ -55,8 +55,7 @@ def test_both_ways_of_replacing_a_head_must_agree() -> None:
 
 def test_sentences_carry_their_error_rate() -> None:
     for kind, rate in error_rates().items():
-        assert (
-            0 <= rate.wrong <= rate.tested
-            and f"{100 * rate.wrong / rate.tested:.0f} are wrong" in describe_error(kind)
-        )
-    assert describe_error("unknown kind") == "error rate not measured" and is_reliable("unknown kind")
+        if rate.tested:
+            assert f"{100 * rate.wrong / rate.tested:.0f} are wrong" in describe_error(kind)
+        assert is_reliable(kind) == (rate.tested > 0 and rate.high <= 0.07)
+    assert describe_error("unknown kind") == "error rate not measured" and not is_reliable("unknown kind")

@@ -1,5 +1,6 @@
 """Planted heads get their role, and heads before training get no role."""
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +10,9 @@ import torch
 
 import regard
 from regard.interpret import head_roles
+from regard.interpret.patterns import ROLE_KINDS, searched_roles
+from regard.interpret.role_strengths import measure_candidates
+from regard.interpret.roles import choose_roles
 from regard.viz import LayerMap
 
 LENGTH, OUTPUTS, SAMPLES = 12, 4, 30
@@ -31,12 +35,13 @@ def _look(role: str, letters: list[str]) -> np.ndarray:
                 "the end of the sequence": letters[key] == "</s>",
                 "the symbol 'B', at any step": letters[key] == "B",
                 "other steps with the same symbol": key != query and letters[key] == letters[query],
-                "what followed the same symbol before": 0 < key < query and letters[key - 1] == letters[query],
+                "what followed the same symbol before": 0 < key <= query and letters[key - 1] == letters[query],
                 "the same relative position in the input": key == round(query * (length - 2) / (OUTPUTS - 1)),
                 "the same relative position from the end of the input": key
                 == length - 2 - round(query * (length - 2) / (OUTPUTS - 1)),
                 "what the answer depends on": letters[key] == LETTERS[query % 2] or key == query,
                 "the input at the output's index": key == query,
+                "its own step or the previous step": key in (query, query - 1),
                 "everything alike": True,
                 "no role found": False,
             }[role]
@@ -53,6 +58,7 @@ ENCODER_ROLES = [
     "the symbol 'B', at any step",
     "other steps with the same symbol",
     "what followed the same symbol before",
+    "its own step or the previous step",
     "everything alike",
     "no role found",
 ]
@@ -132,21 +138,58 @@ def result() -> Any:
 @pytest.mark.parametrize("head", range(len(ENCODER_ROLES)), ids=ENCODER_ROLES)
 def test_finds_planted_roles(result: Any, head: int) -> None:
     role = result.of(ENCODER, head)
-    assert role.description == ENCODER_ROLES[head]
+    assert (role.role or "no role found") == ENCODER_ROLES[head]
     if role.role not in (None, "everything alike"):
         assert role.strength.low > max(0.5, role.untrained) and role.strength.low <= role.strength.mean
 
 
 @pytest.mark.parametrize("head", range(len(CROSS_ROLES)), ids=CROSS_ROLES)
 def test_finds_planted_cross_attention_roles(result: Any, head: int) -> None:
-    assert result.of(CROSS, head).description == CROSS_ROLES[head]
+    assert (result.of(CROSS, head).role or "no role found") == CROSS_ROLES[head]
+
+
+def test_the_last_step_is_no_position_of_a_causal_head() -> None:
+    """Only the last query sees the last key: half of its weight does not show that the head attends to it."""
+    random, shown = np.random.default_rng(0), []
+    weights = np.eye(LENGTH) / 2 + np.eye(LENGTH, k=-1) / 2
+    weights[0, 0] = 1.0
+    for _ in range(SAMPLES):
+        letters = random.choice(list(LETTERS), LENGTH).tolist()
+        own = LayerMap(
+            name="decoder.0.self_attention",
+            title="",
+            weights=np.stack([weights, np.tri(LENGTH) / np.arange(1, LENGTH + 1)[:, None]]).astype(np.float32),
+            query_labels=letters,
+            key_labels=letters,
+        )
+        shown.append({"decoder.0.self_attention": own})
+    untrained = [
+        {name: dataclasses.replace(own, weights=own.weights[1:]) for name, own in maps.items()} for maps in shown
+    ]
+    assert "step 11, with any symbol" in searched_roles([maps["decoder.0.self_attention"] for maps in shown])
+    found = measure_candidates(shown, [untrained[: SAMPLES // 2]])
+    [role, even] = choose_roles(found, dict.fromkeys(ROLE_KINDS, 0.3))
+    assert role.role in ("its own step", "the previous step", "its own step or the previous step")
+    [role, even] = choose_roles(found, dict.fromkeys(ROLE_KINDS, 0.5))
+    assert role.role == "its own step or the previous step" and even.role is None
+
+
+def test_a_description_carries_its_error_rate(result: Any) -> None:
+    role = result.of(ENCODER, 1)
+    data = result.by_layer()[ENCODER][1]
+    assert (
+        data["error"]
+        and data["error"].startswith("of 100 such sentences")
+        and data["reliable"] == role.is_reliable
+    )
+    assert role.wrong in str(result) and "with its 95 % interval" in str(result)
 
 
 def test_the_table_is_sorted_by_importance(result: Any) -> None:
     added = {ENCODER: [0.1] * len(ENCODER_ROLES), CROSS: [0.0, 0.5, *[0.0] * (len(CROSS_ROLES) - 2)]}
     assert (result.sorted(added)[0].layer, result.sorted(added)[0].head) == (CROSS, 1)
     lines = str(result).splitlines()
-    assert "untrained" in lines[1] and sum(" 0." in line for line in lines) == 16
+    assert "untrained" in lines[1] and sum(" 0." in line for line in lines) == 17
     by_layer = result.by_layer()
     assert by_layer[ENCODER][0]["role"] == "its own step" and set(by_layer[CROSS][0]["strength"]) == {
         "mean",

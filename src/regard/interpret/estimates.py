@@ -107,6 +107,24 @@ def estimate(
     return Estimate(mean=mean, low=low, high=high)
 
 
+def p_above(values: np.ndarray, bar: float) -> float:
+    """Return the one-sided p-value of Student's test that the mean of values (N,) is not above `bar`; NaN values
+    are ignored.
+
+    >>> p_above(np.array([1.0, 1.0, 1.0]), 0.5), p_above(np.array([0.4, 0.6]), 0.5)
+    (0.0, 0.5)
+    """
+    from scipy.special import stdtr  # SciPy takes long to import
+
+    values = values[~np.isnan(values)]
+    if len(values) < 2:
+        return 1.0
+    above, error = float(values.mean()) - bar, float(values.std(ddof=1)) / len(values) ** 0.5
+    if error <= 1e-12:
+        return 0.0 if above > 0 else 1.0
+    return float(stdtr(len(values) - 1, -above / error))
+
+
 def unseen_share(samples: int) -> float:
     """Return the largest share of inputs with a property that none of `samples` inputs shows with a probability
     of 2.5 % (one end of a 95 % interval).

@@ -27,7 +27,7 @@ from rich.text import Text
 from regard.attention.descriptions import describe_model
 from regard.errors import InputError, check_range
 from regard.interpret.estimates import Estimate, describe_interval, estimate, format_estimate, resample_counts
-from regard.interpret.findings import HeadFindings, describe_alignment, importance_kind
+from regard.interpret.findings import HeadFindings, correct_heads, describe_alignment, importance_kind
 from regard.interpret.head_measures import SHARE, measure_movement, measure_ranking, measure_relevance, share
 from regard.interpret.importance import HeadImportance, head_importance
 from regard.interpret.needs import Need, find_needs
@@ -35,7 +35,7 @@ from regard.interpret.plots import importance_plot, relevance_plot
 from regard.interpret.probing import YARDSTICKS, Probe, choose_yardstick, probe_inputs
 from regard.interpret.relevance import even_weights
 from regard.interpret.roles import MIN_SAMPLES, HeadRoles, head_roles
-from regard.interpret.sentence_errors import is_reliable
+from regard.interpret.sentence_errors import describe_error, is_reliable
 from regard.io import write_file, write_json
 from regard.result import Result
 from regard.statistics import Interval
@@ -48,6 +48,8 @@ _IMPORTANCE_CAPTION = (
     "Points: loss increase when each head is disabled, with its interval; the table below has the numbers"
 )
 _RELEVANCE_CAPTION = "Points: fraction of attention on relevant inputs; the table below has the numbers"
+EXPLAINS = "explains the answer"
+"""Kind of the sentence that attention explains the answer, which is not said: its error rate is too large."""
 NEED_INPUTS = 500
 """Unseen inputs on which heads are resampled. Of 500 inputs, none affected shows that fewer than 1 % are."""
 MAX_ROLE_SAMPLES = 60
@@ -89,9 +91,10 @@ class Examination(Result):
         sentences += [describe_alignment(layer, rate) for layer, rate in self.alignment_error.items()]
         sentences += self.needs + self.remarks
         sentences.append(
-            "How often the sentences on relevance, rankings and roles are wrong is not measured. All sentences "
-            "are about this run: examine runs of several seeds together before drawing conclusions about the "
-            "mechanism."
+            f"Whether a head that attends to what the answer depends on explains the answer cannot be told "
+            f"from its attention (if it is said, {describe_error(EXPLAINS)}): read the sentence on its need. How "
+            f"often the sentences on rankings are wrong is not measured. All sentences are about this run: "
+            f"examine runs of several seeds together before drawing conclusions about the mechanism."
         )
         return sentences
 
@@ -237,6 +240,7 @@ def _examine(subject: Subject[Input], samples: int, seed: int) -> Examination:
     }
     return dataclasses.replace(
         examination,
+        heads=[dataclasses.replace(head, learned=needs.learned) for head in examination.heads],
         roles=_find_roles(subject, samples, seed),
         needs=needs.sentences(),
         verdicts=verdicts,
@@ -300,7 +304,7 @@ def make_examination(
         samples=len(probes) if samples is None else samples,
         seed=seed,
         uniform=None if even is None else estimate(even, draw, SHARE),
-        heads=heads,
+        heads=correct_heads(heads),
         importance=importance,
         alignment_error=alignment_error or {},
         unanswered=list(unanswered),

@@ -1,13 +1,18 @@
 """The measurements of one head, and a sentence that claims only what the measurements support."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from regard.interpret.estimates import Estimate
+from regard.interpret.head_measures import RelevanceClaim, claim_relevance
+from regard.interpret.sentence_errors import describe_error, is_reliable, threshold
 from regard.result import Result, percent
-from regard.statistics import Interval
+from regard.statistics import LEVEL, Interval, benjamini_hochberg
 
-STEADY = 0.1
-"""Largest fraction of the attention that differs between samples if a head attends to fixed positions."""
+RAISES = "raises the loss"
+"""Kind of the sentence that switching a head off raises the loss."""
+QUALITIES = (("nearly always", 0.1), ("often", 0.4))
+"""Claims on alignment, with the error rate below which they hold."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -24,6 +29,10 @@ class HeadFindings(Result):
     """`relevance` minus the fraction under uniform attention, as the mean of the differences in each sample."""
     beyond_permuted: Estimate | None = None
     """`relevance` minus the fraction on the relevant inputs of another sample."""
+    relevance_p: float | None = None
+    """p-value of both differences, corrected over all heads."""
+    learned: bool = True
+    """Whether the model predicts clearly better than untrained models."""
     ranking: Estimate | None = None
     """Rank correlation (-1 to 1) of the weights with the dependence of the answer on each input; None if it could
     not be measured."""
@@ -60,14 +69,33 @@ class HeadFindings(Result):
         """What the intervals support about the attention to relevant inputs; None if it was not measured."""
         if self.relevance is None or self.beyond_uniform is None or self.beyond_permuted is None:
             return None
-        # The whole interval must be above 0: such a claim is false in about 1 of 40 cases.
         if self.beyond_uniform.high < 0:
             return "less than with uniform attention"
+        # The whole interval must be above 0.
         if self.beyond_uniform.low <= 0:
             return "not shown to be more than with uniform attention"
+        if self.relevance_claim is None and self.beyond_permuted.low > 0:
+            return "more than with uniform attention; whether more than for another sample cannot be told"
         if self.beyond_permuted.low > 0:
             return "more than with uniform attention and more than for another sample's inputs"
         return "more than with uniform attention, but not more than for another sample's inputs"
+
+    @property
+    def relevance_claim(self) -> RelevanceClaim | None:
+        """The claim on relevant inputs or fixed positions that is reliable enough to be said; None if there is
+        none."""
+        if not self.learned or self.beyond_uniform is None or self.beyond_permuted is None:
+            return None
+        claim = claim_relevance(self.beyond_uniform, self.beyond_permuted, self.moved)
+        if claim is None or not is_reliable(claim.kind) or claim.value <= threshold(claim.kind):
+            return None
+        if (
+            claim.kind == "relevant inputs"
+            and self.relevance_p is not None
+            and self.relevance_p > (1 - LEVEL) / 2
+        ):
+            return None
+        return claim
 
     @property
     def ranking_kind(self) -> str | None:
@@ -88,18 +116,21 @@ class HeadFindings(Result):
         if self.interval is None:
             return f"switching it off changes the {self.measure} by {self.importance:+.3f} (interval unknown)"
         low, high = self.interval.low, self.interval.high
-        change = f"{self.importance:+.3f} ({low:+.3f} to {high:+.3f})"
-        return f"switching it off {importance_kind(self.interval)} the {self.measure}: {change}"
+        kind, change = importance_kind(self.interval), f"{self.importance:+.3f} ({low:+.3f} to {high:+.3f})"
+        error = f" ({describe_error(RAISES)})" if kind == "raises" else ""
+        return f"switching it off {kind} the {self.measure}: {change}{error}"
 
     def _describe_relevance(self) -> str:
         """Return a clause on the attention to relevant inputs; empty if the relevant inputs are unknown."""
         if self.relevance is None or (kind := self.relevance_kind) is None:
             return ""
         share = f"{percent(self.relevance.mean, 0)} of its attention is on what the answer depends on, {kind}"
-        if "but not" in kind and self.moved is not None and self.moved < STEADY:
-            moved = percent(self.moved, 0)
-            return f"{share}: it attends to fixed positions, independent of the input ({moved} of it moves)"
-        return share
+        if (claim := self.relevance_claim) is None:
+            unsure = "cannot be told" in kind and self.learned
+            return f"{share} ({describe_error('relevant inputs')})" if unsure else share
+        if claim.kind == "fixed positions" and self.moved is not None:
+            share += f": it attends to fixed positions, independent of the input ({percent(self.moved, 0)} moves)"
+        return f"{share} ({describe_error(claim.kind)})"
 
     def _describe_ranking(self) -> str:
         """Return a clause on the rank correlation with the dependence; empty if it was not measured."""
@@ -115,7 +146,24 @@ def importance_kind(interval: Estimate) -> str:
     >>> importance_kind(Estimate(mean=0.0, low=-0.1, high=0.1))
     'is not shown to change'
     """
-    return "raises" if interval.low > 0 else "lowers" if interval.high < 0 else "is not shown to change"
+    # Rounding changes the loss of a head without effect by up to the threshold.
+    if interval.low > threshold(RAISES) and is_reliable(RAISES):
+        return "raises"
+    return "lowers" if interval.high < 0 else "is not shown to change"
+
+
+def correct_heads(heads: Sequence[HeadFindings]) -> list[HeadFindings]:
+    """Return the findings with p-values that are corrected over all heads (Benjamini and Hochberg 1995)."""
+    adjusted = iter(benjamini_hochberg([head.relevance_p for head in heads if head.relevance_p is not None]))
+    return [head if head.relevance_p is None else replace(head, relevance_p=next(adjusted)) for head in heads]
+
+
+def alignment_quality(rate: Interval) -> str | None:
+    """Return how often the largest weight of a layer points to a symbol's origin; None if it cannot be told."""
+    if rate.low is None or rate.high is None:
+        return None
+    quality = next((name for name, most in QUALITIES if rate.high < most), None)
+    return "seldom" if quality is None and rate.low >= QUALITIES[-1][1] else quality
 
 
 def describe_alignment(layer: str, rate: Interval) -> str:
@@ -123,9 +171,8 @@ def describe_alignment(layer: str, rate: Interval) -> str:
     if rate.low is None or rate.high is None:
         return f"{layer}: alignment error rate {percent(rate.value)} (interval unknown)."
     value = f"alignment error rate {percent(rate.value)}, {percent(rate.low)} to {percent(rate.high)}"
-    quality = next((name for name, most in (("nearly always", 0.1), ("often", 0.4)) if rate.high < most), None)
-    if quality is None and rate.low >= 0.4:
-        quality = "seldom"
-    if quality is None:
+    quality = alignment_quality(rate)
+    if quality is None or not is_reliable("alignment"):
         return f"{layer}: how often the largest weight points to a symbol's origin cannot be told ({value})."
-    return f"{layer}: the largest weight {quality} points to a symbol's origin ({value})."
+    error = describe_error("alignment")
+    return f"{layer}: the largest weight {quality} points to a symbol's origin ({value}; {error})."

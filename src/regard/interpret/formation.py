@@ -19,10 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard.interpret.head_scores import Head, HeadScores
-from regard.interpret.roles import MIN_STRENGTH
 
-THRESHOLD = MIN_STRENGTH
-"""Score from which a head has a role: the strength from which `regard.interpret.roles` describes a head."""
+THRESHOLD = 0.3
+"""Score from which a head has a role. `regard.interpret.roles` names the role of a trained head from a larger
+score, because it says where the head attends; here, a head that begins to attend to the role's keys counts."""
 COVERAGE = 0.95
 
 

@@ -5,15 +5,43 @@ agrees with another sample's values as much as with its own.
 """
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from regard.interpret.estimates import Estimate, estimate
+from regard.interpret.estimates import Estimate, estimate, p_above
 from regard.interpret.probing import Probe
 from regard.interpret.relevance import attention_mass
 
 SHARE = (0.0, 1.0)
 """Bounds of a fraction."""
+STEADY = 0.1
+"""Largest fraction of the attention that differs between samples if a head attends to fixed positions."""
+
+
+class RelevanceClaim(NamedTuple):
+    """What the attention on relevant inputs supports."""
+
+    kind: str
+    """Kind of sentence in `regard.interpret.sentence_errors`."""
+    value: float
+    """The measured value that must exceed the threshold of the kind."""
+
+
+def claim_relevance(
+    beyond_uniform: Estimate, beyond_permuted: Estimate, moved: float | None
+) -> RelevanceClaim | None:
+    """Return what the attention on relevant inputs supports; None if it is not shown to exceed uniform attention.
+
+    The whole intervals must be above 0.
+    """
+    if beyond_uniform.low <= 0:
+        return None
+    if beyond_permuted.low > 0:
+        return RelevanceClaim("relevant inputs", min(beyond_uniform.low, beyond_permuted.low))
+    if moved is not None and moved < STEADY:
+        return RelevanceClaim("fixed positions", 1 - moved)
+    return None
 
 
 def measure_relevance(
@@ -22,9 +50,9 @@ def measure_relevance(
     even: np.ndarray,
     others: list[int],
     draw: np.ndarray,
-) -> dict[str, Estimate | None]:
+) -> dict[str, Any]:
     """Return the fraction of a head's attention on relevant inputs; `even` (N,): the fraction under uniform
-    attention in each sample.
+    attention in each sample. `relevance_p`: p-value that it exceeds uniform attention and another sample's.
     """
     shares = [share(w, r) for w, r in zip(weights, relevance, strict=True)]
     permuted = [share(w, relevance[other]) for w, other in zip(weights, others, strict=True)]
@@ -33,6 +61,8 @@ def measure_relevance(
         # Use differences within each sample: the variation that both fractions share cancels out.
         "beyond_uniform": estimate(shares - even, draw),
         "beyond_permuted": estimate(np.subtract(shares, permuted), draw),
+        # Both must hold, so the p-value is the larger one (Berger 1982, intersection-union test).
+        "relevance_p": max(p_above(shares - even, 0.0), p_above(np.subtract(shares, permuted), 0.0)),
     }
 
 

@@ -10,10 +10,9 @@ not.
 
 No head alone shows two kinds of groups, which are therefore searched:
 
-- Heads that replace each other: none is missed alone, and the mean of all of them affects inputs. Such heads
-are switched
-  off one after another, the least important first, as `prune` removes them. If a head affects inputs only after
-  others are off, the smallest group with it is determined.
+- Heads that replace each other: none is missed alone, and the mean of all of them affects inputs. Such heads are
+  switched off one after another, the least important first, as `prune` removes them. If a head affects inputs
+  only after others are off, the smallest group with it is determined.
 - Heads that cancel each other: each is needed, and resampling both affects no inputs.
 """
 
@@ -63,6 +62,8 @@ class Needs:
     """Groups of heads that replace each other, with the share of affected inputs without the whole group."""
     cancelling: list[tuple[Group, Estimate]] = field(default_factory=list)
     """Pairs of heads that cancel each other, with the share of affected inputs without both."""
+    learned: bool = True
+    """Whether the model predicts clearly better than untrained models."""
     remarks: list[str] = field(default_factory=list)
     """What was not searched or cannot be told, one sentence each."""
 
@@ -78,9 +79,9 @@ class Needs:
                 f"{_name(head)} is {verdict}{' on its own' * (verdict == 'not needed')}: with its output for "
                 f"another input, the loss of {share.percent} of the inputs changes ({describe_error(verdict)})."
             )
-        for kind, way, groups in (
-            ("replace each other", "without all of them", self.replacing),
-            ("cancel each other", "if both are resampled", self.cancelling),
+        for kind, way, groups, test in (
+            ("replace each other", "without all of them", self.replacing, "Prune one of them"),
+            ("cancel each other", "if both are resampled", self.cancelling, "Prune both"),
         ):
             for group, share in groups:
                 text = f"the loss of {share.percent} of the inputs changes {way}"
@@ -89,8 +90,8 @@ class Needs:
                     sentences.append(f"{names} {kind}: {text} ({describe_error(kind)}).")
                 else:
                     sentences.append(
-                        f"Whether {names} {kind} cannot be told ({describe_error(kind)}): {text}. Prune one of "
-                        f"them, and examine the model again."
+                        f"Whether {names} {kind} cannot be told ({describe_error(kind)}): {text}. {test}, and "
+                        f"examine the model again."
                     )
         if open_heads:
             enough = math.ceil(math.log((1 - LEVEL) / max(len(self.verdicts), 1)) / math.log(1 - FEW))
@@ -183,11 +184,12 @@ def find_needs(
     counts = {head: ablation.affected((head,)) for head in known}
     missed = {head: ablation.affected((head,), mean=True) for head in known}
     shares = {head: _share(count, ablation.inputs) for head, count in counts.items()}
-    if (reason := _not_learned(subject, inputs, seed)) is not None:
+    if (reason := not_learned(subject, inputs, seed)) is not None:
         return Needs(
             inputs=ablation.inputs,
             shares=shares,
             verdicts=dict.fromkeys(known, "cannot be told"),
+            learned=False,
             remarks=[reason],
         )
     verdicts = decide(counts, missed, ablation.inputs)
@@ -282,7 +284,7 @@ def _find_replacing(ablation: _Ablation, order: Sequence[Head]) -> tuple[list[tu
     return groups, tested
 
 
-def _not_learned(subject: Subject[Input], inputs: Sequence[Input], seed: int) -> str | None:
+def not_learned(subject: Subject[Input], inputs: Sequence[Input], seed: int) -> str | None:
     """Return a sentence if the loss is not clearly below that of two untrained models, else None."""
     try:
         untrained = [subject.untrained(seed + number).losses(inputs) for number in (0, 1)]

@@ -1,41 +1,33 @@
 """Describe the keys to which each head attends, with the evidence.
 
 A role is defined by a set of keys to which a head with this role attends, such as the previous step or the
-inputs on which the answer depends. The strength of a role is measured for each sample. Strength 0 means uniform
-attention; strength 1 means attention to only the role's keys:
-
-    (mass on the role's keys - fraction of these keys) / (1 - fraction of these keys)    0: uniform, 1: these
-    keys only
-
-A head with the same weights in random order has the mean strength 0. Some roles need a search for the best
-position or symbol. These positions and symbols are chosen on one half of the samples, and the strength is
-measured on the other half. For the role "what the answer depends on", attention to the relevant inputs must
+inputs on which the answer depends. Its strength (see `role_strengths`) is 0 for uniform attention, and 1 for
+attention to only the role's keys. A head with the same weights in random order has the mean strength 0. For the
+role "what the answer depends on", attention to the relevant inputs must
 exceed attention to another sample's relevant inputs. A head is described only if the 95 % interval lies above
-`MIN_STRENGTH` and above the strength of every head of the same model before training.
+the threshold of this kind of role (set by `regard.bench.sentences`) and above the strength of every head of the
+same model before training. A head that divides its attention between two steps is described by both.
 """
 
-import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-import numpy as np
 from rich.table import Table
 from rich.text import Text
 
 from regard.attention.descriptions import describe_model
 from regard.errors import InputError, check_range
-from regard.interpret.estimates import Estimate, estimate, resample_counts
-from regard.interpret.patterns import FIXED, RELEVANT, Targets, searched_roles
+from regard.interpret.estimates import Estimate, p_above
+from regard.interpret.patterns import PAIRED, ROLE_KINDS, UNIFORM, role_kind
+from regard.interpret.role_strengths import HeadCandidates, RoleCandidate, measure_candidates
+from regard.interpret.sentence_errors import describe_error, error_rates, is_reliable, threshold
 from regard.result import Result, to_plain
+from regard.statistics import LEVEL, benjamini_hochberg
 from regard.viz.maps import LayerMap
 from regard.viz.subject import Input, Subject
 
-MIN_STRENGTH = 0.3
-"""Strength above which a role describes a head."""
-EVEN = 0.02
-"""Largest fraction of the weight of a uniform head that may differ from uniform attention."""
 MIN_SAMPLES = 10
 """Smallest number of samples."""
 UNTRAINED = 2
@@ -60,7 +52,19 @@ class HeadRole:
     @property
     def description(self) -> str:
         """The role as text."""
-        return "no role found" if self.role is None else self.role
+        if self.role is None:
+            return "no role found"
+        return self.role if self.is_reliable else f"cannot be told, perhaps {self.role}"
+
+    @property
+    def is_reliable(self) -> bool:
+        """Whether the error rate of such descriptions is low."""
+        return self.role is None or is_reliable(role_kind(self.role))
+
+    @property
+    def wrong(self) -> str:
+        """How many of 100 such descriptions are wrong, with the interval; empty without a role."""
+        return "" if self.role is None else error_rates()[role_kind(self.role)].percent
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -82,7 +86,7 @@ class HeadRoles(Result):
 
     def summary(self) -> str:
         """Return a text with the number of heads that have a role."""
-        described = sum(role.role is not None for role in self.heads)
+        described = sum(role.role is not None and role.is_reliable for role in self.heads)
         return f"{self.task}: {described} of {len(self.heads)} heads have a role, over {self.samples} samples"
 
     def table(self, added: Mapping[str, Sequence[float]] | None = None) -> Table:
@@ -92,19 +96,29 @@ class HeadRoles(Result):
         loss increase, and the most important heads are first.
         """
         columns = ["layer", "head", *(["off: loss"] if added else []), "attends to", "strength", "untrained"]
+        columns.append("wrong")
         table = Table(*columns, box=None, pad_edge=False)
         table.title, table.title_justify = (
             "What each head attends to (0: uniform attention; 1: nothing else)",
             "left",
         )
-        if self.remark:
-            table.caption, table.caption_justify = f"Note: {self.remark}", "left"
+        table.caption, table.caption_justify = "\n".join(self._notes()), "left"
         for role in self.sorted(added) if added else self.heads:
             strength = "" if role.strength is None or role.role is None else str(role.strength)
             null = f"{role.untrained:.3f}" if strength else ""
             loss = [f"{added[role.layer][role.head]:+.4f}"] if added else []
-            table.add_row(role.layer, str(role.head), *loss, Text(role.description), strength, null)
+            table.add_row(role.layer, str(role.head), *loss, Text(role.description), strength, null, role.wrong)
         return table
+
+    def _notes(self) -> list[str]:
+        notes = [f"Note: {self.remark}"] if self.remark else []
+        notes.append("wrong: of 100 such descriptions of heads of known models, with its 95 % interval")
+        if not all(role.is_reliable for role in self.heads):
+            notes.append(
+                "cannot be told: more than 7 of 100 such descriptions may be wrong. Look at the head on inputs "
+                "with other symbols at these steps."
+            )
+        return notes
 
     def sorted(self, added: Mapping[str, Sequence[float]]) -> list[HeadRole]:
         """Return the heads in decreasing order of the loss increase when each head is disabled."""
@@ -115,6 +129,8 @@ class HeadRoles(Result):
         layers: dict[str, list[dict[str, Any]]] = {}
         for role in self.heads:
             data = {"role": role.role, "strength": to_plain(role.strength), "untrained": role.untrained}
+            data["error"] = "" if role.role is None else describe_error(role_kind(role.role))
+            data["reliable"] = role.is_reliable
             layers.setdefault(role.layer, []).append(data)
         return layers
 
@@ -140,17 +156,51 @@ def head_roles(
         raise InputError(f"roles need at least two inputs, got {len(inputs)}: give more inputs")
     first_half = inputs[: max(len(inputs) // 2, 1)]
     look = _count_looks(on_progress, len(inputs) + UNTRAINED * len(first_half))
-    trained_maps = [look(subject, input) for input in inputs]
-    untrained_maps = [
-        [look(untrained, input) for input in first_half]
-        for untrained in (subject.untrained(seed + number) for number in range(UNTRAINED))
-    ]
-    heads: list[HeadRole] = []
-    for layer in subject.layers:
-        own = [maps[layer.name] for maps in trained_maps]
-        null = [[maps[layer.name] for maps in model] for model in untrained_maps]
-        heads += _describe_layer(own, null, seed)
-    return HeadRoles(task=subject.name, samples=len(inputs), heads=heads, remark=describe_model(subject.model))
+    found = measure_candidates(
+        [look(subject, input) for input in inputs],
+        [
+            [look(untrained, input) for input in first_half]
+            for untrained in (subject.untrained(seed + number) for number in range(UNTRAINED))
+        ],
+        seed,
+    )
+    return HeadRoles(
+        task=subject.name,
+        samples=len(inputs),
+        heads=choose_roles(found, {kind: threshold(kind) for kind in ROLE_KINDS}),
+        remark=describe_model(subject.model),
+    )
+
+
+def choose_roles(heads: Sequence[HeadCandidates], thresholds: Mapping[str, float]) -> list[HeadRole]:
+    """Return the role of each head. `thresholds`: the strength that each kind of role must exceed.
+
+    A role must exceed it with the lower end of its interval, and after Benjamini and Hochberg's correction over
+    all roles of all heads.
+    """
+    tested = [(head, role) for head, roles in enumerate(heads) for role in roles.candidates]
+    bars = [max(thresholds[role_kind(role.name)], role.untrained) for _, role in tested]
+    adjusted = benjamini_hochberg(
+        [p_above(role.values, bar) for (_, role), bar in zip(tested, bars, strict=True)]
+    )
+    fitting: dict[int, list[RoleCandidate]] = {}
+    for (head, role), bar, p_value in zip(tested, bars, adjusted, strict=True):
+        if role.strength.low > bar and p_value <= (1 - LEVEL) / 2:
+            fitting.setdefault(head, []).append(role)
+    return [_choose_role(head, fitting.get(number, [])) for number, head in enumerate(heads)]
+
+
+def _choose_role(head: HeadCandidates, fitting: Sequence[RoleCandidate]) -> HeadRole:
+    """Return the role of a head from its roles with enough evidence."""
+    place: dict[str, Any] = {"layer": head.layer, "head": head.head}
+    fitting = [role for role in fitting if role.name not in PAIRED] or fitting
+    if not fitting:
+        role = None if head.deviation is None else UNIFORM
+        return HeadRole(**place, role=role, strength=head.deviation, untrained=0.0)
+    # Of roles within 0.05 of the strongest, the first is the most specific one: FIXED is in order of specificity.
+    most = max(role.strength.mean for role in fitting)
+    best = next(role for role in fitting if role.strength.mean > most - 0.05)
+    return HeadRole(**place, role=best.name, strength=best.strength, untrained=max(best.untrained, 0.0))
 
 
 def _count_looks(
@@ -166,121 +216,3 @@ def _count_looks(
 
     on_progress(0, total)
     return look
-
-
-def _describe_layer(
-    maps: Sequence[LayerMap], untrained: Sequence[Sequence[LayerMap]], seed: int
-) -> Iterator[HeadRole]:
-    """Describe the heads of one layer from its maps of all samples, and from its maps before training."""
-    # The halves are alternate samples, so that both halves have inputs of all lengths even if the inputs are
-    # sorted by length.
-    chosen, measured = maps[::2], maps[1::2]
-    draw = resample_counts(len(measured), seed)
-    roles = {**FIXED, **searched_roles(maps)}
-    fixed = list(FIXED)
-    on_chosen, on_measured = (_strengths(roles, half) for half in (chosen, measured))
-    null = [_strengths(roles, model) for model in untrained]
-    on_others = _strengths({RELEVANT: FIXED[RELEVANT]}, _permute_relevance(measured))[RELEVANT]
-    for head in range(len(maps[0].weights)):
-        searched = [name for name in roles if name not in fixed and _mean(on_chosen[name][head]) > -np.inf]
-        best = sorted(searched, key=lambda name: -_mean(on_chosen[name][head]))[:1]
-        candidates = [
-            _test_role(maps[0].name, head, name, on_measured[name][head], null, draw) for name in [*fixed, *best]
-        ]
-        beyond = estimate(on_measured[RELEVANT][head] - on_others[head], draw)
-        if beyond is None or beyond.low <= 0:  # as much attention for another sample: it attends to positions
-            candidates = [role for role in candidates if role is None or role.role != RELEVANT]
-        strengths = {role: role.strength.mean for role in filter(None, candidates) if role.strength is not None}
-        if strengths:
-            # Of roles within 0.05 of the strongest, the first is the most specific one: FIXED is in order of
-            # specificity.
-            most = max(strengths.values())
-            yield next(role for role, strength in strengths.items() if strength > most - 0.05)
-        else:
-            yield _test_uniform(maps, untrained, head, resample_counts(len(maps), seed))
-
-
-def _permute_relevance(maps: Sequence[LayerMap]) -> list[LayerMap]:
-    """Return maps with the relevant inputs of the next sample, cut to the common steps and inputs."""
-    permuted = []
-    for own, other in zip(maps, [*maps[1:], *maps[:1]], strict=True):
-        relevant = own.relevant
-        if relevant is not None and other.relevant is not None:
-            relevant = np.zeros_like(relevant)
-            part = tuple(slice(min(sizes)) for sizes in zip(relevant.shape, other.relevant.shape, strict=True))
-            relevant[part] = other.relevant[part]
-        permuted.append(dataclasses.replace(own, relevant=relevant))
-    return permuted
-
-
-def _test_role(
-    layer: str,
-    head: int,
-    name: str,
-    values: np.ndarray,
-    null: Sequence[Mapping[str, np.ndarray]],
-    draw: np.ndarray,
-) -> HeadRole | None:
-    """Return a role of a head if there is enough evidence for it."""
-    strength = estimate(values, draw)
-    # The comparison uses the largest strength of all untrained heads, so that it is valid for any number of
-    # heads.
-    chance = max((_mean(untrained) for model in null for untrained in model[name]), default=-np.inf)
-    if strength is None or strength.low <= max(MIN_STRENGTH, chance):
-        return None
-    return HeadRole(layer=layer, head=head, role=name, strength=strength, untrained=max(chance, 0.0))
-
-
-def _test_uniform(
-    maps: Sequence[LayerMap], untrained: Sequence[Sequence[LayerMap]], head: int, draw: np.ndarray
-) -> HeadRole:
-    """Return the role "uniform" if the head is uniform and no head of an untrained model is uniform; otherwise
-    no role.
-    """
-    deviation = estimate([_deviation(sample.weights[head]) for sample in maps], draw)
-    least = min(
-        float(np.mean([_deviation(sample.weights[untrained_head]) for sample in model]))
-        for model in untrained
-        for untrained_head in range(len(model[0].weights))
-    )
-    even = deviation is not None and deviation.high < min(EVEN, least / 2)
-    role = "everything alike" if even else None
-    return HeadRole(layer=maps[0].name, head=head, role=role, strength=deviation if even else None, untrained=0.0)
-
-
-def _strengths(roles: Mapping[str, Targets], maps: Sequence[LayerMap]) -> dict[str, np.ndarray]:
-    """Return the strength of every role for each head and sample, (H, N); NaN for samples in which the strength
-    is undefined.
-    """
-    return {
-        name: np.stack([_strength(targets, sample) for sample in maps], axis=1) for name, targets in roles.items()
-    }
-
-
-def _strength(targets: Targets, layer: LayerMap) -> np.ndarray:
-    """Return the strength of a role for each head (H); NaN if the role has no keys or all keys."""
-    # Keys to which no head attends are masked.
-    seen = np.asarray((layer.weights != 0).any(0))
-    wanted = targets(layer, seen)
-    if wanted is None:
-        return np.full(len(layer.weights), np.nan)
-    wanted = wanted & seen
-    share = wanted.sum(1) / np.maximum(seen.sum(1), 1)
-    counted = (share > 0) & (share < 1)
-    if not counted.any():
-        return np.full(len(layer.weights), np.nan)
-    mass = (layer.weights * wanted).sum(2)[:, counted]
-    strength: np.ndarray = ((mass - share[counted]) / (1 - share[counted])).mean(1)
-    return strength
-
-
-def _deviation(weights: np.ndarray) -> float:
-    """Return the fraction of a head's weight (Tq, Tk) that differs from uniform attention."""
-    seen = weights != 0
-    even = seen / np.maximum(seen.sum(1, keepdims=True), 1)
-    return float(np.abs(weights - even).sum(1).mean() / 2)
-
-
-def _mean(values: np.ndarray) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else -np.inf

@@ -216,6 +216,8 @@ class Timeline(Result):
             f"first snapshot from which its score stays at {self.threshold:g} or above. Seeds are matched by "
             f"role: the head of a role is the first to form, of several at once the strongest.",
             f"Measured on {self.samples:,} samples, the same for all snapshots. Snapshots have half precision.",
+            "How often a role of this table is wrong is not measured; `regard examine` names the roles of the "
+            "trained model with their error rates.",
             *([f"Attention weights: {self.remark}."] if self.remark else []),
         ]
 

@@ -157,6 +157,8 @@ class RoleData(TypedDict):
     role: str | None  # None if no role is significant
     strength: StrengthData | None
     untrained: float  # the largest strength of any head before training
+    error: str  # how often such a description is wrong; empty without a role
+    reliable: bool  # whether the error rate is low
 
 
 class WorthData(TypedDict):

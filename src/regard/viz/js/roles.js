@@ -18,8 +18,9 @@ export function headRole({ roles }, layer, head) {
  *
  * @param {RoleData} found
  */
-export function shortRole({ role, strength }) {
-  return role === null || !strength ? "no role found" : `${role}: ${strength.mean.toFixed(2)}`;
+export function shortRole({ role, strength, reliable }) {
+  if (role === null || !strength) return "no role found";
+  return `${reliable ? "" : "cannot be told, perhaps "}${role}: ${strength.mean.toFixed(2)}`;
 }
 
 /**
@@ -27,13 +28,17 @@ export function shortRole({ role, strength }) {
  *
  * @param {RoleData} found
  */
-export function roleSentence({ role, strength, untrained }) {
+export function roleSentence({ role, strength, untrained, error, reliable }) {
   if (role === null || !strength) return "Over many samples, no significant role was found for this head.";
   const { mean, low, high } = strength;
   const sure = `${mean.toFixed(2)}, from ${low.toFixed(2)} to ${high.toFixed(2)}`;
-  if (role === EVEN_ROLE) return `Over many samples, this head attends uniformly (to other tokens: ${sure}).`;
+  if (role === EVEN_ROLE)
+    return `Over many samples, this head attends uniformly (to other tokens: ${sure}; ${error}).`;
   const scale = "0: uniform attention, 1: this role alone";
-  return `Over many samples, this head attends to ${role}: ${sure} (${scale}; before training at most ${untrained.toFixed(2)}).`;
+  const claim = reliable
+    ? `this head attends to ${role}`
+    : `it cannot be told whether this head attends to ${role}`;
+  return `Over many samples, ${claim}: ${sure} (${scale}; before training at most ${untrained.toFixed(2)}; ${error}).`;
 }
 
 const EVEN_ROLE = "everything alike";

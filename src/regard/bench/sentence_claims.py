@@ -1,0 +1,335 @@
+"""Sentences about the heads of a known model, and whether they are right.
+
+A sentence about attention is compared with the weights on `TRUTH_INPUTS` other inputs. A head attends to some
+keys if it gives them more than half of the weight that uniform attention would not give them. If the sentence
+says "with any symbol" or "at any step", each symbol and step counts. A sentence on need is compared with the
+circuit."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from regard.bench.known_models import KnownModel
+from regard.interpret import HeadImportance, head_importance
+from regard.interpret.estimates import resample_counts
+from regard.interpret.findings import QUALITIES, RAISES, alignment_quality
+from regard.interpret.head_measures import STEADY, claim_relevance, measure_movement, measure_relevance, share
+from regard.interpret.needs import Group, Needs, find_needs, not_learned
+from regard.interpret.patterns import FIXED, PAIRED, UNIFORM, role_kind, searched_roles
+from regard.interpret.relevance import even_weights
+from regard.interpret.role_strengths import (
+    EVEN,
+    HeadCandidates,
+    measure_candidates,
+    role_strengths,
+    uniform_deviation,
+)
+from regard.interpret.roles import UNTRAINED, choose_roles
+from regard.programs import Circuit
+from regard.statistics import LEVEL, Interval, benjamini_hochberg
+from regard.viz.maps import LayerMap
+
+INPUTS = 500
+"""Inputs over which needed heads are determined."""
+SAMPLES = 60
+"""Inputs over which attention is measured."""
+TRUTH_INPUTS = 120
+"""Other inputs, on which a sentence about attention must be right."""
+OTHER = 1000
+"""Added to the seed of the inputs for the seed of other inputs."""
+MAJORITY = 0.5
+"""Least strength of a role that a head has."""
+FOR_EACH = 0.3
+"""Least strength for each symbol, or each step, of a role that a head has with any symbol or at any step."""
+LEAST_BEYOND = 0.05
+"""Least fraction of attention beyond uniform attention, and beyond another sample's, of a head that attends to
+relevant inputs. A sentence on less is right, but nothing is missed without it."""
+LEAST_ADDED = 1e-4
+"""Least increase of the loss, in nats, with which a head raises it."""
+FEWEST = 5
+"""Inputs with a symbol at a step below which the strength for this symbol or step is not compared."""
+
+
+class HeadClaim(NamedTuple):
+    """A sentence that may be said."""
+
+    kind: str
+    value: float
+    """The measured value, which must exceed the threshold of the kind; infinity for kinds without a threshold."""
+    right: bool
+
+
+class Fact(NamedTuple):
+    """A head of which a sentence of a kind is right."""
+
+    kind: str
+    value: float
+    """The largest threshold at which a right sentence is said; minus infinity if none is said."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredSentences:
+    """All sentences about one model."""
+
+    program: str
+    family: str
+    heads: int = 0
+    claims: list[HeadClaim] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
+    roles: list[HeadCandidates] = field(default_factory=list)
+    truths: list[dict[str, float]] = field(default_factory=list)
+    """For each head of `roles`: the roles that it has, with their strengths on other inputs."""
+
+    def outcomes(self, thresholds: Mapping[str, float]) -> list[HeadClaim]:
+        """Return the sentences that are said with some thresholds."""
+        said = [claim for claim in self.claims if claim.value > thresholds[claim.kind]]
+        return said + [claim for claim in self._name_roles(thresholds) if claim is not None]
+
+    def told(self, thresholds: Mapping[str, float]) -> list[tuple[str, bool]]:
+        """Return for each head of which a kind of sentence is right: the kind, and whether it is told."""
+        told = [(fact.kind, fact.value > thresholds[fact.kind]) for fact in self.facts]
+        for claim, truth in zip(self._name_roles(thresholds), self.truths, strict=True):
+            if truth:
+                single = {role: strength for role, strength in truth.items() if role not in PAIRED} or truth
+                best = max(single, key=lambda role: single[role])
+                told.append((role_kind(best), claim is not None and claim.right))
+        return told
+
+    def _name_roles(self, thresholds: Mapping[str, float]) -> list[HeadClaim | None]:
+        """Return the sentence on the role of each head, None for a head without a role."""
+        names = [role.role for role in choose_roles(self.roles, thresholds)]
+        return [
+            None if name is None else HeadClaim(role_kind(name), math.inf, name in truth)
+            for name, truth in zip(names, self.truths, strict=True)
+        ]
+
+
+def measure(known: KnownModel, *, attention_only: bool = False) -> MeasuredSentences:
+    """Return the sentences about a known model: all, or those about attention."""
+    circuit, subject = known.circuit, cast(Any, known.subject)
+    assert circuit is not None
+    inputs = subject.unseen(SAMPLES, known.seed, purpose="sentences")
+    others = subject.unseen(TRUTH_INPUTS, known.seed + OTHER, purpose="sentences")
+    own, other = ([subject.look(input).layers for input in drawn] for drawn in (inputs, others))
+    untrained = [
+        [model.look(input).layers for input in inputs[: SAMPLES // 2]]
+        for model in (subject.untrained(known.seed + number) for number in range(UNTRAINED))
+    ]
+    judged = [
+        _judge_relevance(own, other, known.family == "decoder-only", circuit),
+        _judge_alignment(subject.alignment_error(inputs), subject.alignment_error(others)),
+    ]
+    if not attention_only:
+        importance = head_importance(subject, samples=SAMPLES, seed=known.seed)
+        true = head_importance(subject, samples=TRUTH_INPUTS, seed=known.seed + OTHER)
+        drawn = subject.unseen(INPUTS, known.seed, purpose="sentences")
+        needs = find_needs(subject, drawn, importance.added, seed=known.seed)
+        judged += [_judge_losses(importance, true), ([*judge(needs, circuit)], [*need_facts(needs, circuit)])]
+    return MeasuredSentences(
+        program=known.name,
+        family="trap" if known.kind == "trap" else known.family,
+        heads=sum(layer.heads for layer in subject.layers),
+        claims=[claim for claims, _ in judged for claim in claims],
+        facts=[fact for _, facts in judged for fact in facts],
+        roles=measure_candidates(own, untrained, known.seed),
+        truths=[truth for layer in own[0] for truth in true_roles([maps[layer] for maps in other])],
+    )
+
+
+def measure_reading(known: KnownModel) -> MeasuredSentences:
+    """Return the sentences about relevant inputs and alignment of a known encoder-decoder."""
+    subject: Any = known.subject
+    assert known.circuit is not None
+    drawn = [
+        subject.unseen(count, known.seed + offset) for count, offset in ((SAMPLES, 0), (TRUTH_INPUTS, OTHER))
+    ]
+    maps = [[subject.look(input).layers for input in inputs] for inputs in drawn]
+    judged = [
+        _judge_relevance(maps[0], maps[1], False, known.circuit),
+        _judge_alignment(*(subject.alignment_error(inputs) for inputs in drawn)),
+    ]
+    return MeasuredSentences(
+        program=known.name,
+        family=known.family,
+        claims=[claim for claims, _ in judged for claim in claims],
+        facts=[fact for _, facts in judged for fact in facts],
+    )
+
+
+def untrained_claims(known: KnownModel, thresholds: Mapping[str, float]) -> tuple[int, int]:
+    """Return how many heads an untrained model of the size of a known model has, and of how many of them any
+    sentence is said."""
+    subject, compared = (cast(Any, known.subject).untrained(known.seed + offset) for offset in (OTHER, 0))
+    inputs = subject.unseen(SAMPLES, known.seed, purpose="sentences")
+    maps = [subject.look(input).layers for input in inputs]
+    null = [[compared.look(input).layers for input in inputs[: SAMPLES // 2]]]
+    claimed = {
+        (role.layer, role.head)
+        for role in choose_roles(measure_candidates(maps, null, known.seed), thresholds)
+        if role.role is not None
+    }
+    heads = {(layer.name, head) for layer in subject.layers for head in range(layer.heads)}
+    return len(heads), len(heads if not_learned(subject, inputs, known.seed) is None else claimed)
+
+
+def judge(needs: Needs, circuit: Circuit) -> Iterator[HeadClaim]:
+    """Yield the sentences on need whose truth is defined."""
+    for (layer, head), verdict in needs.verdicts.items():
+        truth = circuit.needed[layer][head]
+        if truth is not None and verdict != "cannot be told":
+            yield HeadClaim(verdict, math.inf, (verdict == "needed") == truth)
+    for group, _ in needs.replacing:
+        yield HeadClaim("replace each other", math.inf, _replace(group, circuit))
+    for group, _ in needs.cancelling:
+        yield HeadClaim("cancel each other", math.inf, _cancel(group, circuit))
+
+
+def need_facts(needs: Needs, circuit: Circuit) -> Iterator[Fact]:
+    """Yield the heads whose need is known."""
+    replacing = {head for group, _ in needs.replacing if _replace(group, circuit) for head in group}
+    for (layer, head), verdict in needs.verdicts.items():
+        truth, used = circuit.needed[layer][head], circuit.used[layer][head]
+        kind = "needed" if truth else "not needed"
+        if truth is not None and not (used and not truth):
+            yield Fact(kind, math.inf if verdict == kind else -math.inf)
+        if used and not truth and circuit.sufficient[layer][head]:
+            yield Fact("replace each other", math.inf if (layer, head) in replacing else -math.inf)
+
+
+def _replace(group: Group, circuit: Circuit) -> bool:
+    """Return whether all heads of a group are used, and none is needed alone."""
+    return all(circuit.used[layer][head] and not circuit.needed[layer][head] for layer, head in group)
+
+
+def _cancel(group: Group, circuit: Circuit) -> bool:
+    """Return whether all heads of a group are needed alone, and none is used."""
+    return all(circuit.needed[layer][head] and not circuit.used[layer][head] for layer, head in group)
+
+
+def true_roles(maps: Sequence[LayerMap]) -> Iterator[dict[str, float]]:
+    """Yield for each head of a layer the roles that it has on all of some inputs, with their strengths."""
+    searched = searched_roles(maps)
+    strengths = role_strengths({**FIXED, **PAIRED, **searched}, maps)
+    for head in range(len(maps[0].weights)):
+        roles = {}
+        if np.mean([uniform_deviation(sample.weights[head]) for sample in maps]) < EVEN:
+            roles[UNIFORM] = 1.0
+        for name, values in strengths.items():
+            known = values[head][~np.isnan(values[head])]
+            holds = len(known) > 0 and known.mean() > MAJORITY
+            if name in searched and holds:
+                holds = 2 * len(known) >= len(maps) and _holds_for_each(name, values[head], maps)
+            if holds:
+                roles[name] = float(known.mean())
+        yield roles
+
+
+def _holds_for_each(name: str, values: np.ndarray, maps: Sequence[LayerMap]) -> bool:
+    """Return whether a role holds for each symbol at its step, or for each step with its symbol."""
+    groups: dict[object, list[float]] = {}
+    for value, sample in zip(values, maps, strict=True):
+        if np.isnan(value):
+            continue
+        if name.startswith("step "):
+            places: list[object] = [sample.key_labels[int(name.split()[1].rstrip(","))]]
+        else:
+            symbol = name.split("'")[1]
+            places = [index for index, label in enumerate(sample.key_labels) if label == symbol]
+        if len(places) == 1:
+            groups.setdefault(places[0], []).append(float(value))
+    return all(np.mean(group) > FOR_EACH for group in groups.values() if len(group) >= FEWEST)
+
+
+Judged = tuple[list[HeadClaim], list[Fact]]
+
+
+def _judge_relevance(
+    maps: Sequence[Mapping[str, LayerMap]],
+    others: Sequence[Mapping[str, LayerMap]],
+    causal: bool,
+    circuit: Circuit,
+) -> Judged:
+    """Return the sentences on attention to relevant inputs, after the correction over all heads."""
+    heads: list[tuple[str, int, dict[str, Any], dict[str, Any]]] = []
+    for layer, first in maps[0].items():
+        if first.relevant is not None:
+            for head in range(len(first.weights)):
+                own, true = (
+                    _relevance([sample[layer] for sample in drawn], head, causal) for drawn in (maps, others)
+                )
+                heads.append((layer, head, own, true))
+    adjusted = benjamini_hochberg([own["relevance_p"] for _, _, own, _ in heads])
+    claims, facts = [], []
+    for (layer, head, own, true), p_value in zip(heads, adjusted, strict=True):
+        if any(part[name] is None for part in (own, true) for name in ("beyond_uniform", "beyond_permuted")):
+            continue  # no two inputs have outputs that depend on inputs at common steps
+        beyond = min(true["beyond_uniform"].mean, true["beyond_permuted"].mean)
+        right = {"relevant inputs": beyond > 0, "fixed positions": true["moved"] < STEADY}
+        claim = claim_relevance(own["beyond_uniform"], own["beyond_permuted"], own["moved"])
+        value = -math.inf
+        if claim is not None and (claim.kind != "relevant inputs" or p_value <= (1 - LEVEL) / 2):
+            claims.append(HeadClaim(claim.kind, claim.value, right[claim.kind]))
+            if claim.kind == "relevant inputs":
+                claims.append(HeadClaim("explains the answer", claim.value, bool(circuit.used[layer][head])))
+                value = claim.value
+        if beyond <= 0 and right["fixed positions"] and true["beyond_uniform"].mean > LEAST_BEYOND:
+            steady = claim is not None and claim.kind == "fixed positions"
+            facts.append(Fact("fixed positions", 1 - own["moved"] if steady else -math.inf))
+        if beyond > LEAST_BEYOND:
+            facts.append(Fact("relevant inputs", value))
+        if circuit.used[layer][head]:
+            facts.append(Fact("explains the answer", value))
+    return claims, facts
+
+
+def _relevance(maps: Sequence[LayerMap], head: int, causal: bool) -> dict[str, Any]:
+    weights = [sample.weights[head] for sample in maps]
+    relevance = [sample.relevant for sample in maps if sample.relevant is not None]
+    others = [*range(1, len(maps)), 0]
+    even = np.array([share(even_weights(relevant.shape, causal), relevant) for relevant in relevance])
+    return {
+        **measure_relevance(weights, relevance, even, others, _resamples(len(maps))),
+        "moved": measure_movement(weights, others),
+    }
+
+
+@cache
+def _resamples(count: int) -> np.ndarray:
+    return resample_counts(count, 0)
+
+
+def _judge_alignment(rates: Mapping[str, Interval], true: Mapping[str, Interval]) -> Judged:
+    """Return the sentences on the alignment error rate of each layer."""
+    claims, facts = [], []
+    for layer, rate in rates.items():
+        if math.isnan(true[layer].value):
+            continue  # the answers depend on no input
+        said, low, high = alignment_quality(rate), true[layer].low or 0.0, true[layer].high or 1.0
+        bars = [0.0, *(most for _, most in QUALITIES), 1.0]
+        names = [*(name for name, _ in QUALITIES), "seldom"]
+        # A claim is wrong if the interval over other inputs excludes it.
+        ranges = zip(names, bars[:-1], bars[1:], strict=True)
+        holds = {name: low < most and high >= least for name, least, most in ranges}
+        if said is not None:
+            claims.append(HeadClaim("alignment", math.inf, holds[said]))
+        facts.append(Fact("alignment", math.inf if said is not None and holds[said] else -math.inf))
+    return claims, facts
+
+
+def _judge_losses(own: HeadImportance, true: HeadImportance) -> Judged:
+    """Return the sentences that switching a head off raises the loss."""
+    claims, facts = [], []
+    for layer, values in own.added.items():
+        for head in range(len(values)):
+            interval = own.interval(layer, head)
+            low = -math.inf if interval is None else interval.low
+            right = true.added[layer][head] > LEAST_ADDED
+            if low > 0:
+                claims.append(HeadClaim(RAISES, low, right))
+            if right:
+                facts.append(Fact(RAISES, low if low > 0 else -math.inf))
+    return claims, facts
