@@ -95,7 +95,7 @@ def test_commands_of_extend_work(
     lines = re.findall(r"^(?:regard|cd) .*$", text_of("docs/how-to/extend.md"), re.MULTILINE)
     assert len(lines) == 9
     for line in lines:
-        argv = shlex.split(line)[1:]
+        argv = shlex.split(line, comments=True)[1:]
         if line.startswith("cd"):
             monkeypatch.chdir(tmp_path / argv[0])
             continue

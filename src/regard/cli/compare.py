@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.cli.examine import EXPLORER
 from regard.cli.machines import OPTIONS, MachineFlags, make_backend
 from regard.cli.parsing import first_word, parse, take_flag, wants_help
-from regard.cli.terminal import print_table, resumable
+from regard.cli.terminal import EXPLORER, print_table, resumable
 from regard.cli.train import model_choice, parse_config
 from regard.errors import InputError, unknown_choice
 from regard.io import check_writable, write_json

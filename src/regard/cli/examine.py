@@ -9,7 +9,7 @@ from pathlib import Path
 
 from regard.cli.parsing import parse_of_runs
 from regard.cli.run_flags import RunFlags
-from regard.cli.terminal import print_table, resumable
+from regard.cli.terminal import EXPLORER, print_table, resumable
 from regard.interpret import Examination, ExaminedRuns
 from regard.interpret.saved_examination import FILE
 from regard.io import check_writable, write_json
@@ -24,8 +24,6 @@ DESCRIPTION = (
     "task's name, or the folder of a run."
 )
 EXAMPLE = "counting"
-EXPLORER = "http://127.0.0.1:8137/"
-"""Default address of `regard show`."""
 MAX_WIDTH = 110
 """Maximum width of the report in characters."""
 

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 MAX_LENGTH = 900
 """Maximum number of characters in a message. The middle of longer messages is omitted."""
 
+EXPLORER = "http://127.0.0.1:8137/"
+"""Default address of `regard show`."""
+
 
 def print_message(message: str) -> None:
     """Write a one-line message to standard error."""

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from regard.attention.recording import record_own
-from regard.convert.conversion import ConvertedModel, Exportable, ForcedOutput
+from regard.convert.conversion import ConvertedModel, ForcedOutput
+from regard.convert.exportable import Exportable
 from regard.data import PAD, PairBatch, collate
 from regard.decoding import Search
 from regard.decoding.translation import longest_answer, search_batch

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from regard.attention import MultiHeadAttention, attention_layers
+from regard.convert.exportable import Exportable
 from regard.data.bpe_codes import BpeCodesVocabulary
 from regard.data.imported_tokenizer import ImportedTokenizer
 from regard.data.sentencepieces import SentencePieceVocabulary
@@ -26,44 +27,9 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from regard.data import PairBatch, Vocabulary
-    from regard.interpret import KeptHeads
-    from regard.models import Seq2Seq
-    from regard.tasks import SequenceTask
-    from regard.training import RunConfig
 
 RESTORE = "restore a copy of the folder"
 """Remedy for a damaged folder of a trained model."""
-
-
-class Exportable(Protocol):
-    """A trained sequence-to-sequence model with its task and config."""
-
-    @property
-    def folder(self) -> Path:
-        """Folder of the run."""
-
-    @property
-    def config(self) -> RunConfig:
-        """Configuration of the training."""
-
-    @property
-    def step(self) -> int:
-        """Number of training steps."""
-
-    @property
-    def task(self) -> SequenceTask:
-        """Task of the run, with its vocabularies."""
-
-    @property
-    def model(self) -> Seq2Seq:
-        """The trained model."""
-
-    def kept_heads(self) -> KeptHeads | None:
-        """Return the chosen alignment heads; None if there are none."""
-
-    def unseen(self, samples: int, seed: int) -> Sequence[Any]:
-        """Return pairs of source and target not used in training; raises `InputError` if there are no such
-        pairs."""
 
 
 ExportableVocabulary = SubwordVocabulary | SentencePieceVocabulary | BpeCodesVocabulary

@@ -21,7 +21,8 @@ from torch import Tensor
 
 from regard.attention import STANDARD, FeedForward, MultiHeadAttention, Residual, Rotary
 from regard.attention.positions import BASE
-from regard.convert.conversion import Exportable, ExportParts, ForcedOutput, get_transformer, token_names
+from regard.convert.conversion import ExportParts, ForcedOutput, get_transformer, token_names
+from regard.convert.exportable import Exportable
 from regard.data import BOS, EOS, PAD, PairBatch
 from regard.data.bpe_codes import BpeCodesVocabulary, format_codes
 from regard.data.sentencepieces import SentencePieceVocabulary

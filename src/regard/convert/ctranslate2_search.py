@@ -29,8 +29,9 @@ from typing import Any
 import torch
 
 from regard.convert import Precision
-from regard.convert.conversion import Exportable, token_names
+from regard.convert.conversion import token_names
 from regard.convert.ctranslate2 import get_ctranslate2_parts
+from regard.convert.exportable import Exportable
 from regard.data import EOS, PairBatch, collate
 from regard.data.subwords import RESERVED
 from regard.decoding import Candidate, Hypothesis, Requirement, Search, length_penalty

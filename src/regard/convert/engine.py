@@ -34,8 +34,8 @@ from regard.result import to_plain
 from regard.version import __version__
 
 if TYPE_CHECKING:
-    from regard.convert.conversion import Exportable
     from regard.convert.ctranslate2_search import CTranslate2Search
+    from regard.convert.exportable import Exportable
     from regard.decoding import Search
 
 SENTENCES, PIECES = 16, 8

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from regard.convert import Program
 from regard.convert.certificate import CERTIFICATE_NAME, SENTENCES, certify, select_sentences
-from regard.convert.conversion import Exportable
 from regard.convert.ctranslate2 import CTranslate2Model, get_ctranslate2_parts, write_ctranslate2
+from regard.convert.exportable import Exportable
 from regard.convert.huggingface import USE as USE_HUGGINGFACE, get_huggingface_parts, write_huggingface
 from regard.convert.language_certificate import certify_language_model, make_prompts, select_prompts
 from regard.convert.language_export import (

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from regard.attention import EPSILON, STANDARD
-from regard.convert.conversion import Exportable, ExportParts, get_transformer, token_names
+from regard.convert.conversion import ExportParts, get_transformer, token_names
+from regard.convert.exportable import Exportable
 from regard.convert.parameters import MARIAN, get_sines_first_order, module_names, to_external
 from regard.convert.transformers_model import quiet_transformers
 from regard.data import BOS, EOS, PAD, UNKNOWN

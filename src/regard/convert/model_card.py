@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.convert.conversion import Exportable
+from regard.convert.exportable import Exportable
 from regard.data.unknown_tokens import read_unknown
 from regard.evaluation import quality
 from regard.training import RunFolder

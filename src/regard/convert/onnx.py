@@ -15,7 +15,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from torch import Tensor
 
 from regard.convert.certificate import token_log_probabilities
-from regard.convert.conversion import Exportable, ForcedOutput, token_names
+from regard.convert.conversion import ForcedOutput, token_names
+from regard.convert.exportable import Exportable
 from regard.convert.onnx_graphs import trace_graphs
 from regard.data import BOS, EOS, PAD, UNKNOWN, CharacterVocabulary, PairBatch, Vocabulary, WordVocabulary
 from regard.data.bpe_codes import BpeCodesVocabulary

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from regard.convert.certificate import token_log_probabilities
-from regard.convert.conversion import Exportable, ForcedOutput
+from regard.convert.conversion import ForcedOutput
+from regard.convert.exportable import Exportable
 from regard.convert.parameters import IndexMap, Rows
 from regard.data import BOS, EOS, PAD, UNKNOWN, PairBatch
 from regard.errors import InputError

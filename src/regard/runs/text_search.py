@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from regard import decoding
-from regard.convert.conversion import Exportable
+from regard.convert.exportable import Exportable
 from regard.data.vocabulary import is_blank
 from regard.errors import InputError, check_range
 from regard.runs.unknown_words import replace_unknown
