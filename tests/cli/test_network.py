@@ -39,6 +39,8 @@ LINES: dict[str, list[list[str]]] = {
     "compare": [["compare", "counting", "--vary", "hidden=8,9", "--seeds", "2", "--steps", "3"]],
     "card": [["card", "sink", "--steps", "1", "--seeds", "1"]],
     "bench": [["bench", "--methods", "attention", "--models", "counting", "--seeds", "1", "--quick"]],
+    "average": [["average", "translation"]],
+    "trust": [["trust", "translation"]],
     "learn": [["learn", "--no-browser", "--port", "18138"], ["learn", "--stubs", "stubs"]],
     "check": [["check", "learner.py"]],
     "tasks": [["tasks"]],

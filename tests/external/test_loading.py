@@ -473,7 +473,7 @@ def test_look_without_a_browser(
     names = [layer["name"] for layer in json.loads(json_file.read_text())["layers"]]
     assert names == ["model.1.self_attn", "model.0.self_attn"]
     for words, said in {
-        ("--plot", page): "there is no input: give --text or --image",
+        ("--plot", page): "--plot needs an input: give --text or --image",
         ("--text", "a", "--plot", page, "--heads", "7"): "head of model.0.self_attn 7 is out of range",
         ("--text", "a", "--plot", page, "--layers", "x"): "layers 'x' is unknown: choose model.0.self_attn, "
         "model.1.self_attn or 0 to 1",

@@ -40,6 +40,8 @@ LINES = {
     "compare": "compare counting --vary hidden=4,8 --seeds 2 --steps 2 --savepath compared",
     "card": "card sink --steps 1 --seeds 1 --savepath cards_of_mine",
     "bench": "bench --methods attention --models counting --seeds 1 --quick --savepath bench_of_mine",
+    "average": "average dates --output averaged_of_mine",
+    "trust": "trust dates",
     "learn": "learn --stubs stubs_of_mine --notebooks notebooks_of_mine",
     "check": "check learned/weights.py",
     "tasks": "tasks",

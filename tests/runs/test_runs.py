@@ -49,8 +49,8 @@ def test_input_excludes_options_of_a_drawn_one(trained: regard.AnswerRun) -> Non
 
 
 def test_resuming_refuses_other_flags(trained: regard.AnswerRun) -> None:
-    with pytest.raises(regard.InputError, match="steps 99 differs from the run's 12"):
-        regard.train("signal2", savepath=trained.folder.parent, resume=True, steps=99)
+    with pytest.raises(regard.InputError, match="batchsize 99 differs from the run's"):
+        regard.train("signal2", savepath=trained.folder.parent, resume=True, batchsize=99)
 
 
 def test_unknown_flags_are_refused(tmp_path: Path) -> None:

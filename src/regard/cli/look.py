@@ -119,7 +119,8 @@ def _check(flags: LookFlags, *, writes: bool) -> None:
     if flags.target is not None and flags.text is None:
         raise InputError("--target needs a source: give --text too")
     if writes and flags.text is None and flags.image is None:
-        raise InputError("there is no input: give --text or --image")
+        given = "--plot" if flags.plot is not None else "--json"
+        raise InputError(f"{given} needs an input: give --text or --image")
 
 
 def _joined_text(flags: LookFlags) -> str:

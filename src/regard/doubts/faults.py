@@ -45,9 +45,9 @@ def omitted(index: int, sources: Sequence[str], translations: Sequence[str], gen
 def looped(index: int, sources: Sequence[str], translations: Sequence[str], generator: Generator) -> str | None:
     """Return the translation with a phrase that is repeated."""
     words = translations[index].split()
-    length = int(generator.integers(1, 5))
-    if len(words) <= length:
+    if len(words) < 2:
         return None
+    length = int(generator.integers(1, min(5, len(words))))
     begin = int(generator.integers(0, len(words) - length + 1))
     times = int(generator.integers(3, 8))
     rest = words[begin + length :] if generator.random() < 0.5 else []
@@ -82,7 +82,7 @@ def plant(kind: str, sources: Sequence[str], translations: Sequence[str], seed: 
     the seed.
 
     >>> plant("looped", ["ein Hund rennt"], ["a dog runs"], seed=3)
-    {0: 'a a a a'}
+    {0: 'a dog a dog a dog a dog a dog'}
     """
     faulty = {}
     for index in range(len(translations)):
