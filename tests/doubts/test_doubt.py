@@ -154,3 +154,23 @@ def test_bad_calibrations_are_one_line(
 def test_other_runs_are_refused(translator: regard.PairRun, command: Command) -> None:
     status, _, err = command("trust", translator.folder)
     assert status == 2 and "parallel text" in err
+
+
+def test_inputs_are_not_overwritten(calibrated: regard.TranslationRun, tmp_path: Path, command: Command) -> None:
+    text = tmp_path / "in.tsv"
+    text.write_text("Heute singt der alte Wolf.\n")
+    status, out, err = command("translate", calibrated.folder, "--input", text, "--doubt_file", text)
+    assert status == 2 and "is also an input" in err and not out
+    assert text.read_text() == "Heute singt der alte Wolf.\n"
+
+
+def test_few_pairs_have_an_uncertain_threshold(calibrated: regard.TranslationRun) -> None:
+    report = calibrate_doubt(calibrated, PAIRS, show=False)
+    assert "The threshold is uncertain: only 1.0 of 100" in str(report).replace("\n", " ").replace("  ", " ")
+    assert "uncertain" not in str(calibrate_doubt(calibrated, PAIRS, false_alarms=0.05, show=False))
+    calibrate_doubt(calibrated, PAIRS, show=False)
+
+
+def test_references_that_equal_sources_are_refused(calibrated: regard.TranslationRun) -> None:
+    with pytest.raises(InputError, match="equals the source"):
+        calibrate_doubt(calibrated, [(source, source) for source, _ in PAIRS], show=False)

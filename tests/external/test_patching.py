@@ -72,7 +72,7 @@ def test_invalid_patching_is_refused(model_of: Callable[[str], Any], tokenizer: 
     for answers in (3, "ran", ("ran",), ("ran", 4)):
         with pytest.raises(InputError, match=r"answers=.* are not two texts: pass two texts, as in"):
             regard.patch(subject, CLEAN, CORRUPTED, answers=answers)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="'3' is not a model to patch: pass a run, or a result of look"):
+    with pytest.raises(InputError, match="'3' is not a model: pass a run, or a result of look"):
         regard.patch(3, CLEAN, CORRUPTED)  # type: ignore[arg-type]
 
 

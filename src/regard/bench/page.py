@@ -8,7 +8,7 @@ from regard.bench.bench_result import BenchResult
 from regard.bench.columns import Column
 from regard.bench.failures import address_of, write_failures
 from regard.bench.methods import ORACLE, RANDOM
-from regard.bench.rankings import FAILURE, KNOWN_INPUTS
+from regard.bench.rankings import FAILURE, KNOWN_INPUTS, RIGHT
 from regard.bench.tables import CAPTION, detail_tables, group_tables, score_text
 from regard.io import make_folder, write_file
 from regard.viz.report_page import Part, markdown_table, render_page
@@ -99,6 +99,7 @@ def _trap_rows(result: BenchResult) -> list[list[str]]:
         scores = {name: entry.mean for name, entry in column.entries.items() if name not in (ORACLE, RANDOM)}
         if column.kind == "trap" and min(scores.values(), default=1.0) < FAILURE:
             ends = (min(scores, key=scores.__getitem__), max(scores, key=scores.__getitem__))
+            right = f"`{ends[1]}` {scores[ends[1]]:.2f}" if scores[ends[1]] >= RIGHT else "no measured method"
             name = f"{column.name}, {column.level}" + ("" if column.truth == KNOWN_INPUTS else f" {column.truth}")
-            rows.append([name, *(f"`{method}` {scores[method]:.2f}" for method in ends)])
+            rows.append([name, f"`{ends[0]}` {scores[ends[0]]:.2f}", right])
     return rows

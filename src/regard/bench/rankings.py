@@ -24,6 +24,8 @@ from regard.viz import ProbeInput
 
 FAILURE = 0.75
 """AUROC below which a method fails on a model."""
+RIGHT = 0.95
+"""AUROC from which a method is right on a trap."""
 DRAWS = 1000
 """Number of random rankings over which the score of chance is averaged, so that it is 0.50 within 0.02."""
 SHOWN_EDGES = 10

@@ -8,7 +8,7 @@ from regard.cli.aligned_output import Answers
 from regard.cli.terminal import print_message
 from regard.doubts import Doubt, Doubter, check_doubt_file, check_translation_run, write_doubts
 from regard.errors import InputError
-from regard.io import check_writable
+from regard.io import check_writable, refuse_input
 from regard.runs import SequenceRun
 
 NO_WARNING = "-"
@@ -24,13 +24,14 @@ class DoubtFlags:
     doubt_file: Path | None = None
     """Write the doubts to this file: .html (the most doubtful first, with their attention), .json or .tsv."""
 
-    def check(self, n_best: int) -> None:
-        """Raise `InputError` for flags that exclude each other."""
+    def check(self, n_best: int, inputs: Sequence[Path | None]) -> None:
+        """Raise `InputError` for flags that exclude each other, and for an output file that is an input."""
         if n_best > 1 and self.wanted:
             raise InputError("--doubt judges one answer per text: leave out --n_best")
         if self.doubt_file is not None:
             check_doubt_file(self.doubt_file)
             check_writable(self.doubt_file)
+            refuse_input(self.doubt_file, inputs)
 
     @property
     def wanted(self) -> bool:

@@ -38,7 +38,7 @@ class SearchFlags:
     """Term that each answer must contain. Repeat the flag for several terms. Needs a beam of at least 2."""
     glossary: Path | None = None
     """File with a source term, a tab and its translation per line. If a text contains a source term as whole
-    words, its answer must contain the translation. Needs a beam of at least 2."""
+    words, with the same case, its answer must contain the translation. Needs a beam of at least 2."""
     replace_unknown: bool = False
     """Allow the unknown symbol in answers, and replace it by the source word to which it is aligned by the heads
     that `regard align` has chosen."""

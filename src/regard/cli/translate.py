@@ -94,7 +94,7 @@ def run(argv: list[str]) -> None:
     keep_memory()
     if flags.align and flags.tags:
         raise InputError("--align numbers words without tags: leave out --align or --tags")
-    flags.doubts.check(flags.n_best)
+    flags.doubts.check(flags.n_best, [flags.input, flags.constraints.prefixes, flags.constraints.glossary])
     doubts = DoubtOutput(run, flags.doubts)
     if text is not None:
         if flags.constraints.prefixes is not None:

@@ -12,7 +12,7 @@ from regard.data.prepare import read_pairs
 from regard.doubts import FALSE_ALARMS, calibrate_doubt, check_translation_run
 from regard.errors import InputError, check_range
 from regard.fast.memory import keep_memory
-from regard.io import check_writable, write_json
+from regard.io import check_writable, refuse_input, write_json
 
 PROG = "regard trust"
 DESCRIPTION = (
@@ -60,6 +60,7 @@ def run(argv: list[str]) -> None:
             raise InputError(f"--reverse {flags.reverse!r} must be another run, in the opposite direction")
     if flags.json is not None:
         check_writable(flags.json)
+        refuse_input(flags.json, flags.data)
     keep_memory()
     if flags.data:
         text = ParallelText(flags.data, lenient=flags.lenient)

@@ -6,6 +6,7 @@ classifier is tested on a fifth of the sentences at a time, after fitting it to 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -31,6 +32,8 @@ FOLDS = 5
 RESAMPLES = 1000
 SMALLEST = 50
 """Smallest number of pairs for a calibration."""
+FEWEST_ALARMS = 5
+"""Smallest number of good translations with a warning for a certain threshold."""
 FEWEST = 20
 """Smallest number of planted faults of a kind that the classifier knows."""
 REFERENCES = 1000
@@ -103,6 +106,11 @@ class TrustReport(Result):
             "most real ones."
         )
         notes = [f"Left out: {name} ({reason})" for name, reason in self.left_out.items()]
+        if self.pairs * self.false_alarms < FEWEST_ALARMS:
+            notes.append(
+                f"The threshold is uncertain: only {self.pairs * self.false_alarms:.1f} of {self.pairs:,} good "
+                f"translations are above it. Use {math.ceil(FEWEST_ALARMS / self.false_alarms):,} pairs or more."
+            )
         return Group(table, Text(""), Text("\n".join([caption, *notes])))
 
 
@@ -181,6 +189,9 @@ def _check(pairs: Sequence[tuple[str, str]], false_alarms: float, seed: int) -> 
         raise InputError(
             f"{len(pairs)} pairs are too few to calibrate the doubt: give at least {SMALLEST}, preferably 500"
         )
+    equal = sum(source == target for source, target in pairs)
+    if 2 * equal > len(pairs):
+        raise InputError(f"in {equal} of {len(pairs)} pairs, the reference equals the source: give translations")
 
 
 def _read_training(run: TranslationRun, left_out: dict[str, str]) -> References | None:

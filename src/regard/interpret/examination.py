@@ -30,7 +30,7 @@ from regard.interpret.estimates import Estimate, describe_interval, estimate, fo
 from regard.interpret.findings import HeadFindings, correct_heads, describe_alignment, importance_kind
 from regard.interpret.head_measures import SHARE, measure_movement, measure_ranking, measure_relevance, share
 from regard.interpret.importance import HeadImportance, head_importance
-from regard.interpret.needs import Need, find_needs
+from regard.interpret.needs import Need, find_needs, inputs_needed
 from regard.interpret.plots import importance_plot, relevance_plot
 from regard.interpret.probing import YARDSTICKS, Probe, choose_yardstick, probe_inputs
 from regard.interpret.relevance import even_weights
@@ -51,7 +51,7 @@ _RELEVANCE_CAPTION = "Points: fraction of attention on relevant inputs; the tabl
 EXPLAINS = "explains the answer"
 """Kind of the sentence that attention explains the answer, which is not said: its error rate is too large."""
 NEED_INPUTS = 500
-"""Unseen inputs on which heads are resampled. Of 500 inputs, none affected shows that fewer than 1 % are."""
+"""Smallest number of unseen inputs on which heads are resampled; more heads need more, see `inputs_needed`."""
 MAX_ROLE_SAMPLES = 60
 """Largest number of samples for roles, because roles need a full map of each sample."""
 
@@ -227,9 +227,8 @@ def _examine(subject: Subject[Input], samples: int, seed: int) -> Examination:
         unanswered=[*subject.unanswered, *([f"Attention weights: {remark}."] if remark else [])],
         causal=first is not None and first.causal,
     )
-    needs = find_needs(
-        subject, subject.unseen(NEED_INPUTS, seed, purpose="importance"), importance.added, seed=seed
-    )
+    enough = max(NEED_INPUTS, inputs_needed(sum(map(len, importance.added.values()))))
+    needs = find_needs(subject, subject.unseen(enough, seed, purpose="importance"), importance.added, seed=seed)
     verdicts: dict[str, list[Need]] = {
         layer: [
             verdict if is_reliable(verdict := needs.verdicts[layer, head]) else "cannot be told"

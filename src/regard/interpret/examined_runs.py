@@ -140,8 +140,8 @@ class ExaminedRuns(Result):
             UNMATCHED,
             f"In brackets: the smallest and the largest value of the runs. {describe_range(len(self.runs))}",
             *(f"Sentence “{kind}”: {describe_error(kind)}." for kind in kinds),
-            "How often the other kinds of sentence are wrong is not measured. The sentences of each run, with "
-            "reasons, are in examined.json in its folder, and in `examinations`.",
+            "How often the sentences on rankings are wrong is not measured. The sentences of each run, with "
+            "their error rates, are in examined.json in its folder (in Python: `examinations`).",
             *dict.fromkeys(sentence for run in self.examinations for sentence in run.remarks),
         ]
 

@@ -94,7 +94,7 @@ class Needs:
                         f"examine the model again."
                     )
         if open_heads:
-            enough = math.ceil(math.log((1 - LEVEL) / max(len(self.verdicts), 1)) / math.log(1 - FEW))
+            enough = inputs_needed(len(self.verdicts))
             more = (
                 f" {enough:,} inputs show that a head affects fewer than 1 % of them if none is affected."
                 if self.inputs < enough
@@ -105,6 +105,15 @@ class Needs:
                 f"inputs.{more}"
             )
         return sentences + self.remarks
+
+
+def inputs_needed(heads: int) -> int:
+    """Return how many inputs, none of them affected, show that each of some heads affects fewer than 1 %.
+
+    >>> inputs_needed(1), inputs_needed(8)
+    (299, 505)
+    """
+    return math.ceil(math.log((1 - LEVEL) / max(heads, 1)) / math.log(1 - FEW))
 
 
 def _name(head: Head) -> str:

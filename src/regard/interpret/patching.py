@@ -29,7 +29,7 @@ from rich.table import Table
 from torch import Tensor
 
 from regard.attention.components import Components
-from regard.errors import InputError, check_range, shorten
+from regard.errors import InputError, check_range
 from regard.interpret.answer_difference import (
     AnswerDifference,
     DifferenceEffects,
@@ -40,6 +40,7 @@ from regard.interpret.answer_difference import (
     prepare_inputs,
 )
 from regard.viz import Subject
+from regard.viz.subject import check_subject
 
 STATE = "state after "
 """Prefix of the name of a block's state."""
@@ -170,12 +171,6 @@ def patch(
 def input_text(subject: Subject[Any], value: Any, prepared: Any) -> str:
     """Return an input as text: the text that the user passed, or the subject's own text."""
     return value if isinstance(value, str) else subject.look(prepared).input
-
-
-def check_subject(subject: object) -> None:
-    """Raise `InputError` for a value that is not a subject."""
-    if not hasattr(subject, "patchable"):
-        raise InputError(f"{shorten(str(subject))} is not a model to patch: pass a run, or a result of look()")
 
 
 Change = Callable[[str, Tensor], Tensor]

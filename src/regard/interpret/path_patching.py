@@ -32,9 +32,10 @@ from regard.interpret.answer_difference import (
 )
 from regard.interpret.edge_effects import patched_reads, run_patched
 from regard.interpret.graph_building import graph_of, read_passes
-from regard.interpret.patching import check_subject, input_text
+from regard.interpret.patching import input_text
 from regard.interpret.residual_graph import LOGITS, Node, ResidualGraph
 from regard.viz import Subject
+from regard.viz.subject import check_subject
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

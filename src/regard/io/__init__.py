@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         check_writable as check_writable,
         make_folder as make_folder,
         open_regular as open_regular,
+        refuse_input as refuse_input,
         refuse_links as refuse_links,
         write_file as write_file,
         write_json as write_json,

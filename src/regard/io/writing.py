@@ -4,7 +4,7 @@ import errno
 import json
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -112,6 +112,13 @@ def check_writable(path: Path) -> None:
             _check_permission(resolve_parent(path).parent)
     except OSError as error:
         raise cannot_write(path, error) from error
+
+
+def refuse_input(output: Path, inputs: Iterable[Path | None]) -> None:
+    """Raise `InputError` if an output file is also an input, which would be lost."""
+    for path in inputs:
+        if path is not None and output.exists() and path.exists() and output.samefile(path):
+            raise InputError(f"{str(output)!r} is also an input, and would be lost: name another output file")
 
 
 def _check_permission(folder: Path) -> None:

@@ -29,6 +29,8 @@ def average(run: AnyRun, output: str | Path | None = None, *, overwrite: bool = 
         regard.average(run).test()
     """
     target = run.folder.with_name(f"{run.folder.name}-averaged") if output is None else Path(output)
+    if target.resolve() == run.folder.resolve():
+        raise InputError(f"output {str(target)!r} is the run that is averaged: give another folder")
     files, expected = run.files, tensor_specs(run.model.state_dict())
     paths = list_steps(files.kept_folder)
     if len(paths) < 2:

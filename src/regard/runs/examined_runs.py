@@ -38,6 +38,7 @@ def examine_runs(
     """
     check_range("samples", samples, 2, 10**5)
     options = {"savepath": savepath, "trust_code": trust_code, "trust_edited": trust_edited}
+    runs = [runs] if isinstance(runs, str | Path) else runs
     loaded = [run if isinstance(run, Run) else load(run, **options) for run in runs]  # type: ignore[arg-type]
     if not loaded:
         raise InputError("there are no runs: name the folders of one or more runs")

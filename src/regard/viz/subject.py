@@ -13,7 +13,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from regard.attention import short_name
-from regard.errors import InputError, unknown_choice
+from regard.errors import InputError, shorten, unknown_choice
 from regard.statistics import Interval
 
 if TYPE_CHECKING:
@@ -270,3 +270,9 @@ def check_comparable(subject: Subject[Any], others: Sequence[Subject[Any]]) -> N
 def _describe(layers: Sequence[Layer]) -> str:
     names = [layer.name for layer in layers[:LISTED_LAYERS]] + (["…"] if len(layers) > LISTED_LAYERS else [])
     return f"{len(layers)} layers ({', '.join(names)})" if layers else "no attention layers"
+
+
+def check_subject(subject: object) -> None:
+    """Raise `InputError` for a value that is not a subject."""
+    if not hasattr(subject, "patchable"):
+        raise InputError(f"{shorten(str(subject))} is not a model: pass a run, or a result of look()")

@@ -62,10 +62,11 @@ def library_method(method: str) -> MethodFunction | None:
     names = CAPTUM if library == "captum" else INSEQ
     if name not in names:
         raise unknown_choice(f"method of {library}", name, names)
-    captum = import_library("captum.attr", f"method {method}", "explainers")
+    install = INSTALL_INSEQ if library == "inseq" else ""
+    captum = import_library("captum.attr", f"method {method}", "explainers", install=install)
     if library == "captum":
         return partial(_run_captum, captum, name)
-    inseq = import_library("inseq", f"method {method}", "explainers", install=INSTALL_INSEQ)
+    inseq = import_library("inseq", f"method {method}", "explainers", install=install)
     return partial(_run_inseq, inseq, name)
 
 

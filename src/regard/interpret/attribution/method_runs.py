@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.errors import InputError, shorten, unknown_choice
+from regard.errors import InputError, check_range, shorten, unknown_choice
 from regard.interpret.attribution.attribution_result import LEVELS, Attribution, Level
 from regard.interpret.attribution.background import Background
 from regard.interpret.attribution.explainers import library_method
@@ -13,7 +13,7 @@ from regard.interpret.attribution.table import METHODS, Method
 from regard.interpret.attribution.trial import MethodFunction, Target, Trial, head_scores, input_scores
 from regard.plugins import import_plugin
 from regard.viz.attention_map import AttentionMap
-from regard.viz.subject import Subject
+from regard.viz.subject import Subject, check_subject
 
 DEFAULT_METHOD = "ablation_mean"
 HEAD_INPUTS = 20
@@ -46,6 +46,7 @@ def attribute(
 
     Raises `InputError` for an unknown method, a method without this level, and an input that the model rejects.
     """
+    check_subject(subject)
     chosen = find_method(method, level)
     background = Background(
         subject, None if others is None else [subject.prepare(each) for each in others], seed=seed
@@ -129,6 +130,8 @@ def _inputs(subject: Subject[Any], input: Any, level: Level, seed: int) -> list[
         if input is None or isinstance(input, int | list):
             raise InputError("input is missing: give one input, because scores of inputs are not averaged")
         return [subject.prepare(input)]
+    if isinstance(input, int):
+        check_range("input (a number of inputs)", input, 1, 10**5)
     if input is None or isinstance(input, int):
         return list(subject.unseen(HEAD_INPUTS if input is None else input, seed, purpose="explain"))
     return [subject.prepare(each) for each in input] if isinstance(input, list) else [subject.prepare(input)]
