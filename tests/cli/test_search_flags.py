@@ -44,7 +44,7 @@ def test_flags_are_the_options_of_the_library(run: regard.TranslationRun, comman
         (("--replace_unknown",), {"replace_unknown": True}),
     ):
         status, out, err = command("translate", *argv, *words)
-        controls = Controls(**options)  # type: ignore[arg-type]
+        controls = Controls(**options)
         assert (status, err) == (0, "")
         assert out.splitlines() == run.translate(SOURCES, controls=controls)
     status, out, _ = command("translate", *argv, "--temperature", "1", "--top_k", "1")

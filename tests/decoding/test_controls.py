@@ -270,12 +270,12 @@ def test_invalid_combinations_are_refused(options: dict[str, Any], message: str)
 
 
 def test_ensemble_of_equal_models_is_the_model_and_means_probabilities() -> None:
-    first, second = make(1), make(2)
-    alone = translate(first, *([CharacterVocabulary("abc")] * 2), ["ab"], Search(beam=4), max_len=9)
-    twice = translate([first, first], *([CharacterVocabulary("abc")] * 2), ["ab"], Search(beam=4), max_len=9)
+    first, second, vocabulary = make(1), make(2), CharacterVocabulary("abc")
+    alone = translate(first, vocabulary, vocabulary, ["ab"], Search(beam=4), max_len=9)
+    twice = translate([first, first], vocabulary, vocabulary, ["ab"], Search(beam=4), max_len=9)
     assert [best.tokens for best in alone[0]] == [best.tokens for best in twice[0]]
     assert alone[0][0].log_probability == pytest.approx(twice[0][0].log_probability, abs=1e-9)
-    [[both]] = translate([first, second], *([CharacterVocabulary("abc")] * 2), ["ab"], Search(), max_len=9)
+    [[both]] = translate([first, second], vocabulary, vocabulary, ["ab"], Search(), max_len=9)
     source, total = collate([[4, 5]]), 0.0
     with torch.no_grad():
         for time, token in enumerate([*both.tokens, *([EOS] if both.finished else [])]):

@@ -72,7 +72,7 @@ def test_inseq_is_refused_where_it_computes_another_probability(small: Any, toke
     import transformers
 
     sizes = small.known["marian"].sizes | {"scale_embedding": True}
-    config = transformers.AutoConfig.for_model("marian", **sizes)
+    config: Any = transformers.AutoConfig.for_model("marian", **sizes)
     subject = regard.look(transformers.MarianMTModel(config).eval(), tokenizer, inputs=TEXTS)
     with pytest.raises(InputError, match="Inseq computes a log-probability of .*: choose a method of captum"):
         regard.attribute(subject, TEXTS[0], method="inseq:saliency", target=1)

@@ -7,13 +7,14 @@ import pytest
 
 from regard.interpret import Examination, ExaminedRuns, HeadFindings, HeadImportance, HeadRole, HeadRoles
 from regard.interpret.estimates import Estimate
+from regard.interpret.needs import Need
 
 
 def _near(value: float) -> Estimate:
     return Estimate(mean=value, low=value - 0.01, high=value + 0.01)
 
 
-def _examined(added: list[float], needs: list[str], relevance: list[float], role: str | None) -> Examination:
+def _examined(added: list[float], needs: list[Need], relevance: list[float], role: str | None) -> Examination:
     """Return the examination of a run with three heads."""
     heads = [
         HeadFindings(

@@ -60,6 +60,7 @@ def test_other_yardsticks_are_those_of_attribute(
     inputs = [run.task.parse(text)[0] for text in ("ABBA", "CCCA")]
     for tokens, probe in zip(inputs, probe_inputs(run, inputs), strict=True):
         expected = regard.attribute(run, tokens, method=method)
+        assert expected.inputs is not None
         np.testing.assert_allclose(probe.dependence, expected.inputs, atol=2e-5)
 
 
@@ -69,6 +70,7 @@ def test_pairs_and_language_models_are_probed(tmp_path: Path) -> None:
     inputs = pairs.unseen(3, 0)
     for pair, probe in zip(inputs, probe_inputs(pairs, inputs), strict=True):
         expected = regard.attribute(pairs, pair, method=choose_yardstick(pairs.trial(pair)).method)
+        assert expected.inputs is not None
         np.testing.assert_allclose(probe.dependence, expected.inputs, atol=2e-5)
     language = language_run(tmp_path / "language")
     for probe in probe_inputs(language, language.unseen(4, 0)):

@@ -107,11 +107,12 @@ def test_sharded_losses_equal_one_process_and_resume_on_another_number(alone: Pa
 @pytest.mark.parametrize("sharded", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_parameters_of_mechanisms_equal_those_of_one_process(tmp_path: Path, *, sharded: bool) -> None:
     """`cosine` has one number for the layer, `sink` one for each head, `latent` matrices."""
-    flags = {"attention": "alibi,cosine,sink,latent", "steps": 6, "validate_every": 3, "lr": 0.01}
+    flags: dict[str, Any] = {"attention": "alibi,cosine,sink,latent", "steps": 6, "validate_every": 3, "lr": 0.01}
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder, processes in zip(folders, (0, 2), strict=True):
         folder.mkdir()
-        done = train(folder, processes, **flags, **({"sharded": True} if sharded and processes else {}))
+        more: dict[str, Any] = {"sharded": True} if sharded and processes else {}
+        done = train(folder, processes, **flags, **more)
         assert done.returncode == 0, done.stderr
     expected, weights = (regard.load(folder / "translation").model.state_dict() for folder in folders)
     changed = [

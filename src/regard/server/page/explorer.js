@@ -42,7 +42,7 @@ import { View } from "./js/view.js";
  * @property {string | null} mask the text of its mask token
  * @property {boolean} [pictures] whether its inputs are images
  * @property {boolean} snapshots whether it has snapshots of its training
- * @property {string | null} [origin] the run that it started from
+ * @property {string | null} [history] the run that it started from, and its earlier schedules
  * @property {string} [accepts] description of accepted inputs, if they are limited
  * @property {string[]} [without] buttons of what cannot be computed
  * @property {string[]} [texts] inputs of a model that has no unseen ones
