@@ -239,6 +239,33 @@ def ratio_interval(parts: np.ndarray, wholes: np.ndarray, level: float = LEVEL) 
     return Interval(value=share, low=interval.low, high=interval.high)
 
 
+def auroc(scores: np.ndarray, truth: np.ndarray) -> float | None:
+    """Return the area under the ROC curve of scores (N,) for truth (N,) bool; None if the truth has one class.
+
+    It is the probability that a true item has a larger score than a false one; ties count one half (Hanley and
+    McNeil 1982).
+
+    Computed from average ranks as the statistic of Mann and Whitney (1947). Scores may be infinite. Raises
+    `ValueError` for NaN.
+
+    >>> auroc(np.array([0.1, 0.9, 0.5]), np.array([False, True, True]))
+    1.0
+    >>> auroc(np.array([1.0, 1.0]), np.array([False, True]))
+    0.5
+    """
+    scores, truth = np.asarray(scores, dtype=np.float64), np.asarray(truth, dtype=bool)
+    if np.isnan(scores).any():
+        raise ValueError("scores contain NaN")
+    positive = int(truth.sum())
+    negative = len(truth) - positive
+    if not positive or not negative:
+        return None
+    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]  # equal scores share the mean of their ranks
+    wins = ranks[truth].sum() - positive * (positive + 1) / 2
+    return float(wins / (positive * negative))
+
+
 def smallest_group(pairs: int, level: float = LEVEL) -> int:
     """Return the number of seeds per group from which `permutation_p` can show a difference for `pairs` pairs at
     once.

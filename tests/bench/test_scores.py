@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from regard.bench.letters import assign_letters
-from regard.bench.scores import auroc, merge_truths, score_edges, score_heads, score_inputs
+from regard.bench.scores import merge_truths, score_edges, score_heads, score_inputs
+from regard.statistics import auroc
 
 
 def brute_force(scores: np.ndarray, truth: np.ndarray) -> float:

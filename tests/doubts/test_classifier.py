@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from regard.doubts.calibration import auroc
 from regard.doubts.classifier import GOOD, PENALTY, fit
+from regard.statistics import auroc
 
 
 def _data(generator: np.random.Generator) -> tuple[np.ndarray, list[str]]:
@@ -57,4 +57,5 @@ def test_auroc_counts_pairs() -> None:
     generator = np.random.default_rng(3)
     faults, good = generator.integers(0, 5, 30).astype(float), generator.integers(0, 4, 20).astype(float)
     pairs = [(fault > other) + (fault == other) / 2 for fault in faults for other in good]
-    assert auroc(faults, good) == pytest.approx(np.mean(pairs))
+    truth = np.arange(50) < 30
+    assert auroc(np.concatenate([faults, good]), truth) == pytest.approx(np.mean(pairs))

@@ -8,32 +8,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from regard.statistics import auroc
+
 Truths = Mapping[str, Mapping[str, Sequence[bool | None]]]
 """For each kind of truth and each layer, one value per head; None where the truth is not defined."""
-
-
-def auroc(scores: np.ndarray, truth: np.ndarray) -> float | None:
-    """Return the AUROC of scores (N,) for truth (N,) bool, or None if the truth has one class only.
-
-    Computed from average ranks as the statistic of Mann and Whitney (1947). Scores may be infinite. Raises
-    `ValueError` for NaN.
-
-    >>> auroc(np.array([0.1, 0.9, 0.5]), np.array([False, True, True]))
-    1.0
-    >>> auroc(np.array([1.0, 1.0]), np.array([False, True]))
-    0.5
-    """
-    scores, truth = np.asarray(scores, dtype=np.float64), np.asarray(truth, dtype=bool)
-    if np.isnan(scores).any():
-        raise ValueError("scores contain NaN")
-    positive = int(truth.sum())
-    negative = len(truth) - positive
-    if not positive or not negative:
-        return None
-    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]  # equal scores share the mean of their ranks
-    wins = ranks[truth].sum() - positive * (positive + 1) / 2
-    return float(wins / (positive * negative))
 
 
 def score_inputs(scores: np.ndarray, truth: np.ndarray, candidates: np.ndarray | None = None) -> float | None:

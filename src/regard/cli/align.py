@@ -86,13 +86,7 @@ def run(argv: list[str]) -> None:
     choosing = flags.links is not None or flags.silver or source is None
     _check_together(flags, choosing=choosing)
     run = flags.storage.load_translator(name)
-    reverse = None
-    if flags.reverse is not None:
-        reverse = flags.storage.load_translator(flags.reverse)
-        if reverse.name != run.name or reverse.folder.resolve() == run.folder.resolve():
-            raise InputError(
-                f"reverse {flags.reverse!r} must be another run of task {run.name}, in the opposite direction"
-            )
+    reverse = flags.storage.load_reverse(flags.reverse, run)
     keep_memory()
     if choosing:
         _choose(run, reverse, source, target, flags)

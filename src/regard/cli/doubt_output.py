@@ -51,16 +51,11 @@ class DoubtOutput:
         """Return what precedes each answer in the output: its doubt, or nothing."""
         if self.doubter is None:
             return [""] * len(answers)
+        # A text without an answer counts as blank, which has no doubt.
         pairs = [
-            (text, ranked[0].text)
-            for text, ranked in zip(texts, answers, strict=True)
-            if text is not None and ranked is not None
+            (text or "", ranked[0].text if ranked else "") for text, ranked in zip(texts, answers, strict=True)
         ]
-        measured = iter(self.doubter.measure(pairs))
-        doubts = [
-            None if text is None or ranked is None else next(measured)
-            for text, ranked in zip(texts, answers, strict=True)
-        ]
+        doubts = self.doubter.measure(pairs)
         self.doubts += doubts
         if not self.flags.doubt:
             return [""] * len(answers)

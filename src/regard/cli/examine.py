@@ -80,8 +80,6 @@ def _examine(names: Sequence[str], flags: ExamineFlags) -> tuple[Examination | E
             names,
             samples=flags.samples,
             seed=flags.seed,
-            savepath=storage.savepath,
-            trust_code=storage.trust_code,
-            trust_edited=storage.trust_edited,
+            **vars(storage),
         )
     return result, [Path(folder) / FILE for folder in result.runs]

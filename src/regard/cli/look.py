@@ -119,8 +119,8 @@ def _check(flags: LookFlags, *, writes: bool) -> None:
     if flags.target is not None and flags.text is None:
         raise InputError("--target needs a source: give --text too")
     if writes and flags.text is None and flags.image is None:
-        given = "--plot" if flags.plot is not None else "--json"
-        raise InputError(f"{given} needs an input: give --text or --image")
+        flag = "--plot" if flags.plot is not None else "--json"
+        raise InputError(f"{flag} needs an input: give --text or --image")
 
 
 def _joined_text(flags: LookFlags) -> str:

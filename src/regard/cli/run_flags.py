@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from regard.errors import InputError
 from regard.runs import SAVEPATH, load, load_translator
 
 if TYPE_CHECKING:
@@ -25,13 +26,23 @@ class RunFlags:
 
     def load(self, name: str) -> AnyRun:
         """Load the run `name`: a task's name under `savepath`, or the path of a run."""
-        run: AnyRun = load(
-            name, savepath=self.savepath, trust_code=self.trust_code, trust_edited=self.trust_edited
-        )
+        run: AnyRun = load(name, **vars(self))
         return run
 
     def load_translator(self, name: str) -> SequenceRun:
         """Load the run `name`. Raises `InputError` unless the run maps sequences to sequences."""
-        return load_translator(
-            name, savepath=self.savepath, trust_code=self.trust_code, trust_edited=self.trust_edited
-        )
+        return load_translator(name, **vars(self))
+
+    def load_reverse(self, name: str | None, run: SequenceRun) -> SequenceRun | None:
+        """Load the run that translates in the opposite direction of `run`; None without a name.
+
+        Raises `InputError` for a run of another task, and for `run` itself.
+        """
+        if name is None:
+            return None
+        reverse = self.load_translator(name)
+        if reverse.name != run.name or reverse.folder.resolve() == run.folder.resolve():
+            raise InputError(
+                f"reverse {name!r} must be another run of task {run.name}, in the opposite direction"
+            )
+        return reverse

@@ -49,15 +49,12 @@ def run(argv: list[str]) -> None:
     for path in (flags.html, flags.json):
         if path is not None:
             check_writable(path)
-    storage = flags.storage
     result = timeline(
         names,
         samples=flags.samples,
         threshold=flags.threshold,
         seed=flags.seed,
-        savepath=storage.savepath,
-        trust_code=storage.trust_code,
-        trust_edited=storage.trust_edited,
+        **vars(flags.storage),
     )
     width = (
         min(MAX_WIDTH, shutil.get_terminal_size((MAX_WIDTH, 24)).columns) if sys.stdout.isatty() else MAX_WIDTH

@@ -10,7 +10,7 @@ from regard.cli.terminal import print_table
 from regard.data.parallel import ParallelText
 from regard.data.prepare import read_pairs
 from regard.doubts import FALSE_ALARMS, calibrate_doubt, check_translation_run
-from regard.errors import InputError, check_range
+from regard.errors import check_range
 from regard.fast.memory import keep_memory
 from regard.io import check_writable, refuse_input, write_json
 
@@ -53,20 +53,15 @@ def run(argv: list[str]) -> None:
     name, flags = parse_of_run(TrustFlags(), argv, prog=PROG, description=DESCRIPTION, example="translation")
     check_range("samples", flags.samples, 1, 10**6)
     run = check_translation_run(flags.storage.load_translator(name))
-    reverse = None
-    if flags.reverse is not None:
-        reverse = check_translation_run(flags.storage.load_translator(flags.reverse))
-        if reverse.folder.resolve() == run.folder.resolve():
-            raise InputError(f"--reverse {flags.reverse!r} must be another run, in the opposite direction")
+    opposite = flags.storage.load_reverse(flags.reverse, run)
+    reverse = None if opposite is None else check_translation_run(opposite)
     if flags.json is not None:
         check_writable(flags.json)
         refuse_input(flags.json, flags.data)
     keep_memory()
     if flags.data:
         text = ParallelText(flags.data, lenient=flags.lenient)
-        pairs = [pair for pair in read_pairs(text, "calibration") if run.too_long(pair[0]) is None][
-            : flags.samples
-        ]
+        pairs = run.short_enough(read_pairs(text, "calibration"))[: flags.samples]
     else:
         pairs = list(run.unseen(flags.samples, 0, purpose="calibrate"))
     report = calibrate_doubt(

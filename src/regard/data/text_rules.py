@@ -37,16 +37,16 @@ def check_symbols(symbols: Sequence[str]) -> tuple[str, ...]:
     >>> check_symbols(["<2en>", "__NUM__"])
     ('<2en>', '__NUM__')
     """
-    given = symbols
+    names = symbols
     if len(symbols) == 1 and Path(symbols[0]).is_file():
         try:
             symbols = [line for line in Path(symbols[0]).read_text(encoding="utf-8").splitlines() if line]
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"cannot read {symbols[0]!r}: give a UTF-8 file with one symbol a line") from error
-    if not symbols and given:
-        raise InputError(f"{given[0]!r} has no symbols: give a file with one symbol a line")
-    if len(given) == 1 and not symbols[0].startswith("<") and Path(given[0]).suffix and symbols == given:
-        raise InputError(f"no file {given[0]!r}: give a file with one symbol a line, or symbols like '<2en>'")
+    if not symbols and names:
+        raise InputError(f"{names[0]!r} has no symbols: give a file with one symbol a line")
+    if len(names) == 1 and not symbols[0].startswith("<") and Path(names[0]).suffix and symbols == names:
+        raise InputError(f"no file {names[0]!r}: give a file with one symbol a line, or symbols like '<2en>'")
     for symbol in symbols:
         problem = ""
         if symbol.split() != [symbol] or BLANK in symbol or not symbol.isprintable():

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import NamedTuple
 
 from regard.data import BOS, PAD, UNKNOWN, Vocabulary
@@ -143,13 +143,12 @@ def find_requirements(
     for unknown symbols in prefixes and terms, and for a target that would be too long.
     """
     prefixes = controls.prefixes(len(texts))
-    encoded = {
-        prefix: encode_constraint("prefix", prefix, vocabulary) for prefix in {*prefixes} if not is_blank(prefix)
-    }
+    encode = cache(partial(encode_constraint, vocabulary=vocabulary))  # many texts share prefixes and terms
     requirements = []
     for text, limit, prefix in zip(texts, limits, prefixes, strict=True):
-        tokens, terms = encoded.get(prefix, []), dict.fromkeys([*controls.terms, *controls.translations(text)])
-        encoded_terms = [encode_constraint("term", term, vocabulary) for term in terms]
+        tokens = [] if is_blank(prefix) else encode("prefix", prefix)
+        terms = dict.fromkeys([*controls.terms, *controls.translations(text)])
+        encoded_terms = [encode("term", term) for term in terms]
         needed = max(controls.min_length, len(tokens) + sum(map(len, encoded_terms)))
         limit = min(limit + needed, max_len, controls.max_length or max_len)
         if needed > limit:

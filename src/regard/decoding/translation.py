@@ -29,7 +29,7 @@ class Candidate(Result):
 
     text: str
     tokens: list[int]
-    """Requirement vocabulary indices, without the end of sequence."""
+    """Target vocabulary indices, without the end of sequence."""
     log_probability: float
     """Natural logarithm of the probability of the whole answer."""
     score: float

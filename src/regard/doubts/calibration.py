@@ -21,7 +21,7 @@ from regard.errors import InputError, check_range
 from regard.progress import counting_bar, print_status
 from regard.result import Result, percent
 from regard.runs import TranslationRun
-from regard.statistics import Interval
+from regard.statistics import Interval, auroc
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -197,7 +197,7 @@ def _check(pairs: Sequence[tuple[str, str]], false_alarms: float, seed: int) -> 
 def _read_training(run: TranslationRun, left_out: dict[str, str]) -> References | None:
     """Return the attention on the first training pairs; None if the text is absent, which goes to `left_out`."""
     try:
-        training = [pair for pair in run.trained_on(REFERENCES) if run.too_long(pair[0]) is None]
+        training = run.short_enough(run.trained_on(REFERENCES))
     except InputError:  # the file was moved
         training = []
     if training:
@@ -291,8 +291,8 @@ def _judge(
     surprise, good_surprise = part.features[:, improbable], good.features[:, improbable]
 
     def gain(rows: np.ndarray, good_rows: np.ndarray) -> float:
-        own = auroc(doubt[rows], good_doubt[good_rows])
-        return own - auroc(surprise[rows], good_surprise[good_rows])
+        own = _separation(doubt[rows], good_doubt[good_rows])
+        return own - _separation(surprise[rows], good_surprise[good_rows])
 
     generator = np.random.default_rng(0)
     row_of = np.full(len(good.indices), -1)
@@ -308,20 +308,15 @@ def _judge(
         kind=part.kind,
         origin=part.origin,
         count=len(part.indices),
-        auroc=auroc(doubt, good_doubt),
-        log_probability_auroc=auroc(surprise, good_surprise),
+        auroc=_separation(doubt, good_doubt),
+        log_probability_auroc=_separation(surprise, good_surprise),
         gain=Interval(value=gain(*everything), low=float(low), high=float(high)),
         found=float((doubt > threshold).mean()),
         named=float((part.likely == kinds.index(part.kind)).mean()),
     )
 
 
-def auroc(faults: np.ndarray, good: np.ndarray) -> float:
-    """Return the probability that a fault has a larger value than a good translation; ties count half.
-
-    >>> auroc(np.array([2.0, 1.0]), np.array([1.0, 0.0]))
-    0.875
-    """
-    good = np.sort(good)
-    below, not_above = np.searchsorted(good, faults, "left"), np.searchsorted(good, faults, "right")
-    return float((below + not_above).mean() / 2 / len(good))
+def _separation(faults: np.ndarray, good: np.ndarray) -> float:
+    """Return the probability that a fault has a larger value than a good translation; 0.5 without a fault."""
+    area = auroc(np.concatenate([faults, good]), np.arange(len(faults) + len(good)) < len(faults))
+    return 0.5 if area is None else area

@@ -96,10 +96,10 @@ def probe_inputs(subject: Subject[Input], inputs: Sequence[Input], *, seed: int 
     for members in groups.values():
         for start in range(0, len(members), MOST_ROWS):
             chunk = members[start : start + MOST_ROWS]
-            found = _probe_batch(
+            batch = _probe_batch(
                 subject, [inputs[number] for number in chunk], [probes[number] for number in chunk], background
             )
-            results |= zip(chunk, found, strict=True)
+            results |= zip(chunk, batch, strict=True)
     return [results[number] for number in range(len(inputs))]
 
 

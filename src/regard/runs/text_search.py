@@ -54,6 +54,7 @@ def search_texts(
     first = runs[0]
     for run in runs:
         run.check_texts(texts)
+    for run in runs[1:]:
         _check_vocabularies(first, run)
     # A blank text has an empty answer, without a search.
     indices = [index for index, text in enumerate(texts) if not is_blank(text)]

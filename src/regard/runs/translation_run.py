@@ -161,8 +161,11 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         text = self._unseen_text()
         if text is None:
             raise InputError(f"run {str(self.folder)!r} has no validation or test text: train with --valid")
-        pairs = [pair for pair in read_pairs(text, "validation") if self.too_long(pair[0]) is None]
-        return pairs[:samples]
+        return self.short_enough(read_pairs(text, "validation"))[:samples]
+
+    def short_enough(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Return the pairs whose source is not too long for the model."""
+        return [pair for pair in pairs if self.too_long(pair[0]) is None]
 
     @property
     def guided(self) -> bool:
