@@ -5,8 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import regard
+from regard.data import BOS, EOS
 from regard.doubts.features import SPAN, References, feature_names, measure_features, read_references
 from regard.errors import InputError
 from tests.german import sentences, write
@@ -86,3 +88,28 @@ def test_a_model_without_attention_is_refused(tmp_path: Path) -> None:
     assert isinstance(run, regard.TranslationRun)
     with pytest.raises(InputError, match="no attention to its source"):
         measure_features(run, PAIRS)
+
+
+def test_features_of_probabilities_and_text_equal_loops(german: regard.TranslationRun) -> None:
+    source, target = "Heute singt singt singt der Wolf.", "the wolf runs the wolf runs the wolf today."
+    names = feature_names(german, None, None)
+    measured = dict(zip(names, measure_features(german, [(source, target)])[0], strict=True))
+    model = german.model.double()
+    try:
+        tokens = torch.tensor([[*german.task.target_vocabulary.encode(target), EOS]])
+        begun = torch.cat([torch.tensor([[BOS]]), tokens[:, :-1]], dim=1)
+        values = []
+        for text in (source, ""):
+            inputs = torch.tensor([[*german.task.source_vocabulary.encode(text), EOS]])
+            logits = model(inputs, torch.ones_like(inputs, dtype=torch.bool), begun)
+            values.append(logits.log_softmax(-1)[0, range(tokens.shape[1]), tokens[0]].tolist())
+    finally:
+        model.float()
+    given, alone = values
+    mean, prior = sum(given) / len(given), sum(alone) / len(alone)
+    assert measured["improbable"] == pytest.approx(-mean, abs=1e-4)
+    assert measured["weakest"] == pytest.approx(-sum(sorted(given)[:SPAN]) / SPAN, abs=1e-4)
+    assert measured["no_gain"] == pytest.approx(prior - mean, abs=1e-4)
+    assert measured["gain_ratio"] == pytest.approx(mean / prior, abs=1e-4)
+    assert measured["repeated"] == 3 - 2  # "the wolf" three times, "singt singt" twice
+    assert measured["copied"] == 0

@@ -26,8 +26,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from regard.convert import Precision
 from regard.convert.conversion import token_names
 from regard.convert.ctranslate2 import get_ctranslate2_parts
@@ -38,6 +36,8 @@ from regard.decoding import Candidate, Hypothesis, Requirement, Search, length_p
 from regard.decoding.controls import find_requirements, make_constraints
 from regard.decoding.search import check_beam
 from regard.decoding.translation import candidates, length_batches, longest_answer, search_batch
+from regard.evaluation.scoring import token_log_probabilities
+from regard.fast.onednn import packed_logits
 from regard.libraries import import_library, library_errors
 
 Pair = tuple[list[int], Requirement]
@@ -125,15 +125,13 @@ class CTranslate2Search:
             **options,
         )
 
-    @torch.inference_mode()
     def _prefix_scores(self, batch: Sequence[Pair]) -> list[float]:
         """Return the log-probability of the prefix of each source."""
         prefixes = [requirement.prefix for _, requirement in batch]
         if not any(prefixes):
             return [0.0] * len(prefixes)
         pairs = PairBatch(collate([source for source, _ in batch]), collate(prefixes))
-        log_probs = self._model.eval()(pairs.source, pairs.source_mask, pairs.target_in).float().log_softmax(-1)
-        steps = log_probs.gather(-1, pairs.target.unsqueeze(-1)).squeeze(-1)
+        steps = token_log_probabilities(self._model.eval(), packed_logits(self._model), pairs)
         return [step[: len(prefix)].sum().item() for step, prefix in zip(steps, prefixes, strict=True)]
 
     def _search_again(self, batch: Sequence[Pair], search: Search) -> list[list[Hypothesis]]:

@@ -47,7 +47,8 @@ from regard.attention.recording import record_own
 from regard.data import PAD, UNKNOWN, PairBatch, collate
 from regard.data.vocabulary import Vocabulary
 from regard.errors import InputError
-from regard.models import Seq2Seq
+from regard.evaluation.scoring import token_log_probabilities
+from regard.fast.onednn import packed_logits
 from regard.runs import SequenceRun
 
 NEAREST = 4
@@ -127,6 +128,7 @@ def _read_pairs(run: SequenceRun, pairs: Pairs) -> tuple[np.ndarray, list[np.nda
     if not model.cross_layers:
         raise InputError("the model has no attention to its source, which the doubt needs: train with attention")
     model.eval()
+    logits = packed_logits(model)
     device = next(model.parameters()).device
     sources = [run.task.source_vocabulary.encode(source) for source, _ in pairs]
     targets = [run.task.target_vocabulary.encode(target) for _, target in pairs]
@@ -141,14 +143,15 @@ def _read_pairs(run: SequenceRun, pairs: Pairs) -> tuple[np.ndarray, list[np.nda
         ).to(device)
         written = batch.target != PAD
         with record_own(model, layers=model.cross_layers) as records:
-            given_source = _log_probabilities(model, batch)
+            given_source = token_log_probabilities(model, logits, batch)
         parts = []
         for name in model.cross_layers:
             weights = records[name].weights.float().mean(1)
             mass = (weights * written.unsqueeze(-1)).sum(1) / written.sum(1, keepdim=True)
             parts.append(_layer_features(weights, mass, written, batch.source_mask, is_word[batch.source]))
         alone = PairBatch(collate([[] for _ in chosen]).to(device), batch.target)
-        parts.append(_probability_features(given_source, _log_probabilities(model, alone), written))
+        without_source = token_log_probabilities(model, logits, alone)
+        parts.append(_probability_features(given_source, without_source, written))
         table, last = torch.cat(parts, 1).double().cpu().numpy(), mass.double().cpu().numpy()
         for row, index in enumerate(chosen):
             features[index] = table[row]
@@ -165,13 +168,6 @@ def word_tokens(vocabulary: Vocabulary) -> Tensor:
     words[: UNKNOWN + 1] = False
     words[UNKNOWN] = True
     return words
-
-
-def _log_probabilities(model: Seq2Seq, batch: PairBatch) -> Tensor:
-    """Return the log-probabilities of the target tokens (B, Tt); 0 for padding."""
-    logits = model(batch.source, batch.source_mask, batch.target_in).float()
-    values: Tensor = logits.log_softmax(-1).gather(-1, batch.target.unsqueeze(-1)).squeeze(-1)
-    return values.masked_fill(batch.target == PAD, 0.0)
 
 
 def _layer_features(weights: Tensor, mass: Tensor, written: Tensor, valid: Tensor, is_word: Tensor) -> Tensor:

@@ -80,9 +80,21 @@ def score_pairs(
     return [scores.get(index, no_score) for index in range(len(pairs))]
 
 
-@torch.inference_mode()
 def _score(model: Seq2Seq, logits: Callable[[Tensor], Tensor], batch: PairBatch) -> list[Scored]:
-    """Score a batch. `logits` is the model's output layer, which is applied only to steps with a target."""
+    """Score a batch; `logits` as in `token_log_probabilities`."""
+    log_probabilities, lengths = token_log_probabilities(model, logits, batch), (batch.target != PAD).sum(1)
+    return [
+        Scored(log_probability=total, tokens=tokens)
+        for total, tokens in zip(log_probabilities.sum(1).tolist(), lengths.tolist(), strict=True)
+    ]
+
+
+@torch.inference_mode()
+def token_log_probabilities(model: Seq2Seq, logits: Callable[[Tensor], Tensor], batch: PairBatch) -> Tensor:
+    """Return the log-probability of each token of the targets and of their ends, (B, Tt) float64; 0 for padding.
+
+    `logits`: the model's output layer (`packed_logits`), which is applied only to steps with a target.
+    """
     batch = batch.to(next(model.parameters()).device)
     with OneDNNMode():
         states = model.read(batch.target_in, model.encode(batch.source, batch.source_mask))
@@ -95,7 +107,4 @@ def _score(model: Seq2Seq, logits: Callable[[Tensor], Tensor], batch: PairBatch)
         parts.append(torch.log_softmax(scores, -1, out=scores).gather(1, target.unsqueeze(1)).squeeze(1))
     log_probabilities = torch.zeros(valid.shape, dtype=torch.float64, device=valid.device)
     log_probabilities[valid] = torch.cat(parts).double()
-    return [
-        Scored(log_probability=total, tokens=tokens)
-        for total, tokens in zip(log_probabilities.sum(1).tolist(), valid.sum(1).tolist(), strict=True)
-    ]
+    return log_probabilities
