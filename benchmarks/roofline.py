@@ -12,7 +12,6 @@ in small models.
 """
 
 import argparse
-import importlib
 import statistics
 import tempfile
 import time
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from learner import with_learner
 from markdown_tables import markdown
 from multi30k import BATCH, SYMBOLS, TOKENS, files, multi30k_parser, texts
 from torch import Tensor
@@ -161,18 +161,14 @@ def count_and_time(work: Callable[[], Any], steps: int) -> Step:
 
 def training_step(task: str, flags: dict[str, Any], steps: int, folder: str) -> Step:
     """Return the operations and time of a training step of a task."""
-    training: Any = importlib.import_module("regard.runs.training")
-    results: list[Step] = []
-
-    def measure_instead(learner: Any, settings: Any, *_: Any, **__: Any) -> None:
-        results.append(count_and_time(lambda: learner.learn(settings.schedule_at(learner.step)), steps))
-
-    original, training.train_steps = training.train_steps, measure_instead
-    try:
-        regard.train(task, **flags, savepath=folder, overwrite=True, progress=False)
-    finally:
-        training.train_steps = original
-    return results[0]
+    return with_learner(
+        lambda learner, settings: count_and_time(
+            lambda: learner.learn(settings.schedule_at(learner.step)), steps
+        ),
+        task,
+        folder,
+        flags,
+    )
 
 
 def search_step(run: Any, sources: list[str], beam: int, steps: int) -> Step:
