@@ -167,7 +167,7 @@ def _costs(layer: Callable[[Tensor], Tensor], states: Tensor, device: torch.devi
 
 def search(setting: Setting) -> str:
     """Measure greedy and beam search of the tiny Transformer, beside `generate` of Hugging Face's MarianMT."""
-    sentences, steps = (20, 30) if setting.small else (2000, 1500)
+    sentences, steps = (20, 30) if setting.small else (2000, 600)
     sizes = {"hidden": 32, "heads": 4, "inner": 64, "enc_layers": 1, "dec_layers": 1} if setting.small else {}
     with tempfile.TemporaryDirectory() as name:
         text = gpu_training.write_text(Path(name), pairs=500 if setting.small else 20_000)["translation"]
@@ -282,8 +282,8 @@ def seeds(setting: Setting) -> str:
 
 PARTS: dict[str, Callable[[Setting], str]] = {
     "tests": tests,
-    "attention": attention,
     "training": training,
+    "attention": attention,
     "search": search,
     "seeds": seeds,
 }

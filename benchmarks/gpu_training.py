@@ -51,7 +51,6 @@ def workloads(*, small: bool) -> list[Workload]:
     windows = {"batchsize": 1 if small else 32}
     plan = [
         ("tiny Transformer", "translation", tiny, {"tokens": few}),
-        ("tiny Transformer", "translation", tiny, {"tokens": many}),
         ("base Transformer", "translation", base, {"tokens": many}),
         ("decoder-only, 30 M", "text", decoder, windows),
     ]

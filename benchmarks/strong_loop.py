@@ -161,8 +161,13 @@ class StrongTraining:
     ) -> None:
         self.model, self.draw, self.device, self.dtype = model.to(device).train(), draw, device, dtype
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=BETAS, fused=True)
-        if compiled:  # batches of pairs have many shapes
-            model.compile(dynamic=isinstance(model, PlainTransformer))
+        if compiled and isinstance(
+            model, PlainTransformer
+        ):  # batches have many shapes: one compilation per layer
+            for layer in (*model.encoder, *model.decoder):
+                layer.compile(dynamic=True)
+        elif compiled:
+            model.compile()
 
     def step(self) -> int:
         """Train on one batch, and return its number of target tokens. Does not wait for the device."""

@@ -18,6 +18,7 @@ from tests.attention.catalogue import CASES, make_layer, make_states
 
 pytestmark = [
     pytest.mark.gpu,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of PyTorch's compiler
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU that PyTorch supports"),
 ]
 TINY: dict[str, Any] = {"hidden": 16, "heads": 2, "inner": 32}

@@ -241,6 +241,9 @@ class TrainingState:
         current = {name: parameters[name].data for name in self.average}
         for name, value in self.average.items():
             parameters[name].data = value
+        for module in self.model.modules():
+            if isinstance(module, nn.RNNBase):
+                module.flatten_parameters()  # cuDNN needs the weights of a layer in one block of memory
         training = self.model.training
         try:
             yield self.model.eval()
