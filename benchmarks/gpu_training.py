@@ -89,9 +89,10 @@ def write_text(folder: Path, *, pairs: int) -> dict[str, dict[str, Any]]:
 
 
 def measure(
-    step: Callable[[], int], device: torch.device, chunk: int = CHUNK, chunks: int = CHUNKS
+    step: Callable[[], Any], drawn: list[Any], device: torch.device, chunk: int, chunks: int
 ) -> dict[str, float]:
-    """Return the median milliseconds of a step, target tokens per second, and peak memory in MiB."""
+    """Return the median milliseconds of a step, target tokens per second, and peak memory in MiB. `drawn`: list
+    to which each step appends its batch."""
     for _ in range(WARM_UP if chunk == CHUNK else 1):
         step()
     synchronize(device)
@@ -100,9 +101,11 @@ def measure(
     seconds, speeds = [], []
     for _ in range(chunks):
         began = time.perf_counter()
-        tokens = sum(step() for _ in range(chunk))
+        for _ in range(chunk):
+            step()
         synchronize(device)
         elapsed = time.perf_counter() - began
+        tokens = sum(batch.tokens for batch in drawn[-chunk:])
         seconds.append(elapsed / chunk)
         speeds.append(tokens / elapsed)
     peak = torch.cuda.max_memory_allocated() / 2**20 if device.type == "cuda" else float("nan")
@@ -115,14 +118,15 @@ def synchronize(device: torch.device) -> None:
         torch.cuda.synchronize()
 
 
-def flops_of_batches(workload: Workload, draw: Callable[[], Any], device: torch.device) -> float:
-    """Return the mean FLOPs of matrix products in a step of the plain model, forward and backward."""
-    training = StrongTraining(_plain(workload), draw, device, torch.bfloat16, compiled=False)
-    counter = FlopCounterMode(display=False)
-    with counter:
-        for _ in range(3):
+def mean_flops(workload: Workload, batches: list[Any], device: torch.device) -> float:
+    """Return the mean FLOPs of the matrix products of a step over batches, forward and backward, counted with
+    the plain model."""
+    remaining = iter(batches)
+    training = StrongTraining(_plain(workload), lambda: next(remaining), device, torch.bfloat16, compiled=False)
+    with FlopCounterMode(display=False) as counter:
+        for _ in batches:
             training.step()
-    return counter.get_total_flops() / 3
+    return counter.get_total_flops() / len(batches)
 
 
 def _plain(workload: Workload) -> Any:
@@ -139,37 +143,30 @@ def compare(
     model = {"model": workload.name, "batch": workload.tokens}
     flags = {**text, **workload.flags, "precision": "bfloat16"}
 
-    def note(program: str, step: Callable[[], int], flops: float) -> None:
+    def note(program: str, step: Callable[[], Any], drawn: list[Any]) -> None:
         began = time.perf_counter()
-        figures = measure(step, device, chunk, chunks)
+        figures = measure(step, drawn, device, chunk, chunks)
+        flops = mean_flops(workload, drawn[-chunk * chunks :], device)  # of the batches that were timed
         share = flops / (figures["ms"] / 1e3) / peak
         results.append({**model, "program": program, **figures, "share": share})
         print(f"{workload.name} {program}: {figures} {time.perf_counter() - began:.0f} s", flush=True)
 
     def all_programs(learner: Any, settings: Any) -> None:
+        drawn: list[Any] = []
         draw = learner.batches.draw
-        flops = flops_of_batches(workload, lambda: draw(0), device)
 
-        def regard_step() -> int:
-            outcome = learner.learn(settings.schedule_at(learner.step))
-            del outcome
-            return drawn.pop()
+        def draw_and_note(step: int = 0) -> Any:
+            drawn.append(draw(step))
+            return drawn[-1]
 
-        drawn: list[int] = []
-
-        def counting_draw(step: int = 0) -> Any:
-            batch = draw(step)
-            drawn.append(batch.tokens)
-            return batch
-
-        learner.batches.draw = counting_draw
-        note("Regard, `--compile`" if settings.compile else "Regard", regard_step, flops)
-        learner.batches.draw = draw
+        learner.batches.draw = draw_and_note
+        name = "Regard, `--compile`" if settings.compile else "Regard"
+        note(name, lambda: learner.learn(settings.schedule_at(learner.step)), drawn)
+        drawn.clear()
         training = StrongTraining(
-            _plain(workload), lambda: draw(0), device, torch.bfloat16, compiled=settings.compile
+            _plain(workload), draw_and_note, device, torch.bfloat16, compiled=settings.compile
         )
-        name = "plain loop, `torch.compile`" if settings.compile else "plain loop"
-        note(name, training.step, flops)
+        note("plain loop, `torch.compile`" if settings.compile else "plain loop", training.step, drawn)
 
     for compiled in (False,) if small else (False, True):  # on a CPU, compiling takes minutes
         with tempfile.TemporaryDirectory() as folder:

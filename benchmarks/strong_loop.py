@@ -169,15 +169,12 @@ class StrongTraining:
         elif compiled:
             model.compile()
 
-    def step(self) -> int:
-        """Train on one batch, and return its number of target tokens. Does not wait for the device."""
-        batch = self.draw()
-        moved = batch.to(self.device)
+    def step(self) -> None:
+        """Train on one batch, without waiting for the device."""
+        batch = self.draw().to(self.device)
         self.optimizer.zero_grad(set_to_none=True)
         with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
-            loss = self.model.loss(moved)
+            loss = self.model.loss(batch)
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
         self.optimizer.step()
-        tokens: int = batch.tokens
-        return tokens
