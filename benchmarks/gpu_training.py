@@ -89,10 +89,10 @@ def write_text(folder: Path, *, pairs: int) -> dict[str, dict[str, Any]]:
 
 
 def measure(
-    step: Callable[[], Any], drawn: list[Any], device: torch.device, chunk: int, chunks: int
+    step: Callable[[], Any], drawn: list[Any], device: torch.device, chunk: int, chunks: int, others: int
 ) -> dict[str, float]:
     """Return the median milliseconds of a step, target tokens per second, and peak memory in MiB. `drawn`: list
-    to which each step appends its batch."""
+    to which each step appends its batch. `others`: bytes on the device that belong to other programs."""
     for _ in range(WARM_UP if chunk == CHUNK else 1):
         step()
     synchronize(device)
@@ -108,7 +108,7 @@ def measure(
         tokens = sum(batch.tokens for batch in drawn[-chunk:])
         seconds.append(elapsed / chunk)
         speeds.append(tokens / elapsed)
-    peak = torch.cuda.max_memory_allocated() / 2**20 if device.type == "cuda" else float("nan")
+    peak = (torch.cuda.max_memory_allocated() - others) / 2**20 if device.type == "cuda" else float("nan")
     return {"ms": 1e3 * statistics.median(seconds), "tokens": statistics.median(speeds), "MiB": peak}
 
 
@@ -143,9 +143,9 @@ def compare(
     model = {"model": workload.name, "batch": workload.tokens}
     flags = {**text, **workload.flags, "precision": "bfloat16"}
 
-    def note(program: str, step: Callable[[], Any], drawn: list[Any]) -> None:
+    def note(program: str, step: Callable[[], Any], drawn: list[Any], others: int) -> None:
         began = time.perf_counter()
-        figures = measure(step, drawn, device, chunk, chunks)
+        figures = measure(step, drawn, device, chunk, chunks, others)
         flops = mean_flops(workload, drawn[-chunk * chunks :], device)  # of the batches that were timed
         share = flops / (figures["ms"] / 1e3) / peak
         results.append({**model, "program": program, **figures, "share": share})
@@ -161,12 +161,13 @@ def compare(
 
         learner.batches.draw = draw_and_note
         name = "Regard, `--compile`" if settings.compile else "Regard"
-        note(name, lambda: learner.learn(settings.schedule_at(learner.step)), drawn)
+        note(name, lambda: learner.learn(settings.schedule_at(learner.step)), drawn, 0)
         drawn.clear()
+        others = torch.cuda.memory_allocated() if device.type == "cuda" else 0
         training = StrongTraining(
             _plain(workload), draw_and_note, device, torch.bfloat16, compiled=settings.compile
         )
-        note("plain loop, `torch.compile`" if settings.compile else "plain loop", training.step, drawn)
+        note("plain loop, `torch.compile`" if settings.compile else "plain loop", training.step, drawn, others)
 
     for compiled in (False,) if small else (False, True):  # on a CPU, compiling takes minutes
         with tempfile.TemporaryDirectory() as folder:
