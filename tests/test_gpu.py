@@ -18,7 +18,6 @@ from tests.attention.catalogue import CASES, make_layer, make_states
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of PyTorch's compiler
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU that PyTorch supports"),
 ]
 TINY: dict[str, Any] = {"hidden": 16, "heads": 2, "inner": 32}
@@ -97,6 +96,7 @@ def test_a_language_model_trains_as_on_the_cpu(tmp_path: Path, monkeypatch: pyte
     assert found == pytest.approx(expected, rel=2e-3)
 
 
+@pytest.mark.filterwarnings("ignore")  # PyTorch's compiler warns
 def test_low_precision_and_compiled_layers_train(tmp_path: Path) -> None:
     flags = {**write_pairs(tmp_path), **TRANSFORMER, "tokens": 200, "steps": 20}
     settings: list[dict[str, Any]] = [

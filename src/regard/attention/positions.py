@@ -12,6 +12,8 @@ dimensions. `Rotary` takes the queries and keys of each head. A custom encoding 
 that defines `vectors` or `forward`. Positions start at 0.
 """
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor, nn
 
@@ -154,17 +156,30 @@ class Rotary(nn.Module):
 
     def _rotate(self, heads: Tensor, offset: int) -> Tensor:
         wide = heads.float() if heads.dtype in (torch.bfloat16, torch.float16) else heads
-        waves = self.waves.vectors(offset, heads.shape[2], heads.device).to(wide.dtype)
-        sin, cos = waves.unflatten(-1, (-1, 2)).unbind(-1)
         pairs = wide.unflatten(-1, (-1, 2))
         if torch.compiler.is_compiling():  # the compiler generates no code for complex numbers
+            waves = self.waves.vectors(offset, heads.shape[2], heads.device).to(wide.dtype)
+            sin, cos = waves.unflatten(-1, (-1, 2)).unbind(-1)
             even, odd = pairs.unbind(-1)
             rotated = torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1)
         else:
             # Multiplication of complex numbers needs a single pass over the states, which is 2.5 times faster
             # (docs/dev/benchmarks.md).
-            rotated = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * torch.complex(cos, sin))
+            turns = _turns(self.width, self.waves.base, offset, heads.shape[2], heads.device, wide.dtype)
+            rotated = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * turns)
         return rotated.flatten(-2).to(heads.dtype)
+
+
+@lru_cache(maxsize=64)
+def _turns(width: int, base: float, first: int, count: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Return the rotation of each pair of dimensions as complex numbers: (count, width / 2).
+
+    All layers of a model rotate by the same angles, so the last results are stored.
+    """
+    with torch.inference_mode(False), torch.no_grad():  # a stored result is also used in training
+        waves = Sinusoidal(width, base=base).vectors(first, count, device).to(dtype)
+        sin, cos = waves.unflatten(-1, (-1, 2)).unbind(-1)
+        return torch.complex(cos, sin)
 
 
 def find_positions(name: str, choices: tuple[str, ...]) -> type[Positions] | None:
