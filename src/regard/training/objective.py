@@ -95,12 +95,14 @@ class SequenceObjective(Objective[Seq2Seq, PairBatch]):
         aims = None if batch.alignment is None else batch.alignment.repeat(passes, 1, 1)
         with record_alignment_loss(model, aims) as alignment_losses:
             decoded = model.read(target_in, model.encode(source, mask), forced)
-        states = decoded.view(passes, -1, *decoded.shape[1:])
         is_token = batch.target != PAD
+        # The gradient of a selection by a mask sorts its indices on a GPU; that of `index_select` does not.
+        tokens_at = is_token.flatten().nonzero().squeeze(1)
+        states = decoded.reshape(passes, -1, decoded.shape[-1]).index_select(1, tokens_at)
         loss, correct = cross_entropy(
-            states[:, is_token],
+            states,
             model.vocabulary_layer,
-            batch.target[is_token],
+            batch.target.flatten()[tokens_at],
             settings.label_smoothing,
             settings.r_drop,
         )
