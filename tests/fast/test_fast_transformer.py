@@ -193,9 +193,11 @@ def test_only_supported_models_use_the_fast_path() -> None:
     pruned = make()
     first: Any = pruned.decoder.layers[0]
     keep_heads(first.cross, [0, 2])
-    assert not supports(pruned)
+    shared = make(attention="multi_query")
     source = sources(5, 3)
-    assert greedy_search(pruned, source, source != PAD, max_len=9)
+    for model in (pruned, shared):
+        assert not supports(model)
+        assert greedy_search(model, source, source != PAD, max_len=9)
 
 
 def test_search_uses_the_current_parameters() -> None:

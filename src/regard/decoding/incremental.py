@@ -74,6 +74,7 @@ def supports(model: Seq2Seq) -> bool:
         return False
     layers: list[Any] = list(attention_layers(model).values())
     standard = all(type(layer) is MultiHeadAttention and layer.standard for layer in layers)
-    same_heads = len({(layer.heads, layer.groups, layer.head_width) for layer in layers}) == 1  # not if pruned
+    same_heads = len({(layer.heads, layer.head_width) for layer in layers}) == 1  # not if pruned
+    own_keys = all(layer.groups == layer.heads for layer in layers)
     hooked = any(layer.hook is not None for layer in layers) or has_forward_hooks(model)
-    return standard and same_heads and not hooked
+    return standard and same_heads and own_keys and not hooked
