@@ -253,6 +253,23 @@ def test_bfloat16_is_close_to_float64(part: str, kind: AttentionKind) -> None:
     assert records[""].weights.isfinite().all()
 
 
+@pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight")  # RMSNorm, computed unfused
+@each_case
+def test_gradients_under_autocast_are_close_to_float32(part: str, kind: AttentionKind) -> None:
+    torch.manual_seed(1)
+    layer = MultiHeadAttention(WIDTH, HEADS, mechanism=part, kind=kind, memory_width=WIDTH)
+    states = torch.randn(2, 6, WIDTH) / 2
+    outputs = [layer(states, states)]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        outputs.append(layer(states, states))
+    selects = part.split(":")[0] in ("topk", "sparsemax", "selective")
+    exact, rounded = (
+        torch.autograd.grad(each.float().square().sum(), layer.output.weight)[0] for each in outputs
+    )
+    differences = (exact - rounded).abs() / exact.abs().max()
+    assert differences.quantile(0.9 if selects else 1.0) < 5e-2
+
+
 @each_case
 def test_a_head_can_be_ablated_and_a_weight_set(part: str, kind: AttentionKind) -> None:
     layer, (query, memory) = make_layer(part, kind), make_states(kind)

@@ -119,8 +119,9 @@ class DeltaRule(LinearAttention):
         rates, queries, steps = marks.to(query.dtype), query.shape[2], keys.shape[2]
         if mask is not None:
             rates = rates * mask.any(-2).unsqueeze(-1)
-        triangle = (rates * keys @ keys.transpose(-2, -1)).tril(-1)
-        products = (query @ keys.transpose(-2, -1)).tril(steps - queries)
+        with torch.autocast(query.device.type, enabled=False):  # no triangular solver exists in half precision
+            triangle = (rates * keys @ keys.transpose(-2, -1)).tril(-1)
+            products = (query @ keys.transpose(-2, -1)).tril(steps - queries)
         weights: Tensor = torch.linalg.solve_triangular(
             triangle, products, upper=False, left=False, unitriangular=True
         )
