@@ -286,6 +286,15 @@ def test_user_pages_are_short() -> None:
     assert len(text_of("README.md").splitlines()) < 150
 
 
+def test_flags_in_the_table_of_translation_toolkits_exist(command: Callable[..., tuple[int, str, str]]) -> None:
+    rows = re.findall(r"^\| [^|]+ \|([^|]+)\|", text_of("docs/reference/translation-features.md"), re.MULTILINE)
+    flags = {flag for row in rows for flag in re.findall(r"--\w+", row)}
+    assert len(flags) > 40
+    pages = ["train translation", "translate", "align", "export", "clean"]
+    helps = " ".join(command(*page.split(), "--help")[1] for page in pages)
+    assert not {flag for flag in flags if not re.search(rf"{flag}\b", helps)}
+
+
 def test_the_overview_lists_all_packages() -> None:
     (tree,) = re.findall(r"```text\nsrc/regard/\n(.*?)\ntests/", text_of("docs/dev/overview.md"), re.DOTALL)
     listed = {line.split()[0].rstrip("/") for line in tree.splitlines()}
