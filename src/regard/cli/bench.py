@@ -33,7 +33,7 @@ class BenchFlags:
     """Number of seeds of training; for compiled models and traps, of their unneeded heads and inputs."""
     quick: bool = False
     """Use 10 inputs instead of 40, and unless --models is given only five of 18 trained models. With five seeds,
-    this takes about 20 minutes of CPU time instead of an estimated two hours."""
+    this takes about 15 minutes of CPU time instead of an estimated two hours."""
     json: Path | None = None
     """Write all numbers to this JSON file."""
     html: Path | None = None
