@@ -85,9 +85,11 @@ def test_every_run_of_every_lesson_was_measured() -> None:
 
 @EVERY_LESSON
 def test_a_page_has_all_parts_and_needs_no_network(lesson: Lesson) -> None:
-    page = lesson_page(lesson, see="<p>here</p>")
-    for heading in ("Predict", "By hand", "Run it", "What to see", "Why", "Exercises"):
+    page = lesson_page(lesson, see="<p>here</p>").replace("http://www.w3.org/2000/svg", "")
+    for heading in ("Predict", "By hand", "What to see", "Why", "Exercises"):
         assert f"<h2>{heading}</h2>" in page
+    assert ("<h2>Run it</h2>" in page) == bool(lesson.runs)
+    assert "<svg" in page and 'aria-label="' in page and 'id="prediction"' in page
     assert "http" not in page and "<details>" in page and f'{lesson.name}.html">' in index_page()
 
 

@@ -188,6 +188,15 @@ class Lesson:
             if name in FIGURES and value is not None
         ]
 
+    def commands(self, home: Path) -> list[list[str]]:
+        """Return the commands in the text that a page can run: those that end without input and open no page.
+
+        home: folder of the runs that the commands use.
+        """
+        text = "\n".join(set_home(part, home) for part in self.parts.values())
+        commands = [shlex.split(command) for command in re.findall(r"`(regard [^`\n]*)`", text)]
+        return [words for words in commands if len(words) > 2 and words[1] not in ("show", "learn", "check")]
+
 
 def set_home(text: str, home: Path, escape: Callable[[str], str] = str) -> str:
     """Return a lesson's text with commands that use `home`, quoted for a shell, instead of `HOME`.
