@@ -91,8 +91,21 @@ RUNS: dict[str, tuple[LessonRun, ...]] = {
     "transformer": _runs("sort", {**TRANSFORMER, "max_len": 10, "steps": 1200}, transformer={}),
     "translation": _runs("phrases", {}, input="she says that the birds can hear these good songs", phrases={}),
     "explaining": _runs("signal", {"steps": 1500}, positions={"pos_enc": True}),
+    "trust": (),
+    "causal": _runs("dyck", {"steps": 500}, without={"positions": "none"}, learned={"positions": "learned"}),
+    "tokens": (),
+    "sampling": (),
+    "cache": (),
+    "modern": _runs(
+        "dyck",
+        {"steps": 500, "feed_forward": True},
+        modern={"norm": "rms", "activation": "swiglu", "key_value_heads": 1, "positions": "rotary"},
+        GPT_2={"norm": "layer", "activation": "gelu", "key_value_heads": 4, "positions": "learned"},
+    ),
+    "induction": _runs("induction", {"steps": 800}, two_layers={"layers": 2}, one_layer={"layers": 1}),
 }
-"""The runs of each lesson. The order of the lessons: each lesson builds on the lessons before it."""
+"""The runs of each lesson, none if it measures without training. The order of the lessons: each lesson builds on
+the lessons before it."""
 
 
 def _percent(value: float) -> str:
