@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from regard.course import language_pictures
 from regard.course.drawing import COLORS, SIZE, WIDTH, Array, Drawing, softmax
 
 BLUE, RED, GREEN, GOLD = COLORS
@@ -118,7 +119,8 @@ def _forgetting() -> Drawing:
     drawing.line(36, 120, 36, 14)
     for keep, color in ((0.9, GREEN), (0.5, GOLD), (0.1, RED)):
         drawing.curve([(36 + step * 28, 120 - 100 * keep**step) for step in range(10)], color=color)
-        drawing.text(100, 112 - 100 * keep**2, f"keeps {keep}", color=color, anchor="start")
+        x, y = (100, 112 - 100 * keep**2) if keep > 0.1 else (200, 108)
+        drawing.text(x, y, f"keeps {keep}", color=color, anchor="start")
     drawing.text(172, 136, "step →")
     drawing.text(30, 20, "1", anchor="end")
     drawing.text(30, 120, "0", anchor="end")
@@ -262,5 +264,12 @@ DRAWINGS: dict[str, Callable[[], Drawing]] = {
     "transformer": _transformer,
     "translation": _translation,
     "explaining": _explaining,
+    "explanations": language_pictures.draw_explanations,
+    "causal": language_pictures.draw_causal,
+    "tokens": language_pictures.draw_tokens,
+    "sampling": language_pictures.draw_sampling,
+    "cache": language_pictures.draw_cache,
+    "modern": language_pictures.draw_modern,
+    "induction": language_pictures.draw_induction,
 }
 """The function that draws the picture of each lesson."""

@@ -132,7 +132,7 @@ def make_course_app(home: Path, *, hosts: Sequence[str] | None = LOCAL, token: s
 
     async def commands(request: Request) -> Response:
         lesson = find_lesson(request.path_params["name"])
-        return _json([shlex.join(words) for words in lesson.commands(home.absolute())])
+        return _json(lesson.commands(home.absolute()))
 
     async def command(request: Request) -> Response:
         lesson, number = find_lesson(request.path_params["name"]), request.path_params["number"]
@@ -141,7 +141,7 @@ def make_course_app(home: Path, *, hosts: Sequence[str] | None = LOCAL, token: s
             raise InputError(
                 f"lesson {lesson.name} has {len(texts)} commands: choose 0 (its code) to {len(texts)}"
             )
-        arguments = ["-m", *texts[number - 1]] if number else ["-c", lesson.code]
+        arguments = ["-m", *shlex.split(texts[number - 1])] if number else ["-c", lesson.code]
         return _control(processes, request.method, name, arguments)
 
     async def exercise(request: Request) -> Response:
