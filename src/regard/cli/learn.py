@@ -9,8 +9,8 @@ from regard.cli.parsing import parse
 from regard.io import write_new
 
 DESCRIPTION = (
-    "Open the course: twenty lessons, from dictionary look-up to a Transformer that translates and to language "
-    "models. Most lessons train a model on this machine. With --site, --notebooks or --stubs the course is written to files instead. "
+    "Open the course: twenty lessons, from dictionary look-up to Transformers and language models. "
+    "Most lessons train a model on this machine. With --site, --notebooks or --stubs the course is written to files instead. "
     "Needs the extra serve."
 )
 

@@ -120,6 +120,45 @@ class CourseProcesses:
         return self.home / f"{name}.log"
 
 
+def _page_routes(home: Path) -> list[Route]:
+    """Return the routes of pages, notebooks, styles and scripts."""
+
+    async def page(request: Request) -> Response:
+        name = request.path_params.get("name", "index")
+        if name == "index":
+            return HTMLResponse(index_page())
+        if name.startswith("exercise-"):
+            item = find_exercise(name.removeprefix("exercise-"))
+            return HTMLResponse(exercise_page(item.name, script="course-commands.js"))
+        lesson = find_lesson(name)
+        if not lesson.runs:
+            return HTMLResponse(lesson_page(lesson, see="", script="course-commands.js", home=home.absolute()))
+        text = lesson.runs[0].input
+        controls = CONTROLS.format(name=name, fragment="" if text is None else f"#{urlencode({'input': text})}")
+        return HTMLResponse(lesson_page(lesson, see=controls, script="learn.js", home=home.absolute()))
+
+    async def notebook(request: Request) -> Response:
+        notebooks = {path.name: content for path, content in build_notebooks(Path(), home.absolute()).items()}
+        content = notebooks.get(f"{request.path_params['name']}.ipynb")
+        if content is None:
+            raise unknown_choice("notebook", request.path_params["name"], list(notebooks))
+        return Response(content, media_type="application/x-ipynb+json")
+
+    async def asset(request: Request) -> Response:
+        name = request.url.path[1:]
+        return Response(read_asset(name), media_type="text/css" if name.endswith("css") else "text/javascript")
+
+    return [
+        Route("/", page),
+        Route("/learn.css", asset),
+        Route("/notes.js", asset),
+        Route("/learn.js", send_text("regard.server", "page/learn.js", "text/javascript")),
+        Route("/course-commands.js", send_text("regard.server", "page/course-commands.js", "text/javascript")),
+        Route("/{name}.html", page),
+        Route("/{name}.ipynb", notebook),
+    ]
+
+
 def make_course_app(home: Path, *, hosts: Sequence[str] | None = LOCAL, token: str | None = None) -> Starlette:
     """Return the application; `home`: folder of the runs; `hosts` and `token` as in `AccessControl`."""
     processes = CourseProcesses(home)
@@ -154,45 +193,12 @@ def make_course_app(home: Path, *, hosts: Sequence[str] | None = LOCAL, token: s
             _control(processes, request.method, f"check-{item.name}", arguments)
         return _json({**processes.state(f"check-{item.name}"), "file": str(file), "exists": file.exists()})
 
-    async def page(request: Request) -> Response:
-        name = request.path_params.get("name", "index")
-        if name == "index":
-            return HTMLResponse(index_page())
-        if name.startswith("exercise-"):
-            item = find_exercise(name.removeprefix("exercise-"))
-            return HTMLResponse(exercise_page(item.name, script="course-commands.js"))
-        lesson = find_lesson(name)
-        if not lesson.runs:
-            return HTMLResponse(lesson_page(lesson, see="", script="course-commands.js", home=home.absolute()))
-        text = lesson.runs[0].input
-        controls = CONTROLS.format(name=name, fragment="" if text is None else f"#{urlencode({'input': text})}")
-        return HTMLResponse(lesson_page(lesson, see=controls, script="learn.js", home=home.absolute()))
-
-    async def notebook(request: Request) -> Response:
-        notebooks = {path.name: content for path, content in build_notebooks(Path(), home.absolute()).items()}
-        content = notebooks.get(f"{request.path_params['name']}.ipynb")
-        if content is None:
-            raise unknown_choice("notebook", request.path_params["name"], list(notebooks))
-        return Response(content, media_type="application/x-ipynb+json")
-
-    async def asset(request: Request) -> Response:
-        name = request.url.path[1:]
-        return Response(read_asset(name), media_type="text/css" if name.endswith("css") else "text/javascript")
-
     async def failed(request: Request, error: Exception) -> Response:
         return error_response(404, str(error))
 
     app = Starlette(
         routes=[
-            Route("/", page),
-            Route("/learn.css", asset),
-            Route("/notes.js", asset),
-            Route("/learn.js", send_text("regard.server", "page/learn.js", "text/javascript")),
-            Route(
-                "/course-commands.js", send_text("regard.server", "page/course-commands.js", "text/javascript")
-            ),
-            Route("/{name}.html", page),
-            Route("/{name}.ipynb", notebook),
+            *_page_routes(home),
             Route("/api/lessons/{name}", training, methods=["GET", "POST"]),
             Route("/api/lessons/{name}/commands", commands),
             Route("/api/lessons/{name}/commands/{number:int}", command, methods=["GET", "POST", "DELETE"]),
