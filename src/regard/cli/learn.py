@@ -10,8 +10,8 @@ from regard.io import write_new
 
 DESCRIPTION = (
     "Open the course: twenty lessons, from dictionary look-up to Transformers and language models. "
-    "Most lessons train a model on this machine. With --site, --notebooks or --stubs the course is written to files instead. "
-    "Needs the extra serve."
+    "Most lessons train a model on this machine. With --site, --notebooks or --stubs the course is written to "
+    "files instead. Needs the extra serve."
 )
 
 

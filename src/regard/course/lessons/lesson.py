@@ -96,12 +96,7 @@ RUNS: dict[str, tuple[LessonRun, ...]] = {
     "tokens": (),
     "sampling": (),
     "cache": (),
-    "modern": _runs(
-        "dyck",
-        {"steps": 500, "feed_forward": True},
-        modern={"norm": "rms", "activation": "swiglu", "key_value_heads": 1, "positions": "rotary"},
-        GPT_2={"norm": "layer", "activation": "gelu", "key_value_heads": 4, "positions": "learned"},
-    ),
+    "modern": (),
     "induction": _runs("induction", {"steps": 800}, two_layers={"layers": 2}, one_layer={"layers": 1}),
 }
 """The runs of each lesson, none if it measures without training. The order of the lessons: each lesson builds on
