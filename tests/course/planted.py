@@ -1,5 +1,7 @@
 """Common mistakes, as edits to the text of a correct solution of a learner."""
 
+from tests.course.planted_language import LANGUAGE
+
 Edit = tuple[str, str]
 Plant = tuple[str, str, str, list[Edit]]
 """File, exercise, name of the mistake, edits."""
@@ -604,7 +606,7 @@ TRAINING: list[Plant] = [
         ("softmax twice", [("logits.transpose(1, 2)", "logits.softmax(-1).transpose(1, 2)")]),
     ]
 ]
-PLANTS = [*WEIGHING, *WAVES, *HEADS, *LAYERS, *DECODER, *WHOLE, *SEARCHES, *STEPS, *LOSSES, *TRAINING]
+PLANTS = [*WEIGHING, *WAVES, *HEADS, *LAYERS, *DECODER, *WHOLE, *SEARCHES, *STEPS, *LOSSES, *TRAINING, *LANGUAGE]
 """Mistakes, one in each file."""
 PAIRS: list[tuple[str, str, list[str], list[Edit]]] = [
     (

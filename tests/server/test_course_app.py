@@ -56,3 +56,43 @@ def test_training_and_exploring_a_lesson(client: TestClient) -> None:
     about = client.get("/explore/counting/api/run").json()
     title, address = about["back"]
     assert about["task"] == "counting" and title.startswith("Lesson: ") and address == "../../counting.html"
+
+
+def wait(client: TestClient, address: str) -> Any:
+    """Return the state of a process after it has ended."""
+    for _ in range(300):
+        if not (state := client.get(address).json())["busy"]:
+            return state
+        time.sleep(0.1)
+    raise AssertionError(f"{address} has not ended")
+
+
+def test_code_and_commands_of_a_lesson_run_by_number_only(client: TestClient) -> None:
+    address = "/api/lessons/counting/commands"
+    (command,) = client.get(address).json()
+    assert command.startswith("regard test counting --savepath ")
+    assert client.post(f"{address}/0").json()["busy"]
+    assert wait(client, f"{address}/0")["output"].startswith("0 0.0\n1 0.451\n")
+    answer = client.post(f"{address}/2")
+    assert answer.status_code == 404 and "lesson counting has 1 commands" in answer.json()["error"]
+    assert "trains no model" in client.post("/api/lessons/tokens").json()["error"]
+
+
+def test_an_exercise_is_written_then_checked(
+    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    address = "/api/exercises/score"
+    state = client.post(address).json()
+    assert not state["exists"] and not state["busy"]  # nothing to check yet
+    assert client.put(address).json()["exists"] and "def score(" in Path(state["file"]).read_text(
+        encoding="utf-8"
+    )
+    assert client.post(address).json()["busy"]
+    client.delete(address)
+    assert wait(client, address)["status"] != 0
+
+
+def test_a_lesson_is_offered_as_a_notebook(client: TestClient) -> None:
+    assert client.get("/02_counting.ipynb").json()["nbformat"] == 4
+    assert "notebook 'gone' is unknown" in client.get("/gone.ipynb").json()["error"]

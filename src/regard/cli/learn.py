@@ -9,9 +9,9 @@ from regard.cli.parsing import parse
 from regard.io import write_new
 
 DESCRIPTION = (
-    "Open the course: thirteen lessons, from dictionary look-up to a Transformer that translates. Each lesson "
-    "trains a model on this machine. With --site, --notebooks or --stubs the course is written to files instead. "
-    "Needs the extra serve."
+    "Open the course: twenty lessons, from dictionary look-up to Transformers and language models. "
+    "Most lessons train a model on this machine. With --site, --notebooks or --stubs the course is written to "
+    "files instead. Needs the extra serve."
 )
 
 

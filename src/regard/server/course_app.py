@@ -1,14 +1,20 @@
 """The course as a web application (Starlette).
 
-GET  /                      the list of lessons; /NAME.html: a lesson
-GET  /api/lessons/NAME      progress and results of its run
-POST /api/lessons/NAME      train the run in a separate process
-GET  /explore/NAME/         the explorer for the run
+GET  /                             the list of lessons; /NAME.html: a lesson; /exercise-NAME.html: an exercise
+GET  /NUMBER_NAME.ipynb            a lesson as a notebook
+GET  /api/lessons/NAME             progress and results of its run
+POST /api/lessons/NAME             train the run in a separate process
+GET  /api/lessons/NAME/commands    the commands in its text
+POST /api/lessons/NAME/commands/N  run command N, or the lesson's code if N is 0; GET: its output; DELETE: end it
+POST /api/exercises/NAME           check the learner's file; GET: the report; PUT: write the file to start from
+GET  /explore/NAME/                the explorer for the run
 """
 
 import asyncio
 import atexit
 import contextlib
+import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -24,97 +30,184 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
+from regard.course.exercise_pages import FOLDER, stub_name
+from regard.course.exercises import find_exercise
 from regard.course.lesson_training import forget_result, load_run, training_state
 from regard.course.lessons import Lesson, find_lesson, lessons
-from regard.course.pages import index_page, lesson_page, style
-from regard.errors import RegardError
-from regard.io import open_regular, refuse_links
+from regard.course.notebooks import build_notebooks
+from regard.course.pages import exercise_page, index_page, lesson_page, read_asset
+from regard.errors import InputError, RegardError, unknown_choice
+from regard.io import open_regular, refuse_links, write_new
 from regard.server.access import AccessControl
 from regard.server.app import LOCAL, make_app, send_text
 from regard.server.explorer import Explorer
 from regard.server.messages import error_response
 
 TRAIN = "from regard.course.lesson_training import main; main()"
+MAX_OUTPUT = 20_000
+"""Number of characters of a process's output that a page shows."""
 CONTROLS = """<p><button type="button" id="train">Train it</button> <span id="state" role="status"></span></p>
 <progress id="progress" max="1" value="0" aria-label="Training" hidden></progress>
 <ul id="words"></ul>
 <p><a id="explore" href="explore/{name}/{fragment}" target="_blank" hidden>Open it in the explorer</a></p>"""
 
 
-class TrainingProcesses:
-    """The training processes of a course, one for each lesson."""
+class CourseProcesses:
+    """The processes of a course: trainings, commands of the lessons, and checks of exercises.
+
+    A page names a process, it never sends code or a command: the commands are those of the lessons' texts.
+    """
 
     def __init__(self, home: Path) -> None:
         self.home = home
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, lesson: Lesson) -> None:
-        """Train the run of a lesson, unless its training is already running."""
-        if self.busy(lesson):
+    def start(self, name: str, arguments: Sequence[str]) -> None:
+        """Run Python with these arguments, unless the process of this name is already running."""
+        if self.busy(name):
             return
         self.home.mkdir(parents=True, exist_ok=True)
-        forget_result(lesson, self.home)
-        argv = [sys.executable, "-P", "-c", TRAIN, str(self.home), lesson.name]
-        refuse_links(self.home / lesson.name)
-        file = self.home / f"{lesson.name}.log"
+        file = self._log(name)
         file.unlink(missing_ok=True)
         with open_regular(file, "xb") as log:
-            self.processes[lesson.name] = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, "-P", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={**os.environ, "NO_COLOR": "1", "COLUMNS": "100"},
             )
 
-    def busy(self, lesson: Lesson) -> bool:
-        """Return whether the training of a lesson's run is running."""
-        process = self.processes.get(lesson.name)
+    def train(self, lesson: Lesson) -> None:
+        """Train the run of a lesson, unless its training is already running."""
+        if not self.busy(lesson.name):
+            self.home.mkdir(parents=True, exist_ok=True)
+            forget_result(lesson, self.home)
+            refuse_links(self.home / lesson.name)
+            self.start(lesson.name, ["-c", TRAIN, str(self.home), lesson.name])
+
+    def busy(self, name: str) -> bool:
+        """Return whether a process is running."""
+        process = self.processes.get(name)
         return process is not None and process.poll() is None
 
-    def state(self, lesson: Lesson) -> dict[str, Any]:
+    def training_state(self, lesson: Lesson) -> dict[str, Any]:
         """Return the progress of a lesson's run, and the end of its log if training failed."""
         process = self.processes.get(lesson.name)
         failed = process is not None and process.poll() not in (None, 0)
-        log = (self.home / f"{lesson.name}.log").read_text(errors="replace").strip()[-300:] if failed else ""
-        return {**training_state(lesson, self.home), "busy": self.busy(lesson), "failed": log}
+        log = self._log(lesson.name).read_text(errors="replace").strip()[-300:] if failed else ""
+        return {**training_state(lesson, self.home), "busy": self.busy(lesson.name), "failed": log}
+
+    def state(self, name: str) -> dict[str, Any]:
+        """Return whether a process is running, its exit status or None, and the end of its output."""
+        process = self.processes.get(name)
+        output = self._log(name).read_text(errors="replace") if process else ""
+        return {"busy": self.busy(name), "status": process and process.poll(), "output": output[-MAX_OUTPUT:]}
+
+    def stop(self, name: str) -> None:
+        """End a process."""
+        if self.busy(name):
+            self.processes[name].terminate()
 
     def kill(self) -> None:
-        """End all training processes."""
+        """End all processes."""
         for process in self.processes.values():
             with contextlib.suppress(OSError):
                 process.kill()
 
+    def _log(self, name: str) -> Path:
+        return self.home / f"{name}.log"
 
-def make_course_app(home: Path, *, hosts: Sequence[str] | None = LOCAL, token: str | None = None) -> Starlette:
-    """Return the application; `home`: folder of the runs; `hosts` and `token` as in `AccessControl`."""
-    processes = TrainingProcesses(home)
 
-    async def training(request: Request) -> Response:
-        lesson = find_lesson(request.path_params["name"])
-        if request.method == "POST":
-            processes.start(lesson)
-        return Response(orjson.dumps(processes.state(lesson)), media_type="application/json")
+def _page_routes(home: Path) -> list[Route]:
+    """Return the routes of pages, notebooks, styles and scripts."""
 
     async def page(request: Request) -> Response:
         name = request.path_params.get("name", "index")
         if name == "index":
             return HTMLResponse(index_page())
+        if name.startswith("exercise-"):
+            item = find_exercise(name.removeprefix("exercise-"))
+            return HTMLResponse(exercise_page(item.name, script="course-commands.js"))
         lesson = find_lesson(name)
+        if not lesson.runs:
+            return HTMLResponse(lesson_page(lesson, see="", script="course-commands.js", home=home.absolute()))
         text = lesson.runs[0].input
         controls = CONTROLS.format(name=name, fragment="" if text is None else f"#{urlencode({'input': text})}")
         return HTMLResponse(lesson_page(lesson, see=controls, script="learn.js", home=home.absolute()))
 
-    async def stylesheet(request: Request) -> Response:
-        return Response(style(), media_type="text/css")
+    async def notebook(request: Request) -> Response:
+        notebooks = {path.name: content for path, content in build_notebooks(Path(), home.absolute()).items()}
+        content = notebooks.get(f"{request.path_params['name']}.ipynb")
+        if content is None:
+            raise unknown_choice("notebook", request.path_params["name"], list(notebooks))
+        return Response(content, media_type="application/x-ipynb+json")
+
+    async def asset(request: Request) -> Response:
+        name = request.url.path[1:]
+        return Response(read_asset(name), media_type="text/css" if name.endswith("css") else "text/javascript")
+
+    return [
+        Route("/", page),
+        Route("/learn.css", asset),
+        Route("/notes.js", asset),
+        Route("/learn.js", send_text("regard.server", "page/learn.js", "text/javascript")),
+        Route("/course-commands.js", send_text("regard.server", "page/course-commands.js", "text/javascript")),
+        Route("/{name}.html", page),
+        Route("/{name}.ipynb", notebook),
+    ]
+
+
+def make_course_app(home: Path, *, hosts: Sequence[str] | None = LOCAL, token: str | None = None) -> Starlette:
+    """Return the application; `home`: folder of the runs; `hosts` and `token` as in `AccessControl`."""
+    processes = CourseProcesses(home)
+
+    async def training(request: Request) -> Response:
+        lesson = _with_run(request.path_params["name"])
+        if request.method == "POST":
+            processes.train(lesson)
+        return _json(processes.training_state(lesson))
+
+    async def commands(request: Request) -> Response:
+        lesson = find_lesson(request.path_params["name"])
+        return _json(lesson.commands(home.absolute()))
+
+    async def command(request: Request) -> Response:
+        lesson, number = find_lesson(request.path_params["name"]), request.path_params["number"]
+        texts, name = lesson.commands(home.absolute()), f"{lesson.name}-{number}"
+        if number > len(texts):
+            raise InputError(
+                f"lesson {lesson.name} has {len(texts)} commands: choose 0 (its code) to {len(texts)}"
+            )
+        arguments = ["-m", *shlex.split(texts[number - 1])] if number else ["-c", lesson.code]
+        return _control(processes, request.method, name, arguments)
+
+    async def exercise(request: Request) -> Response:
+        item = find_exercise(request.path_params["name"])
+        file = Path(FOLDER) / stub_name(item)
+        if request.method == "PUT" and not file.exists():
+            write_new({file: item.stub.encode()})
+        if request.method != "POST" or file.exists():
+            arguments = ["-m", "regard", "check", str(file), item.name]
+            _control(processes, request.method, f"check-{item.name}", arguments)
+        return _json({**processes.state(f"check-{item.name}"), "file": str(file), "exists": file.exists()})
 
     async def failed(request: Request, error: Exception) -> Response:
         return error_response(404, str(error))
 
     app = Starlette(
         routes=[
-            Route("/", page),
-            Route("/learn.css", stylesheet),
-            Route("/learn.js", send_text("regard.server", "page/learn.js", "text/javascript")),
-            Route("/{name}.html", page),
+            *_page_routes(home),
             Route("/api/lessons/{name}", training, methods=["GET", "POST"]),
-            *(Mount(f"/explore/{lesson.name}", _LessonExplorer(lesson, home)) for lesson in lessons()),
+            Route("/api/lessons/{name}/commands", commands),
+            Route("/api/lessons/{name}/commands/{number:int}", command, methods=["GET", "POST", "DELETE"]),
+            Route("/api/exercises/{name}", exercise, methods=["GET", "POST", "PUT", "DELETE"]),
+            *(
+                Mount(f"/explore/{lesson.name}", _LessonExplorer(lesson, home))
+                for lesson in lessons()
+                if lesson.runs
+            ),
         ],
         middleware=[Middleware(AccessControl, hosts=hosts, token=token)],
         exception_handlers={RegardError: failed},
@@ -123,6 +216,27 @@ def make_course_app(home: Path, *, hosts: Sequence[str] | None = LOCAL, token: s
     app.state.queues = []
     app.state.processes = processes
     return app
+
+
+def _json(value: Any) -> Response:
+    return Response(orjson.dumps(value), media_type="application/json")
+
+
+def _control(processes: CourseProcesses, method: str, name: str, arguments: Sequence[str]) -> Response:
+    """Start a process (POST), end it (DELETE), and return its state."""
+    if method == "POST":
+        processes.start(name, arguments)
+    if method == "DELETE":
+        processes.stop(name)
+    return _json(processes.state(name))
+
+
+def _with_run(name: str) -> Lesson:
+    """Return a lesson that trains a model. Raises `InputError` for other names."""
+    lesson = find_lesson(name)
+    if not lesson.runs:
+        raise InputError(f"lesson {name} trains no model: run its commands instead")
+    return lesson
 
 
 class _LessonExplorer:

@@ -18,6 +18,19 @@ from tests.course.reference.decoding_loops import (
     luong_step,
     train_copy,
 )
+from tests.course.reference.language_loops import (
+    apply_merges,
+    attention_rollout,
+    cached_causal_mask,
+    cached_step,
+    grouped_attention,
+    induction_score,
+    learn_merges,
+    next_token_probabilities,
+    patching_effect,
+    rms_norm,
+    swiglu,
+)
 from tests.course.reference.transformer_loops import (
     decoder_layer,
     encoder_layer,
@@ -27,20 +40,31 @@ from tests.course.reference.transformer_loops import (
 )
 
 __all__ = [
+    "apply_merges",
     "attention",
+    "attention_rollout",
     "bahdanau_step",
     "beam_search",
+    "cached_causal_mask",
+    "cached_step",
     "concatenate_positions",
     "decoder_layer",
     "encoder_layer",
     "feed_forward",
     "greedy_search",
+    "grouped_attention",
+    "induction_score",
     "label_smoothed_loss",
+    "learn_merges",
     "luong_step",
     "masked_softmax",
     "multi_head_attention",
+    "next_token_probabilities",
+    "patching_effect",
+    "rms_norm",
     "score",
     "sinusoidal_positions",
+    "swiglu",
     "train_copy",
     "transformer",
 ]

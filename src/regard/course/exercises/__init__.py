@@ -1,6 +1,6 @@
 """The exercises of the course, ordered so that each exercise builds on the previous exercises."""
 
-from regard.course.exercises import attention, recurrent, search, sublayers, training, transformer
+from regard.course.exercises import attention, language, recurrent, search, sublayers, training, transformer
 from regard.course.exercises.exercise import Case as Case, Exercise as Exercise
 from regard.errors import unknown_choice
 
@@ -11,6 +11,7 @@ EXERCISES: tuple[Exercise, ...] = (
     *search.EXERCISES,
     *recurrent.EXERCISES,
     *training.EXERCISES,
+    *language.EXERCISES,
 )
 
 

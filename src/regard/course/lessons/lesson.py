@@ -91,8 +91,16 @@ RUNS: dict[str, tuple[LessonRun, ...]] = {
     "transformer": _runs("sort", {**TRANSFORMER, "max_len": 10, "steps": 1200}, transformer={}),
     "translation": _runs("phrases", {}, input="she says that the birds can hear these good songs", phrases={}),
     "explaining": _runs("signal", {"steps": 1500}, positions={"pos_enc": True}),
+    "explanations": (),
+    "causal": _runs("dyck", {"steps": 500}, without={"positions": "none"}, learned={"positions": "learned"}),
+    "tokens": (),
+    "sampling": (),
+    "cache": (),
+    "modern": (),
+    "induction": _runs("induction", {"steps": 800}, two_layers={"layers": 2}, one_layer={"layers": 1}),
 }
-"""The runs of each lesson. The order of the lessons: each lesson builds on the lessons before it."""
+"""The runs of each lesson, none if it measures without training. The order of the lessons: each lesson builds on
+the lessons before it."""
 
 
 def _percent(value: float) -> str:
@@ -148,7 +156,8 @@ class Lesson:
     parts: Mapping[str, str]
     """Markdown text by heading, see `PARTS`."""
     runs: tuple[LessonRun, ...]
-    """The run that the learner trains, then the variants that the run is compared with."""
+    """The run that the learner trains, then the variants that the run is compared with; none if the lesson only
+    measures."""
 
     @property
     def ranges(self) -> dict[str, dict[str, Range]]:
@@ -164,8 +173,8 @@ class Lesson:
 
     @property
     def seconds(self) -> float:
-        """The measured training time of the learner's run on one core, in seconds."""
-        return float(_measurements(self.name, self.runs[0].name).get("seconds", 0.0))
+        """The measured training time of the learner's run on one core, in seconds; 0 without a run."""
+        return float(_measurements(self.name, self.runs[0].name).get("seconds", 0.0)) if self.runs else 0.0
 
     @property
     def question(self) -> str:
@@ -187,6 +196,15 @@ class Lesson:
             for name, value in figures.items()
             if name in FIGURES and value is not None
         ]
+
+    def commands(self, home: Path) -> list[str]:
+        """Return the commands in the text that a page can run: those that end without input and open no page.
+
+        home: folder of the runs that the commands use.
+        """
+        text = "\n".join(set_home(part, home) for part in self.parts.values())
+        commands = re.findall(r"`(regard \w+ [^`\n]+)`", text)
+        return [command for command in commands if command.split()[1] not in ("show", "learn", "check")]
 
 
 def set_home(text: str, home: Path, escape: Callable[[str], str] = str) -> str:

@@ -10,6 +10,7 @@ code contradicts. Learners read all three.
 from regard.course.mistakes import (
     attention_mistakes,
     decoder_mistakes,
+    language_mistakes,
     mask_mistakes,
     multi_head_mistakes,
     position_mistakes,
@@ -32,6 +33,7 @@ MODULES = (
     search_mistakes,
     recurrent_mistakes,
     training_mistakes,
+    language_mistakes,
 )
 MISTAKES: tuple[type[Solution], ...] = tuple(
     value

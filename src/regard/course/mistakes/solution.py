@@ -7,7 +7,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
-from regard.course.mistakes.transformer_solution import PADDING, Array, Mask, TransformerSolution
+from regard.course.mistakes.language_solution import ExplanationSolution
+from regard.course.mistakes.transformer_solution import PADDING, Array, Mask
 
 Hypothesis = tuple[float, list[int]]
 """Hypothesis: sum of log-probabilities, and tokens with the start token."""
@@ -16,7 +17,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class RecurrentSolution(TransformerSolution):
+class RecurrentSolution(ExplanationSolution):
     """One step of a recurrent decoder with attention."""
 
     def tanh(self, states: Array) -> Array:

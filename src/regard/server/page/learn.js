@@ -1,5 +1,7 @@
 // The run of a lesson: a button that trains it, its progress, and its results.
 
+import "./course-commands.js";
+
 const lesson = /** @type {HTMLElement} */ (document.querySelector("main[data-lesson]")).dataset.lesson;
 const address = `api/lessons/${lesson}`;
 

@@ -1,0 +1,41 @@
+"""Hints and worked solutions of all exercises, and the pages that show them."""
+
+import pytest
+
+from regard.course.exercise_pages import exercise_names, read_hints, solution_code
+from regard.course.exercises import EXERCISES
+from regard.course.lessons import lessons
+from regard.course.pages import exercise_page, index_page, lesson_page
+from tests.course.checking import check_source
+
+EVERY_EXERCISE = pytest.mark.parametrize("name", [exercise.name for exercise in EXERCISES])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(item.name, marks=[pytest.mark.slow] if item.name == "train_copy" else [])
+        for item in EXERCISES
+    ],
+)
+def test_the_worked_solution_is_right(name: str) -> None:
+    report = check_source(solution_code(name), name)
+    assert report.state == "right", report
+
+
+@EVERY_EXERCISE
+def test_a_page_has_stub_hints_and_solution_and_links_to_its_lessons(name: str) -> None:
+    page, hints = exercise_page(name), read_hints(name)
+    assert all(hints.values()) and page.count("<details") == 4 and "http" not in page
+    assert f"def {name}(" in page and f"_{name}.py</code>" in page
+    uses = [lesson.name for lesson in lessons() if name in exercise_names(lesson)]
+    assert uses, "no lesson has this exercise"
+    assert all(f'href="{lesson}.html"' in page for lesson in uses)
+
+
+def test_lessons_and_index_link_to_exercises() -> None:
+    index = index_page()
+    for lesson in lessons():
+        page = lesson_page(lesson, see="")
+        for name in exercise_names(lesson):
+            assert f'<a href="exercise-{name}.html"' in page and f'href="exercise-{name}.html"' in index
