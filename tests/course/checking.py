@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.course import ExerciseReport
+from regard.course.arrays import decode_outputs, equal_outputs
 from regard.course.candidates import find_candidates
 from regard.course.exercises import find_exercise
 from regard.course.grading import grade
@@ -26,12 +27,17 @@ def execute(source: str) -> dict[str, Any]:
 def check_source(source: str, name: str, seed: int = 0) -> ExerciseReport:
     """Return the report on a file's answer to one exercise."""
     exercise, names = find_exercise(name), execute(source)
-    function = find_candidates(names, exercise).exercises[name]
+    function = find_candidates(names, [exercise], chosen=True).exercises[name]
     cases = exercise.cases(seed)
     answers: list[dict[str, Any]] = []
+
+    def is_right(answer: dict[str, Any]) -> bool:
+        outputs = decode_outputs(answer)
+        return outputs is not None and equal_outputs(cases[0], outputs, exercise.expected(cases[0]))
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # wrong code divides by zero
-        collect_answers(exercise, names[function], cases, exercise.expected(cases[0]), answers.append)
+        collect_answers(exercise, names[function], cases, is_right, answers.append)
     attempts: list[list[dict[str, Any]]] = []
     for answer in answers:
         if answer["attempt"] == len(attempts):

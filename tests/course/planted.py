@@ -1,6 +1,7 @@
 """Common mistakes, as edits to the text of a correct solution of a learner."""
 
 from tests.course.planted_language import LANGUAGE
+from tests.course.relatives import RELATIVES
 
 Edit = tuple[str, str]
 Plant = tuple[str, str, str, list[Edit]]
@@ -607,6 +608,7 @@ TRAINING: list[Plant] = [
     ]
 ]
 PLANTS = [*WEIGHING, *WAVES, *HEADS, *LAYERS, *DECODER, *WHOLE, *SEARCHES, *STEPS, *LOSSES, *TRAINING, *LANGUAGE]
+PLANTS += RELATIVES
 """Mistakes, one in each file."""
 PAIRS: list[tuple[str, str, list[str], list[Edit]]] = [
     (

@@ -7,7 +7,8 @@ import pytest
 
 import regard
 from regard.course.candidates import find_candidates
-from regard.course.exercises import find_exercise
+from regard.course.exercises import EXERCISES, find_exercise
+from regard.course.mistakes import Solution
 from tests.course.checking import execute
 
 SCORE = "def score(q, k):\n    return q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5\n"
@@ -38,7 +39,7 @@ RIGHT = "import numpy as np\n" + SOFTMAX.format(more="axis=-1") + ATTENTION
     ],
 )
 def test_an_import_is_not_an_answer(text: str, origin: str) -> None:
-    candidates = find_candidates(execute(text), None)
+    candidates = find_candidates(execute(text), EXERCISES)
     assert candidates.exercises == {}
     assert candidates.imported["multi_head_attention"][1].startswith(origin)
 
@@ -58,27 +59,27 @@ def test_an_import_is_not_an_answer(text: str, origin: str) -> None:
     ],
 )
 def test_wrapped_code_of_the_file_is_an_answer(text: str) -> None:
-    candidates = find_candidates(execute(text), None)
+    candidates = find_candidates(execute(text), EXERCISES)
     assert list(candidates.exercises) == ["attention"] and candidates.imported == {}
 
 
 def test_the_name_of_an_exercise_has_priority_over_aliases() -> None:
     text = "def softmax(scores, mask): ...\ndef masked_softmax(scores, mask): ...\n"
-    candidates = find_candidates(execute(text), None)
+    candidates = find_candidates(execute(text), EXERCISES)
     assert candidates.exercises == {"masked_softmax": "masked_softmax"}
     assert candidates.passed_over == {"masked_softmax": ["softmax"]}
 
 
 def test_the_function_that_uses_the_others_is_the_answer() -> None:
     candidates = find_candidates(
-        execute("def helper(x): ...\ndef mine(q, k): return helper(q)\n"), find_exercise("score")
+        execute("def helper(x): ...\ndef mine(q, k): return helper(q)\n"), [find_exercise("score")], chosen=True
     )
     assert candidates.exercises == {"score": "mine"} and candidates.calls == {"score": ["helper"]}
 
 
 def test_a_method_of_the_same_name_is_not_a_call() -> None:
     text = "def softmax(scores, mask): ...\ndef attention(q, k, v, mask=None):\n    return q.softmax(-1)\n"
-    assert find_candidates(execute(text), None).calls["attention"] == []
+    assert find_candidates(execute(text), EXERCISES).calls["attention"] == []
 
 
 HEADS = """
@@ -150,23 +151,23 @@ def test_a_file_that_only_imports_is_not_right(
 SOLUTION = "regard.course.mistakes.transformer_solution.AttentionSolution.attention"
 
 
-@pytest.mark.parametrize(
-    ("body", "name"),
-    [
-        ("return F.scaled_dot_product_attention(q, k, v, mask), mask", "scaled_dot_product_attention"),
-        ("return Solution().attention(q, k, v, mask)", SOLUTION),
-    ],
-)
-def test_library_work_is_noted(tmp_path: Path, body: str, name: str) -> None:
+def test_library_work_is_noted(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
-        "import torch.nn.functional as F\n"
-        "from regard.course.mistakes import Solution\n"
-        f"def attention(q, k, v, mask=None):\n    {body}\n",
+        "import torch.nn.functional as F\ndef attention(q, k, v, mask=None):\n"
+        "    return F.scaled_dot_product_attention(q, k, v, mask), mask\n",
         encoding="utf-8",
     )
     (report,) = regard.check(path).exercises
-    assert f"{name} does the work of attention, not your own code" in report.notes
+    assert "scaled_dot_product_attention does the work of attention, not your own code" in report.notes
+
+
+def test_the_solution_in_an_object_is_noted() -> None:
+    def attention(q, k, v, mask=None):  # type: ignore[no-untyped-def]
+        return Solution().attention(q, k, v, mask)
+
+    (report,) = regard.check(attention).exercises
+    assert f"{SOLUTION} does the work of attention, not your own code" in report.notes
 
 
 @pytest.mark.slow

@@ -242,7 +242,13 @@ def test_invalid_requests_are_refused_in_one_line(tmp_path: Path, command: Comma
     path = write(tmp_path, "def something(a):\n    return a\n\ndef other(a):\n    return a\n")
     for argv, words in (
         ((tmp_path / "nothing.py",), "does not exist"),
-        ((tmp_path,), "is a folder: choose one of its files"),
+        ((tmp_path,), "contains no answer to an exercise"),
+        ((path, "--seed", "-1"), "--seed -1 must not be negative"),
+        ((tmp_path / "none.py", path), "does not exist"),
+        ((path, "--table", tmp_path / "t.csv"), "is not a folder"),
+        ((tmp_path, "--table", tmp_path / "t.csv", "--json", "-"), "leave out --json"),
+        ((tmp_path, "--table", tmp_path / "t.csv"), "defines a name of an exercise"),
+        ((path, "--json", path), "is also"),
         ((path,), "contains no answer to an exercise: it defines something, other; use one of the names score"),
         ((path, "atention"), "did you mean attention"),
         ((), "the file name is missing: give a file"),

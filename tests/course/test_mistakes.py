@@ -15,6 +15,7 @@ from regard.course.mistakes import MISTAKES
 from tests.course import reference
 
 SAME = {
+    ("base hundred thousand", "last frequency included"),
     ("keys as values", "values by key weights"),
     ("keys times queries", "query and key weights swapped"),
     ("queries times queries", "keys by query weights"),
@@ -22,7 +23,7 @@ SAME = {
     ("tanh of each", "only memory scores"),
 }
 """Pairs that no input can distinguish: queries, keys and values have the same source, or a softmax cancels a
-constant."""
+constant, or the width of the Transformer's positions is 10."""
 
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.name)
@@ -41,7 +42,7 @@ def test_mistakes_differ_by_far_more_than_rounding_and_from_each_other(exercise:
     cases = [case for case in exercise.cases(0) if case.diagnose]
     answers = {
         mistake: [run_solution(mistake, exercise, case) for case in cases]
-        for mistake in relevant_mistakes(exercise.name)
+        for mistake in relevant_mistakes(exercise)
     }
     expected = [exercise.expected(case) for case in cases]
     for mistake, results in answers.items():
@@ -72,7 +73,7 @@ def test_every_mistake_has_description_advice_and_source() -> None:
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.name)
 def test_every_mistake_has_an_example_in_numbers(exercise: Exercise) -> None:
-    for mistake in relevant_mistakes(exercise.name):
+    for mistake in relevant_mistakes(exercise):
         example = find_example(mistake, exercise)
         assert example is not None and example.right != example.wrong, mistake
         assert max(map(len, (example.right, example.wrong))) < 300

@@ -11,7 +11,7 @@ FILES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(LEARNERS
 ANSWERS = [
     (file, exercise)
     for file, source in FILES.items()
-    for exercise in find_candidates(execute(source), None).exercises
+    for exercise in find_candidates(execute(source), EXERCISES).exercises
 ]
 LARGE = [(file, exercise) for file, exercise in ANSWERS if exercise in ("transformer", "decoder_layer")]
 QUICK = [answer for answer in ANSWERS if answer not in LARGE and answer[1] != "train_copy"]

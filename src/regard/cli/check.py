@@ -1,24 +1,33 @@
-"""`regard check FILE.py [EXERCISE]`: check a learner's implementation."""
+"""`regard check FILE.py ... [EXERCISE]`: check a learner's implementation, or a class's."""
 
+import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from regard.cli.parsing import parse, wants_help
-from regard.cli.terminal import print_table
-from regard.course import check, write_stubs
+from regard.cli.terminal import print_message, print_table, raw_output
+from regard.course.check import NoAnswerError, check_file, choose_exercises, write_stubs
+from regard.course.junit import render_junit
+from regard.course.marks import find_people, mark_folder
+from regard.course.processes import Server
+from regard.course.report import CheckReport
+from regard.course.sandbox import Assignment
 from regard.errors import InputError
-from regard.io import write_json
+from regard.io import check_writable, refuse_input, write_file, write_json
 
 PROG = "regard check"
 DESCRIPTION = (
     "Check your solutions to the exercises: attention, layers, a Transformer, decoding searches, a training "
-    "loop. FILE.py has one function or class per exercise, named after the exercise. EXERCISE names the "
-    "exercise that FILE.py solves, if the function or class has another name. The code runs in a separate "
-    "process. Incorrect answers are compared with the answers of common mistakes. Exit status: 0 if all answers "
-    "are correct, 1 otherwise."
+    "loop. FILE.py has one function or class per exercise, named after the exercise. You may give several files "
+    "and folders. EXERCISE names the exercise that FILE.py solves, if the function or class has another name. "
+    "The code runs in a separate process, which never receives an expected answer. Incorrect answers are "
+    "compared with the answers of common mistakes. With --table, FOLDER has one file or one subfolder per "
+    "person. Exit status: 0 if all answers are correct or a table is written, 1 otherwise."
 )
+USAGE = f"{PROG} FILE.py|FOLDER ... [EXERCISE]"
 WIDTH = 110
+STANDARD_OUTPUT = "-"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,30 +36,121 @@ class CheckFlags:
 
     stubs: Path | None = None
     """Write a template for each exercise to this folder, without checking any code."""
+    exercises: Path | None = None
+    """Python file with exercises of your own, which replace those of the course. The file is run: use only
+    your own."""
+    seed: int = 0
+    """Seed of the inputs. Another seed draws other inputs of the same kinds."""
+    table: Path | None = None
+    """Check a folder of people's answers, and write their points to this CSV file. Rows that the file contains
+    already are kept."""
     json: Path | None = None
-    """Also write the report to this JSON file."""
+    """Also write the report to this JSON file, or print it instead of the text (-)."""
+    junit: Path | None = None
+    """Also write the report to this JUnit XML file, or print it instead of the text (-)."""
 
 
 def run(argv: list[str]) -> None:
-    """Check the file and print the report. Exits with status 1 if an answer is incorrect."""
+    """Check the files and print the reports. Exits with status 1 if an answer is incorrect."""
     if wants_help(argv):
-        parse(CheckFlags(), ["--help"], prog=f"{PROG} FILE.py [EXERCISE]", description=DESCRIPTION)
-    words = (
-        [word for word in argv[:2] if not word.startswith("-")] if argv and not argv[0].startswith("-") else []
-    )
-    flags = parse(CheckFlags(), argv[len(words) :], prog=PROG, description=DESCRIPTION)
+        parse(CheckFlags(), ["--help"], prog=USAGE, description=DESCRIPTION)
+    count = next((index for index, word in enumerate(argv) if word.startswith("-")), len(argv))
+    words, flags = argv[:count], parse(CheckFlags(), argv[count:], prog=PROG, description=DESCRIPTION)
     if flags.stubs is not None:
-        paths = write_stubs(flags.stubs)
+        paths = write_stubs(flags.stubs, flags.exercises)
         sys.stdout.write(f"Wrote {len(paths)} stubs into {flags.stubs}; then: regard check {paths[0]}\n")
         return
+    exercise = words.pop() if len(words) > 1 and not _is_path(words[-1]) else None
     if not words:
         raise InputError(
             f"the file name is missing: give a file, as in `{PROG} attention.py`, or write templates with "
             f"--stubs DIR"
         )
-    report = check(words[0], words[1] if len(words) > 1 else None)
-    print_table(report.table(), WIDTH)
-    if flags.json is not None:
-        write_json(flags.json, report.json(), allow_nan=False)
-    if not report.right:
+    if flags.seed < 0:
+        raise InputError(f"--seed {flags.seed} must not be negative: choose 0, 1, 2, ...")
+    if flags.table is not None:
+        _write_table(words, exercise, flags, flags.table)
+        return
+    assignment = choose_exercises(exercise, seed=flags.seed, exercises=flags.exercises)
+    paths = _find_files(words)
+    for output in _outputs(flags):
+        check_writable(output)
+        refuse_input(output, [*paths, flags.exercises])
+    reports = _check(paths, assignment, flags)
+    _write(reports, flags)
+    if not all(report.right for report in reports):
         sys.exit(1)
+
+
+def _is_path(word: str) -> bool:
+    return word.endswith(".py") or Path(word).exists()
+
+
+def _outputs(flags: CheckFlags) -> list[Path]:
+    return [path for path in (flags.json, flags.junit) if path is not None and str(path) != STANDARD_OUTPUT]
+
+
+def _find_files(words: list[str]) -> list[Path]:
+    """Return the files, with all Python files of a folder."""
+    paths: list[Path] = []
+    for word in words:
+        path = Path(word)
+        if path.is_dir():
+            paths += [file for files in find_people(path).values() for file in files]
+        else:
+            paths.append(path)
+    return list(dict.fromkeys(paths))
+
+
+def _check(paths: list[Path], assignment: Assignment, flags: CheckFlags) -> list[CheckReport]:
+    """Check the files one by one, and print each report. In a set of files, a file without answers is named."""
+    silent = any(str(path) == STANDARD_OUTPUT for path in (flags.json, flags.junit))
+    reports: list[CheckReport] = []
+    with Server() as server:
+        for path in paths:
+            try:
+                report = check_file(path, assignment, server=server)
+            except NoAnswerError as error:
+                if len(paths) == 1:
+                    raise
+                print_message(str(error).partition(":")[0])
+                continue
+            reports.append(report)
+            if silent:
+                continue
+            if len(paths) > 1:
+                sys.stdout.write(f"{path}\n")
+            print_table(report.table(), WIDTH)
+            if len(paths) > 1:
+                sys.stdout.write("\n")
+    if not reports:
+        raise InputError(f"none of the {len(paths)} files contains an answer to an exercise")
+    return reports
+
+
+def _write(reports: list[CheckReport], flags: CheckFlags) -> None:
+    """Write the reports as JSON (a list for several files) and as JUnit XML."""
+    content = [report.json() for report in reports]
+    single = content[0] if len(content) == 1 else content
+    if str(flags.json) == STANDARD_OUTPUT:
+        raw_output().write(json.dumps(single, ensure_ascii=False, allow_nan=False) + "\n")
+    elif flags.json is not None:
+        write_json(flags.json, single, allow_nan=False)
+    if str(flags.junit) == STANDARD_OUTPUT:
+        raw_output().write(render_junit(reports).decode() + "\n")
+    elif flags.junit is not None:
+        write_file(flags.junit, render_junit(reports))
+
+
+def _write_table(words: list[str], exercise: str | None, flags: CheckFlags, table: Path) -> None:
+    if len(words) != 1:
+        raise InputError(f"--table needs one folder, not {len(words)} files: move the answers into one folder")
+    if flags.json is not None or flags.junit is not None:
+        raise InputError(
+            "--table writes its own file: leave out --json and --junit, or check the folder without it"
+        )
+    marks = mark_folder(words[0], table, exercise, seed=flags.seed, exercises=flags.exercises, show=True)
+    if marks.kept:
+        print_message(f"kept the {marks.kept} rows that {table} had: delete the file to check everything again")
+    print_table(marks.table(), WIDTH)
+    sys.stdout.write(f"Wrote {len(marks.rows)} rows to {table}\n")

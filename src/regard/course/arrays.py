@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from regard.course.exercises.exercise import Array, Case, RandomLanguageModel, TanhCell
+from regard.course.inputs import Array, Case, RandomLanguageModel, TanhCell
 
 Library = Literal["torch", "numpy"]
 Outputs = Sequence[Array]

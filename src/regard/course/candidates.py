@@ -11,14 +11,13 @@ import inspect
 import re
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
-from regard.course.exercises import EXERCISES, Exercise
-from regard.course.exercises.exercise import normalize_name
+from regard.course.inputs import Specification, normalize_name
 
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 OPTIONS = ("axis", "dim", "keepdims", "keepdim", "dtype", "eps")
@@ -89,16 +88,17 @@ class Candidates:
         return {other for other in used if self.own[other] is not self.own[name]}
 
 
-def find_candidates(names: Mapping[str, Any], exercise: Exercise | None) -> Candidates:
-    """Find the answers to one exercise or to all exercises among the names of a module.
+def find_candidates(
+    names: Mapping[str, Any], wanted: Sequence[Specification], *, chosen: bool = False
+) -> Candidates:
+    """Find the answers to exercises among the names of a module.
 
-    The exercise's own name has priority over its aliases. If one exercise is given and no name fits, its answer
-    is the only function or class in the file, except for helpers that other functions use.
+    The exercise's own name has priority over its aliases. If the only exercise in `wanted` was `chosen` and no
+    name fits, its answer is the only function or class in the file, except for helpers that other functions use.
     """
     public = {name: value for name, value in names.items() if callable(value) and not name.startswith("_")}
     own = {name: value for name, value in public.items() if is_written_in(value, names)}
     candidates = Candidates(names, own)
-    wanted = EXERCISES if exercise is None else (exercise,)
     for item in wanted:
         fitting = [name for name in own if item.matches(name) and (name == item.name or fits(own[name], item))]
         if fitting:
@@ -107,7 +107,8 @@ def find_candidates(names: Mapping[str, Any], exercise: Exercise | None) -> Cand
             others = [name for name in fitting[1:] if own[name] is not own[fitting[0]]]
             if others:
                 candidates.passed_over[item.name] = others
-    if exercise is not None and not candidates.exercises:
+    if chosen and not candidates.exercises:
+        (exercise,) = wanted
         named = [name for name in own if exercise.matches(name)]
         named = named or [name for name in own if not any(name in candidates.used_names(user) for user in own)]
         if len(named) == 1:
@@ -122,14 +123,14 @@ def find_candidates(names: Mapping[str, Any], exercise: Exercise | None) -> Cand
     return candidates
 
 
-def _rank(name: str, value: Any, exercise: Exercise) -> tuple[int, bool]:
+def _rank(name: str, value: Any, exercise: Specification) -> tuple[int, bool]:
     """Return a sort key: exact name, other spelling, alias; functions and classes before other objects."""
     same = normalize_name(name) == normalize_name(exercise.name)
     spelling = 0 if name == exercise.name else 1 if same else 2
     return spelling, not isinstance(value, type) and not inspect.isroutine(value)
 
 
-def fits(candidate: Any, exercise: Exercise) -> bool:
+def fits(candidate: Any, exercise: Specification) -> bool:
     """Return whether a function accepts the inputs of an exercise, or whether a class accepts its sizes."""
     try:
         own = [p for p in inspect.signature(candidate).parameters.values() if p.kind in POSITIONAL]

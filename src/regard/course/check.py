@@ -1,30 +1,42 @@
 """Check a learner's code: `regard check FILE.py` and `regard.check(object)`."""
 
+import contextlib
 import dataclasses
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from regard.course.candidates import is_library
 from regard.course.exercises import EXERCISES, Exercise, find_exercise
 from regard.course.grading import grade
+from regard.course.own import load_exercises
+from regard.course.processes import Server
 from regard.course.report import MAX_CHARACTERS, MAX_LINES, CheckReport, ExerciseReport
-from regard.course.sandbox import NO_EXERCISE, SECONDS, JobResult, run_file, run_object
+from regard.course.sandbox import NO_EXERCISE, SECONDS, Assignment, JobResult, run_file, run_object
 from regard.errors import InputError, MachineError
 from regard.io import write_new
 
 
-def check(object: str | Path | Callable[..., Any], exercise: str | None = None) -> CheckReport:
+def check(
+    object: str | Path | Callable[..., Any],
+    exercise: str | None = None,
+    *,
+    seed: int = 0,
+    exercises: str | Path | None = None,
+) -> CheckReport:
     """Check a learner's code: a Python file, or a function or class.
 
-    The code runs in a separate process with time and memory limits. The results are compared with a correct
-    solution on many inputs. Incorrect results are compared with the results of known mistakes.
+    The code runs in a separate process with time and memory limits, which receives only the inputs. The results
+    are compared with a correct solution on many inputs. Incorrect results are compared with the results of known
+    mistakes.
 
     object: path of a file, or a function, class or module instance.
     exercise: the exercise that the object answers; by default derived from the names in the file or the
     object's name.
+    seed: seed of the inputs. Another seed draws other inputs of the same kinds.
+    exercises: Python file with exercises of your own (see `make_exercise`), which replace those of the course.
 
     Raises `InputError` if the file or exercise does not exist, or if the file has no answer, and `MachineError`
     if the system cannot limit a process.
@@ -34,48 +46,77 @@ def check(object: str | Path | Callable[..., Any], exercise: str | None = None) 
     >>> regard.check(score)  # doctest: +SKIP
     <CheckReport: score: score wrong>
     """
-    if os.name != "posix":
-        raise MachineError(
-            "code cannot be checked on this system, which cannot limit processes: use Linux or macOS"
-        )
-    chosen = None if exercise is None else find_exercise(exercise)
+    assignment = choose_exercises(exercise, seed=seed, exercises=exercises)
     if isinstance(object, str | Path):
-        return check_file(Path(object), chosen)
+        return check_file(Path(object), assignment)
     if not hasattr(object, "__name__"):
         object = type(object)  # an instance of a module: its class is checked
     name = object.__name__
-    chosen = chosen or _find_by_name(name)
+    chosen = assignment.exercises[0] if assignment.chosen else _find_by_name(name, assignment.exercises)
+    assignment = Assignment(exercises=(chosen,), chosen=True, seed=seed)
     if is_library(_source_file(object)):
         result = JobResult(imported={chosen.name: (name, object.__module__)})
-        return _report(name, result, {})
+        return _report(name, result, {}, assignment)
     file = _source_file(object)
-    result = run_object(object, Path(file).parent if file else Path.cwd(), chosen.name)
-    return _report(name, result, {chosen.name: name})
+    result = run_object(object, Path(file).parent if file else Path.cwd(), assignment)
+    return _report(name, result, {chosen.name: name}, assignment)
 
 
-def check_file(path: Path, exercise: Exercise | None = None, *, seconds: float = SECONDS) -> CheckReport:
-    """Check the answers in a file. `seconds` limits the processor time of each exercise."""
+def choose_exercises(exercise: str | None, *, seed: int = 0, exercises: str | Path | None = None) -> Assignment:
+    """Return one exercise or all exercises, of the course or of a teacher's file.
+
+    Raises `InputError` for an unknown exercise or an invalid file, and `MachineError` if the system cannot limit
+    a process.
+    """
+    if os.name != "posix":
+        raise MachineError(
+            "code cannot be checked on this system, which cannot limit processes: use Linux, macOS, or WSL on"
+            " Windows"
+        )
+    pool = EXERCISES if exercises is None else load_exercises(Path(exercises))
+    if exercise is None:
+        return Assignment(exercises=pool, seed=seed)
+    return Assignment(exercises=(find_exercise(exercise, pool),), chosen=True, seed=seed)
+
+
+def check_file(
+    path: Path,
+    assignment: Assignment | None = None,
+    *,
+    seconds: float = SECONDS,
+    server: Server | None = None,
+) -> CheckReport:
+    """Check the answers in a file. `seconds` limits the processor time of each exercise.
+
+    Raises `InputError` if the file does not exist or contains no answer.
+    """
     if path.is_dir():
         raise InputError(f"{str(path)!r} is a folder: choose one of its files, as in {path}/01_...py")
     if not path.is_file():
         raise InputError(f"file {str(path)!r} does not exist: give the path of a Python file")
     if path.suffix != ".py":
         raise InputError(f"file {str(path)!r} is not a Python file: its name must end in .py")
-    result = run_file(path, exercise.name if exercise else None, seconds=seconds)
+    assignment = assignment or choose_exercises(None)
+    with contextlib.nullcontext(server) if server else Server() as running:
+        result = run_file(path, assignment, running, seconds=seconds)
     if result.exercises == {} and not result.imported:
-        names = exercise.name if exercise else ", ".join(item.name for item in EXERCISES)
+        names = ", ".join(exercise.name for exercise in assignment.exercises)
         defined = ", ".join(result.names) or "nothing"
-        raise InputError(
+        raise NoAnswerError(
             f"{path.name} contains no answer to an exercise: it defines {defined}; use one of the names {names}"
         )
-    return _report(path.name, result, result.exercises or {})
+    return _report(path.name, result, result.exercises or {}, assignment)
 
 
-def _find_by_name(name: str) -> Exercise:
-    for exercise in EXERCISES:
+class NoAnswerError(InputError):
+    """Raised if a file contains no answer to an exercise."""
+
+
+def _find_by_name(name: str, exercises: Sequence[Exercise]) -> Exercise:
+    for exercise in exercises:
         if exercise.matches(name):
             return exercise
-    choices = ", ".join(exercise.name for exercise in EXERCISES)
+    choices = ", ".join(exercise.name for exercise in exercises)
     raise InputError(f"no exercise has the name {name!r}: choose one of these with exercise=: {choices}")
 
 
@@ -95,7 +136,7 @@ def _truncate(prints: str) -> str:
     return beginning
 
 
-def _report(name: str, result: JobResult, exercises: dict[str, str]) -> CheckReport:
+def _report(name: str, result: JobResult, exercises: dict[str, str], assignment: Assignment) -> CheckReport:
     """Return the report on the answers in a file or an object.
 
     `exercises` has the name of the answer to each exercise.
@@ -107,17 +148,24 @@ def _report(name: str, result: JobResult, exercises: dict[str, str]) -> CheckRep
             ExerciseReport(exercise=name, title=name, object="", state="stopped", trouble=words, lines=lines)
         )
     for exercise, answer in exercises.items():
-        reports.append(_exercise_report(find_exercise(exercise), answer, result))
+        reports.append(_exercise_report(assignment.find(exercise), answer, result, assignment.seed))
     reports = [_mark_helper(report, reports, result) for report in reports]
     for exercise, (answer, module) in result.imported.items():
-        title, words = find_exercise(exercise).title, f"{answer} is imported from {module}: write your own"
+        found = assignment.find(exercise)
         reports.append(
-            ExerciseReport(exercise=exercise, title=title, object=answer, state="imported", trouble=words)
+            ExerciseReport(
+                exercise=exercise,
+                title=found.title,
+                object=answer,
+                state="imported",
+                trouble=f"{answer} is imported from {module}: write your own",
+                inputs=len(found.cases(assignment.seed)),
+            )
         )
     return CheckReport(name=name, exercises=reports, prints=_truncate(result.prints.strip()))
 
 
-def _exercise_report(exercise: Exercise, name: str, result: JobResult) -> ExerciseReport:
+def _exercise_report(exercise: Exercise, name: str, result: JobResult, seed: int) -> ExerciseReport:
     replaced = (
         [f"your file replaces {', '.join(result.replaced)}, also for the checker and all libraries"]
         if result.replaced
@@ -133,8 +181,9 @@ def _exercise_report(exercise: Exercise, name: str, result: JobResult) -> Exerci
             trouble=words,
             lines=lines,
             notes=replaced,
+            inputs=len(exercise.cases(seed)),
         )
-    report = grade(exercise, name, exercise.cases(0), result.answers[exercise.name])
+    report = grade(exercise, name, exercise.cases(seed), result.answers[exercise.name])
     notes = [
         f"{function} does the work of {name}, not your own code"
         for function in result.library.get(exercise.name, [])
@@ -164,18 +213,24 @@ def _mark_helper(report: ExerciseReport, reports: list[ExerciseReport], result: 
     user = (right or users)[0]
     words = f"{user.object} uses it; as an answer to {report.exercise} it would be {report.state}"
     return ExerciseReport(
-        exercise=report.exercise, title=report.title, object=report.object, state="helper", trouble=words
+        exercise=report.exercise,
+        title=report.title,
+        object=report.object,
+        state="helper",
+        trouble=words,
+        inputs=report.inputs,
     )
 
 
-def build_stubs(folder: Path) -> dict[Path, bytes]:
+def build_stubs(folder: Path, exercises: Sequence[Exercise] = EXERCISES) -> dict[Path, bytes]:
     """Return the path and content of the start file of each exercise."""
     return {
         folder / f"{number:02d}_{exercise.name}.py": exercise.stub.encode()
-        for number, exercise in enumerate(EXERCISES, 1)
+        for number, exercise in enumerate(exercises, 1)
     }
 
 
-def write_stubs(folder: Path) -> list[Path]:
-    """Write the start file of each exercise. Raises `InputError` if a file already exists."""
-    return write_new(build_stubs(folder))
+def write_stubs(folder: Path, exercises: str | Path | None = None) -> list[Path]:
+    """Write the start file of each exercise of the course, or of a teacher's file. Raises `InputError` if a file
+    already exists."""
+    return write_new(build_stubs(folder, EXERCISES if exercises is None else load_exercises(Path(exercises))))

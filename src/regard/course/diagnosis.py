@@ -16,8 +16,9 @@ import numpy as np
 
 from regard.course.arrays import Outputs, equal_arrays, equal_outputs
 from regard.course.exercises import EXERCISES, Case, Exercise
-from regard.course.exercises.exercise import Array, as_outputs
-from regard.course.mistakes import MISTAKES, Solution
+from regard.course.exercises.exercise import as_outputs
+from regard.course.inputs import Array
+from regard.course.mistakes import Solution
 
 Mistake = type[Solution]
 Answers = Sequence[Outputs | None]
@@ -32,6 +33,8 @@ MAX_SETS = 40_000
 """Number of sets after which the search for three mistakes ends."""
 CACHE_SIZE = 1 << 16
 """Number of cached outputs: enough for all mistakes on all inputs, and the same number for pairs."""
+HIDDEN = -1e4
+"""Largest number that code writes in place of -inf to hide a score."""
 ATTRIBUTES = ("instead", "paper", "companion", "broken")
 """Attributes of a mistake's class that are not steps of the solution."""
 
@@ -80,20 +83,28 @@ def explains(
             return False
         if answer is not None and outputs is not None:
             broken = case.name in mistake.broken and not all(np.isfinite(array).all() for array in answer)
-            if not broken and not equal_outputs(case, answer, outputs):
+            if not broken and not equal_outputs(case, _infinite(answer, outputs), outputs):
                 return False
             agrees = agrees or strict or _changes_output(mistake, exercise, case)
     return agrees
 
 
+def _infinite(answer: Outputs, outputs: Outputs) -> Outputs:
+    """Return an answer in which large negative numbers are -inf where the outputs are -inf: code that hides keys
+    with -1e9 instead of -inf has the same mistake."""
+    return [
+        np.where(np.isneginf(right) & (array <= HIDDEN), -np.inf, array) if array.shape == right.shape else array
+        for array, right in zip(answer, outputs, strict=False)
+    ]
+
+
 @functools.cache
-def relevant_mistakes(name: str) -> list[Mistake]:
+def relevant_mistakes(exercise: Exercise) -> list[Mistake]:
     """Return the mistakes that give an incorrect output in an exercise, not only an error."""
-    exercise = next(exercise for exercise in EXERCISES if exercise.name == name)
     cases = [case for case in exercise.cases(0) if case.diagnose]
     return [
         mistake
-        for mistake in MISTAKES
+        for mistake in exercise.mistakes
         if any(
             _changes_output(mistake, exercise, case) and run_solution(mistake, exercise, case) is not None
             for case in cases
@@ -102,7 +113,7 @@ def relevant_mistakes(name: str) -> list[Mistake]:
 
 
 def _changes_output(mistake: Mistake, exercise: Exercise, case: Case) -> bool:
-    right = run_solution(Solution, exercise, case)
+    right = run_solution(exercise.base, exercise, case)
     outputs = run_solution(mistake, exercise, case)
     return outputs is None or right is None or not equal_outputs(case, outputs, right)
 
@@ -121,11 +132,7 @@ def combine(mistakes: Sequence[Mistake]) -> Mistake | None:
     steps = [step for mistake in mistakes for step in _steps(mistake)]
     if len(set(steps)) < len(steps):
         return None
-    return (
-        type("_and_".join(mistake.__name__ for mistake in mistakes), tuple(mistakes), {})
-        if mistakes
-        else Solution
-    )
+    return type("_and_".join(mistake.__name__ for mistake in mistakes), tuple(mistakes), {})
 
 
 @functools.cache
@@ -137,7 +144,7 @@ def _combine_pair(pair: tuple[Mistake, Mistake]) -> Mistake | None:
 
 def diagnose_one(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> list[list[Mistake]]:
     """Return every mistake that explains the answers without other mistakes."""
-    relevant = relevant_mistakes(exercise.name)
+    relevant = relevant_mistakes(exercise)
     explanations = [[mistake] for mistake in relevant if explains(mistake, exercise, cases, answers)]
     if not explanations and None in answers:
         explanations = [
@@ -152,8 +159,8 @@ def diagnose_two(exercise: Exercise, cases: Sequence[Case], answers: Answers) ->
     A companion is a mistake that may have an effect only in combination with another mistake. A companion that
     does not change any output of this exercise by itself is omitted.
     """
-    relevant = relevant_mistakes(exercise.name)
-    companions = [mistake for mistake in MISTAKES if mistake.companion and mistake not in relevant]
+    relevant = relevant_mistakes(exercise)
+    companions = [mistake for mistake in exercise.mistakes if mistake.companion and mistake not in relevant]
     ordered = _order_cases(cases, answers)
     explanations: list[list[Mistake]] = []
     for pair in combinations([*relevant, *companions], 2):
@@ -183,7 +190,7 @@ def diagnose_three(exercise: Exercise, cases: Sequence[Case], answers: Answers) 
     affect this case but no earlier case. If an exercise has more than FEW_MISTAKES, a mistake that does not
     affect a case by itself is assumed not to affect it with others.
     """
-    relevant = relevant_mistakes(exercise.name)
+    relevant = relevant_mistakes(exercise)
     few = len(relevant) <= FEW_MISTAKES
     affecting = {
         case.name: [mistake for mistake in relevant if few or _changes_output(mistake, exercise, case)]
@@ -218,7 +225,7 @@ def diagnose_three(exercise: Exercise, cases: Sequence[Case], answers: Answers) 
 
 
 def _explains_case(mistakes: Sequence[Mistake], exercise: Exercise, case: Case, answer: Outputs | None) -> bool:
-    combined = combine(mistakes)
+    combined = combine(mistakes) if mistakes else exercise.base
     if combined is None:
         return False
     if answer is None:
@@ -240,13 +247,13 @@ def find_example(mistake: Mistake, exercise: Exercise) -> SmallExample | None:
 
     If no input is small enough to show, the example is one number of the output for a larger input.
     """
-    last = next(index for index, item in enumerate(EXERCISES) if item.name == exercise.name)
-    small = [(item, case, True) for item in EXERCISES[: last + 1] for case in _small_cases(item)]
+    earlier = EXERCISES[: EXERCISES.index(exercise)] if exercise in EXERCISES else ()
+    small = [(item, case, True) for item in (*earlier, exercise) for case in _small_cases(item)]
     large = [(exercise, case, False) for case in exercise.cases(0) if case.diagnose]
     for item, case, is_small in [*small, *large]:
         if not _changes_output(mistake, item, case):
             continue
-        right, wrong = run_solution(Solution, item, case), run_solution(mistake, item, case)
+        right, wrong = run_solution(item.base, item, case), run_solution(mistake, item, case)
         assert right is not None, "the correct solution never fails"
         if is_small:
             arguments = [(name, value) for name, value in case.arguments.items() if value is not None]

@@ -9,7 +9,7 @@ import numpy as np
 from regard.course.arrays import Outputs, decode_outputs, equal_arrays, equal_gradients
 from regard.course.diagnosis import Mistake, diagnose_one, diagnose_three, diagnose_two, find_example
 from regard.course.exercises import Case, Exercise
-from regard.course.exercises.exercise import Array
+from regard.course.inputs import Array
 from regard.course.report import CaseReport, Diagnosis, ExerciseReport, Finding
 
 NO_GRADIENT = (
@@ -43,7 +43,9 @@ def grade(
     name: the learner's function or class. attempts: answers for each interpretation of its parameters.
     """
     if any(answer.get("started") is False for answer in attempts[0]):
-        return ExerciseReport(exercise=exercise.name, title=exercise.title, object=name, state="not begun")
+        return ExerciseReport(
+            exercise=exercise.name, title=exercise.title, object=name, state="not begun", inputs=len(cases)
+        )
     answered = [index for index, answer in enumerate(attempts[0]) if not answer.get("skipped")]
     cases = [cases[index] for index in answered]
     attempts = [[answers[index] for index in answered] for answers in attempts]
@@ -51,7 +53,9 @@ def grade(
     answers, explanations, complete = _select_attempt(exercise, cases, attempts, expected)
     reports = _grade_cases(exercise, cases, answers, expected)
     wrong = any(report.verdict in ("wrong", "failed") for report in reports)
-    notes = _collect_notes(answers)
+    # If a mistake is named, notes on inputs that the diagnosis leaves out could only repeat or contradict it.
+    noted = [a for a, case in zip(answers, cases, strict=True) if case.diagnose or not explanations]
+    notes = _collect_notes(noted)
     faulty = wrong or any(serious for serious, _ in notes)
     shown_notes = [words for serious, words in notes if faulty or serious or "in place" in words]
     ending = ""
@@ -67,6 +71,7 @@ def grade(
         notes=shown_notes,
         lines=next((list(answer["lines"]) for answer in answers if answer.get("lines")), []),
         ending=ending,
+        inputs=len(cases),
     )
 
 

@@ -4,6 +4,7 @@ Nothing is graded here. An answer consists of plain values for JSON: outputs and
 """
 
 import contextlib
+import importlib
 import inspect
 import linecache
 from collections import deque
@@ -17,14 +18,11 @@ from regard.course.arrays import (
     Library,
     convert_argument,
     convert_result,
-    decode_outputs,
     encode_outputs,
-    equal_outputs,
     guess_libraries,
     loaded_torch,
 )
-from regard.course.exercises import Case, Exercise
-from regard.course.exercises.exercise import Array
+from regard.course.inputs import Case, Specification
 from regard.course.module_parameters import find_hidden_modules, find_parameters
 from regard.course.weight_matching import CopiedWeights, WeightLayout, copy_weights, possible_layouts
 
@@ -45,6 +43,8 @@ CONSTRUCTOR_NAMES = {
     }.items()
 }
 """Names that learners use for a constructor's arguments."""
+CALLERS = "regard.course.probe_models"
+"""Module of the functions `Specification.call`. It needs PyTorch, which loads slowly."""
 Answer = dict[str, Any]
 Note = tuple[bool, str]
 """The text of a note, and whether the note alone makes the answer incorrect."""
@@ -59,10 +59,10 @@ HIDDEN_MODULES = (
 
 
 def collect_answers(
-    exercise: Exercise,
+    exercise: Specification,
     solution: Any,
     cases: Sequence[Case],
-    expected: Sequence[Array],
+    is_right: Callable[[Answer], bool],
     send: Callable[[Answer], None],
     monitor: contextlib.AbstractContextManager[Any] | None = None,
 ) -> None:
@@ -71,11 +71,14 @@ def collect_answers(
     An answer is `{"attempt": 0, "case": 0, "outputs": [...]}`, or has an error instead of outputs.
 
     The code may use NumPy or PyTorch, and the parameters may have several layouts. The first case is tried with
-    each combination of library and layout. The first combination that gives the `expected` outputs is used for
-    all cases. If no combination gives the expected outputs, up to `MAX_ATTEMPTS` combinations are used.
+    each combination of library and layout. The first combination whose answer `is_right` is used for all cases.
+    If no answer is right, up to `MAX_ATTEMPTS` combinations are used.
 
-    monitor: a context manager in which the first case is called.
+    is_right: a function that compares an answer to the first case with the expected outputs, which this process
+    does not know. monitor: a context manager in which the first case is called.
     """
+    if exercise.call:
+        importlib.import_module(CALLERS)  # before the monitor records calls
     combinations = [
         (library, layout)
         for library in guess_libraries(solution)
@@ -85,8 +88,7 @@ def collect_answers(
     for library, layout in combinations:
         with monitor or contextlib.nullcontext():
             answer = answer_case(exercise, solution, cases[0], library, layout)
-        outputs = decode_outputs(answer)
-        if outputs is not None and equal_outputs(cases[0], outputs, expected):
+        if "outputs" in answer and is_right(answer):
             tried = [(answer, (library, layout))]
             break
         tried.append((answer, (library, layout)))
@@ -98,7 +100,7 @@ def collect_answers(
             send({**answer, "attempt": number, "case": index})
 
 
-def _layouts(exercise: Exercise, solution: Any, case: Case) -> list[WeightLayout]:
+def _layouts(exercise: Specification, solution: Any, case: Case) -> list[WeightLayout]:
     if not isinstance(solution, type) or not exercise.module_weights(case):
         return [WeightLayout()]
     try:
@@ -109,7 +111,9 @@ def _layouts(exercise: Exercise, solution: Any, case: Case) -> list[WeightLayout
     return possible_layouts(parameters, case.sizes["width"], case.sizes.get("heads", 1), projections)
 
 
-def answer_case(exercise: Exercise, solution: Any, case: Case, library: Library, layout: WeightLayout) -> Answer:
+def answer_case(
+    exercise: Specification, solution: Any, case: Case, library: Library, layout: WeightLayout
+) -> Answer:
     """Return the answer to one case: outputs, gradients and notes, or an error with the learner's lines."""
     torch = loaded_torch()
     if torch is not None:
@@ -117,8 +121,14 @@ def answer_case(exercise: Exercise, solution: Any, case: Case, library: Library,
     if case.functions_only and isinstance(solution, type):
         return {"skipped": True}
     try:
-        if exercise.call is not None:
-            return {"outputs": encode_outputs(exercise.call(solution, case)), "gradients": {}, "notes": []}
+        if exercise.call:
+            caller = getattr(importlib.import_module(CALLERS), exercise.call)
+            outputs, words = caller(solution, case)
+            return {
+                "outputs": encode_outputs(outputs),
+                "gradients": {},
+                "notes": [(False, note) for note in words],
+            }
         return _call_solution(exercise, solution, case, library, layout)
     except (MemoryError, EOFError):
         raise
@@ -131,7 +141,7 @@ def answer_case(exercise: Exercise, solution: Any, case: Case, library: Library,
 
 
 def _call_solution(
-    exercise: Exercise, solution: Any, case: Case, library: Library, layout: WeightLayout
+    exercise: Specification, solution: Any, case: Case, library: Library, layout: WeightLayout
 ) -> Answer:
     differentiate = bool(case.gradients) and library == "torch"
     function, copied, values = solution, CopiedWeights(), dict(case.arguments)
@@ -155,12 +165,12 @@ def _call_solution(
     return {"outputs": encode_outputs(outputs), "gradients": gradients, "notes": notes}
 
 
-def _call_arguments(exercise: Exercise, case: Case) -> dict[str, Any]:
+def _call_arguments(exercise: Specification, case: Case) -> dict[str, Any]:
     """Return the arguments of a module's call, without the arguments that the module stores as attributes."""
     return {name: value for name, value in case.arguments.items() if name not in exercise.module_arguments}
 
 
-def initialize(exercise: Exercise, cls: type, case: Case) -> Any:
+def initialize(exercise: Specification, cls: type, case: Case) -> Any:
     """Return an instance of a learner's class with the sizes of the case, in evaluation mode.
 
     Lazy layers of PyTorch are called once, because their parameters have no shapes before the first call.
@@ -176,7 +186,7 @@ def initialize(exercise: Exercise, cls: type, case: Case) -> Any:
     return module
 
 
-def _constructor_arguments(exercise: Exercise, cls: type, case: Case) -> dict[str, int]:
+def _constructor_arguments(exercise: Specification, cls: type, case: Case) -> dict[str, int]:
     """Return the constructor's arguments: first the arguments with known names, then the other required
     arguments in order."""
     parameters = [
@@ -256,7 +266,7 @@ def _changed_arguments(values: Mapping[str, Any], arguments: Mapping[str, Any]) 
 
 
 def _gradients(
-    exercise: Exercise, case: Case, result: Any, arguments: Any, function: Any, copied: CopiedWeights
+    exercise: Specification, case: Case, result: Any, arguments: Any, function: Any, copied: CopiedWeights
 ) -> dict[str, Any]:
     """Return the directional derivative with respect to each argument, or None for an argument without a
     gradient."""
@@ -289,7 +299,7 @@ def _derivative(value: Any, direction: Any) -> float | None:
 
 
 def _weight_gradients(
-    exercise: Exercise, case: Case, directions: dict[str, Any], module: Any, copied: CopiedWeights
+    exercise: Specification, case: Case, directions: dict[str, Any], module: Any, copied: CopiedWeights
 ) -> Answer:
     """Return the derivatives with respect to a module's weights, along directions with the shapes of its
     parameters."""

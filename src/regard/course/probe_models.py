@@ -7,14 +7,18 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from regard.course.exercises.exercise import COPY_VOCABULARY, END, PADDING, START, Array, copy_words
+from regard.course.inputs import COPY_VOCABULARY, END, PADDING, START, Array, Case, copy_words
 
 TrainingLoop = Callable[[Any, list[tuple[Tensor, Tensor]]], Any]
 WIDTH = 32
 REQUIRED_SHARE = 0.9
 """Fraction of unseen words that the trained model must copy."""
 RECORDED_BATCHES = 3
+LEAST_MOVE, MOST_MOVE = 0.03, 1.0
+"""Mean changes of a parameter. Below and above, a failed training is attributed to the learning rate: Adam
+changes the parameters by 0.1 with a rate of 0.01, by 0.02 with 0.0001 and by 5 with 1."""
 
 
 class RecordingModel(nn.Module):
@@ -43,15 +47,30 @@ class RecordingModel(nn.Module):
         self.reset.append(self.bias.grad is None or not bool(self.bias.grad.any()))
 
 
-def record_training(loop: TrainingLoop, target: Array, table: Array) -> tuple[Array, ...]:
-    """Return the first decoder input, the normalized first gradient, and three flags (1 or 0).
+def run_training(loop: TrainingLoop, case: Case) -> tuple[tuple[Array, ...], list[str]]:
+    """Run a learner's loop on a model that records its calls, or on a model that can learn the task Copy. Return
+    the outputs and notes."""
+    if case.arguments.get("batches"):
+        share, notes = score_training(loop, case.arguments["batches"])
+        return (np.array(share),), notes
+    return record_training(loop, case.arguments["target"], case.arguments["table"]), []
 
-    The flags show whether gradients were reset before each batch, whether the parameters changed, and whether
-    all batches were used. Raises `ValueError` if the loop never calls the model.
+
+def record_training(loop: TrainingLoop, target: Array, table: Array) -> tuple[Array, ...]:
+    """Return the first decoder input, the normalized first gradient, and four flags (1 or 0).
+
+    The flags show whether gradients were reset before each batch, whether the parameters changed, whether all
+    batches were used, and whether one optimizer was used for all of them. Raises `ValueError` if the loop never
+    calls the model.
     """
     model = RecordingModel(table)
     tokens = torch.as_tensor(target)
-    loop(model, [(tokens[:, 1:-1].clone(), tokens.clone()) for _ in range(RECORDED_BATCHES)])
+    optimizers: list[Any] = []
+    handle = register_optimizer_step_post_hook(lambda optimizer, *_: optimizers.append(optimizer))
+    try:
+        loop(model, [(tokens[:, 1:-1].clone(), tokens.clone()) for _ in range(RECORDED_BATCHES)])
+    finally:
+        handle.remove()
     if not model.inputs:
         raise ValueError("the model is never called: call model(source, target) for every batch")
     decoder_input = model.inputs[0].numpy()
@@ -62,6 +81,7 @@ def record_training(loop: TrainingLoop, target: Array, table: Array) -> tuple[Ar
         not model.gradients or all(model.reset),
         bool(model.bias.detach().any()),
         len(model.inputs) >= RECORDED_BATCHES,
+        len(set(map(id, optimizers))) < RECORDED_BATCHES,
     )
     normalized = gradient / length if length else gradient
     return decoder_input, normalized, *(np.array(float(flag)) for flag in flags)
@@ -90,15 +110,25 @@ class CopyModel(nn.Module):
         return logits
 
 
-def score_training(loop: TrainingLoop, batches: int) -> float:
+def score_training(loop: TrainingLoop, batches: int) -> tuple[float, list[str]]:
     """Train a model with the loop. Return the fraction of unseen words that the model copies, or 1 if the
-    fraction is large enough."""
+    fraction is large enough, and a note if the parameters changed too little or too much."""
     torch.manual_seed(0)
     model = CopyModel()
+    start = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
     words = [tuple(map(torch.as_tensor, copy_words(seed, 32))) for seed in range(batches)]
     loop(model, words)  # type: ignore[arg-type]
     share = copied_share(model, *map(torch.as_tensor, copy_words(batches, 200)))
-    return 1.0 if share >= REQUIRED_SHARE else share
+    if share >= REQUIRED_SHARE:
+        return 1.0, []
+    moved = float((nn.utils.parameters_to_vector(model.parameters()).detach() - start).abs().mean())
+    if not 0 < moved < LEAST_MOVE and moved <= MOST_MOVE:
+        return share, []
+    size = "small" if moved < LEAST_MOVE else "large"
+    words = (
+        f"the parameters changed by {moved:.2g} on average in {batches} steps (0.1 with Adam and a rate of 0.01)"
+    )
+    return share, [f"{words}: is the learning rate too {size}?"]
 
 
 @torch.no_grad()

@@ -81,6 +81,29 @@ class ExerciseReport:
     """The lines of the learner's code where an error occurred."""
     ending: str = ""
     """Advice for an error that no diagnosis explains."""
+    inputs: int = 0
+    """Number of inputs of the exercise."""
+
+    @property
+    def possible_points(self) -> int:
+        """Number of inputs that are compared: one point each."""
+        compared = sum(case.verdict != "not compared" for case in self.cases)
+        return compared or self.inputs
+
+    @property
+    def points(self) -> int:
+        """Number of correct inputs. An answer that only a note makes wrong has one point less."""
+        points = sum(case.verdict == "right" for case in self.cases)
+        return max(0, points - (self.state == "wrong" and points == self.possible_points))
+
+    @property
+    def explanation(self) -> str:
+        """The named mistakes, or else the notes or the first incorrect input, in one line."""
+        if self.state in ("right", "not begun"):
+            return "; ".join(self.notes)
+        named = " or: ".join(" ".join(finding.did for finding in item.findings) for item in self.diagnoses)
+        wrong = [f"{case.name}: {case.words}" for case in self.cases if case.verdict in ("wrong", "failed")]
+        return " ".join((self.trouble or named or "; ".join(self.notes) or "".join(wrong[:1])).split())
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -104,8 +127,11 @@ class CheckReport(Result):
         return f"{self.name}: " + ", ".join(f"{report.exercise} {report.state}" for report in self.exercises[:4])
 
     def json(self) -> dict[str, Any]:
-        """Return the report as plain values, including `right`."""
-        return {**super().json(), "right": self.right}
+        """Return the report as plain values, including `right` and the points of each exercise."""
+        content = super().json()
+        for report, values in zip(self.exercises, content["exercises"], strict=True):
+            values |= {"points": report.points, "possible_points": report.possible_points}
+        return {**content, "right": self.right}
 
     def table(self) -> RenderableType:
         """Return all exercises with their inputs, verdicts and diagnoses."""

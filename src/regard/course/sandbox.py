@@ -1,6 +1,8 @@
 """Run a learner's code in a separate process with limits, and collect its answers.
 
-The limits prevent damage by mistakes, but do not protect against malicious code.
+The process receives inputs and never an expected output. The limits prevent damage by mistakes and answers that
+are looked up, but do not protect against malicious code: it could read the memory of the process that grades, or
+the files of the installed package through another program.
 """
 
 import contextlib
@@ -8,17 +10,27 @@ import json
 import os
 import select
 import signal
-import subprocess
-import sys
+import socket
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
-from regard.course.worker import CHECKER_FAILED, LOADING_SECONDS, MEMORY, format_limit, run_in_fork
+from regard.course.arrays import decode_outputs, equal_outputs
+from regard.course.exercises import Exercise
+from regard.course.processes import Descriptors, ForkedProcess, Process, Server, Start
+from regard.course.worker import (
+    CHECKER_FAILED,
+    LOADING_SECONDS,
+    MEMORY,
+    REPLY_RIGHT,
+    REPLY_WRONG,
+    format_limit,
+    run_in_fork,
+)
 from regard.errors import MachineError
 
 SECONDS = 20.0
@@ -38,33 +50,6 @@ SIGNALS: dict[int, str] = {
 }
 
 
-class Process(Protocol):
-    """A running process."""
-
-    pid: int
-
-    def poll(self) -> int | None:
-        """Return the exit status (negative for a signal), or None while the process runs."""
-        ...
-
-
-class ForkedProcess:
-    """A fork of this process."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self.exit_status: int | None = None
-
-    def poll(self) -> int | None:
-        """Return the exit status (negative for a signal), or None while the process runs."""
-        if self.exit_status is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self.exit_status = os.waitstatus_to_exitcode(status) if pid else None
-        return self.exit_status
-
-
-Start = Callable[[dict[str, Any], int], Process]
-"""Function that starts a process for a job. The process writes its output to the file descriptor of a pipe."""
 EXITED = "ended its own process, for example with os._exit: remove that call"
 BROKE_CHECKER = (
     "made the checker fail: does the code replace a function of Python, or close files that it did not open?"
@@ -99,64 +84,66 @@ class JobResult:
     prints: str = ""
 
 
-def run_file(path: Path, exercise: str | None, *, seconds: float = SECONDS, memory: int = MEMORY) -> JobResult:
-    """Run a learner's file in a new Python process. `seconds`: processor time of each exercise. `memory`: limit
+@dataclass(frozen=True, kw_only=True)
+class Assignment:
+    """The exercises that a file may answer."""
+
+    exercises: Sequence[Exercise]
+    chosen: bool = False
+    """Whether the only exercise was chosen for the file, whatever the name of its answer."""
+    seed: int = 0
+    """Seed of the inputs."""
+
+    def find(self, name: str) -> Exercise:
+        """Return the exercise with this name."""
+        return next(exercise for exercise in self.exercises if exercise.name == name)
+
+
+def run_file(
+    path: Path, assignment: Assignment, server: Server, *, seconds: float = SECONDS, memory: int = MEMORY
+) -> JobResult:
+    """Run a learner's file in a fork of a server. `seconds`: processor time of each exercise. `memory`: limit
     in bytes."""
-
-    def start(job: dict[str, Any], stdout: int) -> Process:
-        description = json.dumps({**job, "file": str(path.resolve())})
-        source = Path(__file__).parents[2]
-        inherited = os.environ.get("PYTHONPATH")
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(source), *([inherited] if inherited else [])]),
-            "OMP_NUM_THREADS": "1",
-            "PYTHONUNBUFFERED": "1",
-            "TORCHDYNAMO_DISABLE": "1",  # compilers start processes, so functions run uncompiled
-        }
-        return subprocess.Popen(
-            [sys.executable, "-P", "-c", "from regard.course.worker import main; main()", description],
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stdout,
-            pass_fds=(job["answers"], job["crashes"]),
-            start_new_session=True,
-            env=environment,
-        )
-
-    return _run_job(start, str(path.resolve().parent), exercise, seconds, memory)
+    path = path.resolve()
+    job = {"file": str(path), "folder": str(path.parent), "seconds": seconds, "memory": memory}
+    return _run_job(server.start, job, assignment)
 
 
-def run_object(solution: Any, folder: Path, exercise: str, *, seconds: float = SECONDS) -> JobResult:
-    """Run a learner's function or class that exists only in this process, in a fork of the process."""
+def run_object(solution: Any, folder: Path, assignment: Assignment, *, seconds: float = SECONDS) -> JobResult:
+    """Run a learner's function or class that exists only in this process, in a fork of the process.
 
-    def start(job: dict[str, Any], stdout: int) -> Process:
+    Unlike the process of a file, the fork contains everything that this process has loaded.
+    """
+    (exercise,) = assignment.exercises
+
+    def start(job: dict[str, Any], descriptors: Descriptors) -> Process:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the fork does not need the threads of this process
             pid = os.fork()
         if not pid:
-            run_in_fork({**job, "object": exercise}, {exercise: solution}, stdout)
+            run_in_fork(job, lambda: {exercise.name: solution}, *descriptors)
         return ForkedProcess(pid)
 
-    return _run_job(start, str(folder), exercise, seconds, MEMORY)
+    job = {"object": exercise.name, "folder": str(folder), "seconds": seconds, "memory": MEMORY}
+    return _run_job(start, job, assignment)
 
 
-def _run_job(start: Start, folder: str, exercise: str | None, seconds: float, memory: int) -> JobResult:
+def _run_job(start: Start, job: dict[str, Any], assignment: Assignment) -> JobResult:
     """Start processes until every exercise is answered or stopped. A crash stops only one exercise."""
     result = JobResult()
-    job: dict[str, Any] = {
-        "exercise": exercise,
-        "folder": folder,
-        "seconds": seconds,
-        "memory": memory,
+    job = {
+        **job,
+        "exercises": [exercise.specification for exercise in assignment.exercises],
+        "cases": {exercise.name: exercise.cases(assignment.seed) for exercise in assignment.exercises},
+        "chosen": assignment.chosen,
         "done": [],
     }
     while True:
-        with tempfile.TemporaryFile() as answers, tempfile.TemporaryFile() as crashes:
-            files = {"answers": answers.fileno(), "crashes": crashes.fileno()}
-            reason = _run_process(start, {**job, **files}, result, seconds)
-            stopped = _read_events(_read_text(answers), result)
-            lines = _crash_lines(_read_text(crashes), folder)
+        with tempfile.TemporaryFile() as crashes:
+            events = _Events(result, assignment)
+            reason = _run_process(start, job, crashes.fileno(), events)
+            lines = _crash_lines(_read_text(crashes), job["folder"])
+        stopped = events.current
         if stopped is None:
             return result
         result.failures[stopped] = reason, lines
@@ -172,65 +159,97 @@ def _read_text(file: IO[bytes]) -> str:
     return file.read().decode("utf-8", "replace")
 
 
-def _run_process(start: Start, job: dict[str, Any], result: JobResult, seconds: float) -> str:
+class _Events:
+    """The events of a process, as they arrive."""
+
+    def __init__(self, result: JobResult, assignment: Assignment) -> None:
+        self.result, self._assignment, self._unread = result, assignment, b""
+        self.current: str | None = NO_EXERCISE
+        """The exercise that runs, NO_EXERCISE, or None if the process has finished."""
+
+    def read(self, channel: socket.socket) -> bool:
+        """Read the available bytes, and answer questions. Return whether there were any."""
+        try:
+            data = channel.recv(1 << 20)
+        except ConnectionError:
+            return False
+        if self.current is None:  # the process has finished, or its events are not its own
+            return bool(data)
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        try:
+            for line in lines:
+                event = json.loads(line)
+                if event["event"] == "question":
+                    right = self._is_right(event["answer"])
+                    with contextlib.suppress(BrokenPipeError):
+                        channel.sendall(REPLY_RIGHT if right else REPLY_WRONG)
+                else:
+                    self.current = _add_event(event, self.current, self.result)
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, StopIteration):
+            self.result.failures[NO_EXERCISE] = CHANGED_ANSWERS, []
+            self.current = None
+        return bool(data)
+
+    def _is_right(self, answer: dict[str, Any]) -> bool:
+        exercise = self._assignment.find(str(self.current))
+        case, outputs = exercise.cases(self._assignment.seed)[0], decode_outputs(answer)
+        return outputs is not None and equal_outputs(case, outputs, exercise.expected(case))
+
+
+def _run_process(start: Start, job: dict[str, Any], crashes: int, events: _Events) -> str:
     """Run one process until it ends. Return the reason why the process ended, for use if no event shows the
     reason."""
     reading, writing = os.pipe()
-    try:
-        process = start(job, writing)
-    except OSError as error:
-        raise MachineError(f"cannot start a process for your code: {error.strerror}; try again") from error
-    finally:
-        os.close(writing)
-    try:
-        return _wait(process, reading, job["answers"], result, seconds)
-    finally:
-        for kill in (os.killpg, os.kill):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                kill(process.pid, signal.SIGKILL)
-        while process.poll() is None:
-            time.sleep(0.01)
-        os.close(reading)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        try:
+            process = start(job, (writing, theirs.fileno(), crashes))
+        except OSError as error:
+            raise MachineError(f"cannot start a process for your code: {error.strerror}; try again") from error
+        finally:
+            os.close(writing)
+        theirs.close()
+        try:
+            return _wait(process, reading, ours, events, job["seconds"])
+        finally:
+            for kill in (os.killpg, os.kill):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    kill(process.pid, signal.SIGKILL)
+            while process.poll() is None:
+                time.sleep(0.002)
+            os.close(reading)
 
 
-def _wait(process: Process, reading: int, answers: int, result: JobResult, seconds: float) -> str:
-    """Read the output of a process until the process ends or exceeds a limit. Return the reason."""
-    printed, size, last_event = 0, -1, time.monotonic()
+def _wait(process: Process, reading: int, channel: socket.socket, events: _Events, seconds: float) -> str:
+    """Read the output and the events of a process until the process ends or exceeds a limit. Return the
+    reason."""
+    result, printed, last_event = events.result, 0, time.monotonic()
+    streams: list[Any] = [reading, channel]
     while True:
-        if select.select([reading], [], [], 0.05)[0]:
+        readable = select.select(streams, [], [], 0.02)[0]
+        if channel in readable:
+            if events.read(channel):
+                last_event = time.monotonic()
+            else:
+                streams.remove(channel)
+        if reading in readable:
             output = os.read(reading, 1 << 16)
             printed += len(output)
             if len(result.prints) < MAX_OUTPUT:
                 result.prints += output.decode("utf-8", "replace")
             if printed > MAX_OUTPUT:
                 return f"prints without end: more than {MAX_OUTPUT >> 20} MB"
-            if output:
-                continue
-            time.sleep(0.05)  # after the output is closed, select returns at once
+            if not output:
+                streams.remove(reading)
+        if readable:
+            continue
         status = process.poll()
         if status is not None:
             if status >= 0:
                 return BROKE_CHECKER if status == CHECKER_FAILED else EXITED
             return SIGNALS.get(-status, f"was ended by signal {-status}")
-        if os.fstat(answers).st_size != size:
-            size, last_event = os.fstat(answers).st_size, time.monotonic()
         if time.monotonic() - last_event > PATIENCE * seconds + 2 * LOADING_SECONDS:
             return f"did not end within {format_limit(seconds)} and blocked its time limit: an endless loop?"
-
-
-def _read_events(text: str, result: JobResult) -> str | None:
-    """Add the events of a process to the result.
-
-    Return None if the process finished, else the exercise in which it was stopped, or NO_EXERCISE.
-    """
-    current: str | None = NO_EXERCISE
-    try:
-        for line in text.splitlines():
-            current = _add_event(json.loads(line), current, result)
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
-        result.failures[NO_EXERCISE] = CHANGED_ANSWERS, []
-        return None
-    return current
 
 
 def _add_event(event: dict[str, Any], current: str | None, result: JobResult) -> str | None:

@@ -42,7 +42,7 @@ from typing import Any
 import numpy as np
 
 from regard.course.arrays import loaded_torch
-from regard.course.exercises.exercise import Array
+from regard.course.inputs import Array
 from regard.course.module_parameters import find_parameters, name_features, split_name, weight_features
 
 IMPOSSIBLE = 1e6
@@ -249,13 +249,13 @@ def match_weights(
 ) -> dict[str, tuple[Slot, View]]:
     """Return the slot and view of each weight. Weights without a slot are omitted."""
     names = list(weights)
-    stacked = any("." in name for name in names)
+    stacked, projects = (any(part in name for name in names) for part in (".", "_q"))
     cost = np.full((len(names), len(slots)), IMPOSSIBLE)
     views: dict[tuple[int, int], View] = {}
     shapes = {name: weights[name].shape for name in _reorder(names, layout.order)}
     weight_ranks, slot_ranks = _ranks(shapes), _ranks({id(slot): slot.shape for slot in slots})
     for row, name in enumerate(names):
-        features = weight_features(name, stacked, "cross_q" in weights)
+        features = weight_features(name, stacked, "cross_q" in weights) if projects else {}
         for column, slot in enumerate(slots):
             view = find_view(name.split(".")[-1], weights[name].shape, slot, heads, layout)
             name_cost = _cost(features, slot)

@@ -1,22 +1,26 @@
-"""The process that runs a learner's code: a new Python for a file, or a fork for an object in memory.
+"""The process that runs a learner's code: a fork of `serve` for a file, or of the caller for an object in memory.
 
-The process writes events as lines of JSON to an open file, because the learner's code uses standard output. The
-functions for writing are looked up before the learner's code is loaded, because the code may replace them.
+The process receives inputs and returns outputs; the expected outputs stay in the process that grades. It writes
+events as lines of JSON to a socket, because the learner's code uses standard output. The functions for this are
+looked up before the learner's code is loaded, because the code may replace them.
 """
 
 import contextlib
 import faulthandler
+import functools
 import importlib.util
 import json
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
-from regard.course.candidates import CallMonitor, Candidates, find_candidates
-from regard.course.exercises import EXERCISES, Exercise, find_exercise
+from regard.course.candidates import COURSE, CallMonitor, Candidates, find_candidates
+from regard.course.inputs import Case, Specification
 from regard.course.learner_calls import collect_answers, learner_lines, one_line
 from regard.plugins import plugin_imports
 
@@ -28,11 +32,17 @@ PROCESS_EVENTS = {
     "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "os.exec", "subprocess.Popen"
 }  # fmt: skip
 """Python's audit events for starting a process."""
-SEED = 0
+SOLUTION_MODULES = ("regard.course.mistakes", "regard.course.exercises")
+SOLUTION_FOLDERS = tuple(str(COURSE / name.rpartition(".")[2]) for name in SOLUTION_MODULES)
+"""Packages of the course that contain solutions. A learner's code must not read them."""
+REPLY_RIGHT, REPLY_WRONG = b"1", b"0"
 CHECKER_FAILED = 97
 """Exit status if the checker failed, for example because the code replaced a function that the checker needs."""
 Send = Callable[[dict[str, Any]], None]
-_encode, _write, _getpid, _exit = json.JSONEncoder().encode, os.write, os.getpid, os._exit
+Ask = Callable[[dict[str, Any]], bool]
+"""Function that returns whether an answer to the first case is right."""
+_encode, _write, _read, _getpid, _exit = json.JSONEncoder().encode, os.write, os.read, os.getpid, os._exit
+_realpath, _fsdecode = os.path.realpath, os.fsdecode
 _signal, _setitimer = signal.signal, signal.setitimer
 _timer = {"active": False}
 """Whether the time limit may stop the code."""
@@ -87,6 +97,13 @@ def restrict_process(memory: int) -> None:
             )
         if event in ("os.kill", "os.killpg") and arguments[0] != _getpid():
             raise StopError(f"sends a signal to another process ({event}): remove that call")
+        reads = event == "open" and isinstance(arguments[0], str | bytes)
+        if (reads and _realpath(_fsdecode(arguments[0])).startswith(SOLUTION_FOLDERS)) or (
+            event == "import" and arguments[0].startswith(SOLUTION_MODULES)
+        ):
+            raise StopError(
+                "reads the solutions of the course: remove this import, or the call of regard.check in your file"
+            )
 
     def refuse_spawning(*arguments: Any) -> NoReturn:
         raise StopError(
@@ -112,7 +129,7 @@ def load_file(path: Path) -> dict[str, Any]:
     return vars(module)
 
 
-def run_job(job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], send: Send) -> None:
+def run_job(job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], send: Send, ask: Ask) -> None:
     """Load the learner's code, call it with all inputs, and send the events."""
     home = _getpid()
 
@@ -120,12 +137,9 @@ def run_job(job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], send:
         if _getpid() == home:  # a fork that was started in spite of the checks must not write
             send(event)
 
-    exercise = find_exercise(job["exercise"]) if job["exercise"] else None
-    for item in EXERCISES:  # inputs are drawn before the code is loaded, which may replace NumPy's functions
-        item.expected(item.cases(SEED)[0])
     try:
         start_timer(job["seconds"] + LOADING_SECONDS)
-        candidates = find_candidates(load(), exercise)
+        candidates = find_candidates(load(), job["exercises"], chosen=job["chosen"])
     except BaseException as error:
         _timer["active"] = False  # first of all: a pending signal arrives with the next call
         send_from_here({"event": "failure", **_describe(error, job["folder"])})
@@ -143,28 +157,30 @@ def run_job(job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], send:
             "calls": candidates.calls,
         }
     )
-    for name, function in candidates.exercises.items():
-        if name in job["done"]:
+    for exercise in job["exercises"]:
+        if exercise.name in job["done"] or exercise.name not in candidates.exercises:
             continue
-        send_from_here({"event": "begin", "exercise": name})
+        send_from_here({"event": "begin", "exercise": exercise.name})
         try:
             start_timer(job["seconds"])
-            _answer_exercise(find_exercise(name), function, candidates, send_from_here)
+            _answer_exercise(exercise, job["cases"][exercise.name], candidates, send_from_here, ask)
         except BaseException as error:
             _timer["active"] = False
-            send_from_here({"event": "failure", "exercise": name, **_describe(error, job["folder"])})
-        send_from_here({"event": "end", "exercise": name})
+            send_from_here({"event": "failure", "exercise": exercise.name, **_describe(error, job["folder"])})
+        send_from_here({"event": "end", "exercise": exercise.name})
     send_from_here({"event": "done"})
 
 
-def _answer_exercise(exercise: Exercise, name: str, candidates: Candidates, send: Send) -> None:
-    cases, monitor = exercise.cases(SEED), CallMonitor(candidates)
-    expected = exercise.expected(cases[0])
+def _answer_exercise(
+    exercise: Specification, cases: list[Case], candidates: Candidates, send: Send, ask: Ask
+) -> None:
+    monitor = CallMonitor(candidates)
 
     def send_answer(answer: dict[str, Any]) -> None:
         send({"event": "answer", "answer": answer})
 
-    collect_answers(exercise, candidates.names[name], cases, expected, send_answer, monitor)
+    solution = candidates.names[candidates.exercises[exercise.name]]
+    collect_answers(exercise, solution, cases, ask, send_answer, monitor)
     names, library = list(monitor.names), list(monitor.library)
     send({"event": "monitored", "exercise": exercise.name, "names": names, "library": library})
 
@@ -200,19 +216,30 @@ def explain_error(error: BaseException) -> str:
     return f"cannot be run: {one_line(error)}"
 
 
-def event_writer(descriptor: int) -> Send:
-    """Return a function that writes each event to an open file immediately."""
+def event_channel(descriptor: int) -> tuple[Send, Ask]:
+    """Return a function that writes each event to a socket immediately, and a function that asks whether an
+    answer is right."""
 
     def send(event: dict[str, Any]) -> None:
         data = (_encode(event) + "\n").encode()
         while data:
             data = data[_write(descriptor, data) :]
 
-    return send
+    def ask(answer: dict[str, Any]) -> bool:
+        send({"event": "question", "answer": answer})
+        return _read(descriptor, 1) == REPLY_RIGHT
+
+    return send, ask
 
 
-def run_in_fork(job: Mapping[str, Any], names: Mapping[str, Any], stdout: int) -> NoReturn:
-    """Run a job in a process that was just forked, and end the process."""
+def run_in_fork(
+    job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], stdout: int, answers: int, crashes: int
+) -> NoReturn:
+    """Run a job in a process that was just forked, and end the process.
+
+    The file descriptors are those of the code's output, of the socket for events, and of the file for the
+    traceback of a crash.
+    """
     try:
         os.setsid()
         devnull = os.open(os.devnull, os.O_RDONLY)
@@ -222,25 +249,37 @@ def run_in_fork(job: Mapping[str, Any], names: Mapping[str, Any], stdout: int) -
         sys.stderr = sys.stdout
         if "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(1)  # a fork does not have the threads of its parent
-        _prepare(job)
-        run_job(job, lambda: names, event_writer(job["answers"]))
+        faulthandler.enable(crashes)
+        restrict_process(job["memory"])
+        run_job(job, load, *event_channel(answers))
     finally:
         _end()
 
 
-def _prepare(job: Mapping[str, Any]) -> None:
-    faulthandler.enable(job["crashes"])
-    restrict_process(job["memory"])
+def serve(descriptor: int, preload: str) -> None:
+    """Fork a process for each job that arrives at a socket, until the socket is closed.
 
-
-def main() -> NoReturn:
-    """Run the job that the command line describes as JSON."""
-    try:
-        job = json.loads(sys.argv[1])
-        _prepare(job)
-        run_job(job, lambda: load_file(Path(job["file"])), event_writer(job["answers"]))
-    finally:
-        _end()
+    This process has imported what every job needs, so that a fork takes milliseconds and PyTorch is imported
+    once. `preload` is "torch" or empty. For each job, the process ID and then the exit status are sent back.
+    """
+    with contextlib.suppress(ImportError):
+        importlib.import_module(preload or "numpy")
+    connection = Connection(descriptor)
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            with socket.socket(fileno=os.dup(descriptor)) as channel:
+                _, descriptors, _, _ = socket.recv_fds(channel, 1, 3)
+            if not descriptors:
+                return
+            job = connection.recv()
+            pid = os.fork()
+            if not pid:
+                connection.close()
+                run_in_fork(job, functools.partial(load_file, Path(job["file"])), *descriptors)
+            for copy in descriptors:
+                os.close(copy)
+            connection.send(pid)
+            connection.send(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 
 def _end() -> NoReturn:

@@ -2,7 +2,7 @@
 
 from tests.course.people.submission import Submission, edit
 
-HEADS = '''
+HEADS = """
 import einops
 import torch as t
 from torch import Tensor, nn
@@ -29,7 +29,7 @@ class MultiHeadAttention(nn.Module):
         attn_pattern = attn_scores.softmax(-1).nan_to_num()
         z = einops.einsum(v, attn_pattern, "batch pk head d, batch head pq pk -> batch pq head d")
         return self.W_O(einops.rearrange(z, "batch posn head d -> batch posn (head d)"))
-'''
+"""
 
 ENCODER = """
 import einops
@@ -96,18 +96,22 @@ class EncoderLayer(nn.Module):
 DECODER = edit(
     ENCODER,
     ("class EncoderLayer", "class DecoderLayer"),
-    ("        self.mlp = MLP(width, inner)\n        self.ln2 = LayerNorm(width)\n",
-     "        self.cross = Attention(width, heads)\n        self.ln2 = LayerNorm(width)\n"
-     "        self.mlp = MLP(width, inner)\n        self.ln3 = LayerNorm(width)\n"),
-    (ENCODER[ENCODER.rindex("    def forward(self, states") :],
-     """    def forward(self, states: Tensor, memory: Tensor, memory_mask: Tensor | None = None) -> Tensor:
+    (
+        "        self.mlp = MLP(width, inner)\n        self.ln2 = LayerNorm(width)\n",
+        "        self.cross = Attention(width, heads)\n        self.ln2 = LayerNorm(width)\n"
+        "        self.mlp = MLP(width, inner)\n        self.ln3 = LayerNorm(width)\n",
+    ),
+    (
+        ENCODER[ENCODER.rindex("    def forward(self, states") :],
+        """    def forward(self, states: Tensor, memory: Tensor, memory_mask: Tensor | None = None) -> Tensor:
         b, s, _ = states.shape
         causal = t.tril(t.ones(s, s, dtype=t.bool)).expand(b, s, s)
         x = self.ln1(states + self.attn(states, states, causal))
         x = self.ln2(x + self.cross(x, memory, memory_mask))
         return self.ln3(x + self.mlp(x))
-"""),
-)  # fmt: skip
+""",
+    ),
+)
 
 SOFTMAX = """
 import torch as t
@@ -149,36 +153,47 @@ WRONG = {
         ("divided by the root of the model's width",),
     ),
     "heads inside out": Submission(
-        "multi_head_attention", edit(HEADS, ("batch posn head d -> batch posn (head d)", "batch posn head d -> batch posn (d head)")),
+        "multi_head_attention",
+        edit(HEADS, ("batch posn head d -> batch posn (head d)", "batch posn head d -> batch posn (d head)")),
         ("the heads are interleaved in the concatenation",),
-    ),  # fmt: skip
+    ),
     "IGNORE buffer": Submission(
-        "multi_head_attention", edit(HEADS, ("-t.inf", "-1e5"), (".nan_to_num()", "")),
+        "multi_head_attention",
+        edit(HEADS, ("-t.inf", "-1e5"), (".nan_to_num()", "")),
         ("a fully masked row gets uniform weights",),
-    ),  # fmt: skip
+    ),
     "pattern over queries": Submission(
         "multi_head_attention", edit(HEADS, (".softmax(-1)", ".softmax(-2)")), ("softmax over the queries",)
     ),
     "norm before the sublayer": Submission(
         "encoder_layer",
-        edit(ENCODER,
-             ("self.ln1(states + self.attn(states, states, mask))",
-              "states + self.attn(self.ln1(states), self.ln1(states), mask)"),
-             ("self.ln2(resid_mid + self.mlp(resid_mid))", "resid_mid + self.mlp(self.ln2(resid_mid))")),
+        edit(
+            ENCODER,
+            (
+                "self.ln1(states + self.attn(states, states, mask))",
+                "states + self.attn(self.ln1(states), self.ln1(states), mask)",
+            ),
+            ("self.ln2(resid_mid + self.mlp(resid_mid))", "resid_mid + self.mlp(self.ln2(resid_mid))"),
+        ),
         ("the norms come before the sublayers",),
-    ),  # fmt: skip
+    ),
     "Bessel": Submission(
         "encoder_layer", edit(ENCODER, (", unbiased=False", "")), ("the variance is divided by D - 1",)
     ),
     "gelu": Submission(
-        "encoder_layer", edit(ENCODER, ("t.relu(self.W_in(x))", "t.nn.functional.gelu(self.W_in(x))")), ("GELU for ReLU",)
-    ),  # fmt: skip
+        "encoder_layer",
+        edit(ENCODER, ("t.relu(self.W_in(x))", "t.nn.functional.gelu(self.W_in(x))")),
+        ("GELU for ReLU",),
+    ),
     "future": Submission(
         "decoder_layer",
-        edit(DECODER, ("t.tril(t.ones(s, s, dtype=t.bool))", "t.ones(s, s, dtype=t.bool).triu()"),
-             ("self.cross(x, memory, memory_mask)", "self.cross(x, memory, None)")),
+        edit(
+            DECODER,
+            ("t.tril(t.ones(s, s, dtype=t.bool))", "t.ones(s, s, dtype=t.bool).triu()"),
+            ("self.cross(x, memory, memory_mask)", "self.cross(x, memory, None)"),
+        ),
         ("the causal mask is upside down", "the memory's mask is ignored"),
-    ),  # fmt: skip
+    ),
     "residual from the start": Submission(
         "decoder_layer",
         edit(DECODER, ("self.ln2(x + self.cross(x, memory", "self.ln2(states + self.cross(x, memory")),

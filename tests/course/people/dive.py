@@ -163,52 +163,73 @@ RIGHT = {
     "heads": Submission("multi_head_attention", HEADS),
     "encoder": Submission("encoder_layer", ENCODER),
     "additive": Submission("bahdanau_step", BAHDANAU),
-    "positions": Submission("sinusoidal_positions", POSITIONS.replace("PositionalEncoding", "sinusoidal_positions")),
+    "positions": Submission(
+        "sinusoidal_positions", POSITIONS.replace("PositionalEncoding", "sinusoidal_positions")
+    ),
     "training": Submission("train_copy", TRAIN),
 }
 WRONG = {
     "reshape without transpose": Submission(
         "multi_head_attention",
-        edit(HEADS,
-             ("        X = X.reshape(X.shape[0], X.shape[1], self.num_heads, -1)\n        X = X.permute(0, 2, 1, 3)\n"
-              "        return X.reshape(-1, X.shape[2], X.shape[3])",
-              "        return X.reshape(X.shape[0] * self.num_heads, X.shape[1], -1)"),
-             ("        X = X.reshape(-1, self.num_heads, X.shape[1], X.shape[2])\n        X = X.permute(0, 2, 1, 3)\n"
-              "        return X.reshape(X.shape[0], X.shape[1], -1)",
-              "        return X.reshape(X.shape[0] // self.num_heads, X.shape[1], -1)")),
+        edit(
+            HEADS,
+            (
+                "        X = X.reshape(X.shape[0], X.shape[1], self.num_heads, -1)\n"
+                "        X = X.permute(0, 2, 1, 3)\n        return X.reshape(-1, X.shape[2], X.shape[3])",
+                "        return X.reshape(X.shape[0] * self.num_heads, X.shape[1], -1)",
+            ),
+            (
+                "        X = X.reshape(-1, self.num_heads, X.shape[1], X.shape[2])\n"
+                "        X = X.permute(0, 2, 1, 3)\n        return X.reshape(X.shape[0], X.shape[1], -1)",
+                "        return X.reshape(X.shape[0] // self.num_heads, X.shape[1], -1)",
+            ),
+        ),
         ("the heads are cut without a transpose, on both sides",),
-    ),  # fmt: skip
+    ),
     "mask repeated in the wrong order": Submission(
         "multi_head_attention",
-        edit(HEADS, ("torch.repeat_interleave(mask, repeats=self.num_heads, dim=0)", "mask.repeat(self.num_heads, 1, 1)")),
+        edit(
+            HEADS,
+            ("torch.repeat_interleave(mask, repeats=self.num_heads, dim=0)", "mask.repeat(self.num_heads, 1, 1)"),
+        ),
         ("the masks of the batch are given to wrong sequences",),
-    ),  # fmt: skip
+    ),
     "no output projection": Submission(
         "multi_head_attention",
-        edit(HEADS, ("        self.W_o = nn.Linear(num_hiddens, num_hiddens, bias=bias)\n", ""),
-             ("self.W_o(self.transpose_output(output))", "self.transpose_output(output)")),
+        edit(
+            HEADS,
+            ("        self.W_o = nn.Linear(num_hiddens, num_hiddens, bias=bias)\n", ""),
+            ("self.W_o(self.transpose_output(output))", "self.transpose_output(output)"),
+        ),
         ("no output projection",),
-    ),  # fmt: skip
+    ),
     "residual after the norm": Submission(
-        "encoder_layer", edit(ENCODER, ("self.ln(self.dropout(Y) + X)", "self.ln(self.dropout(Y)) + X")),
+        "encoder_layer",
+        edit(ENCODER, ("self.ln(self.dropout(Y) + X)", "self.ln(self.dropout(Y)) + X")),
         ("the residual is added after the norm",),
-    ),  # fmt: skip
+    ),
     "the first norm twice": Submission(
         "encoder_layer",
         edit(ENCODER, ("return self.addnorm2(Y, self.ffn(Y))", "return self.addnorm1(Y, self.ffn(Y))")),
         ("the first norm is used twice",),
     ),
     "activation after the second layer": Submission(
-        "encoder_layer", edit(ENCODER, ("self.dense2(self.relu(self.dense1(X)))", "self.relu(self.dense2(self.dense1(X)))")),
+        "encoder_layer",
+        edit(ENCODER, ("self.dense2(self.relu(self.dense1(X)))", "self.relu(self.dense2(self.dense1(X)))")),
         ("ReLU after the second layer",),
-    ),  # fmt: skip
+    ),
     "no tanh": Submission(
         "bahdanau_step",
-        edit(BAHDANAU, ("torch.bmm(attention_weights.unsqueeze(1), memory).squeeze(1)",
-                        "torch.bmm(attention_weights.unsqueeze(1), memory).squeeze(1)"),
-             ("torch.tanh(queries.unsqueeze(1) + keys)", "queries.unsqueeze(1) + keys")),
+        edit(
+            BAHDANAU,
+            (
+                "torch.bmm(attention_weights.unsqueeze(1), memory).squeeze(1)",
+                "torch.bmm(attention_weights.unsqueeze(1), memory).squeeze(1)",
+            ),
+            ("torch.tanh(queries.unsqueeze(1) + keys)", "queries.unsqueeze(1) + keys"),
+        ),
         ("no tanh",),
-    ),  # fmt: skip
+    ),
     "context first": Submission(
         "bahdanau_step",
         edit(BAHDANAU, ("torch.cat((previous, context), dim=-1)", "torch.cat((context, previous), dim=-1)")),
@@ -216,12 +237,17 @@ WRONG = {
     ),
     "positions from one": Submission(
         "sinusoidal_positions",
-        edit(POSITIONS, ("torch.arange(max_len, dtype", "torch.arange(1, max_len + 1, dtype"),
-             ("torch.sin(X)", "torch.cos(X)"), ("P[:, 1::2] = torch.cos(X)", "P[:, 1::2] = torch.sin(X)")),
+        edit(
+            POSITIONS,
+            ("torch.arange(max_len, dtype", "torch.arange(1, max_len + 1, dtype"),
+            ("torch.sin(X)", "torch.cos(X)"),
+            ("P[:, 1::2] = torch.cos(X)", "P[:, 1::2] = torch.sin(X)"),
+        ),
         ("positions are counted from 1", "sine and cosine are swapped"),
-    ),  # fmt: skip
+    ),
     "teacher without a shift": Submission(
-        "train_copy", edit(TRAIN, ("dec_input, labels = Y[:, :-1], Y[:, 1:]", "dec_input, labels = Y, Y")),
+        "train_copy",
+        edit(TRAIN, ("dec_input, labels = Y[:, :-1], Y[:, 1:]", "dec_input, labels = Y, Y")),
         ("the target is not shifted",),
-    ),  # fmt: skip
+    ),
 }

@@ -102,10 +102,13 @@ WRONG = {
     ),
     "bkq": Submission(
         "attention",
-        edit(ATTENTION, ("p / np.maximum(p.sum(-1, keepdims=True), 1e-30)", "p / np.maximum(p.sum(1, keepdims=True), 1e-30)"),
-             (" / d ** 0.5", "")),
+        edit(
+            ATTENTION,
+            ("p / np.maximum(p.sum(-1, keepdims=True), 1e-30)", "p / np.maximum(p.sum(1, keepdims=True), 1e-30)"),
+            (" / d ** 0.5", ""),
+        ),
         ("softmax over the queries", "no scale"),
-    ),  # fmt: skip
+    ),
     "width of the values": Submission(
         "attention",
         edit(ATTENTION, ("/ d ** 0.5", "/ value.shape[-1] ** 0.5")),
@@ -113,40 +116,70 @@ WRONG = {
     ),
     "heads last": Submission(
         "multi_head_attention",
-        edit(HEADS, ('"btd,dhe->bhte", query, w_q.reshape(D, heads, -1)', '"btd,deh->bhte", query, w_q.reshape(D, -1, heads)'),
-             ('"bsd,dhe->bhse", key, w_k.reshape(D, heads, -1)', '"bsd,deh->bhse", key, w_k.reshape(D, -1, heads)'),
-             ('"bsd,dhe->bhse", value, w_v.reshape(D, heads, -1)', '"bsd,deh->bhse", value, w_v.reshape(D, -1, heads)')),
+        edit(
+            HEADS,
+            (
+                '"btd,dhe->bhte", query, w_q.reshape(D, heads, -1)',
+                '"btd,deh->bhte", query, w_q.reshape(D, -1, heads)',
+            ),
+            (
+                '"bsd,dhe->bhse", key, w_k.reshape(D, heads, -1)',
+                '"bsd,deh->bhse", key, w_k.reshape(D, -1, heads)',
+            ),
+            (
+                '"bsd,dhe->bhse", value, w_v.reshape(D, heads, -1)',
+                '"bsd,deh->bhse", value, w_v.reshape(D, -1, heads)',
+            ),
+        ),
         ("head i has every h-th column",),
-    ),  # fmt: skip
+    ),
     "softmax over heads": Submission(
-        "multi_head_attention", edit(HEADS, ("torch.softmax(scores, -1)", "torch.softmax(scores, 1)")),
+        "multi_head_attention",
+        edit(HEADS, ("torch.softmax(scores, -1)", "torch.softmax(scores, 1)")),
         ("softmax over the heads",),
-    ),  # fmt: skip
+    ),
     "keys as values": Submission(
         "multi_head_attention",
-        edit(HEADS, ('"bsd,dhe->bhse", value, w_v', '"bsd,dhe->bhse", key, w_v'),
-             (" / (D // heads) ** 0.5", " / D ** 0.5")),
+        edit(
+            HEADS,
+            ('"bsd,dhe->bhse", value, w_v', '"bsd,dhe->bhse", key, w_v'),
+            (" / (D // heads) ** 0.5", " / D ** 0.5"),
+        ),
         ("the keys are used for the values", "divided by the root of the model's width"),
-    ),  # fmt: skip
+    ),
     "scores for weights of the step": Submission(
         "bahdanau_step",
-        edit(BAHDANAU, ("    return cell(np.concatenate([previous, c], -1), state), a",
-                        "    s = cell(np.concatenate([previous, c], -1), state)\n    return s, e")),
+        edit(
+            BAHDANAU,
+            (
+                "    return cell(np.concatenate([previous, c], -1), state), a",
+                "    s = cell(np.concatenate([previous, c], -1), state)\n    return s, e",
+            ),
+        ),
         ("the scores are returned for the weights",),
-    ),  # fmt: skip
+    ),
     "old state": Submission(
         "luong_step",
-        edit(LUONG, ("    h = cell(previous, state)\n", ""), ('"bd,dm,btm->bt", h, w_a', '"bd,dm,btm->bt", state, w_a'),
-             ("    return torch.tanh", "    h = cell(previous, state)\n    return torch.tanh")),
+        edit(
+            LUONG,
+            ("    h = cell(previous, state)\n", ""),
+            ('"bd,dm,btm->bt", h, w_a', '"bd,dm,btm->bt", state, w_a'),
+            ("    return torch.tanh", "    h = cell(previous, state)\n    return torch.tanh"),
+        ),
         ("the score uses the previous state",),
-    ),  # fmt: skip
+    ),
     "state before context": Submission(
-        "luong_step", edit(LUONG, ("torch.cat([c, h], -1)", "torch.cat([h, c], -1)")), ("the state stands before the context",)
-    ),  # fmt: skip
+        "luong_step",
+        edit(LUONG, ("torch.cat([c, h], -1)", "torch.cat([h, c], -1)")),
+        ("the state stands before the context",),
+    ),
     "half a norm": Submission(
         "encoder_layer",
-        edit(ENCODER, ("(v + 1e-5) ** 0.5 * gain + shift", "(v ** 0.5 + 1e-5) * gain"),
-             ("(x - m) / (v", "(x - m) / (v")),
+        edit(
+            ENCODER,
+            ("(v + 1e-5) ** 0.5 * gain + shift", "(v ** 0.5 + 1e-5) * gain"),
+            ("(x - m) / (v", "(x - m) / (v"),
+        ),
         ("the shift of the norms is missing", "the small number is added to the standard deviation"),
-    ),  # fmt: skip
+    ),
 }

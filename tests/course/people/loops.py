@@ -53,7 +53,9 @@ def sinusoidal_positions(length, width):
     return table
 """
 
-CONCATENATE = POSITIONS.replace("def sinusoidal_positions", "def waves") + """
+CONCATENATE = (
+    POSITIONS.replace("def sinusoidal_positions", "def waves")
+    + """
 
 def concatenate_positions(states, width):
     B, T, D = states.shape
@@ -65,6 +67,7 @@ def concatenate_positions(states, width):
             out[b, t, D:] = table[t]
     return out
 """
+)
 
 FEED_FORWARD = """
 import numpy as np
@@ -78,7 +81,8 @@ def feed_forward(states, w_1, b_1, w_2, b_2):
             for f in range(len(b_1)):
                 h = b_1[f] + sum(x[d] * w_1[d][f] for d in range(len(x)))
                 hidden.append(max(0, h))
-            rows.append([b_2[d] + sum(hidden[f] * w_2[f][d] for f in range(len(hidden))) for d in range(len(b_2))])
+            n = len(hidden)
+            rows.append([b_2[d] + sum(hidden[f] * w_2[f][d] for f in range(n)) for d in range(len(b_2))])
         out.append(rows)
     return np.array(out)
 """
@@ -141,24 +145,34 @@ RIGHT = {
 }
 WRONG = {
     "number of keys": Submission(
-        "score", edit(SCORE, ("total / math.sqrt(D)", "total / math.sqrt(Tk)")), ("divided by the root of the number of keys",)
-    ),  # fmt: skip
+        "score",
+        edit(SCORE, ("total / math.sqrt(D)", "total / math.sqrt(Tk)")),
+        ("divided by the root of the number of keys",),
+    ),
     "multiplied": Submission(
         "score", edit(SCORE, ("total / math.sqrt(D)", "total * math.sqrt(D)")), ("multiplied by √D",)
     ),
     "overflow": Submission(
         "masked_softmax",
-        edit(SOFTMAX, ("math.exp(scores[b, i, j] - biggest)", "np.exp(scores[b, i, j])"),
-             ("            biggest = max(scores[b, i, j] for j in allowed)\n", "")),
+        edit(
+            SOFTMAX,
+            ("math.exp(scores[b, i, j] - biggest)", "np.exp(scores[b, i, j])"),
+            ("            biggest = max(scores[b, i, j] for j in allowed)\n", ""),
+        ),
         ("large scores overflow",),
-    ),  # fmt: skip
+    ),
     "sum of all keys": Submission(
         "masked_softmax",
-        edit(SOFTMAX, ("total = sum(exps.values())",
-                       "total = sum(math.exp(scores[b, i, j] - biggest) for j in range(scores.shape[2]))"),
-             ("max(scores[b, i, j] for j in allowed)", "max(scores[b, i])")),
+        edit(
+            SOFTMAX,
+            (
+                "total = sum(exps.values())",
+                "total = sum(math.exp(scores[b, i, j] - biggest) for j in range(scores.shape[2]))",
+            ),
+            ("max(scores[b, i, j] for j in allowed)", "max(scores[b, i])"),
+        ),
         ("the sum counts masked keys, as with a mask after the softmax",),
-    ),  # fmt: skip
+    ),
     "exponent": Submission(
         "sinusoidal_positions",
         edit(POSITIONS, ("10000 ** (2 * i / width)", "10000 ** (i / width)")),
@@ -166,13 +180,18 @@ WRONG = {
     ),
     "waves in front": Submission(
         "concatenate_positions",
-        edit(CONCATENATE, ("out[b, t, :D] = states[b, t]", "out[b, t, width:] = states[b, t]"),
-             ("out[b, t, D:] = table[t]", "out[b, t, :width] = table[t]")),
+        edit(
+            CONCATENATE,
+            ("out[b, t, :D] = states[b, t]", "out[b, t, width:] = states[b, t]"),
+            ("out[b, t, D:] = table[t]", "out[b, t, :width] = table[t]"),
+        ),
         ("the positions stand before the states",),
-    ),  # fmt: skip
+    ),
     "no biases": Submission(
         "feed_forward",
-        edit(FEED_FORWARD, ("h = b_1[f] + sum(", "h = sum("), ("[b_2[d] + sum(", "[sum("), ("max(0, h)", "abs(h)")),
+        edit(
+            FEED_FORWARD, ("h = b_1[f] + sum(", "h = sum("), ("[b_2[d] + sum(", "[sum("), ("max(0, h)", "abs(h)")
+        ),
         ("the first bias is missing", "the second bias is missing", "the absolute value for ReLU"),
     ),
     "log to the base two": Submission(

@@ -195,12 +195,17 @@ WRONG = {
     ),
     "always causal": Submission(
         "multi_head_attention",
-        edit(HEADS, ("        if mask is not None:\n            att = att.masked_fill(mask[:, None] == 0, torch",
-                     "        bias = torch.tril(torch.ones(T, S, dtype=torch.bool))\n"
-                     "        att = att.masked_fill(~bias, float('-inf'))\n"
-                     "        if mask is not None:\n            att = att.masked_fill(mask[:, None] == 0, torch")),
+        edit(
+            HEADS,
+            (
+                "        if mask is not None:\n            att = att.masked_fill(mask[:, None] == 0, torch",
+                "        bias = torch.tril(torch.ones(T, S, dtype=torch.bool))\n"
+                "        att = att.masked_fill(~bias, float('-inf'))\n"
+                "        if mask is not None:\n            att = att.masked_fill(mask[:, None] == 0, torch",
+            ),
+        ),
         ("always causal",),
-    ),  # fmt: skip
+    ),
     "one projection": Submission(
         "multi_head_attention",
         edit(HEADS, ("self.k_proj(k)", "self.q_proj(k)"), ("self.v_proj(v)", "self.q_proj(v)")),
@@ -208,23 +213,33 @@ WRONG = {
     ),
     "gelu": Submission("feed_forward", edit(MLP, ("nn.ReLU()", "nn.GELU()")), ("GELU for ReLU",)),
     "residual in the mlp": Submission(
-        "feed_forward", edit(MLP, ("        x = self.c_fc(x)\n        x = self.act(x)\n        x = self.c_proj(x)\n        return x",
-                                   "        h = self.act(self.c_fc(x))\n        return x + self.c_proj(h)")),
+        "feed_forward",
+        edit(
+            MLP,
+            (
+                "        x = self.c_fc(x)\n        x = self.act(x)\n        x = self.c_proj(x)\n        return x",
+                "        h = self.act(self.c_fc(x))\n        return x + self.c_proj(h)",
+            ),
+        ),
         ("a residual is added in the feed-forward network",),
-    ),  # fmt: skip
+    ),
     "pre-norm": Submission(
         "transformer",
-        edit(TRANSFORMER,
-             ("self.ln_1(x + self.attn(x, x, ok))", "x + self.attn(self.ln_1(x), self.ln_1(x), ok)"),
-             ("self.ln_2(x + self.mlp(x))", "x + self.mlp(self.ln_2(x))"),
-             ("self.ln_1(x + self.attn(x, x, causal))", "x + self.attn(self.ln_1(x), self.ln_1(x), causal)"),
-             ("self.ln_2(x + self.cross(x, memory, ok))", "x + self.cross(self.ln_2(x), memory, ok)"),
-             ("self.ln_3(x + self.mlp(x))", "x + self.mlp(self.ln_3(x))")),
+        edit(
+            TRANSFORMER,
+            ("self.ln_1(x + self.attn(x, x, ok))", "x + self.attn(self.ln_1(x), self.ln_1(x), ok)"),
+            ("self.ln_2(x + self.mlp(x))", "x + self.mlp(self.ln_2(x))"),
+            ("self.ln_1(x + self.attn(x, x, causal))", "x + self.attn(self.ln_1(x), self.ln_1(x), causal)"),
+            ("self.ln_2(x + self.cross(x, memory, ok))", "x + self.cross(self.ln_2(x), memory, ok)"),
+            ("self.ln_3(x + self.mlp(x))", "x + self.mlp(self.ln_3(x))"),
+        ),
         ("the norms come before the sublayers",),
-    ),  # fmt: skip
+    ),
     "embeddings without their factor": Submission(
-        "transformer", edit(TRANSFORMER, (" * math.sqrt(self.width)", "")), ("the embeddings are not multiplied by √D",)
-    ),  # fmt: skip
+        "transformer",
+        edit(TRANSFORMER, (" * math.sqrt(self.width)", "")),
+        ("the embeddings are not multiplied by √D",),
+    ),
     "padding is seen by the decoder": Submission(
         "transformer",
         edit(TRANSFORMER, ("y = block(y, x, causal, ok)", "y = block(y, x, causal, torch.ones_like(ok))")),
@@ -232,9 +247,13 @@ WRONG = {
     ),
     "start and end of the answer": Submission(
         "greedy_search",
-        edit(GENERATE, ("    return idx[1:]", "    return idx"), ("while len(idx) <= longest", "while len(idx) < longest")),
+        edit(
+            GENERATE,
+            ("    return idx[1:]", "    return idx"),
+            ("while len(idx) <= longest", "while len(idx) < longest"),
+        ),
         ("the start token is in the answer", "one token too few"),
-    ),  # fmt: skip
+    ),
     "gradient is never cleared": Submission(
         "train_copy", edit(TRAIN, ("        optimizer.zero_grad(set_to_none=True)\n", "")), ("no zero_grad",)
     ),

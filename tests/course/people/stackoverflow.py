@@ -130,29 +130,39 @@ RIGHT = {
 WRONG = {
     "softmax without an axis": Submission(
         "attention",
-        edit(NUMPY_ATTENTION, ("np.max(x, axis=axis, keepdims=True)", "np.max(x)"),
-             ("e.sum(axis=axis, keepdims=True)", "e.sum(axis=0)")),
+        edit(
+            NUMPY_ATTENTION,
+            ("np.max(x, axis=axis, keepdims=True)", "np.max(x)"),
+            ("e.sum(axis=axis, keepdims=True)", "e.sum(axis=0)"),
+        ),
         ("softmax over the batch",),
-    ),  # fmt: skip
+    ),
     "rows of NaN": Submission(
-        "attention", edit(TORCH_ATTENTION, ("    weights = torch.nan_to_num(weights)\n", "")),
+        "attention",
+        edit(TORCH_ATTENTION, ("    weights = torch.nan_to_num(weights)\n", "")),
         ("NaN in fully masked rows",),
-    ),  # fmt: skip
+    ),
     "true means masked": Submission(
         "masked_softmax", edit(SAFE_SOFTMAX, ("~mask", "mask"), ("w * mask", "w * ~mask")), ("mask inverted",)
     ),
     "angle of each column": Submission(
-        "sinusoidal_positions", edit(POSITIONS, ("(2 * (i // 2))", "(2 * i)")),
+        "sinusoidal_positions",
+        edit(POSITIONS, ("(2 * (i // 2))", "(2 * i)")),
         ("the exponent grows with each column: 2 i with i the column",),
-    ),  # fmt: skip
+    ),
     "halves": Submission(
         "sinusoidal_positions",
-        edit(POSITIONS, ("(2 * (i // 2)) / np.float32(width)", "2 * (i % (width // 2)) / np.float32(width)"),
-             ("    angle_rads[:, 0::2] = np.sin(angle_rads[:, 0::2])\n", "    h = width // 2\n"),
-             ("    angle_rads[:, 1::2] = np.cos(angle_rads[:, 1::2])\n    return angle_rads",
-              "    return np.concatenate([np.sin(angle_rads[:, :h]), np.cos(angle_rads[:, h:])], axis=-1)")),
+        edit(
+            POSITIONS,
+            ("(2 * (i // 2)) / np.float32(width)", "2 * (i % (width // 2)) / np.float32(width)"),
+            ("    angle_rads[:, 0::2] = np.sin(angle_rads[:, 0::2])\n", "    h = width // 2\n"),
+            (
+                "    angle_rads[:, 1::2] = np.cos(angle_rads[:, 1::2])\n    return angle_rads",
+                "    return np.concatenate([np.sin(angle_rads[:, :h]), np.cos(angle_rads[:, h:])], axis=-1)",
+            ),
+        ),
         ("sines and then cosines",),
-    ),  # fmt: skip
+    ),
     "smoothing over the other classes": Submission(
         "label_smoothed_loss",
         """
@@ -169,9 +179,10 @@ def label_smoothed_loss(logits, target, smoothing, padding=0):
         ("smoothing is shared by the other V - 1 classes",),
     ),
     "padding in the mean": Submission(
-        "label_smoothed_loss", edit(LOSS, ("return loss[keep].mean()", "return (loss * keep).mean()")),
+        "label_smoothed_loss",
+        edit(LOSS, ("return loss[keep].mean()", "return (loss * keep).mean()")),
         ("divides by all steps, also padding",),
-    ),  # fmt: skip
+    ),
     "shortest is best": Submission(
         "beam_search",
         edit(BEAM, ("max(sequences, key=lambda t: t[1] / (len(t[0]) - 1) ** alpha)", "sequences[0]")),
@@ -179,10 +190,15 @@ def label_smoothed_loss(logits, target, smoothing, padding=0):
     ),
     "end is left out": Submission(
         "greedy_search",
-        edit(GREEDY, ("        output.append(next_word)\n        if next_word == end:\n            break\n",
-                      "        if next_word == end:\n            break\n        output.append(next_word)\n")),
+        edit(
+            GREEDY,
+            (
+                "        output.append(next_word)\n        if next_word == end:\n            break\n",
+                "        if next_word == end:\n            break\n        output.append(next_word)\n",
+            ),
+        ),
         ("the end token is missing",),
-    ),  # fmt: skip
+    ),
     "gradients add up": Submission(
         "train_copy",
         edit(TRAIN, ("        optimizer.zero_grad()\n", ""), ("ignore_index=0", "")),

@@ -153,4 +153,4 @@ def train_copy(target: Array, table: Array) -> tuple[Array, ...]:
             for token in range(table.shape[-1]):
                 gradient[row, step, token] = math.exp(table[row, step, token]) / total - (token == right)
     length = math.sqrt(sum(float(number) ** 2 for number in gradient.reshape(-1)))
-    return target[:, :-1], gradient / length, np.array(1.0), np.array(1.0), np.array(1.0)
+    return target[:, :-1], gradient / length, *(np.array(1.0) for _ in range(4))

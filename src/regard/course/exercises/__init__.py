@@ -1,7 +1,10 @@
 """The exercises of the course, ordered so that each exercise builds on the previous exercises."""
 
+from collections.abc import Sequence
+
 from regard.course.exercises import attention, language, recurrent, search, sublayers, training, transformer
-from regard.course.exercises.exercise import Case as Case, Exercise as Exercise
+from regard.course.exercises.exercise import Exercise as Exercise
+from regard.course.inputs import Case as Case
 from regard.errors import unknown_choice
 
 EXERCISES: tuple[Exercise, ...] = (
@@ -15,7 +18,7 @@ EXERCISES: tuple[Exercise, ...] = (
 )
 
 
-def find_exercise(name: str) -> Exercise:
+def find_exercise(name: str, exercises: Sequence[Exercise] = EXERCISES) -> Exercise:
     """Return the exercise with this name or alias, in any spelling.
 
     Raises `InputError` for an unknown name.
@@ -23,7 +26,7 @@ def find_exercise(name: str) -> Exercise:
     >>> find_exercise("MHA").name
     'multi_head_attention'
     """
-    for exercise in EXERCISES:
+    for exercise in exercises:
         if exercise.matches(name):
             return exercise
-    raise unknown_choice("exercise", name, [exercise.name for exercise in EXERCISES])
+    raise unknown_choice("exercise", name, [exercise.name for exercise in exercises])

@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from regard.course.exercises.exercise import Array, Case, Exercise, TanhCell, vary_sizes
+from regard.course.exercises.exercise import Exercise, vary_sizes
+from regard.course.inputs import Array, Case, TanhCell
 from regard.course.mistakes import Solution
 
 

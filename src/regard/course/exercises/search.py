@@ -1,6 +1,7 @@
 """Exercises: greedy search and beam search."""
 
-from regard.course.exercises.exercise import END, START, Case, Exercise, RandomLanguageModel
+from regard.course.exercises.exercise import Exercise
+from regard.course.inputs import END, START, Case, RandomLanguageModel
 from regard.course.mistakes import Solution
 
 

@@ -4,15 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from regard.course.exercises.exercise import (
-    COPY_VOCABULARY,
-    PADDING,
-    Array,
-    Case,
-    Exercise,
-    copy_words,
-    vary_sizes,
-)
+from regard.course.exercises.exercise import Exercise, vary_sizes
+from regard.course.inputs import COPY_VOCABULARY, PADDING, Array, Case, copy_words
 from regard.course.mistakes import Solution
 
 
@@ -30,15 +23,6 @@ def train_copy(model: Any, batches: Any) -> None:
 def _expected_training(solution: Solution, batches: int = 0, **recorded: Array) -> tuple[Array, ...]:
     """Return the result of a correct training loop; see `probe_models`."""
     return (np.array(1.0),) if batches else solution.train_copy(**recorded)
-
-
-def _run_training(function: Any, case: Case) -> tuple[Any, ...]:
-    """Run the learner's loop on a model that records its calls, or on a model that can learn the task Copy."""
-    from regard.course.probe_models import record_training, score_training  # needs PyTorch, which loads slowly
-
-    if case.arguments.get("batches"):
-        return (np.array(score_training(function, case.arguments["batches"])),)
-    return record_training(function, case.arguments["target"], case.arguments["table"])
 
 
 def _training(seed: int) -> list[Case]:
@@ -92,7 +76,7 @@ EXERCISES = (
     Exercise(
         title="a training loop that learns Copy",
         solution=_expected_training,
-        specification=train_copy,
+        template=train_copy,
         instruction="Write it with PyTorch",
         cases=_training,
         outputs=(
@@ -101,8 +85,9 @@ EXERCISES = (
             "gradients are reset before each batch (1: yes)",
             "parameters changed (1: yes)",
             "all batches are used (1: yes)",
+            "one optimizer for all batches (1: yes)",
         ),
         aliases=("train", "training_loop", "train_loop"),
-        call=_run_training,
+        call="run_training",
     ),
 )

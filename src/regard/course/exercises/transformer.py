@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.course.exercises.exercise import Array, Case, Exercise, vary_sizes
+from regard.course.exercises.exercise import Exercise, vary_sizes
 from regard.course.exercises.sublayers import (
     ATTENTION,
     FEED_FORWARD,
@@ -15,6 +15,7 @@ from regard.course.exercises.sublayers import (
     constructor_arguments,
     draw_parameters,
 )
+from regard.course.inputs import Array, Case
 from regard.course.mistakes import Solution
 
 STACK = 2

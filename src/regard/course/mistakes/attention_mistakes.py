@@ -1,5 +1,7 @@
 """Mistakes in scores, softmax and contexts."""
 
+from typing import Any
+
 import numpy as np
 
 from regard.course.mistakes.solution import Solution, mistake, mistakes_in
@@ -7,6 +9,8 @@ from regard.course.mistakes.transformer_solution import Array, Mask
 
 EQUATION_1 = "Vaswani et al. 2017, equation 1: softmax(Q Kᵀ / √d_k) V"
 SECTION_3_2_1 = "Vaswani et al. 2017, section 3.2.1: 'a softmax function to obtain the weights on the values'"
+MASKED = frozenset(["a mask", "a square mask", "a batch of one", "gradients", "a fully masked row", "by hand"])
+"""Inputs with a mask, under which a sum over another dimension than the keys may be 0."""
 BAHDANAU_6 = "Bahdanau et al. 2015, equation 6: exp(e_ij) over the sum of all exp(e_ik)"
 scale = mistakes_in(Solution.scale, EQUATION_1)
 dot_products = mistakes_in(Solution.dot_products, EQUATION_1)
@@ -56,6 +60,15 @@ def scale_by_keys(self: Solution, query: Array, key: Array, heads: int) -> float
     return float(np.sqrt(key.shape[-2]))
 
 
+@attend("Use the width of the queries and keys, not of the values.")
+def scale_by_value_width(
+    self: Solution, query: Array, key: Array, value: Array, mask: Mask, heads: int = 1
+) -> tuple[Array, Array]:
+    """The scores are divided by the root of the value's width."""
+    weights = self.masked_softmax(self.dot_products(query, key) / np.sqrt(value.shape[-1]), mask)
+    return self.context(weights, value), weights
+
+
 @scale("Divide by √d_k, the root of the width of a head's keys.")
 def scale_by_heads(self: Solution, query: Array, key: Array, heads: int) -> float:
     """The scores are divided by the root of the number of heads."""
@@ -92,7 +105,36 @@ def softmax_over_queries(self: Solution, scores: Array) -> Array:
     return np.asarray(powers / powers.sum(-2, keepdims=True))
 
 
-@softmax_section_3_2_1("Apply the softmax to the last dimension, the keys.")
+@mistake(
+    Solution.softmax,
+    SECTION_3_2_1,
+    "Sum over the last dimension too, so that each query's weights over the keys sum to 1.",
+    broken=MASKED | {"large scores"},
+)
+def divided_by_column_sums(self: Solution, scores: Array) -> Array:
+    """The exps of a row, after the largest score of the row was subtracted, are divided by the sum of a column:
+    the maximum is over the keys, but the sum is over the queries."""
+    top = scores.max(-1, keepdims=True)
+    powers = np.exp(scores - np.where(np.isneginf(top), 0, top))
+    totals = powers.sum(-2 if scores.ndim > 2 else -1, keepdims=True)
+    return np.asarray(powers / np.where(totals == 0, 1, totals))
+
+
+@mistake(
+    Solution.softmax,
+    SECTION_3_2_1,
+    "Apply the softmax to the last dimension, the keys: axis=1 of (B, H, Tq, Tk) contains the heads.",
+    broken=MASKED,
+)
+def softmax_over_heads(self: Solution, scores: Array) -> Array:
+    """The softmax is over the heads (axis 1): in each pair of query and key the heads share a weight of 1."""
+    if scores.ndim < 4:
+        return Solution.softmax(self, scores)
+    powers = np.exp(scores - scores.max(1, keepdims=True))
+    return np.asarray(powers / powers.sum(1, keepdims=True))
+
+
+@mistake(Solution.softmax, SECTION_3_2_1, "Apply the softmax to the last dimension, the keys.", broken=MASKED)
 def softmax_over_batch(self: Solution, scores: Array) -> Array:
     """The softmax is over the batch: the weights of a row depend on the other elements of the batch."""
     powers = np.exp(scores - scores.max(0, keepdims=True))
@@ -105,6 +147,13 @@ def softmax_over_all(self: Solution, scores: Array) -> Array:
     axes = (-2, -1) if scores.ndim > 2 else (-1,)
     powers = np.exp(scores - scores.max(axes, keepdims=True))
     return np.asarray(powers / powers.sum(axes, keepdims=True))
+
+
+@softmax_section_3_2_1("Sum over the last dimension only, and keep it: sum(-1, keepdims=True).")
+def softmax_over_everything(self: Solution, scores: Array) -> Array:
+    """A single softmax covers the whole array, with all sequences: exp(x) / sum(exp(x)) without an axis."""
+    powers = np.exp(scores - scores.max())
+    return np.asarray(powers / powers.sum())
 
 
 @softmax_equation_1(
@@ -148,6 +197,14 @@ def keys_as_values(
     return Solution.attend(self, query, key, key, mask, heads)
 
 
+@attend("Compare the queries with the keys, and multiply the weights by the values.")
+def keys_and_values_swapped(
+    self: Solution, query: Array, key: Array, value: Array, mask: Mask, heads: int = 1
+) -> tuple[Array, Array]:
+    """Keys and values are swapped: the queries are compared with the values."""
+    return Solution.attend(self, query, value, key, mask, heads)
+
+
 @mistake(Solution.context, EQUATION_1, "Multiply weights (Tq, Tk) by values (Tk, D) without transposing.")
 def weights_transposed(self: Solution, weights: Array, value: Array) -> Array:
     """The weights are transposed before they are multiplied by the values: Wᵀ V."""
@@ -162,6 +219,34 @@ def weights_transposed(self: Solution, weights: Array, value: Array) -> Array:
 def weights_first(self: Solution, query: Array, key: Array, value: Array, mask: Mask = None) -> tuple[Array, ...]:
     """The weights are returned first and the context second."""
     return self.attend(query, key, value, mask)[::-1]
+
+
+class ScoresReturned(Solution, paper="This exercise's stub: returns the weights"):
+    """The scores are returned instead of the weights."""
+
+    instead = "Return the weights, the result of the softmax."
+    scores: Array
+
+    def masked_softmax(self, scores: Array, mask: Mask) -> Array:
+        self.scores = scores if mask is None else self.apply_mask(scores, np.broadcast_to(mask, scores.shape))
+        return super().masked_softmax(scores, mask)
+
+    def attention(self, query: Array, key: Array, value: Array, mask: Mask = None) -> tuple[Array, ...]:
+        return self.attend(query, key, value, mask)[0], self.scores
+
+    def bahdanau_step(self, *inputs: Any, **named: Any) -> tuple[Array, ...]:
+        return super().bahdanau_step(*inputs, **named)[0], self.scores
+
+    def luong_step(self, *inputs: Any, **named: Any) -> tuple[Array, ...]:
+        return *super().luong_step(*inputs, **named)[:2], self.scores
+
+
+class UnmaskedScoresReturned(ScoresReturned):
+    """The scores, before the mask, are returned instead of the weights."""
+
+    def masked_softmax(self, scores: Array, mask: Mask) -> Array:
+        self.scores = scores
+        return Solution.masked_softmax(self, scores, mask)
 
 
 @attend("Divide the scores, before the softmax.")

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from regard.course.mistakes.solution import Solution, mistake, mistakes_in
+from regard.course.mistakes.sublayer_mistakes import ResidualsFromInput
 from regard.course.mistakes.transformer_solution import Array, Mask, Parameters
 
 CAUSAL = "Vaswani et al. 2017, section 3.2.3: 'prevent leftward information flow in the decoder'"
@@ -99,6 +100,22 @@ def no_residual_around_cross(
     if kind != "cross_attention":
         return Solution.sublayer(self, states, kind, function, p, norm)
     return self.normalize(function(states), p[f"gain_{norm}"], p[f"shift_{norm}"])
+
+
+class CrossResidualFromInput(ResidualsFromInput):
+    """The residual connection around the attention to the encoder adds the input of the layer, not the output of
+    self-attention."""
+
+    instead = "Add the result of the first norm, which is the input of the attention to the encoder."
+    places = (("cross_attention", 2),)
+
+
+class LastResidualFromInput(ResidualsFromInput):
+    """The residual connection around the decoder's feed-forward network adds the input of the layer, not its own
+    input."""
+
+    instead = "Add the result of the second norm, which is the input of the feed-forward network."
+    places = (("feed_forward", 3),)
 
 
 @mistake(

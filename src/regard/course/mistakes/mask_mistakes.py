@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from regard.course.mistakes.attention_mistakes import MASKED
 from regard.course.mistakes.solution import Solution, mistake, mistakes_in
 from regard.course.mistakes.transformer_solution import Array, Mask
 
@@ -54,6 +55,20 @@ def mask_minus_one(self: Solution, scores: Array, mask: Array) -> Array:
 def mask_transposed(self: Solution, scores: Array, mask: Array) -> Array:
     """The mask is transposed: it hides queries instead of keys."""
     return Solution.apply_mask(self, scores, np.swapaxes(mask, -2, -1))
+
+
+@mistake(
+    Solution.attend,
+    "Vaswani et al. 2017, section 3.2.3: a causal mask belongs to the decoder's self-attention only",
+    "Use only the mask that is passed: the caller decides which keys are hidden.",
+    broken=MASKED,
+)
+def always_causal(
+    self: Solution, query: Array, key: Array, value: Array, mask: Mask, heads: int = 1
+) -> tuple[Array, Array]:
+    """The attention is always causal: a query never attends to later keys, whatever the mask is."""
+    causal = np.tril(np.ones((query.shape[-2], key.shape[-2]), bool))
+    return Solution.attend(self, query, key, value, causal if mask is None else mask & causal, heads)
 
 
 @apply_mask("Use the mask of each batch element.")

@@ -75,6 +75,36 @@ def values_by_key_weights(self: Solution, inputs: Three, weights: Three) -> list
     return Solution.project_inputs(self, inputs, (weights[0], weights[1], weights[1]))
 
 
+@project_inputs("Give queries, keys and values their own matrices: W^Q, W^K and W^V.")
+def one_projection(self: Solution, inputs: Three, weights: Three) -> list[Array]:
+    """Queries, keys and values share one projection, W^Q."""
+    return Solution.project_inputs(self, inputs, (weights[0], weights[0], weights[0]))
+
+
+@mistake(
+    Solution.multi_head_attention,
+    "PyTorch's nn.MultiheadAttention expects (T, B, D) unless batch_first=True",
+    "Pass batch_first=True: the inputs are (B, T, D).",
+)
+def batch_first_forgotten(
+    self: Solution,
+    query: Array,
+    key: Array,
+    value: Array,
+    w_q: Array,
+    w_k: Array,
+    w_v: Array,
+    w_o: Array,
+    heads: int,
+    mask: Mask = None,
+) -> Array:
+    """Batch and time are confused, as by nn.MultiheadAttention without batch_first=True: the same step of
+    different sequences attend to each other."""
+    query, key, value = (states.swapaxes(0, 1) for states in (query, key, value))
+    result = Solution.multi_head_attention(self, query, key, value, w_q, w_k, w_v, w_o, heads, mask)
+    return result.swapaxes(0, 1)
+
+
 @project_inputs("Multiply the values by W^V.")
 def values_not_projected(self: Solution, inputs: Three, weights: Three) -> list[Array]:
     """The values are not projected."""

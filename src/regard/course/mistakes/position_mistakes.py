@@ -88,6 +88,18 @@ def double_exponent(self: Solution, width: int) -> Array:
     return self.base ** -(4 * self.indices((width + 1) // 2) / width)
 
 
+@mistake(
+    Solution.frequencies,
+    SECTION_3_5,
+    "Divide by d / 2, not by d / 2 - 1: the exponent of pair i is 2i/d.",
+    broken=frozenset(["two dimensions"]),
+)
+def last_frequency_included(self: Solution, width: int) -> Array:
+    """The exponent is i / (d/2 - 1), as in Tensor2Tensor and fairseq: the last pair has the frequency 1/10000."""
+    pairs = (width + 1) // 2
+    return self.base ** -(self.indices(pairs) / np.float64(pairs - 1))
+
+
 @frequencies("Divide: later dimensions have lower frequencies, not higher frequencies.")
 def position_multiplied(self: Solution, width: int) -> Array:
     """The position is multiplied by 10000^(2i/d) instead of divided by it."""

@@ -159,6 +159,27 @@ class FirstToEnd(Solution, paper=BEAM):
         return super().select_answer(ended or beam, alpha, end)
 
 
+class FirstEndStops(Solution, paper=BEAM):
+    """The search stops when the first hypothesis ends, and chooses among all hypotheses of the beam."""
+
+    instead = "Continue until all hypotheses of the beam have ended, or `longest` is reached."
+
+    def is_done(self, beam: list[Hypothesis], end: int) -> bool:
+        return any(self.is_finished(tokens, end) for _, tokens in beam)
+
+
+@normalize_length("Divide by length ** alpha, as this exercise's stub says.")
+def penalty_of_wu(self: Solution, total: float, length: int, alpha: float) -> float:
+    """The length penalty is ((5 + length) / 6) ** alpha, that of Wu et al. 2016."""
+    return float(total / ((5 + length) / 6) ** alpha)
+
+
+@mistake(Solution.select_answer, LENGTH, "Return the score that the hypotheses were compared by.")
+def sum_returned(self: Solution, beam: list[Hypothesis], alpha: float, end: int) -> Hypothesis:
+    """The answer has the largest score, but its sum of log-probabilities is returned instead of this score."""
+    return max(beam, key=lambda pair: self.normalize_length(pair[0], len(pair[1]) - 1, alpha))
+
+
 @mistake(
     Solution.keep_finished,
     f"{BEAM}; this exercise's stub: a finished hypothesis keeps competing",

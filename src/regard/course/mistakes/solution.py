@@ -273,11 +273,11 @@ class Solution(SearchSolution):
         return np.exp(self.log_softmax(logits)) - np.eye(logits.shape[-1])[gold]
 
     def train_copy(self, target: Array, table: Array) -> tuple[Array, ...]:
-        """Return the result of `record_training`: decoder input, normalized gradient and three flags."""
+        """Return the result of `record_training`: decoder input, normalized gradient and four flags."""
         decoder_input, gold = self.shift(target)
         gradient = self.logit_gradient(table[:, : decoder_input.shape[1]], gold)
         gradient = gradient * self.counted_steps(gold, PADDING)[..., None]
-        return decoder_input, normalize_gradient(gradient), np.array(1.0), np.array(1.0), np.array(1.0)
+        return decoder_input, normalize_gradient(gradient), *(np.array(1.0) for _ in range(4))
 
 
 def normalize_gradient(gradient: Array) -> Array:

@@ -44,6 +44,37 @@ def gelu(self: Solution, hidden: Array) -> Array:
     return output
 
 
+@activation("The activation is ReLU, max(0, ·).")
+def approximate_gelu(self: Solution, hidden: Array) -> Array:
+    """The activation is GELU in its approximation with tanh, as in GPT-2."""
+    inner = np.sqrt(2 / np.pi) * (hidden + 0.044715 * hidden**3)
+    return np.asarray(0.5 * hidden * (1 + np.tanh(inner)))
+
+
+@activation("The activation is ReLU, max(0, ·).")
+def silu(self: Solution, hidden: Array) -> Array:
+    """The activation is SiLU (swish), x times its sigmoid."""
+    return np.asarray(hidden / (1 + np.exp(-hidden)))
+
+
+@activation("The activation is ReLU, max(0, ·).")
+def leaky_relu(self: Solution, hidden: Array) -> Array:
+    """The activation is a leaky ReLU: negative numbers are multiplied by 0.01 instead of removed."""
+    return np.where(hidden > 0, hidden, 0.01 * hidden)
+
+
+@activation("The activation is ReLU, max(0, ·).")
+def absolute_value(self: Solution, hidden: Array) -> Array:
+    """The activation is the absolute value: negative numbers become positive."""
+    return np.abs(hidden)
+
+
+@feed_forward("Apply the ReLU between the two layers, and no activation after the second layer.")
+def relu_at_the_end(self: Solution, states: Array, w_1: Array, b_1: Array, w_2: Array, b_2: Array) -> Array:
+    """The ReLU is after the second layer instead of between the layers."""
+    return self.activation((states @ w_1 + b_1) @ w_2 + b_2)
+
+
 @feed_forward("Use no activation after the second layer.")
 def relu_twice(self: Solution, states: Array, w_1: Array, b_1: Array, w_2: Array, b_2: Array) -> Array:
     """There is a ReLU after the second layer too: negative outputs are lost."""
@@ -54,6 +85,12 @@ def relu_twice(self: Solution, states: Array, w_1: Array, b_1: Array, w_2: Array
 def no_biases(self: Solution, states: Array, w_1: Array, b_1: Array, w_2: Array, b_2: Array) -> Array:
     """The biases b_1 and b_2 are missing."""
     return Solution.feed_forward(self, states, w_1, 0 * b_1, w_2, 0 * b_2)
+
+
+@feed_forward("Add b_1 before the ReLU.")
+def no_first_bias(self: Solution, states: Array, w_1: Array, b_1: Array, w_2: Array, b_2: Array) -> Array:
+    """The bias b_1 is missing."""
+    return Solution.feed_forward(self, states, w_1, 0 * b_1, w_2, b_2)
 
 
 @feed_forward("Add b_2 at the end.")
@@ -173,6 +210,35 @@ def norm_over_all(self: Solution, states: Array, gain: Array, shift: Array) -> A
 def no_gain(self: Solution, states: Array, gain: Array, shift: Array) -> Array:
     """The norm has no gain and no shift."""
     return Solution.normalize(self, states, np.ones_like(gain), np.zeros_like(shift))
+
+
+@normalize("Add the shift, one number for each dimension.")
+def no_shift(self: Solution, states: Array, gain: Array, shift: Array) -> Array:
+    """The norm has no shift."""
+    return Solution.normalize(self, states, gain, np.zeros_like(shift))
+
+
+class ResidualsFromInput(Solution, paper=SUBLAYER):
+    """Every residual connection adds the input of the layer, not the input of its sublayer."""
+
+    instead = (
+        "Add the input of each sublayer to its output: x = LayerNorm(x + Sublayer(x)), with the new x each time."
+    )
+    places: tuple[tuple[str, int], ...] = (("cross_attention", 2), ("feed_forward", 2), ("feed_forward", 3))
+    """Kinds and numbers of the sublayers whose residual connection is wrong."""
+    layer_input: Array
+
+    def encoder_layer(self, states: Array, *inputs: Any, **options: Any) -> Array:
+        self.layer_input = states
+        return super().encoder_layer(states, *inputs, **options)
+
+    def decoder_layer(self, states: Array, *inputs: Any, **options: Any) -> Array:
+        self.layer_input = states
+        return super().decoder_layer(states, *inputs, **options)
+
+    def sublayer(self, states: Array, kind: str, function: Any, p: Parameters, norm: int) -> Array:
+        residual = self.layer_input if (kind, norm) in self.places else states
+        return self.normalize(residual + function(states), p[f"gain_{norm}"], p[f"shift_{norm}"])
 
 
 @sublayer("Give each sublayer a separate norm, with a separate gain and shift.")

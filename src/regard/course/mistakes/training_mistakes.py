@@ -76,6 +76,22 @@ def mean_over_vocabulary(
     return Solution.label_smoothed_loss(self, logits, target, smoothing, padding) / logits.shape[-1]
 
 
+@mistake(Solution.label_smoothed_loss, "This exercise's stub: one number, in nats", "Use the natural logarithm.")
+def bits(self: Solution, logits: Array, target: Array, smoothing: float, padding: int = 0) -> Array:
+    """The loss is in bits: the logarithm has the base 2."""
+    return Solution.label_smoothed_loss(self, logits, target, smoothing, padding) / np.log(2)
+
+
+@mistake(Solution.label_smoothed_loss, CROSS_ENTROPY, "Leave out Σ q log q: cross-entropy is -Σ q log p.")
+def divergence(self: Solution, logits: Array, target: Array, smoothing: float, padding: int = 0) -> Array:
+    """The loss is the Kullback-Leibler divergence (nn.KLDivLoss): cross-entropy less the entropy of the smoothed
+    target."""
+    distribution = self.target_distribution(target, logits.shape[-1], smoothing)
+    logs = np.log(np.where(distribution > 0, distribution, 1)) - self.log_softmax(logits)
+    losses = (distribution * logs).sum(-1)
+    return np.array(self.mean_loss(losses, self.counted_steps(target, padding)))
+
+
 class WrongSign(Solution, paper=CROSS_ENTROPY):
     """The loss has the wrong sign: training makes the model worse."""
 
@@ -139,6 +155,23 @@ def predicts_previous_token(self: Solution, target: Array) -> tuple[Array, Array
     return target[:, 1:], target[:, :-1]
 
 
+@shift("Train on the target: model(source, target[:, :-1]) is compared with target[:, 1:].")
+def source_as_target(self: Solution, target: Array) -> tuple[Array, Array]:
+    """Input and target of the decoder are the source, which has no start and no end token."""
+    return target[:, 1:-1], target[:, 1:-1]
+
+
+@mistake(
+    Solution.train_copy,
+    "Kingma and Ba 2015: m_t and v_t are running means over all steps",
+    "Create the optimizer once, before the loop.",
+)
+def new_optimizer(self: Solution, target: Array, table: Array) -> tuple[Array, ...]:
+    """A new optimizer is created for each batch: Adam's running means start again from zero."""
+    *others, used, _ = Solution.train_copy(self, target, table)
+    return *others, used, np.array(0.0)
+
+
 @mistake(
     Solution.train_copy,
     "PyTorch adds new gradients to earlier gradients until the gradients are reset",
@@ -146,22 +179,22 @@ def predicts_previous_token(self: Solution, target: Array) -> tuple[Array, Array
 )
 def gradients_not_reset(self: Solution, target: Array, table: Array) -> tuple[Array, ...]:
     """Gradients are not reset between batches: every optimizer step uses the sum of all earlier gradients."""
-    decoder_input, gradient, _, changed, used = Solution.train_copy(self, target, table)
-    return decoder_input, gradient, np.array(0.0), changed, used
+    decoder_input, gradient, _, *others = Solution.train_copy(self, target, table)
+    return decoder_input, gradient, np.array(0.0), *others
 
 
 @train_copy("Create the optimizer with model.parameters(), and call optimizer.step() after loss.backward().")
 def never_steps(self: Solution, target: Array, table: Array) -> tuple[Array, ...]:
     """The parameters never change: optimizer.step() is not called, or the optimizer has other parameters."""
-    decoder_input, gradient, reset, _, used = Solution.train_copy(self, target, table)
-    return decoder_input, gradient, reset, np.array(0.0), used
+    decoder_input, gradient, reset, _, *others = Solution.train_copy(self, target, table)
+    return decoder_input, gradient, reset, np.array(0.0), *others
 
 
 @train_copy("Call loss.backward() on the loss itself, not on loss.item() or loss.detach().")
 def no_backward(self: Solution, target: Array, table: Array) -> tuple[Array, ...]:
     """No gradient reaches the model: loss.backward() is not called, or the loss is detached."""
-    decoder_input, gradient, reset, _, used = Solution.train_copy(self, target, table)
-    return decoder_input, 0 * gradient, reset, np.array(0.0), used
+    decoder_input, gradient, reset, _, *others = Solution.train_copy(self, target, table)
+    return decoder_input, 0 * gradient, reset, np.array(0.0), *others
 
 
 @mistake(
@@ -171,4 +204,5 @@ def no_backward(self: Solution, target: Array, table: Array) -> tuple[Array, ...
 )
 def first_batch_only(self: Solution, target: Array, table: Array) -> tuple[Array, ...]:
     """Only the first batch is used."""
-    return (*Solution.train_copy(self, target, table)[:-1], np.array(0.0))
+    *others, _, one = Solution.train_copy(self, target, table)
+    return *others, np.array(0.0), one

@@ -1,0 +1,272 @@
+"""A folder of people's answers as a table of points: `regard check FOLDER --table marks.csv`."""
+
+import ast
+import atexit
+import csv
+import dataclasses
+import functools
+import io
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from regard.course.check import NoAnswerError, check_file, choose_exercises
+from regard.course.processes import Server
+from regard.course.report import ExerciseReport
+from regard.data.worker_pool import available_cores, map_in_processes
+from regard.errors import InputError, escape_controls
+from regard.io import check_writable
+from regard.progress import counting_bar
+from regard.result import Result
+
+IGNORED = ("__pycache__", "node_modules", "site-packages")
+NO_ANSWER = "no answer"
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""First characters of a cell that a spreadsheet would run as a formula."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """The points of one person for one exercise: a row of the table."""
+
+    person: str
+    exercise: str
+    points: int
+    """Number of correct inputs."""
+    of: int
+    """Number of compared inputs."""
+    cases: str
+    """The points of each input, for example "1 a mask; 0 one step"."""
+    note: str
+    """The named mistake, or another reason for missing points."""
+    file: str
+    seed: int
+
+
+COLUMNS = tuple(field.name for field in dataclasses.fields(Mark))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Marks(Result):
+    """The marks of a folder."""
+
+    rows: list[Mark]
+    kept: int
+    """Number of rows that the table contained already."""
+
+    def table(self) -> RenderableType:
+        """Return, for each exercise, how many people are right, wrong and without an answer, and the most
+        frequent note."""
+        table = Table(box=None, pad_edge=False)
+        for title in ("exercise", "right", "wrong", NO_ANSWER):
+            table.add_column(title, justify="left" if title == "exercise" else "right", no_wrap=True)
+        table.add_column("most frequent note", overflow="fold")
+        for exercise in dict.fromkeys(row.exercise for row in self.rows):
+            rows = [row for row in self.rows if row.exercise == exercise]
+            missing = sum(not row.file for row in rows)
+            right = sum(row.points == row.of > 0 for row in rows)
+            notes = Counter(row.note for row in rows if row.note and row.file).most_common(1)
+            often = f"{notes[0][1]} x {escape_controls(notes[0][0])}" if notes else ""
+            counts = right, len(rows) - right - missing, missing
+            table.add_row(exercise, *map(str, counts), Text(often))
+        return table
+
+
+def mark_folder(
+    folder: str | Path,
+    table: str | Path,
+    exercise: str | None = None,
+    *,
+    seed: int = 0,
+    exercises: str | Path | None = None,
+    show: bool = False,
+) -> Marks:
+    """Check the answers of every person in a folder, and write a table of points (CSV).
+
+    The people are checked in parallel, and the rows of each person are written when the person is checked. If the
+    table exists, its rows are kept and the missing rows are added.
+
+    folder: one file or one subfolder of files for each person. table: the CSV file, with the columns of `Mark`.
+    exercise, seed, exercises: as in `check`. Without `exercise`, each person has a row for each exercise that
+    somebody's files name. show: whether to show the progress.
+
+    Raises `InputError` if the folder has no Python files, or if the table has other columns or another seed.
+    """
+    folder, table = Path(folder), Path(table)
+    assignment = choose_exercises(exercise, seed=seed, exercises=exercises)
+    people = find_people(folder)
+    check_writable(table)
+    rows = _read_table(table, seed)
+    named = {name for files in people.values() for path in files for name in _defined_names(path)}
+    wanted = [item for item in assignment.exercises if assignment.chosen or any(map(item.matches, named))]
+    if not wanted:
+        raise InputError(
+            f"no file in {str(folder)!r} defines a name of an exercise: give the EXERCISE, or --exercises"
+        )
+    known = {(row.person, row.exercise) for row in rows}
+    missing = [person for person in people if any((person, item.name) not in known for item in wanted)]
+    work = functools.partial(_mark_person, exercise=exercise, seed=seed, exercises=exercises)
+    jobs = [(person, people[person], [item.name for item in wanted]) for person in missing]
+    kept = len(rows)
+    with counting_bar("people", len(people) - len(missing), len(people), show=show) as advance:
+        for marks in map_in_processes(work, jobs, processes=available_cores()):
+            fresh = [mark for mark in marks if (mark.person, mark.exercise) not in known]
+            _append_rows(table, fresh)
+            rows += fresh
+            advance()
+    return Marks(rows=rows, kept=kept)
+
+
+def find_people(folder: Path) -> dict[str, list[Path]]:
+    """Return the files of each person: a Python file, or the Python files of a subfolder.
+
+    Hidden folders and virtual environments are omitted. Raises `InputError` if there are no files.
+    """
+    if not folder.is_dir():
+        raise InputError(
+            f"{str(folder)!r} is not a folder: give the folder with one file or subfolder per person"
+        )
+    people: dict[str, list[Path]] = {}
+    for entry in sorted(folder.iterdir()):
+        if entry.name.startswith(".") or entry.name in IGNORED:
+            continue
+        files = [entry] if entry.suffix == ".py" and entry.is_file() else sorted(_python_files(entry))
+        if files:
+            people.setdefault(entry.stem if entry.is_file() else entry.name, []).extend(files)
+    if not people:
+        raise InputError(
+            f"{str(folder)!r} contains no Python file: one file or one subfolder per person is needed"
+        )
+    return people
+
+
+def _python_files(folder: Path) -> Iterator[Path]:
+    if not folder.is_dir() or (folder / "pyvenv.cfg").exists():
+        return
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.name.startswith(".") and entry.name not in IGNORED:
+            yield from _python_files(entry)
+        elif entry.suffix == ".py" and entry.is_file():
+            yield entry
+
+
+def _defined_names(path: Path) -> Iterator[str]:
+    """Yield the names that a file defines or imports, without running it."""
+    try:
+        body = ast.parse(path.read_bytes()).body
+    except (SyntaxError, ValueError, OSError):
+        return
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.ImportFrom):
+            yield from (name.asname or name.name for name in node.names)
+        elif isinstance(node, ast.Assign):
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+
+
+@functools.cache
+def _server() -> Server:
+    """Return the server of this process. It ends with the process."""
+    server = Server()
+    atexit.register(server.close)
+    return server
+
+
+def _mark_person(
+    job: tuple[str, Sequence[Path], Sequence[str]],
+    *,
+    exercise: str | None,
+    seed: int,
+    exercises: str | Path | None,
+) -> list[Mark]:
+    """Return the marks of one person: for each exercise the file with the most points."""
+    person, files, wanted = job
+    assignment = choose_exercises(exercise, seed=seed, exercises=exercises)
+    best: dict[str, tuple[ExerciseReport, Path]] = {}
+    troubles: list[str] = []
+    for path in files:
+        try:
+            reports = check_file(path, assignment, server=_server()).exercises
+        except NoAnswerError:
+            continue
+        for report in reports:
+            if not report.exercise or report.exercise not in wanted:
+                troubles.append(f"{path.name} {report.trouble}")
+            elif report.exercise not in best or report.points > best[report.exercise][0].points:
+                best[report.exercise] = report, path
+    marks = []
+    for name in wanted:
+        inputs = len(assignment.find(name).cases(seed))
+        if name not in best:
+            note = "; ".join([NO_ANSWER, *troubles])
+            marks.append(
+                Mark(person=person, exercise=name, points=0, of=inputs, cases="", note=note, file="", seed=seed)
+            )
+            continue
+        report, path = best[name]
+        state = "" if report.state in ("right", "wrong", "stopped", "imported") else report.state
+        marks.append(
+            Mark(
+                person=person,
+                exercise=name,
+                points=report.points,
+                of=report.possible_points,
+                cases="; ".join(
+                    f"{int(case.verdict == 'right')} {case.name}"
+                    for case in report.cases
+                    if case.verdict != "not compared"
+                ),
+                note=": ".join(filter(None, (state, report.explanation))),
+                file=path.name,
+                seed=seed,
+            )
+        )
+    return marks
+
+
+def _read_table(table: Path, seed: int) -> list[Mark]:
+    """Return the rows of an existing table, or nothing."""
+    if not table.exists():
+        return []
+    with table.open(encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        content = list(reader)
+    where = f"the table {str(table)!r} exists"
+    if tuple(reader.fieldnames or ()) != COLUMNS:
+        raise InputError(f"{where} with other columns than {', '.join(COLUMNS)}: choose another name")
+    try:
+        rows = [Mark(**_parse_numbers(row)) for row in content]
+    except (ValueError, TypeError) as error:
+        raise InputError(
+            f"{where}, but a row is damaged ({error}): remove the row, or choose another name"
+        ) from error
+    if any(row.seed != seed for row in rows):
+        raise InputError(f"{where} with the seed {rows[0].seed}, not {seed}: choose another name, or this --seed")
+    return rows
+
+
+def _parse_numbers(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, **{name: int(row[name]) for name in ("points", "of", "seed")}}
+
+
+def _append_rows(table: Path, rows: Sequence[Mark]) -> None:
+    """Append rows in one write, after the header if the table is new."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    if not table.exists() or not table.stat().st_size:
+        writer.writerow(COLUMNS)
+    for row in rows:
+        writer.writerow([_safe_cell(str(value)) for value in dataclasses.astuple(row)])
+    with table.open("a", encoding="utf-8", newline="") as file:
+        file.write(text.getvalue())
+
+
+def _safe_cell(text: str) -> str:
+    return f"'{text}" if text.startswith(FORMULA) else text
