@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -43,6 +44,31 @@ def test_the_mistake_of_a_wrong_file_is_reported(tmp_path: Path, command: Comman
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["right"] is False
     assert report["exercises"][0]["diagnoses"][0]["findings"][0]["name"] == "no scale"
+
+
+def test_several_files_and_a_folder_are_checked(tmp_path: Path, command: Command) -> None:
+    for name, text in (("a", RIGHT), ("b", RIGHT.replace("** 0.5", "** 1")), ("utils", "x = 1\n")):
+        (tmp_path / f"{name}.py").write_text("import numpy as np\n" + text, encoding="utf-8")
+    status, out, err = command("check", tmp_path)
+    assert status == 1 and "utils.py contains no answer" in err
+    assert out.index("a.py\nscore: right") < out.index("b.py\nscore: wrong")
+    status, out, _ = command("check", tmp_path / "a.py", tmp_path / "utils.py", "--json", "-")
+    report = json.loads(out)
+    assert status == 0 and report["name"] == "a.py" and report["exercises"][0]["points"] == 6
+    assert not Path("-").exists()
+    status, out, _ = command("check", tmp_path / "a.py", tmp_path / "b.py", "--junit", "-")
+    suites = ElementTree.fromstring(out)
+    assert [(suite.get("tests"), suite.get("failures")) for suite in suites] == [("7", "0"), ("7", "7")]
+    failure = suites[1].find("testcase/failure")
+    assert failure is not None and failure.text == "The scores are divided by d_k, not by its square root."
+
+
+def test_another_seed_draws_other_inputs(tmp_path: Path) -> None:
+    path = write(tmp_path, "import numpy as np\n" + RIGHT.replace(" / q.shape[-1] ** 0.5", ""))
+    first, second, again = (regard.check(path, seed=seed).exercises[0] for seed in (0, 3, 3))
+    assert [case.name for case in first.cases] == [case.name for case in second.cases]
+    assert [case.words for case in first.cases[:-1]] != [case.words for case in second.cases[:-1]]
+    assert second.cases == again.cases and second.diagnoses == first.diagnoses
 
 
 def test_stubs_are_written_and_not_begun(tmp_path: Path, command: Command) -> None:

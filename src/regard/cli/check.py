@@ -58,7 +58,8 @@ def run(argv: list[str]) -> None:
     words, flags = argv[:count], parse(CheckFlags(), argv[count:], prog=PROG, description=DESCRIPTION)
     if flags.stubs is not None:
         paths = write_stubs(flags.stubs, flags.exercises)
-        sys.stdout.write(f"Wrote {len(paths)} stubs into {flags.stubs}; then: regard check {paths[0]}\n")
+        own = "" if flags.exercises is None else f" --exercises {flags.exercises}"
+        sys.stdout.write(f"Wrote {len(paths)} stubs into {flags.stubs}; then: regard check {paths[0]}{own}\n")
         return
     exercise = words.pop() if len(words) > 1 and not _is_path(words[-1]) else None
     if not words:

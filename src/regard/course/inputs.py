@@ -62,7 +62,7 @@ class Case:
         return weights
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Specification:
     """An exercise without its solution."""
 

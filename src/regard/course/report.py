@@ -185,7 +185,7 @@ def _show_diagnosis(diagnosis: Diagnosis) -> RenderableType:
         parts.append(Text(f"  {NUMBERS[len(diagnosis.findings)]} mistakes together:"))
     for finding in diagnosis.findings:
         parts.append(Padding(Text(f"→ {finding.did}", style="bold"), (0, 0, 0, 2)))
-        lines = [Text(finding.instead), Text(finding.paper, style="dim")]
+        lines = [Text(finding.instead), *([Text(finding.paper, style="dim")] if finding.paper else [])]
         if finding.example is not None:
             lines.append(Text(f"Example: {finding.example.exercise}, {finding.example.inputs}"))
             lines.append(Text(f"  yours   {finding.example.wrong}"))

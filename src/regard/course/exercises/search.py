@@ -1,8 +1,10 @@
 """Exercises: greedy search and beam search."""
 
+import contextlib
+
 from regard.course.exercises.exercise import Exercise
 from regard.course.inputs import END, START, Case, RandomLanguageModel
-from regard.course.mistakes import Solution
+from regard.course.mistakes import Solution, search_mistakes
 
 
 def _greedy(seed: int) -> list[Case]:
@@ -26,6 +28,26 @@ def _greedy(seed: int) -> list[Case]:
 
 
 def _beam(seed: int) -> list[Case]:
+    """Return inputs on which every mistake changes an answer that changes one with seed 0."""
+    cases = _draw_beams(seed)
+    while seed and not _shown_mistakes(_draw_beams(0)) <= _shown_mistakes(cases):
+        seed += 1_000
+        cases = _draw_beams(seed)
+    return cases
+
+
+def _shown_mistakes(cases: list[Case]) -> set[str]:
+    def answers(solution: type[Solution]) -> list[str]:
+        with contextlib.suppress(ZeroDivisionError):  # an answer without tokens
+            return [str(solution().beam_search(**case.arguments)) for case in cases]
+        return []
+
+    right = answers(Solution)
+    known = [value for value in vars(search_mistakes).values() if isinstance(value, type)]
+    return {value.__name__ for value in known if issubclass(value, Solution) and answers(value) != right}
+
+
+def _draw_beams(seed: int) -> list[Case]:
     def case(name: str, number: int, size: int, width: int, longest: int, alpha: float) -> Case:
         arguments = {
             "step": RandomLanguageModel(89 * seed + number, size),

@@ -74,6 +74,8 @@ def _decoder(seed: int) -> list[Case]:
         case("a mask", 3, 5, 7),
         case("target as long as the source", 2, 5, 5),
         case("one step", 2, 1, 5),
+        # A single weight is always 1, so this input separates mistakes in weights from all others.
+        case("one source step", 2, 1, 1, masked=False),
         case("a batch of one", 1, 5, 7, masked=False),
         case("gradients", 2, 3, 5, gradients=("states", "memory", "parameters")),
     ]
