@@ -1,0 +1,16 @@
+"""Autograder cell of the exercise `attention` for nbgrader: a manually created test cell of 9 points.
+
+The last expression is a number, so nbgrader gives partial points. The hidden part has a seed of your own: learners
+see the inputs of seed 0.
+"""
+
+import regard
+
+SEED = 0
+### BEGIN HIDDEN TESTS
+SEED = 12345
+### END HIDDEN TESTS
+report = regard.check(attention, "attention", seed=SEED)  # noqa: F821 (the student's function)
+print(report)
+answer = report.exercises[0]
+9 * answer.points / answer.possible_points
