@@ -1,7 +1,7 @@
 """Autograder cell of the exercise `attention` for nbgrader: a manually created test cell of 9 points.
 
-The last expression is a number, so nbgrader gives partial points. The hidden part has a seed of your own: learners
-see the inputs of seed 0.
+The last expression is a number, so nbgrader gives partial points. Choose a seed of your own for the hidden part:
+learners see the inputs of seed 0.
 """
 
 import regard
