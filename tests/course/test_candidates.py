@@ -163,7 +163,7 @@ def test_library_work_is_noted(tmp_path: Path) -> None:
 
 
 def test_the_solution_in_an_object_is_noted() -> None:
-    def attention(q, k, v, mask=None):  # type: ignore[no-untyped-def]
+    def attention(q, k, v, mask=None):
         return Solution().attention(q, k, v, mask)
 
     (report,) = regard.check(attention).exercises

@@ -72,10 +72,8 @@ def collect_answers(
 
     The code may use NumPy or PyTorch, and the parameters may have several layouts. The first case is tried with
     each combination of library and layout. The first combination whose answer `is_right` is used for all cases.
-    If no answer is right, up to `MAX_ATTEMPTS` combinations are used.
-
-    is_right: a function that compares an answer to the first case with the expected outputs, which this process
-    does not know. monitor: a context manager in which the first case is called.
+    If no answer is right, up to `MAX_ATTEMPTS` combinations are used. This process does not know the expected
+    outputs, so `is_right` asks another process. monitor: a context manager in which the first case is called.
     """
     if exercise.call:
         importlib.import_module(CALLERS)  # before the monitor records calls
@@ -124,11 +122,8 @@ def answer_case(
         if exercise.call:
             caller = getattr(importlib.import_module(CALLERS), exercise.call)
             outputs, words = caller(solution, case)
-            return {
-                "outputs": encode_outputs(outputs),
-                "gradients": {},
-                "notes": [(False, note) for note in words],
-            }
+            notes = [(False, note) for note in words]
+            return {"outputs": encode_outputs(outputs), "gradients": {}, "notes": notes}
         return _call_solution(exercise, solution, case, library, layout)
     except (MemoryError, EOFError):
         raise

@@ -125,10 +125,10 @@ def score_training(loop: TrainingLoop, batches: int) -> tuple[float, list[str]]:
     if not 0 < moved < LEAST_MOVE and moved <= MOST_MOVE:
         return share, []
     size = "small" if moved < LEAST_MOVE else "large"
-    words = (
+    note = (
         f"the parameters changed by {moved:.2g} on average in {batches} steps (0.1 with Adam and a rate of 0.01)"
     )
-    return share, [f"{words}: is the learning rate too {size}?"]
+    return share, [f"{note}: is the learning rate too {size}?"]
 
 
 @torch.no_grad()
