@@ -21,8 +21,8 @@ def moving_average(values, width):
 def inputs(seed):
     """Return the arguments by the name of the input, which the report shows.
 
-    Use different primes as sizes, so that swapped axes are noticed. "gradients" also compares gradients; "by hand"
-    is the example that a report shows.
+    Use different primes as sizes, so that swapped axes are noticed. "gradients" also compares gradients.
+    "by hand" is the example of a report.
     """
     generator = np.random.default_rng(seed)
     return {

@@ -10,7 +10,7 @@ from regard.cli.terminal import print_message, print_table, raw_output
 from regard.course.check import NoAnswerError, check_file, choose_exercises, write_stubs
 from regard.course.junit import render_junit
 from regard.course.marks import find_people, mark_folder
-from regard.course.processes import Server
+from regard.course.processes import ForkServer
 from regard.course.report import CheckReport
 from regard.course.sandbox import Assignment
 from regard.errors import InputError
@@ -107,7 +107,7 @@ def _check(paths: list[Path], assignment: Assignment, flags: CheckFlags) -> list
     """Check the files one by one, and print each report. In a set of files, a file without answers is named."""
     silent = any(str(path) == STANDARD_OUTPUT for path in (flags.json, flags.junit))
     reports: list[CheckReport] = []
-    with Server() as server:
+    with ForkServer() as server:
         for path in paths:
             try:
                 report = check_file(path, assignment, server=server)

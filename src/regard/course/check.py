@@ -12,7 +12,7 @@ from regard.course.candidates import is_library
 from regard.course.exercises import EXERCISES, Exercise, find_exercise
 from regard.course.grading import grade
 from regard.course.own import load_exercises
-from regard.course.processes import Server
+from regard.course.processes import ForkServer
 from regard.course.report import MAX_CHARACTERS, MAX_LINES, CheckReport, ExerciseReport
 from regard.course.sandbox import NO_EXERCISE, SECONDS, Assignment, JobResult, run_file, run_object
 from regard.errors import InputError, MachineError
@@ -84,7 +84,7 @@ def check_file(
     assignment: Assignment | None = None,
     *,
     seconds: float = SECONDS,
-    server: Server | None = None,
+    server: ForkServer | None = None,
 ) -> CheckReport:
     """Check the answers in a file. `seconds` limits the processor time of each exercise.
 
@@ -97,7 +97,7 @@ def check_file(
     if path.suffix != ".py":
         raise InputError(f"file {str(path)!r} is not a Python file: its name must end in .py")
     assignment = assignment or choose_exercises(None)
-    with contextlib.nullcontext(server) if server else Server() as running:
+    with contextlib.nullcontext(server) if server else ForkServer() as running:
         result = run_file(path, assignment, running, seconds=seconds)
     if result.exercises == {} and not result.imported:
         names = ", ".join(exercise.name for exercise in assignment.exercises)

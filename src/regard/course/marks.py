@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from regard.course.check import NoAnswerError, check_file, choose_exercises
-from regard.course.processes import Server
+from regard.course.processes import ForkServer
 from regard.course.report import ExerciseReport
 from regard.data.worker_pool import available_cores, map_in_processes
 from regard.errors import InputError, escape_controls
@@ -172,9 +172,9 @@ def _defined_names(path: Path) -> Iterator[str]:
 
 
 @functools.cache
-def _server() -> Server:
+def _server() -> ForkServer:
     """Return the server of this process. It ends with the process."""
-    server = Server()
+    server = ForkServer()
     atexit.register(server.close)
     return server
 

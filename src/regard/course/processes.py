@@ -69,16 +69,16 @@ class ServedProcess:
             raise MachineError("the process that runs your code was ended: try again") from error
 
 
-class Server:
+class ForkServer:
     """Processes that fork for each file: one for files that use PyTorch and one for the others.
 
-    Use it as `with Server() as server: run_file(path, ..., server)`. The processes start when they are needed.
+    Use it as `with ForkServer() as server: run_file(path, ..., server)`. The processes start when they are needed.
     """
 
     def __init__(self) -> None:
         self._servers: dict[str, tuple[Connection, subprocess.Popen[bytes]]] = {}
 
-    def __enter__(self) -> "Server":
+    def __enter__(self) -> "ForkServer":
         return self
 
     def __exit__(

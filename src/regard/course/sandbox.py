@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from regard.course.arrays import decode_outputs, equal_outputs
 from regard.course.exercises import Exercise
-from regard.course.processes import Descriptors, ForkedProcess, Process, Server, Start
+from regard.course.processes import Descriptors, ForkedProcess, Process, ForkServer, Start
 from regard.course.worker import (
     CHECKER_FAILED,
     LOADING_SECONDS,
@@ -100,7 +100,7 @@ class Assignment:
 
 
 def run_file(
-    path: Path, assignment: Assignment, server: Server, *, seconds: float = SECONDS, memory: int = MEMORY
+    path: Path, assignment: Assignment, server: ForkServer, *, seconds: float = SECONDS, memory: int = MEMORY
 ) -> JobResult:
     """Run a learner's file in a fork of a server. `seconds`: processor time of each exercise. `memory`: limit
     in bytes."""
