@@ -65,6 +65,20 @@ def test_mistakes_differ_by_far_more_than_rounding_and_from_each_other(exercise:
     assert same <= SAME
 
 
+@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.name)
+def test_every_mistake_is_visible_with_other_seeds(exercise: Exercise) -> None:
+    for seed in (4, 5):
+        cases = [case for case in exercise.cases(seed) if case.diagnose]
+        right = [run_solution(exercise.base, exercise, case) for case in cases]
+        for mistake in relevant_mistakes(exercise):
+            answers = [run_solution(mistake, exercise, case) for case in cases]
+            same = [
+                a is not None and b is not None and equal_outputs(case, a, b)
+                for case, a, b in zip(cases, answers, right, strict=True)
+            ]
+            assert not all(same), f"{mistake.__name__} with seed {seed}"
+
+
 def test_every_mistake_has_description_advice_and_source() -> None:
     for mistake in MISTAKES:
         assert mistake.__doc__ and mistake.__doc__.strip().endswith(".")

@@ -60,6 +60,18 @@ def test_three_mistakes_are_named(exercise: str, mistakes: list[str], source: st
     assert report.ending == ""
 
 
+@pytest.mark.slow
+def test_three_mistakes_of_a_decoder_layer_are_named() -> None:
+    edits = [
+        (" / n**0.5", ""),
+        (">= np.arange(t)[None, None, :]", "> np.arange(t)[None, None, :] - 2"),
+        ("* g + s", "* g"),
+    ]
+    report = check_source(plant("stacking_numpy", edits), "decoder_layer")
+    names = [sorted(names) for names in mistake_names(report)]
+    assert sorted(["no scale", "future leaked by one", "no shift"]) in names, report
+
+
 def test_every_known_mistake_is_planted_somewhere() -> None:
     every = {spaced_name(mistake.__name__) for mistake in MISTAKES}
     assert len(every) == len(MISTAKES) > 100

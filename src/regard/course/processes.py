@@ -72,7 +72,7 @@ class ServedProcess:
 class ForkServer:
     """Processes that fork for each file: one for files that use PyTorch and one for the others.
 
-    Use it as `with ForkServer() as server: run_file(path, ..., server)`. The processes start when they are needed.
+    Use it as `with ForkServer() as server: run_file(..., server)`. The processes start when they are needed.
     """
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from regard.course.arrays import decode_outputs, equal_outputs
 from regard.course.exercises import Exercise
-from regard.course.processes import Descriptors, ForkedProcess, Process, ForkServer, Start
+from regard.course.processes import Descriptors, ForkedProcess, ForkServer, Process, Start
 from regard.course.worker import (
     CHECKER_FAILED,
     LOADING_SECONDS,
