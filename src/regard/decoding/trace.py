@@ -30,23 +30,30 @@ def value_lengths(layer: nn.Module, values: Tensor) -> Tensor:
 
 
 class _Step(NamedTuple):
-    """What is kept of a step."""
+    """What is kept of a step, for B rows."""
 
-    row_of: dict[int, int]
-    """Row of each source."""
+    row_of: np.ndarray
+    """(sources,): row of each source, -1 for finished sources."""
     attention: Tensor
     """(L, B, K, Ts)."""
     contribution: Tensor
     """(L, B, K)."""
-    ends: dict[int, list[tuple[int, float]]]
-    """Prefix and log-probability of each finished hypothesis of a source."""
-    parents: list[list[int]]
-    tokens: list[list[int]]
-    totals: list[list[float]]
+    ends: dict[tuple[int, float], int]
+    """Prefix of each finished hypothesis, by its source and its log-probability."""
+    parents: np.ndarray
+    """(B, K'): prefix that each new prefix extends."""
+    tokens: np.ndarray
+    """(B, K'): token of each new prefix."""
+    totals: np.ndarray
+    """(B, K'): log-probability of each new prefix."""
 
 
 class Tracer:
-    """Collects the steps of a beam search by `FastTransformer`, and traces its hypotheses."""
+    """Collects the steps of a beam search by `FastTransformer`, and traces its hypotheses.
+
+    The collected attention needs less memory than the keys and values of the search for sources of less than
+    `2 D` tokens, where D is the width of the states.
+    """
 
     def __init__(self, model: Any) -> None:
         self._layers = [layer.cross for layer in model.decoder.layers]
@@ -54,24 +61,23 @@ class Tracer:
 
     def add_step(self, step: Step) -> None:
         """Keep a step of the search."""
-        sources, memory = step.sources, step.state.memory.states
+        sources, memory = list(step.sources), step.state.memory.states
         if not self._steps:
             parts = zip(self._layers, memory, strict=True)
             self._lengths = torch.stack([value_lengths(layer, part[1]) for layer, part in parts])  # (L, B, H, Ts)
+        row_of = np.full(self._lengths.shape[1], -1)
+        row_of[sources] = range(len(sources))
         lengths = self._lengths.index_select(1, torch.tensor(sources)).unsqueeze(-1)
         weights = torch.stack(step.state.cross_weights).view(*lengths.shape[:3], -1, lengths.shape[3])
-        ends: dict[int, list[tuple[int, float]]] = {}
-        for row, prefix, total in step.ends:
-            ends.setdefault(sources[row], []).append((prefix, total))
         self._steps.append(
             _Step(
-                {source: row for row, source in enumerate(sources)},
+                row_of,
                 weights.mean(2),
                 torch.matmul(weights, lengths).sum(2).squeeze(-1),
-                ends,
-                step.parents.tolist(),
-                step.tokens.tolist(),
-                step.totals.tolist(),
+                {(sources[row], total): prefix for row, prefix, total in step.ends},
+                step.parents.numpy(),
+                step.tokens.numpy(),
+                step.totals.numpy(),
             )
         )
 
@@ -80,43 +86,46 @@ class Tracer:
 
         A hypothesis without an end of sequence has no trace.
         """
-        paths = [self._path(source, hypothesis) for source, hypothesis in enumerate(best)]
+        prefixes, tokens, totals = self._paths(best)
         layers, count, width = len(self._layers), *sources.shape
         attention = np.zeros((layers, count, len(self._steps), width), np.float32)
         contribution = np.zeros((layers, count, len(self._steps)), np.float32)
         for time, step in enumerate(self._steps):
-            places = [place for place, (prefixes, _) in enumerate(paths) if time < len(prefixes)]
-            rows = [step.row_of[place] for place in places]
-            prefixes = [paths[place][0][time] for place in places]
-            attention[:, places, time] = step.attention[:, rows, prefixes, :width].numpy()
-            contribution[:, places, time] = step.contribution[:, rows, prefixes].numpy()
+            [places] = np.nonzero(prefixes[time] >= 0)
+            rows = torch.from_numpy(step.row_of[places]), torch.from_numpy(prefixes[time, places])
+            attention[:, places, time] = step.attention[:, *rows, :width].numpy()
+            contribution[:, places, time] = step.contribution[:, *rows].numpy()
+        log_probabilities = np.diff(totals, axis=0, prepend=0.0)
         results = []
-        for row, (hypothesis, (path, totals)) in enumerate(zip(best, paths, strict=True)):
-            steps, source = len(path), [token for token in sources[row].tolist() if token != PAD]
+        for row, hypothesis in enumerate(best):
+            steps, source = len(hypothesis.tokens) + 1, [token for token in sources[row].tolist() if token != PAD]
             trace = Trace(
                 source[:-1],
                 hypothesis.tokens,
-                np.diff(totals, prepend=0.0),
+                log_probabilities[:steps, row],
                 attention[:, row, :steps, : len(source)],
                 contribution[:, row, :steps],
             )
-            results.append(replace(hypothesis, trace=trace if steps else None))
+            known = prefixes[0, row] >= 0 and tokens[: steps - 1, row].tolist() == hypothesis.tokens
+            results.append(replace(hypothesis, trace=trace if known else None))
         return results
 
-    def _path(self, source: int, hypothesis: Hypothesis) -> tuple[list[int], list[float]]:
-        """Return the prefix that each step of a hypothesis extended, and the log-probabilities after each step.
+    def _paths(self, best: Sequence[Hypothesis]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the prefix of each hypothesis before each step (T, B), and its token and log-probability after.
 
-        Both are empty for a hypothesis without an end of sequence.
+        The prefix is -1 after the end of a hypothesis, and at all steps of a hypothesis without an end.
         """
-        count = len(hypothesis.tokens)
-        ends = self._steps[count].ends.get(source, []) if hypothesis.finished else []
-        for prefix, total in ends:
-            prefixes, totals, tokens = [prefix], [total], []
-            for step in reversed(self._steps[:count]):
-                row, prefix = step.row_of[source], prefixes[-1]
-                prefixes.append(step.parents[row][prefix])
-                totals.append(step.totals[row][prefix])
-                tokens.append(step.tokens[row][prefix])
-            if total == hypothesis.log_probability and tokens[::-1] == hypothesis.tokens:
-                return prefixes[::-1], totals[::-1]
-        return [], []
+        prefixes, tokens = np.full((2, len(self._steps) + 1, len(best)), -1)
+        totals = np.zeros(prefixes.shape)
+        for place, hypothesis in enumerate(best):
+            time = len(hypothesis.tokens)
+            if hypothesis.finished:
+                prefixes[time, place] = self._steps[time].ends[place, hypothesis.log_probability]
+                totals[time, place] = hypothesis.log_probability
+        for time in reversed(range(len(self._steps))):
+            step, [places] = self._steps[time], np.nonzero(prefixes[time + 1] >= 0)
+            rows, after = step.row_of[places], prefixes[time + 1, places]
+            prefixes[time, places] = step.parents[rows, after]
+            tokens[time, places] = step.tokens[rows, after]
+            totals[time, places] = step.totals[rows, after]
+        return prefixes[:-1], tokens, totals[:-1]

@@ -27,7 +27,7 @@ MEANINGS = {
     "improbable": "negative log-probability per token",
     "weakest": "negative log-probability of the three least probable tokens",
     "uneven": "standard deviation of the log-probability per token",
-    "no_gain": "log of the usual probability of the tokens minus their log-probability",
+    "no_gain": "log-probability per token in usual text, minus that in this translation",
     "reverse": "negative log-probability of the source given the translation",
     "length": "log of the length of the source divided by that of the translation",
     "repeated": "repeats of the most frequent pair of words beyond those of the source",
