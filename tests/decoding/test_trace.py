@@ -8,21 +8,37 @@ import pytest
 import regard
 from regard.decoding import Controls
 from regard.doubts.basis import read_traces
-from tests.german import sentences
+from tests.conftest import TINY
+from tests.german import sentences, write
 
 SOURCES = [source for source, _ in sentences()[:20]] + ["Hund", "Heute singt der alte Wolf. Oft singt der Wolf."]
+
+
+@pytest.fixture(scope="module", params=["default", "imported"])
+def run(
+    request: pytest.FixtureRequest, german: regard.TranslationRun, tmp_path_factory: pytest.TempPathFactory
+) -> regard.TranslationRun:
+    """Return a default run, and a run with the layers of imported models."""
+    if request.param == "default":
+        return german
+    folder = tmp_path_factory.mktemp("imported")
+    layers = {"pre_norm": False, "bias": True, "output_bias": True, "activation": "swish", "dec_layers": 2}
+    flags: dict[str, Any] = {**TINY, **layers, "tied": False, "steps": 150}
+    trained = regard.train("translation", **write(folder), **flags, savepath=folder, progress=False)
+    assert isinstance(trained, regard.TranslationRun)
+    return trained
 
 
 @pytest.mark.parametrize(
     "options", [{"beam": 5}, {"beam": 1}, {"beam": 3, "length_penalty": 0.0}, {"batchsize": 3}]
 )
-def test_traces_equal_a_pass_over_the_answers(german: regard.TranslationRun, options: dict[str, Any]) -> None:
-    answers = [best for best, *_ in german.search(SOURCES, traced=True, **options)]
-    plain = [best for best, *_ in german.search(SOURCES, **options)]
+def test_traces_equal_a_pass_over_the_answers(run: regard.TranslationRun, options: dict[str, Any]) -> None:
+    answers = [best for best, *_ in run.search(SOURCES, traced=True, **options)]
+    plain = [best for best, *_ in run.search(SOURCES, **options)]
     assert [answer.tokens for answer in answers] == [answer.tokens for answer in plain]
     assert "trace" not in answers[0].json()
     pairs = [(source, answer.text) for source, answer in zip(SOURCES, answers, strict=True)]
-    for answer, read in zip(answers, read_traces(german, pairs), strict=True):
+    for answer, read in zip(answers, read_traces(run, pairs), strict=True):
         trace = answer.trace
         assert trace is not None and answer.finished
         assert (trace.source, trace.tokens) == (read.source, read.tokens)

@@ -162,3 +162,15 @@ def _predictions(
     finally:
         model.float()
     return predictions, tokens
+
+
+def test_the_opposite_run_reads_blank_and_long_translations(german: regard.TranslationRun) -> None:
+    source, target = PAIRS[0]
+    reader = FeatureReader(german, read_basis(german, PAIRS, []), reverse=german)
+    most = german.task.longest_source
+    long = " ".join([target] * most)
+    pairs = [(source, target), (source, ""), (source, long), (source, long + target)]
+    column = reader.measure(pairs)[:, reader.names.index("reverse")]
+    assert column[0] == pytest.approx(-german.score([(target, source)])[0].per_token, abs=1e-6)
+    assert column[1] == pytest.approx(math.log(len(german.task.target_vocabulary)))
+    assert np.isfinite(column).all() and column[2] == pytest.approx(column[3], abs=1e-6)

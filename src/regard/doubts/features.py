@@ -95,8 +95,7 @@ class FeatureReader:
             masses = [trace.attention[-1].mean(0) for trace in complete]
             columns.append(references.distances(masses, [len(trace.tokens) + 1 for trace in complete])[:, None])
         if self.reverse is not None:
-            scores = self.reverse.score([(target, source) for source, target in pairs])
-            columns.append(np.array([-score.per_token for score in scores])[:, None])
+            columns.append(_reverse_feature(self.reverse, pairs)[:, None])
         return np.concatenate(columns, axis=1)
 
     def _model_features(self, traces: Sequence[Trace]) -> np.ndarray:
@@ -171,6 +170,23 @@ def _probability_features(log_probabilities: np.ndarray, usual: np.ndarray, writ
     variance = (((log_probabilities - mean[:, None]) * written) ** 2).sum(1) / steps
     weakest = np.sort(log_probabilities, axis=1)[:, :SPAN].sum(1) / steps.clip(max=SPAN)
     return np.stack([-mean, -weakest, np.sqrt(variance), (usual * written).sum(1) / steps - mean], axis=1)
+
+
+def _reverse_feature(reverse: SequenceRun, pairs: Pairs) -> np.ndarray:
+    """Return the feature `reverse` (N,). The texts are cut at the largest lengths of the run. The tokens of the
+    source of a blank translation have equal probabilities."""
+
+    def fit(text: str, *, target: bool = False) -> str:
+        if reverse.too_long(text, target=target) is None:
+            return text
+        vocabulary, most = reverse.task.source_vocabulary, reverse.task.longest_source
+        if target:
+            vocabulary, most = reverse.task.target_vocabulary, reverse.task.longest_target
+        return vocabulary.decode(vocabulary.encode(text)[:most])
+
+    scores = reverse.score([(fit(target), fit(source, target=True)) for source, target in pairs])
+    equal = math.log(len(reverse.task.target_vocabulary))
+    return np.array([-score.per_token if score.tokens else equal for score in scores])
 
 
 def _text_features(source: str, target: str) -> tuple[float, ...]:
