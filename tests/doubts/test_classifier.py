@@ -41,8 +41,10 @@ def test_doubt_and_contributions_agree_with_the_log_odds() -> None:
     classifier = fit(features, labels, ("a", "b"))
     odds = classifier.log_odds(features)
     assert np.allclose(classifier.doubt(features), np.log(np.exp(odds).sum(1)))
-    parts = classifier.contributions(features[3], 1)
-    assert parts.sum() + classifier.weights[1, -1] == pytest.approx(odds[3, 1])
+    kinds = np.array([1, 0])
+    parts = classifier.contributions(features[3:5], kinds)
+    expected = odds[[3, 4], kinds] - classifier.weights[kinds, -1]
+    assert parts.shape == (2, 3) and parts.sum(1) == pytest.approx(expected)
 
 
 def test_a_constant_feature_has_no_effect() -> None:

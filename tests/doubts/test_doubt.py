@@ -67,7 +67,7 @@ def test_faults_have_more_doubt_and_their_name(calibrated: regard.TranslationRun
     source, target = sentences()[270]
     good, loop, copy, blank = doubt(
         calibrated,
-        [(source, target), (source, "The dog dog dog dog dog."), (source, source), ("", "a")],
+        [(source, target), (source, "The old old old old dog sings."), (source, source), ("", "a")],
         origin="references",
     )
     assert good is not None and loop is not None and copy is not None and blank is None

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,17 +10,22 @@ import torch
 
 import regard
 from regard.data import BOS, EOS
-from regard.doubts.features import SPAN, References, feature_names, measure_features, read_references
+from regard.doubts.basis import References, read_basis
+from regard.doubts.features import SPAN, FeatureReader
 from regard.errors import InputError
 from tests.german import sentences, write
 
 PAIRS = sentences()[264:288]
 
 
-def test_features_equal_loops(german: regard.TranslationRun) -> None:
+@pytest.fixture(scope="module")
+def reader(german: regard.TranslationRun) -> FeatureReader:
+    return FeatureReader(german, read_basis(german, PAIRS, []))
+
+
+def test_features_equal_loops(german: regard.TranslationRun, reader: FeatureReader) -> None:
     source, target = PAIRS[0]
-    names = feature_names(german, None, None)
-    measured = dict(zip(names, measure_features(german, PAIRS)[0], strict=True))
+    measured = dict(zip(reader.names, reader.measure(PAIRS)[0], strict=True))
     tokens = german.task.target_vocabulary.encode(target)
     attention = german.attend_tokens(source, tokens)
     [layer] = [name for name in attention.layers if "cross" in name]
@@ -34,6 +40,7 @@ def test_features_equal_loops(german: regard.TranslationRun) -> None:
         "entropy": -sum(w * math.log(w) for row in weights for w in row if w > 0) / math.log(length) / steps,
         "unread": sum(unread) / sum(words),
         "unread_span": max(sum(unread[s : s + SPAN]) / SPAN for s in range(length)),
+        "contribution": _contribution(german, source, attention.layers[layer].weights),
     }
     for name, value in expected.items():
         assert measured[f"{layer} {name}"] == pytest.approx(value, abs=1e-5), name
@@ -41,10 +48,38 @@ def test_features_equal_loops(german: regard.TranslationRun) -> None:
     assert measured["length"] == pytest.approx(math.log((len(source) + 1) / (len(target) + 1)))
 
 
-def test_features_do_not_depend_on_the_batch(german: regard.TranslationRun) -> None:
-    together = measure_features(german, PAIRS)
-    alone = np.concatenate([measure_features(german, [pair]) for pair in PAIRS])
+def _contribution(run: regard.TranslationRun, source: str, weights: np.ndarray) -> float:
+    """Return the mean over steps of the weights (H, Tt, Ts) times the lengths of the transformed values."""
+    model: Any = run.model
+    tokens = torch.tensor([[*run.task.source_vocabulary.encode(source), EOS]])
+    with torch.no_grad():
+        memory = model.encoder(model.embedded(tokens), torch.ones(1, 1, tokens.shape[1], dtype=torch.bool))[0]
+        [layer] = model.decoder.layers
+        width, total = layer.cross.head_width, 0.0
+        for head in range(layer.cross.heads):
+            part = slice(head * width, (head + 1) * width)
+            for place, state in enumerate(memory):
+                value = layer.cross.output.weight[:, part] @ layer.cross.value(state)[part]
+                total += float(value.norm()) * weights[head, :, place].sum()
+    return total / weights.shape[1]
+
+
+def test_features_do_not_depend_on_the_batch(reader: FeatureReader) -> None:
+    together = reader.measure(PAIRS)
+    alone = np.concatenate([reader.measure([pair]) for pair in PAIRS])
     assert together == pytest.approx(alone, abs=1e-4)
+
+
+def test_traces_of_a_search_have_the_features_of_a_second_pass(
+    german: regard.TranslationRun, reader: FeatureReader
+) -> None:
+    sources = [source for source, _ in PAIRS]
+    answers = [best for best, *_ in german.search(sources, traced=True)]
+    traces = [answer.trace for answer in answers]
+    assert all(traces)
+    pairs = [(source, answer.text) for source, answer in zip(sources, answers, strict=True)]
+    traces[3:6] = [None] * 3
+    assert reader.measure(pairs, traces) == pytest.approx(reader.measure(pairs), abs=1e-4)
 
 
 def test_the_distance_equals_the_wasserstein_distance() -> None:
@@ -53,30 +88,32 @@ def test_the_distance_equals_the_wasserstein_distance() -> None:
     generator = np.random.default_rng(0)
     masses = generator.dirichlet(np.ones(6), 9)
     references = References(masses=masses, lengths=np.full(9, 10))
-    mass = generator.dirichlet(np.ones(8))
-    distances = sorted(wasserstein_distance(range(6), range(8), row, mass) for row in masses)
-    assert references.distance(mass, 10) == pytest.approx(np.mean(distances[:4]))
+    own = [generator.dirichlet(np.ones(size)) for size in (8, 3, 6)]
+    for mass, distance in zip(own, references.distances(own, [10, 10, 10]), strict=True):
+        distances = sorted(wasserstein_distance(range(6), range(len(mass)), row, mass) for row in masses)
+        assert distance == pytest.approx(np.mean(distances[:4]))
 
 
 def test_only_references_of_similar_length_are_compared() -> None:
     references = References(masses=np.eye(3)[[0] * 4 + [2] * 4], lengths=np.array([20] * 4 + [10] * 4))
-    assert references.distance(np.array([1.0, 0.0, 0.0]), 10) == 2
-    assert references.distance(np.array([1.0, 0.0, 0.0]), 20) == 0
-    assert references.distance(np.array([1.0, 0.0, 0.0]), 50) == 0  # no similar length: all are compared
+    first = np.array([1.0, 0.0, 0.0])
+    # No reference has a length near 50: all are compared. The difference of lengths is below a tenth.
+    distances = references.distances([first] * 6, [10, 20, 50, 19, 18, 22])
+    assert distances == pytest.approx([2, 0, 0, 0, 0, 0])
+    references = References(masses=np.eye(3)[[2] * 4 + [0] * 4], lengths=np.array([20] * 4 + [10] * 4))
+    assert references.distances([first] * 3, [19, 18, 23]) == pytest.approx([2, 0, 0])
 
 
 def test_an_own_pair_has_no_distance(german: regard.TranslationRun) -> None:
-    names = feature_names(german, read_references(german, PAIRS[:1]), None)
-    features = measure_features(german, PAIRS[:1], read_references(german, PAIRS[:1]))
-    assert features[0, names.index("from_data")] == pytest.approx(0, abs=1e-6)
+    reader = FeatureReader(german, read_basis(german, PAIRS, PAIRS[:1]))
+    features = reader.measure(PAIRS[:1])
+    assert features[0, reader.names.index("from_data")] == pytest.approx(0, abs=1e-6)
 
 
-def test_a_foreign_source_raises_no_gain(german: regard.TranslationRun) -> None:
-    column = feature_names(german, None, None).index("no_gain")
-    own = measure_features(german, PAIRS)[:, column]
-    other = measure_features(german, [(PAIRS[i - 1][0], target) for i, (_, target) in enumerate(PAIRS)])[
-        :, column
-    ]
+def test_a_foreign_source_raises_no_gain(reader: FeatureReader) -> None:
+    column = reader.names.index("no_gain")
+    own = reader.measure(PAIRS)[:, column]
+    other = reader.measure([(PAIRS[i - 1][0], target) for i, (_, target) in enumerate(PAIRS)])[:, column]
     assert (other > own).mean() > 0.9
 
 
@@ -87,29 +124,53 @@ def test_a_model_without_attention_is_refused(tmp_path: Path) -> None:
     )
     assert isinstance(run, regard.TranslationRun)
     with pytest.raises(InputError, match="no attention to its source"):
-        measure_features(run, PAIRS)
+        read_basis(run, PAIRS, [])
 
 
-def test_features_of_probabilities_and_text_equal_loops(german: regard.TranslationRun) -> None:
+def test_features_of_probabilities_and_text_equal_loops(
+    german: regard.TranslationRun, reader: FeatureReader
+) -> None:
     source, target = "Heute singt singt singt der Wolf.", "the wolf runs the wolf runs the wolf today."
-    names = feature_names(german, None, None)
-    measured = dict(zip(names, measure_features(german, [(source, target)])[0], strict=True))
-    model = german.model.double()
-    try:
-        tokens = torch.tensor([[*german.task.target_vocabulary.encode(target), EOS]])
-        begun = torch.cat([torch.tensor([[BOS]]), tokens[:, :-1]], dim=1)
-        values = []
-        for text in (source, ""):
-            inputs = torch.tensor([[*german.task.source_vocabulary.encode(text), EOS]])
-            logits = model(inputs, torch.ones_like(inputs, dtype=torch.bool), begun)
-            values.append(logits.log_softmax(-1)[0, range(tokens.shape[1]), tokens[0]].tolist())
-    finally:
-        model.float()
-    given, alone = values
-    mean, prior = sum(given) / len(given), sum(alone) / len(alone)
-    assert measured["improbable"] == pytest.approx(-mean, abs=1e-4)
-    assert measured["weakest"] == pytest.approx(-sum(sorted(given)[:SPAN]) / SPAN, abs=1e-4)
-    assert measured["no_gain"] == pytest.approx(prior - mean, abs=1e-4)
-    assert measured["gain_ratio"] == pytest.approx(mean / prior, abs=1e-4)
+    measured = dict(zip(reader.names, reader.measure([(source, target)])[0], strict=True))
+    [given], [tokens] = _predictions(german, [(source, target)])
+    values = given[range(len(tokens)), tokens]
+    assert measured["improbable"] == pytest.approx(-values.mean(), abs=1e-4)
+    assert measured["weakest"] == pytest.approx(-np.sort(values)[:SPAN].mean(), abs=1e-4)
+    assert measured["uneven"] == pytest.approx(values.std(), abs=1e-4)
+    usual = np.log(np.exp(np.concatenate(_predictions(german, PAIRS)[0])).mean(0))
+    assert measured["no_gain"] == pytest.approx((usual[tokens] - values).mean(), abs=1e-4)
     assert measured["repeated"] == 3 - 2  # "the wolf" three times, "singt singt" twice
     assert measured["copied"] == 0
+
+
+def _predictions(
+    run: regard.TranslationRun, pairs: list[tuple[str, str]]
+) -> tuple[list[np.ndarray], list[list[int]]]:
+    """Return the log-probabilities (T, V) at the steps of each target, and its tokens with the end."""
+    model = run.model.double()
+    predictions, tokens = [], []
+    try:
+        for source, target in pairs:
+            inputs = torch.tensor([[*run.task.source_vocabulary.encode(source), EOS]])
+            own = [*run.task.target_vocabulary.encode(target), EOS]
+            with torch.no_grad():
+                logits = model(
+                    inputs, torch.ones_like(inputs, dtype=torch.bool), torch.tensor([[BOS, *own[:-1]]])
+                )
+            predictions.append(logits[0].log_softmax(-1).numpy())
+            tokens.append(own)
+    finally:
+        model.float()
+    return predictions, tokens
+
+
+def test_the_opposite_run_reads_blank_and_long_translations(german: regard.TranslationRun) -> None:
+    source, target = PAIRS[0]
+    reader = FeatureReader(german, read_basis(german, PAIRS, []), reverse=german)
+    most = german.task.longest_source
+    long = " ".join([target] * most)
+    pairs = [(source, target), (source, ""), (source, long), (source, long + target)]
+    column = reader.measure(pairs)[:, reader.names.index("reverse")]
+    assert column[0] == pytest.approx(-german.score([(target, source)])[0].per_token, abs=1e-6)
+    assert column[1] == pytest.approx(math.log(len(german.task.target_vocabulary)))
+    assert np.isfinite(column).all() and column[2] == pytest.approx(column[3], abs=1e-6)

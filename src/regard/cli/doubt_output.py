@@ -55,7 +55,7 @@ class DoubtOutput:
         pairs = [
             (text or "", ranked[0].text if ranked else "") for text, ranked in zip(texts, answers, strict=True)
         ]
-        doubts = self.doubter.measure(pairs)
+        doubts = self.doubter.measure(pairs, traces=[ranked[0].trace if ranked else None for ranked in answers])
         self.doubts += doubts
         if not self.flags.doubt:
             return [""] * len(answers)

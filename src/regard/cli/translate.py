@@ -156,6 +156,8 @@ def _search_options(run: SequenceRun, flags: TranslateFlags) -> dict[str, Any]:
         "engine": flags.engine,
         "precision": flags.precision,
         "scored": flags.scores,
+        # Constrained answers have no traces.
+        "traced": flags.doubts.wanted and flags.engine != "ctranslate2" and flags.constraints == SearchFlags(),
         "controls": flags.constraints.controls(run),
         "ensemble": [flags.storage.load_translator(name) for name in flags.constraints.ensemble],
     }

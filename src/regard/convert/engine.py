@@ -193,6 +193,8 @@ def unsupported_option(search: Search, models: int, *, scored: bool) -> str | No
         return (
             f"temperature {search.temperature:g} samples with Regard's seeds, which CTranslate2 does not support"
         )
+    if search.traced:
+        return "CTranslate2 does not return the attention that the doubt needs"
     if models > 1:
         return f"an ensemble of {models} runs is not supported by CTranslate2"
     for option in ("terms", "glossary"):

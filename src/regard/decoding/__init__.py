@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from regard.decoding.search import (
         Hypothesis as Hypothesis,
         Step as Step,
+        Trace as Trace,
         beam_search as beam_search,
         greedy_search as greedy_search,
         length_penalty as length_penalty,

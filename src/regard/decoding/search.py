@@ -11,9 +11,10 @@ Letters: B is the number of sources, K the number of prefixes per source, V the 
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,6 +36,23 @@ LARGEST_PENALTY = 10
 """Largest exponent of the length penalty. With larger exponents, only the length matters."""
 
 
+class Trace(NamedTuple):
+    """Probabilities of an answer of T tokens, with the end of sequence, and its attention to a source of Ts
+    tokens, with its end, in L cross-attention layers."""
+
+    source: list[int]
+    """Tokens of the source, without its end."""
+    tokens: list[int]
+    """Tokens of the answer, without its end."""
+    log_probabilities: np.ndarray
+    """(T,): natural logarithm of the probability of each token."""
+    attention: np.ndarray
+    """(L, T, Ts): weights of the source, mean over heads."""
+    contribution: np.ndarray
+    """(L, T): sum over heads and source tokens of weight times length of the transformed value (Kobayashi et al.
+    2020), which is how much the source adds to the states."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Hypothesis:
     """A target for a source."""
@@ -48,6 +66,8 @@ class Hypothesis:
     """Score for ranking hypotheses: log-probability divided by the length penalty."""
     finished: bool
     """Whether the end of sequence came before `max_len`."""
+    trace: Trace | None = field(default=None, repr=False, compare=False)
+    """What the search computed for the hypothesis, if it was requested and is known."""
 
 
 def greedy_search(
@@ -150,6 +170,10 @@ class Step(NamedTuple):
     """The added tokens, (B, K')."""
     totals: Tensor
     """Log-probability of each new prefix, (B, K')."""
+    sources: Sequence[int]
+    """Index of the source of each row."""
+    state: Any
+    """State of the decoder after this step, before prefixes are selected."""
     last: bool
     """Whether the length limit is reached, so that the new prefixes are dropped."""
 
@@ -189,7 +213,7 @@ def beam_search(
         log_probs = constraints.log_probabilities(decoder.logits(states), prefixes, active)
         ends, parents, tokens, new_totals = constraints.extend(log_probs, prefixes, totals, active, width)
         if on_step is not None:
-            on_step(Step(log_probs, ends, parents, tokens, new_totals, last=time == max(limits)))
+            on_step(Step(log_probs, ends, parents, tokens, new_totals, active, state, time == max(limits)))
         for row, parent, total in ends:
             finished[active[row]].append(_hypothesis(prefixes[row, parent], total, penalty, finished=True))
         for row, index in enumerate(active):

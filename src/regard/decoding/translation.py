@@ -12,8 +12,10 @@ from regard.decoding.ensemble import make_ensemble
 from regard.decoding.extensions import UNCONSTRAINED, Constraints
 from regard.decoding.incremental import IncrementalDecoder
 from regard.decoding.sampling import sample
-from regard.decoding.search import Hypothesis, beam_search, greedy_search
+from regard.decoding.search import Hypothesis, Trace, beam_search, greedy_search
+from regard.decoding.trace import Tracer
 from regard.errors import InputError
+from regard.fast.fast_transformer import FastTransformer
 from regard.fast.threads import map_in_threads
 from regard.models import Seq2Seq
 from regard.result import Result
@@ -36,6 +38,12 @@ class Candidate(Result):
     """Score for ranking answers: log-probability divided by the length penalty."""
     finished: bool
     """Whether the model ended the answer before the length limit."""
+    trace: Trace | None = field(default=None, repr=False, compare=False)
+    """What the search computed for the answer, with `traced` and if the search knows it."""
+
+    def json(self) -> dict[str, Any]:
+        """Return the fields as plain values, without the trace."""
+        return {name: value for name, value in super().json().items() if name != "trace"}
 
     def __str__(self) -> str:
         return self.text
@@ -66,6 +74,8 @@ class Search:
     """Seed of sampling. The answer depends only on the text and the seed, not on the other texts."""
     controls: Controls = field(default_factory=Controls)
     """Constraints on the answers."""
+    traced: bool = False
+    """Trace the best answer to each text, if it is the answer of one Transformer on a CPU without constraints."""
 
     def __post_init__(self) -> None:
         if self.temperature and self.beam > 1:
@@ -180,10 +190,18 @@ def search_batch(
         }
         drawn = sample(model, source, mask, max_len=most, seeds=seeds, **options)
         return [[best] for best in drawn]
+    tracer = None
+    if (
+        search.traced
+        and search.n_best == 1
+        and constraints is UNCONSTRAINED
+        and isinstance(model, FastTransformer)
+    ):
+        tracer = Tracer(model.model)
     # With constraints, a beam search of width 1 is the greedy search, whose scores have no length penalty.
-    if search.beam == 1 and search.n_best == 1 and constraints is UNCONSTRAINED:
+    if search.beam == 1 and search.n_best == 1 and constraints is UNCONSTRAINED and tracer is None:
         return [[best] for best in greedy_search(model, source, mask, max_len=most, scored=scored)]
-    return beam_search(
+    found = beam_search(
         model,
         source,
         mask,
@@ -191,8 +209,10 @@ def search_batch(
         max_len=most,
         alpha=search.length_penalty if search.beam > 1 else 0.0,
         n_best=search.n_best,
+        on_step=None if tracer is None else tracer.add_step,
         constraints=constraints,
     )
+    return found if tracer is None else [[best] for best in tracer.traced([best for [best] in found], source)]
 
 
 def blank_answer(text: str = "") -> Candidate:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from regard.doubts.basis import read_basis
 from regard.doubts.calibration_file import Calibration, Origin, store_calibration
 from regard.doubts.classifier import GOOD, Classifier, fit
 from regard.doubts.faults import FAULTS, plant
-from regard.doubts.features import References, feature_names, measure_features, read_references
+from regard.doubts.features import FeatureReader
 from regard.errors import InputError, check_range
 from regard.progress import counting_bar, print_status
 from regard.result import Result, percent
@@ -138,8 +139,9 @@ def calibrate_doubt(
     """
     _check(pairs, false_alarms, seed)
     left_out = {} if reverse else {"reverse": "no run of the opposite direction was given"}
-    references = _read_training(run, left_out)
-    names = feature_names(run, references, reverse)
+    basis = read_basis(run, pairs, _training_pairs(run, left_out))
+    reader = FeatureReader(run, basis, reverse)
+    names = reader.names
     sources = [source for source, _ in pairs]
     print_status(f"translating {len(pairs):,} sources", show=show)
     texts: dict[Origin, list[str]] = {
@@ -151,7 +153,7 @@ def calibrate_doubt(
     with counting_bar("planted faults", 0, len(planted), show=show) as advance:
         for origin, kind, faulty in planted:
             faulty_pairs = [(sources[index], text) for index, text in faulty.items()]
-            features = measure_features(run, faulty_pairs, references, reverse)
+            features = reader.measure(faulty_pairs)
             sets.append(_Set(origin, kind, np.array(list(faulty)), features))
             advance()
     judged = _hold_out(sets, kinds)
@@ -174,7 +176,7 @@ def calibrate_doubt(
         features=names,
         usual=np.quantile(usual, (0.025, 0.975), axis=0),
         thresholds=thresholds,
-        references=references,
+        basis=basis,
         reverse=None if reverse is None else str(reverse.folder.resolve()),
     )
     store_calibration(run, calibration, report.json())
@@ -194,16 +196,15 @@ def _check(pairs: Sequence[tuple[str, str]], false_alarms: float, seed: int) -> 
         raise InputError(f"in {equal} of {len(pairs)} pairs, the reference equals the source: give translations")
 
 
-def _read_training(run: TranslationRun, left_out: dict[str, str]) -> References | None:
-    """Return the attention on the first training pairs; None if the text is absent, which goes to `left_out`."""
+def _training_pairs(run: TranslationRun, left_out: dict[str, str]) -> list[tuple[str, str]]:
+    """Return the first training pairs; none if the text is absent, which goes to `left_out`."""
     try:
         training = run.short_enough(run.trained_on(REFERENCES))
     except InputError:  # the file was moved
         training = []
-    if training:
-        return read_references(run, training)
-    left_out["from_data"] = "the training text is not here"
-    return None
+    if not training:
+        left_out["from_data"] = "the training text is not here"
+    return training
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
+from regard.doubts.basis import Basis, References
 from regard.doubts.classifier import Classifier
-from regard.doubts.features import References
 from regard.errors import InputError
 from regard.io.reading import DamageError, convert_json, damaged_file
 from regard.runs import TranslationRun
 
 FILE = "trust.json"
-FORMAT = "regard-trust/1"
+FORMAT = "regard-trust/2"
 MEND = "delete it, and run `regard trust` again"
 Origin = Literal["translations", "references"]
 """Translations of the run, or references of a text."""
@@ -23,14 +23,14 @@ Origin = Literal["translations", "references"]
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """What is stored with a run: the classifier, its thresholds and the training attention."""
+    """What is stored with a run: the classifier, its thresholds and the basis of its features."""
 
     classifier: Classifier
     features: list[str]
     usual: np.ndarray
     """(2, F): values between which 95 % of the features of good translations lie."""
     thresholds: dict[Origin, float]
-    references: References | None
+    basis: Basis
     reverse: str | None
     """Folder of the run of the opposite direction."""
 
@@ -38,7 +38,7 @@ class Calibration:
 class _Stored(msgspec.Struct, forbid_unknown_fields=True):
     """Content of trust.json."""
 
-    format: Literal["regard-trust/1"]
+    format: Literal["regard-trust/2"]
     step: int
     kinds: list[str]
     features: list[str]
@@ -47,6 +47,7 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True):
     weights: list[list[float]]
     usual: list[list[float]]
     thresholds: dict[Origin, float]
+    frequencies: list[float]
     references: list[list[float]] | None
     lengths: list[int] | None
     reverse: str | None
@@ -55,7 +56,7 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True):
 
 def store_calibration(run: TranslationRun, calibration: Calibration, report: dict[str, Any]) -> None:
     """Store a calibration and its report in the folder of a run."""
-    classifier, references = calibration.classifier, calibration.references
+    classifier, references = calibration.classifier, calibration.basis.references
     content = {
         "format": FORMAT,
         "step": run.step,
@@ -66,6 +67,7 @@ def store_calibration(run: TranslationRun, calibration: Calibration, report: dic
         "weights": classifier.weights.tolist(),
         "usual": calibration.usual.tolist(),
         "thresholds": calibration.thresholds,
+        "frequencies": calibration.basis.frequencies.round(3).tolist(),
         "references": None if references is None else references.masses.round(5).tolist(),
         "lengths": None if references is None else references.lengths.tolist(),
         "reverse": calibration.reverse,
@@ -106,6 +108,6 @@ def _restore(stored: _Stored) -> Calibration:
         features=stored.features,
         usual=np.array(stored.usual),
         thresholds=stored.thresholds,
-        references=references,
+        basis=Basis(frequencies=np.array(stored.frequencies), references=references),
         reverse=stored.reverse,
     )

@@ -42,10 +42,9 @@ class Classifier:
         odds: np.ndarray = np.logaddexp.reduce(self.log_odds(features), axis=1)
         return odds
 
-    def contributions(self, features: np.ndarray, kind: int) -> np.ndarray:
-        """Return what each feature (F,) of one translation adds to the log-odds of a kind."""
-        standard = _standardize(features[None], self.mean, self.scale)[0, :-1]
-        parts: np.ndarray = standard * self.weights[kind, :-1]
+    def contributions(self, features: np.ndarray, kinds: np.ndarray) -> np.ndarray:
+        """Return what each feature of translations (N, F) adds to the log-odds of their kinds (N,): (N, F)."""
+        parts: np.ndarray = (_standardize(features, self.mean, self.scale) * self.weights[kinds])[:, :-1]
         return parts
 
 

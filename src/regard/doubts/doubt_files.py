@@ -6,6 +6,7 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
+from regard.doubts.basis import encode_pairs
 from regard.doubts.sentence_doubt import Doubt
 from regard.errors import InputError
 from regard.io import write_file, write_json
@@ -88,10 +89,10 @@ def _write_page(run: TranslationRun, doubts: Sequence[Doubt | None], path: Path)
     write_file(path, render_page(f"Doubtful translations of {run.folder}", parts).encode())
     paths = [path]
     if drawn:
-        vocabulary = run.task.target_vocabulary
+        _, targets = encode_pairs(run, [(doubt.source, doubt.translation) for doubt, _ in drawn])
         maps = [
-            add_note(run.attend_tokens(doubt.source, vocabulary.encode(doubt.translation)), str(doubt))
-            for doubt, _ in drawn
+            add_note(run.attend_tokens(doubt.source, tokens), str(doubt))
+            for (doubt, _), tokens in zip(drawn, targets, strict=True)
         ]
         write_page(maps_path, maps)
         paths.append(maps_path)

@@ -10,6 +10,8 @@ Of each layer N that attends to the source, from the mean of the weights of its 
     N unread         share of the source tokens that no step reads: mean of 1 - min(1, sum of weights over steps)
                      (coverage, Tu et al. 2016)
     N unread_span    the same for the worst three consecutive tokens
+    N contribution   how much the source contributes: the lengths of the transformed values times their weights,
+                     summed over heads and source, mean over steps (Kobayashi et al. 2020)
 
 Of the last of these layers, if the training text is present:
 
@@ -20,8 +22,9 @@ Of the probabilities, in nats:
 
     improbable       negative mean log-probability per token
     weakest          the same for the three least probable tokens
-    no_gain          negative mean of log p(token | source) - log p(token | empty source)
-    gain_ratio       mean log-probability given the source, divided by the mean given an empty source
+    uneven           standard deviation of the log-probability per token
+    no_gain          negative mean of log p(token | source, tokens before) - log p(token), where p(token) is the
+                     mean of the predicted probabilities over known pairs
     reverse          `improbable` of the source given the translation, by a run of the opposite direction
 
 Of the text:
@@ -34,176 +37,159 @@ Of the text:
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from regard.attention import short_name
-from regard.attention.recording import record_own
-from regard.data import PAD, UNKNOWN, PairBatch, collate
+from regard.data import PAD, UNKNOWN, collate
 from regard.data.vocabulary import Vocabulary
-from regard.errors import InputError
-from regard.evaluation.scoring import token_log_probabilities
-from regard.fast.onednn import packed_logits
+from regard.decoding import Trace
+from regard.doubts.basis import BATCH, Basis, Pairs, read_traces
 from regard.runs import SequenceRun
 
-NEAREST = 4
-"""Number of training pairs that `from_data` averages (Guerreiro et al. 2023)."""
-LENGTH_WINDOW = 0.1
-"""Largest relative difference in length between a translation and the translations that `from_data` compares."""
 SPAN = 3
 """Number of consecutive tokens in `unread_span`, and of tokens in `weakest`."""
-BATCH = 64
-LAYER_FEATURES = ("from_uniform", "end_share", "entropy", "unread", "unread_span")
-PROBABILITY_FEATURES = ("improbable", "weakest", "no_gain", "gain_ratio")
+SMALLEST_WEIGHT = np.float32(1e-30)
+"""Smaller weights are raised to this value in the logarithm of the entropy."""
+LAYER_FEATURES = ("from_uniform", "end_share", "entropy", "unread", "unread_span", "contribution")
+PROBABILITY_FEATURES = ("improbable", "weakest", "uneven", "no_gain")
 TEXT_FEATURES = ("length", "repeated", "copied")
-Pairs = Sequence[tuple[str, str]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class References:
-    """Attention of the last layer on training pairs."""
+class FeatureReader:
+    """Measures the features of translations of a run.
 
-    masses: np.ndarray
-    """(R, Ts): attention on each source token, mean over heads and steps, followed by zeros."""
-    lengths: np.ndarray
-    """(R,): number of tokens of the translation."""
-
-    def distance(self, mass: np.ndarray, length: int) -> float:
-        """Return the mean distance of a distribution (Ts,) from the nearest references of similar length.
-
-        If no reference has a similar length, all references are compared.
-        """
-        near = np.abs(self.lengths - length) < LENGTH_WINDOW * length
-        masses = self.masses[near] if near.any() else self.masses
-        width = max(masses.shape[1], len(mass))
-        difference = np.pad(masses, ((0, 0), (0, width - masses.shape[1]))) - np.pad(mass, (0, width - len(mass)))
-        distances = np.abs(difference.cumsum(1)).sum(1)  # cost of moving a unit of attention by one token: 1
-        return float(np.sort(distances)[:NEAREST].mean())
-
-
-def feature_names(run: SequenceRun, references: References | None, reverse: SequenceRun | None) -> list[str]:
-    """Return the names of the features, in the order of `measure_features`."""
-    layers = [f"{short_name(layer)} {name}" for layer in run.model.cross_layers for name in LAYER_FEATURES]
-    more = ["from_data"] * (references is not None), ["reverse"] * (reverse is not None)
-    return [*layers, *PROBABILITY_FEATURES, *TEXT_FEATURES, *more[0], *more[1]]
-
-
-def measure_features(
-    run: SequenceRun, pairs: Pairs, references: References | None = None, reverse: SequenceRun | None = None
-) -> np.ndarray:
-    """Return the features (N, F) float64 of translations, given as pairs of source and translation.
-
-    Raises `InputError` for a model without attention to its source.
+    `reverse`: run of the opposite direction for the feature `reverse`. Raises `InputError` for a model without
+    attention to its source.
     """
-    rows, masses, lengths = _read_pairs(run, pairs)
-    columns = [rows, np.array([_text_features(run, *pair) for pair in pairs]).reshape(len(pairs), -1)]
-    if references is not None:
-        distances = [references.distance(mass, length) for mass, length in zip(masses, lengths, strict=True)]
-        columns.append(np.array(distances)[:, None])
-    if reverse is not None:
-        scores = reverse.score([(target, source) for source, target in pairs])
-        columns.append(np.array([-score.per_token for score in scores])[:, None])
-    return np.concatenate(columns, axis=1)
+
+    def __init__(self, run: SequenceRun, basis: Basis, reverse: SequenceRun | None = None) -> None:
+        self.run, self.basis, self.reverse = run, basis, reverse
+        self._is_word = word_tokens(run.task.source_vocabulary)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the features, in the order of `measure`."""
+        layers = [
+            f"{short_name(layer)} {name}" for layer in self.run.model.cross_layers for name in LAYER_FEATURES
+        ]
+        names = [*layers, *PROBABILITY_FEATURES, *TEXT_FEATURES]
+        names += ["from_data"] if self.basis.references is not None else []
+        return [*names, "reverse"] if self.reverse is not None else names
+
+    def measure(self, pairs: Pairs, traces: Sequence[Trace | None] | None = None) -> np.ndarray:
+        """Return the features (N, F) float64 of translations, given as pairs of source and translation.
+
+        `traces`: traces of the search that wrote the translations, where known. The model reads the other pairs.
+        """
+        known = traces or [None] * len(pairs)
+        unread = [pair for pair, trace in zip(pairs, known, strict=True) if trace is None]
+        read = iter(read_traces(self.run, unread))
+        complete = [next(read) if trace is None else trace for trace in known]
+        columns = [
+            self._model_features(complete),
+            np.array([_text_features(*pair) for pair in pairs]).reshape(len(pairs), -1),
+        ]
+        if (references := self.basis.references) is not None:
+            masses = [trace.attention[-1].mean(0) for trace in complete]
+            columns.append(references.distances(masses, [len(trace.tokens) + 1 for trace in complete])[:, None])
+        if self.reverse is not None:
+            columns.append(_reverse_feature(self.reverse, pairs)[:, None])
+        return np.concatenate(columns, axis=1)
+
+    def _model_features(self, traces: Sequence[Trace]) -> np.ndarray:
+        """Return the features of attention and probabilities (N, F)."""
+        layers = len(self.run.model.cross_layers)
+        features = np.zeros((len(traces), layers * len(LAYER_FEATURES) + len(PROBABILITY_FEATURES)))
+        order = sorted(range(len(traces)), key=lambda row: (len(traces[row].source), len(traces[row].tokens)))
+        for begin in range(0, len(order), BATCH):
+            chosen = order[begin : begin + BATCH]
+            features[chosen] = self._batch_features([traces[row] for row in chosen])
+        return features
+
+    def _batch_features(self, traces: Sequence[Trace]) -> np.ndarray:
+        source = collate([trace.source for trace in traces]).numpy()
+        target = collate([trace.tokens for trace in traces]).numpy()
+        written, valid, is_word = target != PAD, source != PAD, self._is_word[source]
+        shape = len(self.run.model.cross_layers), *target.shape
+        log_probabilities = np.zeros(target.shape)
+        weights, contribution = np.zeros((*shape, source.shape[1]), np.float32), np.zeros(shape)
+        for row, trace in enumerate(traces):
+            _, steps, length = trace.attention.shape
+            log_probabilities[row, :steps] = trace.log_probabilities
+            weights[:, row, :steps, :length] = trace.attention
+            contribution[:, row, :steps] = trace.contribution
+        layers = zip(weights, contribution, strict=True)
+        parts = [_layer_features(*layer, written, valid, is_word) for layer in layers]
+        usual = self.basis.frequencies[target]
+        return np.concatenate([*parts, _probability_features(log_probabilities, usual, written)], axis=1)
 
 
-def read_references(run: SequenceRun, pairs: Pairs) -> References:
-    """Return the attention of the last layer on pairs."""
-    _, masses, lengths = _read_pairs(run, pairs)
-    padded = np.zeros((len(masses), max(map(len, masses))))
-    for row, mass in zip(padded, masses, strict=True):
-        row[: len(mass)] = mass
-    return References(masses=padded, lengths=lengths)
-
-
-@torch.inference_mode()
-def _read_pairs(run: SequenceRun, pairs: Pairs) -> tuple[np.ndarray, list[np.ndarray], np.ndarray]:
-    """Return the features of attention and probabilities (N, F), the attention of the last layer on each source,
-    and the lengths of the translations in tokens, with the end of sequence."""
-    model = run.model
-    if not model.cross_layers:
-        raise InputError("the model has no attention to its source, which the doubt needs: train with attention")
-    model.eval()
-    logits = packed_logits(model)
-    device = next(model.parameters()).device
-    sources = [run.task.source_vocabulary.encode(source) for source, _ in pairs]
-    targets = [run.task.target_vocabulary.encode(target) for _, target in pairs]
-    is_word = word_tokens(run.task.source_vocabulary).to(device)
-    order = sorted(range(len(pairs)), key=lambda index: (len(sources[index]), len(targets[index])))
-    features: dict[int, np.ndarray] = {}
-    masses: dict[int, np.ndarray] = {}
-    for begin in range(0, len(order), BATCH):
-        chosen = order[begin : begin + BATCH]
-        batch = PairBatch(
-            collate([sources[index] for index in chosen]), collate([targets[index] for index in chosen])
-        ).to(device)
-        written = batch.target != PAD
-        with record_own(model, layers=model.cross_layers) as records:
-            given_source = token_log_probabilities(model, logits, batch)
-        parts = []
-        for name in model.cross_layers:
-            weights = records[name].weights.float().mean(1)
-            mass = (weights * written.unsqueeze(-1)).sum(1) / written.sum(1, keepdim=True)
-            parts.append(_layer_features(weights, mass, written, batch.source_mask, is_word[batch.source]))
-        alone = PairBatch(collate([[] for _ in chosen]).to(device), batch.target)
-        without_source = token_log_probabilities(model, logits, alone)
-        parts.append(_probability_features(given_source, without_source, written))
-        table, last = torch.cat(parts, 1).double().cpu().numpy(), mass.double().cpu().numpy()
-        for row, index in enumerate(chosen):
-            features[index] = table[row]
-            masses[index] = last[row, : len(sources[index]) + 1]
-    lengths = np.array([len(target) + 1 for target in targets])
-    count = range(len(pairs))
-    return np.array([features[index] for index in count]), [masses[index] for index in count], lengths
-
-
-def word_tokens(vocabulary: Vocabulary) -> Tensor:
+def word_tokens(vocabulary: Vocabulary) -> np.ndarray:
     """Return for each token of a vocabulary whether it contains a letter or digit: (V,) bool."""
     labels = vocabulary.labels(range(len(vocabulary)))
-    words = torch.tensor([any(map(str.isalnum, label)) for label in labels])
+    words = np.array([any(map(str.isalnum, label)) for label in labels])
     words[: UNKNOWN + 1] = False
     words[UNKNOWN] = True
     return words
 
 
-def _layer_features(weights: Tensor, mass: Tensor, written: Tensor, valid: Tensor, is_word: Tensor) -> Tensor:
-    """Return the features (B, 5) of a layer from its weights (B, Tt, Ts) and their mean over the steps (B, Ts).
+def _layer_features(
+    weights: np.ndarray, contribution: np.ndarray, written: np.ndarray, valid: np.ndarray, is_word: np.ndarray
+) -> np.ndarray:
+    """Return the features (B, 6) of a layer from its weights (B, Tt, Ts) and contributions (B, Tt).
 
-    `written` (B, Tt): steps of the translation. `valid` (B, Ts): tokens of the source, and its end.
+    `written` (B, Tt): steps of the translation. `valid` (B, Ts): tokens of the source, and its end. The values of
+    other steps and tokens are 0.
     """
-    length = valid.sum(1, keepdim=True)
-    uniform = valid / length
-    end_share = (mass * ~is_word).sum(1)
-    entropy = -torch.special.xlogy(weights, weights).sum(-1) / length.clamp(min=2).log()
-    read = (weights * written.unsqueeze(-1)).sum(1).clamp(max=1)
-    unread = (1 - read) * is_word
-    spans = F.pad(unread, (0, SPAN - 1)).unfold(1, SPAN, 1).mean(-1)
-    return torch.stack(
+    steps, length = written.sum(1), valid.sum(1)
+    read = weights.sum(1)
+    mass = read / steps[:, None]
+    entropy = -(weights * np.log(np.maximum(weights, SMALLEST_WEIGHT))).sum((1, 2)) / np.log(length.clip(2))
+    unread = (1 - read.clip(max=1)) * is_word
+    spans = np.lib.stride_tricks.sliding_window_view(np.pad(unread, ((0, 0), (0, SPAN - 1))), SPAN, 1).mean(-1)
+    return np.stack(
         [
-            (mass - uniform).abs().sum(1) / 2,
-            end_share,
-            (entropy * written).sum(1) / written.sum(1),
-            unread.sum(1) / is_word.sum(1).clamp(min=1),
-            spans.amax(1),
+            np.abs(mass - valid / length[:, None]).sum(1) / 2,
+            (mass * ~is_word).sum(1),
+            entropy / steps,
+            unread.sum(1) / is_word.sum(1).clip(1),
+            spans.max(1),
+            contribution.sum(1) / steps,
         ],
-        dim=1,
+        axis=1,
     )
 
 
-def _probability_features(given_source: Tensor, alone: Tensor, written: Tensor) -> Tensor:
-    """Return the features (B, 4) of log-probabilities (B, Tt) with the source, and with an empty source."""
-    length = written.sum(1)
-    mean, prior = given_source.sum(1) / length, alone.sum(1) / length
-    weakest = given_source.sort(1).values[:, :SPAN].sum(1) / length.clamp(max=SPAN)
-    ratio = mean / prior.clamp(max=-1e-6)
-    return torch.stack([-mean, -weakest, prior - mean, ratio], dim=1)
+def _probability_features(log_probabilities: np.ndarray, usual: np.ndarray, written: np.ndarray) -> np.ndarray:
+    """Return the features (B, 4) of log-probabilities (B, Tt), which are 0 after the end, and of the usual
+    log-probabilities of the tokens (B, Tt)."""
+    steps = written.sum(1)
+    mean = log_probabilities.sum(1) / steps
+    variance = (((log_probabilities - mean[:, None]) * written) ** 2).sum(1) / steps
+    weakest = np.sort(log_probabilities, axis=1)[:, :SPAN].sum(1) / steps.clip(max=SPAN)
+    return np.stack([-mean, -weakest, np.sqrt(variance), (usual * written).sum(1) / steps - mean], axis=1)
 
 
-def _text_features(run: SequenceRun, source: str, target: str) -> tuple[float, ...]:
+def _reverse_feature(reverse: SequenceRun, pairs: Pairs) -> np.ndarray:
+    """Return the feature `reverse` (N,). The texts are cut at the largest lengths of the run. The tokens of the
+    source of a blank translation have equal probabilities."""
+
+    def fit(text: str, *, target: bool = False) -> str:
+        if reverse.too_long(text, target=target) is None:
+            return text
+        vocabulary, most = reverse.task.source_vocabulary, reverse.task.longest_source
+        if target:
+            vocabulary, most = reverse.task.target_vocabulary, reverse.task.longest_target
+        return vocabulary.decode(vocabulary.encode(text)[:most])
+
+    scores = reverse.score([(fit(target), fit(source, target=True)) for source, target in pairs])
+    equal = math.log(len(reverse.task.target_vocabulary))
+    return np.array([-score.per_token if score.tokens else equal for score in scores])
+
+
+def _text_features(source: str, target: str) -> tuple[float, ...]:
     source_words, target_words = source.split(), target.split()
     letters = [word for word in target_words if any(map(str.isalpha, word))]
     known = set(source_words)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard.data.vocabulary import is_blank
+from regard.decoding import Trace
 from regard.doubts.calibration_file import Calibration, Origin, read_calibration
-from regard.doubts.features import measure_features
+from regard.doubts.features import FeatureReader
 from regard.errors import InputError
 from regard.result import Result
 from regard.runs import SequenceRun, TranslationRun, load_translator
@@ -21,11 +22,12 @@ MEANINGS = {
     "entropy": "entropy of the attention",
     "unread": "share of the source that no step reads",
     "unread_span": "share of three source tokens that no step reads",
+    "contribution": "length of the values that a step reads from the source",
     "from_data": "distance of the attention from that in training",
     "improbable": "negative log-probability per token",
     "weakest": "negative log-probability of the three least probable tokens",
-    "no_gain": "what the source adds to the log-probability per token, negative",
-    "gain_ratio": "log-probability with the source, divided by that with an empty source",
+    "uneven": "standard deviation of the log-probability per token",
+    "no_gain": "log-probability per token in usual text, minus that in this translation",
     "reverse": "negative log-probability of the source given the translation",
     "length": "log of the length of the source divided by that of the translation",
     "repeated": "repeats of the most frequent pair of words beyond those of the source",
@@ -68,47 +70,50 @@ class Doubter:
         self.reverse: TranslationRun | None = None
         if self.calibration.reverse is not None:
             self.reverse = check_translation_run(load_translator(self.calibration.reverse))
+        self._reader = FeatureReader(run, self.calibration.basis, self.reverse)
 
-    def measure(self, pairs: Sequence[tuple[str, str]], origin: Origin = "translations") -> list[Doubt | None]:
+    def measure(
+        self,
+        pairs: Sequence[tuple[str, str]],
+        origin: Origin = "translations",
+        traces: Sequence[Trace | None] | None = None,
+    ) -> list[Doubt | None]:
         """Return the doubt of translations, given as pairs of source and translation.
 
         `origin`: "translations" for the run's own translations, "references" for translations from elsewhere,
-        whose threshold is higher. A pair with a blank source has no doubt (None).
+        whose threshold is higher. `traces`: traces of the search, which save a pass over its translations. A pair
+        with a blank source has no doubt (None).
         """
-        nonblank = [pair for pair in pairs if not is_blank(pair[0])]
-        if not nonblank:
-            return [None] * len(pairs)
-        calibration = self.calibration
-        features = measure_features(self.run, nonblank, calibration.references, self.reverse)
-        odds = calibration.classifier.log_odds(features)
-        threshold = calibration.thresholds[origin]
-        doubts = iter(
-            self._doubt(pair, row, row_odds, threshold)
-            for pair, row, row_odds in zip(nonblank, features, odds, strict=True)
+        rows = [row for row, (source, _) in enumerate(pairs) if not is_blank(source)]
+        doubts: list[Doubt | None] = [None] * len(pairs)
+        if not rows:
+            return doubts
+        features = self._reader.measure(
+            [pairs[row] for row in rows], None if traces is None else [traces[row] for row in rows]
         )
-        return [None if is_blank(source) else next(doubts) for source, _ in pairs]
+        classifier, threshold = self.calibration.classifier, self.calibration.thresholds[origin]
+        odds = classifier.log_odds(features)
+        kinds, totals = odds.argmax(1), np.logaddexp.reduce(odds, axis=1)
+        evidence = classifier.contributions(features, kinds).argmax(1)
+        for index, row in enumerate(rows):
+            total, most = float(totals[index]), int(evidence[index])
+            doubts[row] = Doubt(
+                source=pairs[row][0],
+                translation=pairs[row][1],
+                doubt=1 / (1 + math.exp(-total)) if total > -700 else 0.0,
+                log_odds=total,
+                warned=total > threshold,
+                reason=classifier.kinds[kinds[index]],
+                evidence=self._evidence(most, features[index, most]),
+            )
+        return doubts
 
-    def _doubt(self, pair: tuple[str, str], features: np.ndarray, odds: np.ndarray, threshold: float) -> Doubt:
-        total = float(np.logaddexp.reduce(odds))
-        kind = int(odds.argmax())
-        return Doubt(
-            source=pair[0],
-            translation=pair[1],
-            doubt=1 / (1 + math.exp(-total)) if total > -700 else 0.0,
-            log_odds=total,
-            warned=total > threshold,
-            reason=self.calibration.classifier.kinds[kind],
-            evidence=self._evidence(features, kind),
-        )
-
-    def _evidence(self, features: np.ndarray, kind: int) -> str:
-        """Name the feature that adds most to the log-odds of a kind, with its usual values."""
-        calibration = self.calibration
-        most = int(calibration.classifier.contributions(features, kind).argmax())
-        name, (low, high) = calibration.features[most], calibration.usual[:, most]
+    def _evidence(self, feature: int, value: float) -> str:
+        """Describe the feature that adds most to the log-odds of the reason, with its usual values."""
+        name, (low, high) = self.calibration.features[feature], self.calibration.usual[:, feature]
         layer, _, measure = name.rpartition(" ")
         where = f" ({layer})" if layer else ""
-        return f"{MEANINGS[measure]}{where} {features[most]:.2f}, usually {low:.2f} to {high:.2f}"
+        return f"{MEANINGS[measure]}{where} {value:.2f}, usually {low:.2f} to {high:.2f}"
 
 
 def doubt(

@@ -1,7 +1,7 @@
 """Log-probabilities of targets under a model, for filtering corpora and for probing models."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -96,15 +96,32 @@ def token_log_probabilities(model: Seq2Seq, logits: Callable[[Tensor], Tensor], 
     `logits`: the model's output layer (`packed_logits`), which is applied only to steps with a target.
     """
     batch = batch.to(next(model.parameters()).device)
-    with OneDNNMode():
-        states = model.read(batch.target_in, model.encode(batch.source, batch.source_mask))
     valid = batch.target != PAD
-    parts = []
-    for chunk, target in zip(
-        states[valid].split(STEPS_AT_ONCE), batch.target[valid].split(STEPS_AT_ONCE), strict=True
-    ):
-        scores = logits(chunk)
-        parts.append(torch.log_softmax(scores, -1, out=scores).gather(1, target.unsqueeze(1)).squeeze(1))
+    targets = batch.target[valid].split(STEPS_AT_ONCE)
+    parts = [
+        scores.gather(1, target.unsqueeze(1)).squeeze(1)
+        for scores, target in zip(_log_probabilities(model, logits, batch), targets, strict=True)
+    ]
     log_probabilities = torch.zeros(valid.shape, dtype=torch.float64, device=valid.device)
     log_probabilities[valid] = torch.cat(parts).double()
     return log_probabilities
+
+
+@torch.inference_mode()
+def total_probabilities(model: Seq2Seq, logits: Callable[[Tensor], Tensor], batch: PairBatch) -> Tensor:
+    """Return the sum of the predicted distributions over all steps of the targets and their ends, (V,) float64.
+
+    `logits` as in `token_log_probabilities`.
+    """
+    batch = batch.to(next(model.parameters()).device)
+    parts = [scores.exp_().sum(0, dtype=torch.float64) for scores in _log_probabilities(model, logits, batch)]
+    return torch.stack(parts).sum(0)
+
+
+def _log_probabilities(model: Seq2Seq, logits: Callable[[Tensor], Tensor], batch: PairBatch) -> Iterator[Tensor]:
+    """Yield the predicted log-probabilities (N, V) of all steps with a target, `STEPS_AT_ONCE` at once."""
+    with OneDNNMode():
+        states = model.read(batch.target_in, model.encode(batch.source, batch.source_mask))
+    for chunk in states[batch.target != PAD].split(STEPS_AT_ONCE):
+        scores = logits(chunk)
+        yield torch.log_softmax(scores, -1, out=scores)

@@ -74,11 +74,12 @@ class FastTransformer:
     def step(self, tokens: Tensor, state: KVCache) -> tuple[Tensor, KVCache]:
         """Append one token (B, K) to each hypothesis. Returns states (B, K, D) and the updated cache."""
         time, (places, caches) = state.time, state.advance(tokens.shape[1])
+        state.cross_weights = []
         sums, rotation = self._embed(tokens.flatten(), time), self.rotation(time, 1)
         for layer, place, layer_cache, memory in zip(
             self.decoder, places, caches, state.memory_layers, strict=True
         ):
-            sums = layer(sums, place, layer_cache, memory, rotation)
+            sums = layer(sums, place, layer_cache, memory, rotation, state.cross_weights)
         states = sums if self.norms[1] is None else self.norms[1](sums)
         return states.view(*tokens.shape, -1), state
 

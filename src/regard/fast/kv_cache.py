@@ -68,6 +68,8 @@ class KVCache:
         self.ancestors: Tensor | None = None
         """Offsets that restrict each hypothesis to the keys of its ancestors, (B, K, N); None if every hypothesis
         may attend to all keys."""
+        self.cross_weights: list[Tensor] = []
+        """Weights of the last step on the source for each layer, (B H, K, Ts), in the order of its sources."""
         self._first_offsets = _offsets(torch.arange(2 * LANES) < LANES, self.states)
 
     def advance(self, count: int) -> tuple[Tensor, list[LayerCache]]:

@@ -90,9 +90,9 @@ class FastCrossAttention:
         _, sources, heads, steps, width = place.shape
         place.copy_(self.project(states).view(sources, steps, 2, heads, width).permute(2, 0, 3, 1, 4))
 
-    def __call__(self, sums: Tensor, count: int, memory: LayerCache) -> Tensor:
-        """Attend to the memory with `count` hypotheses of each source."""
-        context = attend(self.query(self.residual.before(sums)), count, memory)
+    def __call__(self, sums: Tensor, count: int, memory: LayerCache, kept: list[Tensor]) -> Tensor:
+        """Attend to the memory with `count` hypotheses of each source, and append the weights to `kept`."""
+        context = attend(self.query(self.residual.before(sums)), count, memory, kept)
         return self.residual.after(self.output.add_to(sums, context))
 
 
@@ -131,18 +131,27 @@ class FastDecoderLayer:
         self.feed_forward = FastFeedForward(layer.feed_forward, layer.feed_forward_residual)
 
     def __call__(
-        self, sums: Tensor, place: Tensor, cache: LayerCache, memory: LayerCache, rotation: Tensor | None
+        self,
+        sums: Tensor,
+        place: Tensor,
+        cache: LayerCache,
+        memory: LayerCache,
+        rotation: Tensor | None,
+        kept: list[Tensor],
     ) -> Tensor:
         """Attend to all decoded steps and to the memory. `place` (2, B, H, K, d) is the part of `cache` for the
-        new step."""
+        new step. `kept`: see `FastCrossAttention`."""
         count = place.shape[3]
         context = attend(self.attention.queries(sums, place, rotation), count, cache)
         sums = self.attention.add_output(sums, context)
-        return self.feed_forward(self.cross(sums, count, memory))
+        return self.feed_forward(self.cross(sums, count, memory, kept))
 
 
-def attend(queries: Tensor, count: int, cache: LayerCache) -> Tensor:
-    """Return the contexts (B K, H d) for scaled queries (B K, H d), with `count` queries per source."""
+def attend(queries: Tensor, count: int, cache: LayerCache, kept: list[Tensor] | None = None) -> Tensor:
+    """Return the contexts (B K, H d) for scaled queries (B K, H d), with `count` queries per source.
+
+    The weights (B H, K, N) of at most `MIN_KERNEL` queries are appended to `kept`.
+    """
     keys, values, offsets = cache
     by_head = _split_heads(queries, count, values.shape[2])
     if count > MIN_KERNEL:
@@ -150,7 +159,10 @@ def attend(queries: Tensor, count: int, cache: LayerCache) -> Tensor:
         states = by_head[None], keys.transpose(1, 2)[None], values[None]
         return _join_heads(F.scaled_dot_product_attention(*states, attn_mask=mask, scale=1.0)[0], queries.shape)
     scores = torch.bmm(by_head, keys) if offsets is None else torch.baddbmm(offsets, by_head, keys)
-    return _join_heads(torch.bmm(scores.softmax(-1), values), queries.shape)
+    weights = scores.softmax(-1)
+    if kept is not None:
+        kept.append(weights)
+    return _join_heads(torch.bmm(weights, values), queries.shape)
 
 
 def _split_heads(states: Tensor, count: int, width: int) -> Tensor:

@@ -82,6 +82,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         engine: convert.EngineName = "regard",
         precision: convert.Precision = "float32",
         scored: bool = True,
+        traced: bool = False,
         controls: decoding.Controls | None = None,
         ensemble: Sequence[SequenceRun] = (),
     ) -> list[list[decoding.Candidate]]:
@@ -91,17 +92,17 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         the run's class. If `temperature` is above 0, tokens are sampled with `seed` instead, with `top_k` and
         `top_p` only from likely tokens (see `decoding.truncate`). Symbols that are not in the vocabulary are
         read as the unknown symbol. A blank text has one empty answer. `engine`, `precision`: see
-        `Engines.choose`. `scored`: if False, log-probabilities may be NaN to save time. `controls`: constraints
-        on the answers. `ensemble`: other runs with the same vocabularies; each token is predicted by the mean
-        of the probabilities of all runs. Raises `InputError` for a text that is too long, invalid options, and
-        a search that the engine does not support.
+        `Engines.choose`. `scored`: if False, log-probabilities may be NaN to save time. `traced`: see
+        `decoding.Search`. `controls`: constraints on the answers. `ensemble`: other runs with the same
+        vocabularies; each token is predicted by the mean of the probabilities of all runs. Raises `InputError`
+        for a text that is too long, invalid options, and a search that the engine does not support.
         """
         if beam is None:
             beam = 1 if temperature else self.usual_beam
         length_penalty = self.usual_length_penalty if length_penalty is None else length_penalty
         sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
         ranking: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "n_best": n_best}
-        settings = decoding.Search(**ranking, **sampling, controls=controls or decoding.Controls())
+        settings = decoding.Search(**ranking, **sampling, controls=controls or decoding.Controls(), traced=traced)
         how: dict[str, Any] = {"batchsize": batchsize, "engine": engine, "precision": precision, "scored": scored}
         return search_texts([self, *ensemble], texts, settings, **how)
 

@@ -157,10 +157,11 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
 
         Raises `InputError` if the run has neither validation text nor test text.
         """
-        del seed, purpose
+        del seed
         text = self._unseen_text()
         if text is None:
-            raise InputError(f"run {str(self.folder)!r} has no validation or test text: train with --valid")
+            way_out = "give --data SOURCE TARGET" if purpose == "calibrate" else "train or import it with --valid"
+            raise InputError(f"run {str(self.folder)!r} has no validation or test text: {way_out}")
         return self.short_enough(read_pairs(text, "validation"))[:samples]
 
     def short_enough(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

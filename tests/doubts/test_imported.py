@@ -1,0 +1,77 @@
+"""Imported models are calibrated on a text that is given, and their translations have doubts."""
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import regard
+from regard.convert import import_model
+from regard.doubts import calibrate_doubt
+from regard.errors import InputError
+from tests.fairseq import write_fairseq
+from tests.german import sentences
+from tests.marian import write_marian
+
+Command = Callable[..., tuple[int, str, str]]
+PAIRS = sentences()[:60]
+SOURCES = [source for source, _ in sentences()[100:108]]
+
+
+def _write(program: str, folder: Path) -> Path:
+    if program == "huggingface":
+        pytest.importorskip("transformers")
+        pytest.importorskip("sacremoses")
+        return write_marian(folder)
+    if program == "joeynmt":
+        if importlib.util.find_spec("joeynmt") is None:
+            pytest.skip("needs JoeyNMT")
+        from tests.convert.test_joeynmt import write_joeynmt
+
+        return write_joeynmt(folder)
+    pytest.importorskip("sacremoses")
+    return write_fairseq(folder)
+
+
+@pytest.fixture(scope="module", params=["huggingface", "fairseq", "joeynmt"])
+def imported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
+    """Return an imported run without text. Its weights are random, so that its answers are long and senseless."""
+    folder = tmp_path_factory.mktemp(request.param)
+    theirs = _write(request.param, folder / "theirs")
+    place = import_model(
+        theirs, program=request.param, savepath=folder / "runs", examples=SOURCES[:3], progress=False
+    )
+    run = regard.load(place)
+    assert isinstance(run, regard.TranslationRun)
+    return run
+
+
+def test_an_imported_model_has_doubts(imported: regard.TranslationRun, tmp_path: Path, command: Command) -> None:
+    status, _, err = command("trust", imported.folder)
+    assert status == 2 and err == (
+        f"regard: run {str(imported.folder)!r} has no validation or test text: give --data SOURCE TARGET\n"
+    )
+    text = tmp_path / "pairs.tsv"
+    text.write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS))
+    status, out, err = command("trust", imported.folder, "--data", text)
+    assert status == 0 and "from_data (the training text is not here)" in out, err
+    lines = tmp_path / "in.de"
+    lines.write_text("".join(f"{source}\n" for source in SOURCES))
+    page = tmp_path / "doubts.html"
+    status, out, err = command("translate", imported.folder, "--input", lines, "--doubt", "--doubt_file", page)
+    assert status == 0 and page.exists() and "saved" in err, err
+    assert [len(line.split("\t")) for line in out.splitlines()] == [3] * len(SOURCES)
+    assert [line.split("\t")[2] for line in out.splitlines()] == imported.translate(SOURCES)
+
+
+def test_a_translation_beyond_the_limit_is_cut_and_a_source_is_refused(imported: regard.TranslationRun) -> None:
+    calibrate_doubt(imported, PAIRS, show=False)
+    source, target = PAIRS[0]
+    most = imported.task.longest_target
+    long, longer = (" ".join([target] * count) for count in (most, most + 1))
+    doubts = regard.doubt(imported, [(source, long), (source, longer)])
+    assert all(doubt is not None and np.isfinite(doubt.log_odds) for doubt in doubts)
+    with pytest.raises(InputError, match="text 0, .* are allowed"):
+        regard.doubt(imported, [(" ".join([source] * most), target)])
