@@ -126,8 +126,9 @@ def _steps(mistake: Mistake) -> list[str]:
 def combine(mistakes: Sequence[Mistake]) -> Mistake | None:
     """Return a solution with several mistakes, or None if two of them replace the same step.
 
+    >>> from regard.course.mistakes import MISTAKES
     >>> combine(MISTAKES[:2]), combine([MISTAKES[0], MISTAKES[-1]]).__name__
-    (None, 'no_scale_and_first_batch_only')
+    (None, 'no_scale_and_elementwise_product')
     """
     steps = [step for mistake in mistakes for step in _steps(mistake)]
     if len(set(steps)) < len(steps):
