@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from regard.decoding.sampling import sample as sample, truncate as truncate
     from regard.decoding.search import (
         Hypothesis as Hypothesis,
+        SearchTrace as SearchTrace,
         Step as Step,
-        Trace as Trace,
         beam_search as beam_search,
         greedy_search as greedy_search,
         length_penalty as length_penalty,

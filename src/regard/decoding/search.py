@@ -36,7 +36,7 @@ LARGEST_PENALTY = 10
 """Largest exponent of the length penalty. With larger exponents, only the length matters."""
 
 
-class Trace(NamedTuple):
+class SearchTrace(NamedTuple):
     """Probabilities of an answer of T tokens, with the end of sequence, and its attention to a source of Ts
     tokens, with its end, in L cross-attention layers."""
 
@@ -66,7 +66,7 @@ class Hypothesis:
     """Score for ranking hypotheses: log-probability divided by the length penalty."""
     finished: bool
     """Whether the end of sequence came before `max_len`."""
-    trace: Trace | None = field(default=None, repr=False, compare=False)
+    trace: SearchTrace | None = field(default=None, repr=False, compare=False)
     """What the search computed for the hypothesis, if it was requested and is known."""
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.attention import MultiHeadAttention
 from regard.data import PAD
-from regard.decoding.search import Hypothesis, Step, Trace
+from regard.decoding.search import Hypothesis, SearchTrace, Step
 
 
 def value_lengths(layer: nn.Module, values: Tensor) -> Tensor:
@@ -99,7 +99,7 @@ class Tracer:
         results = []
         for row, hypothesis in enumerate(best):
             steps, source = len(hypothesis.tokens) + 1, [token for token in sources[row].tolist() if token != PAD]
-            trace = Trace(
+            trace = SearchTrace(
                 source[:-1],
                 hypothesis.tokens,
                 log_probabilities[:steps, row],

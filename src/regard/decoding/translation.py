@@ -12,7 +12,7 @@ from regard.decoding.ensemble import make_ensemble
 from regard.decoding.extensions import UNCONSTRAINED, Constraints
 from regard.decoding.incremental import IncrementalDecoder
 from regard.decoding.sampling import sample
-from regard.decoding.search import Hypothesis, Trace, beam_search, greedy_search
+from regard.decoding.search import Hypothesis, SearchTrace, beam_search, greedy_search
 from regard.decoding.trace import Tracer
 from regard.errors import InputError
 from regard.fast.fast_transformer import FastTransformer
@@ -38,7 +38,7 @@ class Candidate(Result):
     """Score for ranking answers: log-probability divided by the length penalty."""
     finished: bool
     """Whether the model ended the answer before the length limit."""
-    trace: Trace | None = field(default=None, repr=False, compare=False)
+    trace: SearchTrace | None = field(default=None, repr=False, compare=False)
     """What the search computed for the answer, with `traced` and if the search knows it."""
 
     def json(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What the features of translations are compared with: probabilities of tokens and attention on known pairs.
 
-`Trace` contains what a model computes for one translation. A search gives the trace of its answer; `read_traces`
-computes the traces of other translations. Both are equal up to rounding.
+`SearchTrace` contains what a model computes for one translation. A search gives the trace of its answer;
+`read_traces` computes the traces of other translations. Both are equal up to rounding.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ import torch
 from regard.attention import find_layer
 from regard.attention.recording import record_own
 from regard.data import PairBatch, collate
-from regard.decoding import Trace
+from regard.decoding import SearchTrace
 from regard.decoding.trace import value_lengths
 from regard.errors import InputError
 from regard.evaluation.scoring import token_log_probabilities, total_probabilities
@@ -104,7 +104,7 @@ def read_basis(run: SequenceRun, known: Pairs, training: Pairs) -> Basis:
 
 
 @torch.inference_mode()
-def read_traces(run: SequenceRun, pairs: Pairs) -> list[Trace]:
+def read_traces(run: SequenceRun, pairs: Pairs) -> list[SearchTrace]:
     """Return the probabilities and the attention of given translations, from one pass over each pair.
 
     Raises `InputError` for a model without attention to its source.
@@ -114,7 +114,7 @@ def read_traces(run: SequenceRun, pairs: Pairs) -> list[Trace]:
         raise InputError("the model has no attention to its source, which the doubt needs: train with attention")
     logits, layers = packed_logits(model), [find_layer(model, name) for name in model.cross_layers]
     sources, targets = encode_pairs(run, pairs)
-    traces: dict[int, Trace] = {}
+    traces: dict[int, SearchTrace] = {}
     for chosen, batch in _batches(sources, targets):
         with record_own(model, layers=model.cross_layers, inside=True) as records:
             log_probabilities = token_log_probabilities(model, logits, batch).cpu().numpy()
@@ -128,7 +128,7 @@ def read_traces(run: SequenceRun, pairs: Pairs) -> list[Trace]:
         weights_of, added = np.stack(attention), np.stack(contribution)
         for row, index in enumerate(chosen):
             steps, length = len(targets[index]) + 1, len(sources[index]) + 1
-            traces[index] = Trace(
+            traces[index] = SearchTrace(
                 sources[index],
                 targets[index],
                 log_probabilities[row, :steps],

@@ -153,8 +153,7 @@ def calibrate_doubt(
     with counting_bar("planted faults", 0, len(planted), show=show) as advance:
         for origin, kind, faulty in planted:
             faulty_pairs = [(sources[index], text) for index, text in faulty.items()]
-            features = reader.measure(faulty_pairs)
-            sets.append(_Set(origin, kind, np.array(list(faulty)), features))
+            sets.append(_Set(origin, kind, np.array(list(faulty)), reader.measure(faulty_pairs)))
             advance()
     judged = _hold_out(sets, kinds)
     thresholds = {part.origin: float(np.quantile(part.doubt, 1 - false_alarms)) for part in judged if part.good}

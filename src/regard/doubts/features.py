@@ -44,7 +44,7 @@ import numpy as np
 from regard.attention import short_name
 from regard.data import PAD, UNKNOWN, collate
 from regard.data.vocabulary import Vocabulary
-from regard.decoding import Trace
+from regard.decoding import SearchTrace
 from regard.doubts.basis import BATCH, Basis, Pairs, read_traces
 from regard.runs import SequenceRun
 
@@ -78,7 +78,7 @@ class FeatureReader:
         names += ["from_data"] if self.basis.references is not None else []
         return [*names, "reverse"] if self.reverse is not None else names
 
-    def measure(self, pairs: Pairs, traces: Sequence[Trace | None] | None = None) -> np.ndarray:
+    def measure(self, pairs: Pairs, traces: Sequence[SearchTrace | None] | None = None) -> np.ndarray:
         """Return the features (N, F) float64 of translations, given as pairs of source and translation.
 
         `traces`: traces of the search that wrote the translations, where known. The model reads the other pairs.
@@ -98,7 +98,7 @@ class FeatureReader:
             columns.append(_reverse_feature(self.reverse, pairs)[:, None])
         return np.concatenate(columns, axis=1)
 
-    def _model_features(self, traces: Sequence[Trace]) -> np.ndarray:
+    def _model_features(self, traces: Sequence[SearchTrace]) -> np.ndarray:
         """Return the features of attention and probabilities (N, F)."""
         layers = len(self.run.model.cross_layers)
         features = np.zeros((len(traces), layers * len(LAYER_FEATURES) + len(PROBABILITY_FEATURES)))
@@ -108,7 +108,7 @@ class FeatureReader:
             features[chosen] = self._batch_features([traces[row] for row in chosen])
         return features
 
-    def _batch_features(self, traces: Sequence[Trace]) -> np.ndarray:
+    def _batch_features(self, traces: Sequence[SearchTrace]) -> np.ndarray:
         source = collate([trace.source for trace in traces]).numpy()
         target = collate([trace.tokens for trace in traces]).numpy()
         written, valid, is_word = target != PAD, source != PAD, self._is_word[source]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard.data.vocabulary import is_blank
-from regard.decoding import Trace
+from regard.decoding import SearchTrace
 from regard.doubts.calibration_file import Calibration, Origin, read_calibration
 from regard.doubts.features import FeatureReader
 from regard.errors import InputError
@@ -76,7 +76,7 @@ class Doubter:
         self,
         pairs: Sequence[tuple[str, str]],
         origin: Origin = "translations",
-        traces: Sequence[Trace | None] | None = None,
+        traces: Sequence[SearchTrace | None] | None = None,
     ) -> list[Doubt | None]:
         """Return the doubt of translations, given as pairs of source and translation.
 
