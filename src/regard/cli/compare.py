@@ -158,9 +158,10 @@ def _split(text: str) -> tuple[str, list[str]]:
 
 def _flags(task: str, argv: list[str]) -> dict[str, Any]:
     """Return the model, and the flags in `argv` that differ from the task's defaults."""
-    base = make_config(task, model_choice(argv))
+    choice = model_choice(argv)
+    base = make_config(task, choice)
     config, _ = parse_config(base, argv, task=task)
-    return {"model": base.kind, **changed_flags(config, base)}
+    return {**choice, "model": base.kind, **changed_flags(config, base)}
 
 
 def _parse_value(task: str, argv: list[str], name: str, text: str) -> Any:

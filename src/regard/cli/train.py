@@ -132,8 +132,10 @@ def _summary(trained: AnyRun) -> str:
 
 
 def model_choice(argv: list[str]) -> dict[str, Any]:
-    """Return the flags in `argv` that determine the other flags and their defaults."""
-    values_by_name = {name: take_flag(argv, f"--{name}")[0] for name in ("model", "preset", "attention")}
+    """Return the flags in `argv` that determine the other flags and their defaults, and those that the attention
+    mechanism would replace, which count even if their value is the default."""
+    names = ("model", "preset", "attention", "positions", "score")
+    values_by_name = {name: take_flag(argv, f"--{name}")[0] for name in names}
     return {name: values[-1] for name, values in values_by_name.items() if values}
 
 

@@ -18,21 +18,16 @@ COLDEST, HOTTEST = 1e-3, 1e3
 equally likely."""
 
 
-def check_sampling(temperature: float, top_k: int, top_p: float, seed: int) -> None:
-    """Raise `InputError` for options of sampling out of range, and for options that have no effect because the
-    temperature is 0.
+def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
+    """Raise `InputError` for options of `sample` out of range.
 
-    >>> check_sampling(1.0, top_k=5, top_p=0.9, seed=0)
+    >>> check_sampling(1.0, top_k=5, top_p=0.9)
     """
-    if temperature != 0 and not COLDEST <= temperature <= HOTTEST:
+    if not COLDEST <= temperature <= HOTTEST:
         raise InputError(f"temperature {temperature} is out of range: choose from {COLDEST} to {HOTTEST}")
     check_range("top_k", top_k, 0, 10**9)
     if not 0 < top_p <= 1:
         raise InputError(f"top_p {top_p} is out of range: choose above 0 and at most 1")
-    check_range("seed", seed, 0, 2**32 - 1)
-    if not temperature and (top_k or top_p != 1 or seed):
-        name = "top_k" if top_k else "top_p" if top_p != 1 else "seed"
-        raise InputError(f"{name} changes sampling, but there is no temperature: give temperature 1")
 
 
 def sample(
@@ -52,9 +47,11 @@ def sample(
 
     `seeds`: a seed for each source, so that the result for a source does not depend on the other sources.
     `temperature`: divisor of the logits. Values below 1 make likely tokens even more likely. `top_k`, `top_p`:
-    see `truncate`. `log_probability` is computed without temperature and truncation. `Search` checks these
-    options with `check_sampling`. Raises `InputError` if no token satisfies the `constraints`.
+    see `truncate`. `log_probability` is computed without temperature and truncation. Raises `InputError` for a
+    value out of range, and if no token satisfies the `constraints`.
     """
+    check_sampling(temperature, top_k, top_p)
+
     # One random number for each source and step, drawn on the CPU so that it is the same on every device.
     steps = max(source_limits(max_len, len(source))) + 1
     uniform = torch.stack(

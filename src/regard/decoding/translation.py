@@ -14,7 +14,7 @@ from regard.decoding.incremental import IncrementalDecoder
 from regard.decoding.sampling import check_sampling, sample
 from regard.decoding.search import Hypothesis, SearchTrace, beam_search, check_beam, greedy_search
 from regard.decoding.trace import Tracer
-from regard.errors import InputError
+from regard.errors import InputError, check_range
 from regard.fast.fast_transformer import FastTransformer
 from regard.fast.threads import map_in_threads
 from regard.models import Seq2Seq
@@ -83,7 +83,14 @@ class Search:
     """Trace the best answer to each text, if it is the answer of one Transformer on a CPU without constraints."""
 
     def __post_init__(self) -> None:
-        check_sampling(self.temperature, self.top_k, self.top_p, self.seed)
+        check_range("seed", self.seed, 0, 2**32 - 1)
+        if self.temperature:
+            check_sampling(self.temperature, self.top_k, self.top_p)
+        elif self.top_k or self.top_p != 1 or self.seed:
+            raise InputError(
+                "top_k, top_p and seed change sampling, but there is no temperature: give temperature 1, or "
+                "leave them out"
+            )
         if self.temperature and self.beam > 1:
             raise InputError(
                 f"temperature {self.temperature} and beam {self.beam} exclude each other: leave out "

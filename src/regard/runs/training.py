@@ -123,7 +123,8 @@ def train(
     config, before = _config_and_origin(task, flags, Path(savepath), start_from, resume, trust_code, trust_edited)
     folder, prepared = RunFolder(Path(savepath) / config.name, trust_edited), Path(savepath) / PREPARED
     # The models of the synthetic tasks are so small that a GPU would slow them down.
-    with join_processes(gpu=not config.task_class.draws) as context, context.lock(folder.path):
+    processes = join_processes(gpu=not config.task_class.draws, sharded=config.training.sharded)
+    with processes as context, context.lock(folder.path):
         show = progress and context.first
         if context.restarted and not resume and _created_before(folder, config, context, overwrite=overwrite):
             resume, config, before = True, folder.read_config(), None

@@ -23,9 +23,12 @@ from regard.attention.mechanism import Mechanism, custom_parts
 from regard.data.parallel import TextDigest
 from regard.errors import InputError, unknown_choice
 from regard.models import ModelConfig
+from regard.models.base import check_replaced
 from regard.tasks import TASKS, AnyTask, find_task
+from regard.tasks.translation_config import TranslationTaskConfig
 from regard.training.registry import ModelSpec, find_model, models_for
 from regard.training.settings import TrainingConfig
+from regard.training.translation_settings import check_translation
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -175,12 +178,16 @@ def make_config(task: str, flags: Mapping[str, object] | None = None) -> RunConf
     task_class, values = find_task(task), dict(flags or {})
     spec = _fitting_model(task_class, values.pop("model", None))
     preset = _preset_values(task_class, spec, values.pop("preset", None))
-    attention = values.get("attention")
-    if isinstance(attention, str) and "positions" not in values and Mechanism.parse(attention).position:
-        preset.pop("positions", None)  # the mechanism replaces the positions of a preset
+    if isinstance(attention := values.get("attention"), str):
+        mechanism = Mechanism.parse(attention)
+        check_replaced(mechanism, values)
+        if mechanism.position and "positions" not in values:
+            preset.pop("positions", None)  # the mechanism replaces the positions of a preset
     classes = spec.part_classes(task_class)
     _check_names(values, classes, "model")
     parts = _make_parts(classes, {**task_class.defaults, **preset, **values})
+    if isinstance(parts["task"], TranslationTaskConfig):
+        check_translation(parts["task"], parts["training"])
     on = str(Path(task).resolve()) if task.endswith(".py") else task
     return _checked(RunConfig(on=on, kind=spec.name, **parts))
 
