@@ -142,8 +142,7 @@ def calibrate_doubt(
     left_out = {} if reverse else {"reverse": "no run of the opposite direction was given"}
     basis = read_basis(run, pairs, _training_pairs(run, left_out))
     reader = FeatureReader(run, basis, reverse)
-    names = reader.names
-    sources = [source for source, _ in pairs]
+    names, sources = reader.names, [source for source, _ in pairs]
     print_status(f"translating {len(pairs):,} sources", show=show)
     texts: dict[Origin, list[str]] = {
         "translations": run.translate(sources, beam=beam),

@@ -113,7 +113,6 @@ def train(
     run in the folder with the same result as without an interruption. The text must be the same, but its files
     may have moved. Other `steps` or another `lr` begin a new schedule at the last checkpoint. `overwrite`:
     replace the run. `trust_code`, `trust_edited`: as in `load`. Under `torchrun`, all processes train together.
-
     Raises `InputError` for invalid options, and `MachineError` if a file cannot be written.
 
         run = regard.train("counting", steps=500)
