@@ -55,6 +55,8 @@ class Criterion(NamedTuple):
 def find_criterion(name: str) -> Criterion:
     """Return the criterion for a name such as bleu or bleu/NAME. Raises `InputError` for an unknown figure."""
     figure, slash, text = name.partition("/")
-    if figure not in METRICS or (slash and not text):
-        raise unknown_choice("criterion", name, METRICS, other="FIGURE/NAME for a text of --extra_valid")
+    if slash and not text:
+        figure = name
+    if figure not in METRICS:
+        raise unknown_choice("criterion", figure, METRICS, other="FIGURE/NAME for a text of --extra_valid")
     return Criterion(figure, text)
