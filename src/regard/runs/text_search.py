@@ -58,7 +58,8 @@ def search_texts(
     nonblank = [texts[index] for index in indices]
     search = search.select(indices, len(texts))
     opened = None
-    if engine != "regard" or precision != "float32":
+    own_engines = ("regard",) if nonblank else ("regard", "auto")  # auto opens no engine without texts
+    if engine not in own_engines or precision != "float32":
         opened = first.engines.choose(search, engine, precision, models=len(runs), scored=scored)
     if not nonblank:
         return [[decoding.blank_answer()] for _ in texts]
