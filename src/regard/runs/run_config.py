@@ -13,7 +13,6 @@ from regard.errors import InputError
 from regard.io.reading import is_file, is_folder, list_steps
 from regard.progress import print_status
 from regard.tasks import find_task
-from regard.tasks.translation_config import TranslationTaskConfig
 from regard.training import (
     Checkpoint,
     Origin,
@@ -26,7 +25,6 @@ from regard.training import (
 )
 from regard.training.checkpoint import copy_tensors
 from regard.training.config import Schedule
-from regard.training.translation_settings import check_translation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -182,8 +180,7 @@ def derived_config(before: AnyRun, task: str | RunConfig, flags: dict[str, Any])
     config = dataclasses.replace(
         changed_config(without_text(base), flags), text={}, initial=None, schedules=[], averaged=[]
     )
-    if isinstance(config.task, TranslationTaskConfig):
-        check_translation(config.task, config.training)
+    config.training.check_task(config.task)
     free = {*base.task_class.texts, *base.task_class.loose, *FREE_MODEL_FLAGS}
     fixed = {*vars(base.task), *vars(base.model), *FIXED_TRAINING_FLAGS} - free
     for name, value in config.flags().items():

@@ -25,10 +25,8 @@ from regard.errors import InputError, unknown_choice
 from regard.models import ModelConfig
 from regard.models.base import check_replaced
 from regard.tasks import TASKS, AnyTask, find_task
-from regard.tasks.translation_config import TranslationTaskConfig
 from regard.training.registry import ModelSpec, find_model, models_for
 from regard.training.settings import TrainingConfig
-from regard.training.translation_settings import check_translation
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -186,8 +184,7 @@ def make_config(task: str, flags: Mapping[str, object] | None = None) -> RunConf
     classes = spec.part_classes(task_class)
     _check_names(values, classes, "model")
     parts = _make_parts(classes, {**task_class.defaults, **preset, **values})
-    if isinstance(parts["task"], TranslationTaskConfig):
-        check_translation(parts["task"], parts["training"])
+    parts["training"].check_task(parts["task"])
     on = str(Path(task).resolve()) if task.endswith(".py") else task
     return _checked(RunConfig(on=on, kind=spec.name, **parts))
 
