@@ -45,7 +45,7 @@ def test_flags_are_the_options_of_the_library(run: regard.TranslationRun, comman
     ):
         status, out, err = command("translate", *argv, *words)
         controls = Controls(**options)
-        assert (status, err) == (0, "")
+        assert status == 0 and ("no chosen alignment heads" in err if "replace_unknown" in options else not err)
         assert out.splitlines() == run.translate(SOURCES, controls=controls)
     status, out, _ = command("translate", *argv, "--temperature", "1", "--top_k", "1")
     assert out.splitlines() == run.translate(SOURCES, beam=1)
@@ -136,7 +136,7 @@ def test_ensemble_needs_the_same_vocabularies(
             ("--term", "old dog", "--max_length", "1"),
             "tokens, but an answer has at most 1: give a lower min_length",
         ),
-        (("--top_k", "3"), "top_k and top_p change sampling, but there is no temperature"),
+        (("--top_k", "3"), "top_k, top_p and seed change sampling, but there is no temperature"),
         (("--temperature", "1", "--top_p", "0"), "top_p 0.0 is out of range: choose above 0 and at most 1"),
         (("--glossary", "nowhere.tsv"), "cannot read 'nowhere.tsv': No such file or directory"),
         (("--ensemble", "nowhere"), "nowhere"),
