@@ -16,8 +16,8 @@ from pathlib import Path
 ROUNDS = 5
 """Number of measurements of each implementation; the shortest time counts."""
 GAIN = 1.25
-"""An implementation must be this many times as fast as the default to replace it. Noise rarely changes the choice:
-on an Intel Xeon and an AMD EPYC, the measured gains are below 0.95 or above 1.8."""
+"""An implementation must be this many times as fast as the default to replace it. Noise rarely changes the
+choice: on an Intel Xeon and an AMD EPYC, the measured gains are below 0.95 or above 1.8."""
 _CHOICES: dict[tuple[Path, str], str] = {}
 
 
