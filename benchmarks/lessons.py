@@ -17,20 +17,21 @@ from typing import Any
 import torch
 
 import regard
+from regard.course.lesson_measures import measure
 from regard.course.lessons import RUNS, LessonRun
 
 SEEDS = 10
 FILE = Path(__file__).parents[1] / "src" / "regard" / "course" / "lessons" / "ranges.json"
 
 
-def measure(run: LessonRun) -> dict[str, Any]:
+def measure_run(lesson: str, run: LessonRun) -> dict[str, Any]:
     """Return the figures of a run for all seeds, and its mean processor time in seconds."""
     figures: dict[str, list[float]] = {}
     begin = time.process_time()
     for seed in range(SEEDS):
         with tempfile.TemporaryDirectory() as folder:
             trained: Any = regard.train(run.task, **run.flags, seed=seed, savepath=folder, progress=False)
-            for name, value in vars(trained.figures()).items():
+            for name, value in measure(lesson, trained).items():
                 if value is not None:
                     figures.setdefault(name, []).append(round(value, 4))
     return {
@@ -48,7 +49,7 @@ def main() -> None:
         for run in RUNS[lesson]:
             if stored.get(lesson, {}).get(run.name, {}).get("command") == run.command:
                 continue
-            measured = measure(run)
+            measured = measure_run(lesson, run)
             stored = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
             stored.setdefault(lesson, {})[run.name] = measured
             FILE.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")

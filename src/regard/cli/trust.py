@@ -9,7 +9,7 @@ from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import print_table
 from regard.data.parallel import ParallelText
 from regard.data.prepare import read_pairs
-from regard.doubts import FALSE_ALARMS, calibrate_doubt, check_translation_run
+from regard.doubts import FALSE_ALARMS, calibrate_doubt
 from regard.errors import check_range
 from regard.fast.memory import keep_memory
 from regard.io import check_writable, refuse_input, write_json
@@ -29,7 +29,7 @@ class TrustFlags:
 
     data: tuple[Path, ...] = ()
     """Source and target file, or one file of tab-separated pairs, that were not used for training. Default: the
-    validation text of the run, or else its test text."""
+    validation text of the run, or else its test text; or pairs that its task generates."""
     samples: int = 500
     """Largest number of pairs, from the beginning of the text."""
     false_alarms: float = FALSE_ALARMS
@@ -52,9 +52,8 @@ def run(argv: list[str]) -> None:
     """Calibrate the doubt, print and store it."""
     name, flags = parse_of_run(TrustFlags(), argv, prog=PROG, description=DESCRIPTION, example="translation")
     check_range("samples", flags.samples, 1, 10**6)
-    run = check_translation_run(flags.storage.load_translator(name))
-    opposite = flags.storage.load_reverse(flags.reverse, run)
-    reverse = None if opposite is None else check_translation_run(opposite)
+    run = flags.storage.load_translator(name)
+    reverse = flags.storage.load_reverse(flags.reverse, run)
     if flags.json is not None:
         check_writable(flags.json)
         refuse_input(flags.json, flags.data)
@@ -63,7 +62,7 @@ def run(argv: list[str]) -> None:
         text = ParallelText(flags.data, lenient=flags.lenient)
         pairs = run.short_enough(read_pairs(text, "calibration"))[: flags.samples]
     else:
-        pairs = list(run.unseen(flags.samples, 0, purpose="calibrate"))
+        pairs = [(source, target) for source, target, *_ in run.unseen(flags.samples, 0, purpose="calibrate")]
     report = calibrate_doubt(
         run, pairs, reverse=reverse, false_alarms=flags.false_alarms, beam=flags.beam, seed=flags.seed
     )

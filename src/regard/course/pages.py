@@ -7,6 +7,7 @@ from pathlib import Path
 
 from regard.course.exercise_pages import MARKDOWN, exercise_body, exercise_links, exercise_names
 from regard.course.exercises import EXERCISES
+from regard.course.lesson_measures import measure
 from regard.course.lesson_training import RESULT, load_run, train_lesson, view_inputs
 from regard.course.lessons import Lesson, lessons
 from regard.course.lessons.lesson import FIGURES, HOME, set_home
@@ -209,7 +210,7 @@ def write_site(folder: Path, home: Path, *, progress: bool = True) -> list[Path]
 def _result(lesson: Lesson, home: Path, *, progress: bool) -> Sequence[str]:
     """Return the results of a lesson's run as sentences. Train the run if it does not exist."""
     if (home / lesson.name / RESULT).exists():
-        return lesson.describe_figures(vars(load_run(lesson, home).figures()))
+        return lesson.describe_figures(measure(lesson.name, load_run(lesson, home)))
     return train_lesson(lesson, home, progress=progress)
 
 

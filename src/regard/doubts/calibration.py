@@ -21,7 +21,7 @@ from regard.doubts.features import FeatureReader
 from regard.errors import InputError, check_range
 from regard.progress import counting_bar, print_status
 from regard.result import Result, percent
-from regard.runs import TranslationRun
+from regard.runs import SequenceRun
 from regard.statistics import Interval, auroc
 
 if TYPE_CHECKING:
@@ -116,10 +116,10 @@ class TrustReport(Result):
 
 
 def calibrate_doubt(
-    run: TranslationRun,
+    run: SequenceRun,
     pairs: Sequence[tuple[str, str]],
     *,
-    reverse: TranslationRun | None = None,
+    reverse: SequenceRun | None = None,
     false_alarms: float = FALSE_ALARMS,
     beam: int | None = None,
     seed: int = 0,
@@ -195,7 +195,7 @@ def _check(pairs: Sequence[tuple[str, str]], false_alarms: float, seed: int) -> 
         raise InputError(f"in {equal} of {len(pairs)} pairs, the reference equals the source: give translations")
 
 
-def _training_pairs(run: TranslationRun, left_out: dict[str, str]) -> list[tuple[str, str]]:
+def _training_pairs(run: SequenceRun, left_out: dict[str, str]) -> list[tuple[str, str]]:
     """Return the first training pairs; none if the text is absent, which goes to `left_out`."""
     try:
         training = run.short_enough(run.trained_on(REFERENCES))

@@ -164,10 +164,6 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
             raise InputError(f"run {str(self.folder)!r} has no validation or test text: {way_out}")
         return self.short_enough(read_pairs(text, "validation"))[:samples]
 
-    def short_enough(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Return the pairs whose source is not too long for the model."""
-        return [pair for pair in pairs if self.too_long(pair[0]) is None]
-
     @property
     def guided(self) -> bool:
         """Whether a head was trained with an alignment loss."""

@@ -24,6 +24,16 @@ FIGURES = {
     "exact_match": "answers without an error",
     "relevance": "attention on inputs that the answer depends on (best head or last layer)",
     "alignment_error": "alignment error",
+    "lens_0": "answers that the lens reads before the first block",
+    "lens_1": "after block 1",
+    "lens_2": "after block 2",
+    "lens_3": "after block 3",
+    "first_token": "weight on the first token",
+    "to_sink": "weight on the sink",
+    "fitted": "training answers right after this share of the steps",
+    "grokked": "held-out answers right after this share of the steps (100.0%: not reached)",
+    "doubt_auroc": "AUROC of the doubt for real errors",
+    "probability_auroc": "AUROC of the log-probability",
 }
 """Measurements of a run that a lesson reports, with their labels."""
 
@@ -96,8 +106,29 @@ RUNS: dict[str, tuple[LessonRun, ...]] = {
     "tokens": (),
     "sampling": (),
     "cache": (),
-    "modern": (),
+    "modern": _runs(
+        "dyck",
+        {"steps": 500, "feed_forward": True},
+        Llama={"norm": "rms", "activation": "swiglu", "key_value_heads": 1, "positions": "rotary"},
+        GPT_2={"norm": "layer", "activation": "gelu", "positions": "learned"},
+    ),
     "induction": _runs("induction", {"steps": 800}, two_layers={"layers": 2}, one_layer={"layers": 1}),
+    "lens": _runs("induction", {"steps": 800}, four_layers={"layers": 4}),
+    "sinks": _runs(
+        "induction",
+        {"steps": 800, "layers": 2},
+        sink={"attention": "sink"},
+        softmax={"attention": "softmax"},
+        off_by_one={"attention": "softmax_one"},
+    ),
+    "grokking": _runs(
+        "modular",
+        {"modulus": 31, "train_share": 0.5, "hidden": 64, "inner": 256, "norm": "none", "lr": 0.01}
+        | {"steps": 1000, "validate_every": 50},
+        decay={"weight_decay": 1.0},
+        without={"weight_decay": 0.0},
+    ),
+    "doubt": _runs("phrases", {"steps": 500}, phrases={}),
 }
 """The runs of each lesson, none if it measures without training. The order of the lessons: each lesson builds on
 the lessons before it."""
