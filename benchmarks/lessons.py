@@ -4,7 +4,7 @@
 
 The course compares a learner's run with these ranges, which are stored in src/regard/course/lessons/ranges.json.
 Stored runs are not measured again, so an interrupted program continues where it stopped. All lessons take about
-40 minutes on one core.
+55 minutes on one core.
 """
 
 import json

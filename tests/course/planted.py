@@ -608,7 +608,20 @@ TRAINING: list[Plant] = [
         ("softmax twice", [("logits.transpose(1, 2)", "logits.softmax(-1).transpose(1, 2)")]),
     ]
 ]
-PLANTS = [*WEIGHING, *WAVES, *HEADS, *LAYERS, *DECODER, *WHOLE, *SEARCHES, *STEPS, *LOSSES, *TRAINING, *LANGUAGE, *ANALYSIS]
+PLANTS = [
+    *WEIGHING,
+    *WAVES,
+    *HEADS,
+    *LAYERS,
+    *DECODER,
+    *WHOLE,
+    *SEARCHES,
+    *STEPS,
+    *LOSSES,
+    *TRAINING,
+    *LANGUAGE,
+    *ANALYSIS,
+]
 PLANTS += RELATIVES
 """Mistakes, one in each file."""
 PAIRS: list[tuple[str, str, list[str], list[Edit]]] = [

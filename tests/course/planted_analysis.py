@@ -1,4 +1,4 @@
-"""Common mistakes in the exercises on the logit lens, sinks, grokking and doubt, as edits to correct solutions."""
+"""Common mistakes in the exercises on lens, sinks, grokking and doubt, as edits to correct solutions."""
 
 N, T, L = "analysis_numpy", "analysis_torch", "subwords_lists"
 FOLD = "    for k in range(1, (p + 1) // 2):\n        out[k] += power[p - k]\n"
@@ -59,10 +59,15 @@ ANALYSIS: list[tuple[str, str, str, list[tuple[str, str]]]] = [
     (N, "fourier_power", "dimensions added first", [("(np.abs(f) ** 2).sum(1)", "np.abs(f.sum(1)) ** 2")]),
     (N, "fourier_power", "one side only", [(FOLD, "")]),
     (T, "fourier_power", "last frequency doubled", [("        times[-1] = 1", "        pass")]),
-    (N, "fourier_power", "both sides kept", [("out = power[: p // 2 + 1].copy()", "out = power.copy()"), (FOLD, "")]),
+    (
+        N,
+        "fourier_power",
+        "both sides kept",
+        [("out = power[: p // 2 + 1].copy()", "out = power.copy()"), (FOLD, "")],
+    ),
     (N, "fourier_power", "power not divided", [(" / out.sum()", "")]),
     (T, "fourier_power", "divided by the largest", [("power / power.sum()", "power / power.max()")]),
-    (T, "distance_from_uniform", "mean over the source", [(".mean((0, 1))", ".mean((0, 2))")]),
+    (N, "distance_from_uniform", "mean over the source", [(".mean(axis=0).mean(axis=0)", ".mean((0, 2))")]),
     (N, "distance_from_uniform", "rows summed", [(".mean(axis=0).mean(axis=0)", ".mean(axis=0).sum(axis=0)")]),
     (N, "distance_from_uniform", "last row only", [(".mean(axis=0).mean(axis=0)", ".mean(axis=0)[-1]")]),
     (T, "distance_from_uniform", "first head only", [(".mean((0, 1))", "[0].mean(0)")]),
@@ -92,7 +97,10 @@ ANALYSIS: list[tuple[str, str, str, list[tuple[str, str]]]] = [
         "auroc",
         "ties by order",
         [
-            ("    ranks = (low + high + 1) / 2", "    ranks = torch.argsort(torch.argsort(doubts, stable=True)) + 1"),
+            (
+                "    ranks = (low + high + 1) / 2",
+                "    ranks = torch.argsort(torch.argsort(doubts, stable=True)) + 1",
+            ),
         ],
     ),
 ]

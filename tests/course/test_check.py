@@ -54,7 +54,7 @@ def test_several_files_and_a_folder_are_checked(tmp_path: Path, command: Command
     assert out.index("a.py\nscore: right") < out.index("b.py\nscore: wrong")
     status, out, _ = command("check", tmp_path / "a.py", tmp_path / "utils.py", "--json", "-")
     report = json.loads(out)
-    assert status == 0 and report["name"] == "a.py" and report["exercises"][0]["points"] == 6
+    assert status == 0 and report["name"] == "a.py" and report["exercises"][0]["points"] == 7
     assert not Path("-").exists()
     status, out, _ = command("check", tmp_path / "a.py", tmp_path / "b.py", "--junit", "-")
     suites = ElementTree.fromstring(out)

@@ -16,7 +16,7 @@ from regard.io import check_writable, refuse_input, write_json
 
 PROG = "regard trust"
 DESCRIPTION = (
-    "Calibrate the doubt of a run on parallel text: plant faults (detached, omitted, looped, copied, foreign) "
+    "Calibrate the doubt of a translator: plant faults (detached, omitted, looped, copied, foreign) "
     "in its translations and in the references, and fit a classifier of attention, probabilities and text. The "
     "table shows how well the doubt finds faults in sentences that were not used for fitting. The calibration is "
     "stored with the run, for `regard translate --doubt`."

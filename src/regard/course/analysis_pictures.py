@@ -6,8 +6,10 @@ from regard.course.drawing import COLORS, SIZE, Drawing, softmax
 from regard.course.mistakes import Solution
 
 BLUE, RED, GREEN, GOLD = COLORS
-FITTED = (0.03, 0.41, 0.99, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
-GENERALIZED = (0.03, 0.01, 0.02, 0.1, 0.3, 0.6, 0.9, 0.99, 1.0, 1.0, 1.0)
+STEPS = (0, 50, 100, 150, 200, 250, 300, 400, 500, 600)
+FITTED = (0.03, 0.28, 0.99, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
+GENERALIZED = (0.03, 0.02, 0.33, 0.63, 0.86, 0.97, 0.98, 0.99, 1.0, 1.0)
+"""Share of right answers in the run of the lesson with seed 0; the untrained model guesses one of 31 numbers."""
 
 
 def draw_lens() -> Drawing:
@@ -18,10 +20,10 @@ def draw_lens() -> Drawing:
     states = parts.cumsum(0)
     shares = Solution().logit_lens(states[:, None], np.ones(4), np.eye(4))[:, 0]
     for block, (name, row) in enumerate(zip(("embedding", "block 1", "block 2"), shares, strict=True)):
-        x = 4 + 116 * block
+        x = 14 + 112 * block
         drawing.box(x, 136, name, width=84, color=BLUE)
         if block:
-            drawing.arrow(x - 32, 149, x - 2, 149)
+            drawing.arrow(x - 28, 149, x - 2, 149)
         drawing.arrow(x + 42, 134, x + 42, 108, color=GREEN)
         drawing.bars(x - 10, 84, [float(share) for share in row], "ABCD", height=62)
         drawing.text(x + 42, 10, f"reads {'ABCD'[int(row.argmax())]}", color=GREEN)
@@ -37,7 +39,7 @@ def draw_sinks() -> Drawing:
     scores[4, 2] = 6.0
     allowed = np.tril(np.ones((5, 5), dtype=bool))
     weights = softmax(np.where(allowed, scores, -np.inf))
-    names = list("_ABCA")
+    names = list("SABCA")
     drawing.grid(34, 26, weights, rows=names, columns=names, color=RED)
     drawing.text(99, 168, "the sink: column 1", size=11)
     for row, (name, length) in enumerate(zip(names, (0.06, 0.8, 0.9, 0.7, 0.8), strict=True)):
@@ -49,8 +51,8 @@ def draw_sinks() -> Drawing:
 
 
 def draw_grokking() -> Drawing:
-    """Two curves over the steps of a training run: the training answers are soon right, the held-out answers
-    only much later."""
+    """Two curves over 600 steps of the run with seed 0: after 100 steps, 99 of 100 training answers are right,
+    but only 33 of 100 held-out answers. These reach 99 after 400 steps."""
     drawing = Drawing(160)
     drawing.line(36, 124, 316, 124)
     drawing.line(36, 124, 36, 14)
@@ -59,9 +61,13 @@ def draw_grokking() -> Drawing:
         ("held out", GENERALIZED, RED, 214, 84),
     ):
         width = 280 / (len(values) - 1)
-        drawing.curve([(36 + number * width, 124 - 100 * value) for number, value in enumerate(values)], color=color)
+        drawing.curve(
+            [(36 + number * width, 124 - 100 * value) for number, value in enumerate(values)], color=color
+        )
         drawing.text(x, y, name, color=color, anchor="start")
-    drawing.text(176, 144, "step →")
+    for step in (100, 300, 500):
+        drawing.text(36 + 280 * step / 600, 136, str(step), size=11)
+    drawing.text(176, 152, "step →")
     drawing.text(30, 24, "1", anchor="end")
     drawing.text(30, 124, "0", anchor="end")
     return drawing
@@ -71,14 +77,16 @@ def draw_doubt() -> Drawing:
     """Two tables of attention, a row for each word of a translation. The first reads every source token in turn.
     In the second, a detached translation, all rows look at the end of the source. Below, the mass of each source
     token and its distance from uniform."""
-    drawing = Drawing(204)
+    drawing = Drawing(212)
     reads = softmax(4.0 * np.eye(4))
     detached = softmax(np.array([[0.5, 0.0, 0.5, 3.0]] * 4) + 0.5 * np.eye(4))
-    for number, (name, weights, color) in enumerate((("reads the source", reads, GREEN), ("detached", detached, RED))):
+    for number, (name, weights, color) in enumerate(
+        (("reads the source", reads, GREEN), ("detached", detached, RED))
+    ):
         x = 34 + 172 * number
         drawing.text(x + 52, 10, name, color=color)
         drawing.grid(x, 26, weights, color=color)
         drawing.bars(x, 176, [float(share) for share in weights.mean(0)], ["the", "dog", "ran", "."], height=40)
         distance = float(Solution().distance_from_uniform(weights[None]))
-        drawing.text(x + 52, 198, f"from uniform: {distance:.2f}", size=11)
+        drawing.text(x + 52, 204, f"from uniform: {distance:.2f}", size=11)
     return drawing

@@ -20,9 +20,9 @@ from regard.tasks.batch import IGNORE
 if TYPE_CHECKING:
     from regard.runs import AnyRun
 
-SAMPLES = 200
+SAMPLES = 100
 """Number of unseen inputs for the logit lens and for sinks, and of pairs that calibrate the doubt."""
-JUDGED = 400
+JUDGED = 300
 """Number of further pairs whose translations are judged."""
 GROKKED = 0.99
 """Share of right answers that counts as learned."""
@@ -64,7 +64,8 @@ def _follow_learning(run: Any) -> dict[str, float]:
     steps = metrics[-1]["step"]
 
     def learned(name: str) -> float:
-        return next((row["step"] for row in metrics if row.get(name, 0) >= GROKKED), steps) / steps
+        step = next((row["step"] for row in metrics if row.get(name, 0) >= GROKKED), steps)
+        return float(step / steps)
 
     return {"fitted": learned("exact_match"), "grokked": learned("valid_exact_match")}
 

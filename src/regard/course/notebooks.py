@@ -74,7 +74,8 @@ def _run_cells(lesson: Lesson, home: Path) -> list[dict[str, Any]]:
             f"The run is stored in `{folder}`{relative}."
         ),
         _code(
-            f"import regard\nfrom regard.course.lesson_measures import measure\nfrom regard.course.lessons import find_lesson\n\n"
+            "import regard\nfrom regard.course.lesson_measures import measure\n"
+            "from regard.course.lessons import find_lesson\n\n"
             f'run = regard.train("{run.task}"{flags}, savepath={folder!r}, overwrite=True)\n'
             f"print(run.test())\n"
             f'figures = measure("{lesson.name}", run)\n'

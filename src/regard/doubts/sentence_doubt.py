@@ -12,7 +12,6 @@ from regard.data.vocabulary import is_blank
 from regard.decoding import SearchTrace
 from regard.doubts.calibration_file import Calibration, Origin, read_calibration
 from regard.doubts.features import FeatureReader
-from regard.errors import InputError
 from regard.result import Result
 from regard.runs import SequenceRun, load_translator
 

@@ -7,7 +7,9 @@ from regard.course.mistakes.transformer_solution import Array
 
 LENS = "nostalgebraist 2020: the final norm and the output layer are applied to the state after each block"
 SINK = "Miller 2023, 'Attention is off by one': exp(s_j) / (1 + Σ exp(s_k)); with a learned sink: exp(a) for 1"
-FOURIER = "Nanda et al. 2023, section 4.1: the Fourier transform over the input tokens, and norms of its components"
+FOURIER = (
+    "Nanda et al. 2023, section 4.1: the Fourier transform over the input tokens, and norms of its components"
+)
 WASSERSTEIN = "Guerreiro et al. 2023, section 4.1: distance of the mean attention from the uniform distribution"
 AUROC = "Fawcett 2006, section 7: the probability that a positive is ranked above a negative; a tie counts half"
 LARGE = frozenset(["large scores"])
@@ -75,7 +77,7 @@ def nothing_subtracted(self: Solution, scores: Array, sink: Array) -> Array:
     return np.zeros_like(scores[..., :1])
 
 
-@sink_power("Add exp of the sink to the sum of the row, and leave the sum of the weights below 1.")
+@sink_power("Add exp of the sink to the sum of the row, and leave the sum of the weights below 1.", broken=LARGE)
 def sink_ignored(self: Solution, sink: Array, largest: Array) -> Array:
     """The sink has no effect: it is not added to the sum, or the weights are divided by their sum again."""
     return np.zeros_like(largest)
