@@ -60,7 +60,8 @@ def run(argv: list[str]) -> None:
     keep_memory()
     if flags.data:
         text = ParallelText(flags.data, lenient=flags.lenient)
-        pairs = run.short_enough(read_pairs(text, "calibration"))[: flags.samples]
+        pairs = [pair for pair in read_pairs(text, "calibration") if run.too_long(pair[0]) is None]
+        pairs = pairs[: flags.samples]
     else:
         pairs = [(source, target) for source, target, *_ in run.unseen(flags.samples, 0, purpose="calibrate")]
     report = calibrate_doubt(

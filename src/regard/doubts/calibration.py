@@ -198,7 +198,7 @@ def _check(pairs: Sequence[tuple[str, str]], false_alarms: float, seed: int) -> 
 def _training_pairs(run: SequenceRun, left_out: dict[str, str]) -> list[tuple[str, str]]:
     """Return the first training pairs; none if the text is absent, which goes to `left_out`."""
     try:
-        training = run.short_enough(run.trained_on(REFERENCES))
+        training = [pair for pair in run.trained_on(REFERENCES) if run.too_long(pair[0]) is None]
     except InputError:  # the file was moved
         training = []
     if not training:

@@ -333,10 +333,6 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         self.check_texts(source for source, _ in pairs)
         self.check_texts((target for _, target in pairs), target=True)
 
-    def short_enough(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Return the pairs whose source is not too long for the model."""
-        return [pair for pair in pairs if self.too_long(pair[0]) is None]
-
     def too_long(self, text: str, *, target: bool = False) -> str | None:
         """Return why a source (or, if `target`, a target) is too long; None if its length is valid."""
         vocabulary, most = self.task.source_vocabulary, self.task.longest_source

@@ -116,6 +116,8 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         system of the targets. `lenient`: omit invalid lines of a file, instead of refusing the file. Other
         options as in `search`. Raises `InputError` if there is no text, or if the text cannot be read.
         """
+        search: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "batchsize": batchsize}
+        self.search([], **search)  # checks the options before the text is read
         task = self.task
         config = dataclasses.replace(task.config, lenient=True, strict=False) if lenient else task.config
         test_text = config.text("test") if text is None else ParallelText(text, lenient=lenient)
@@ -130,9 +132,7 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
             lines.append(test_text.number)
         check_pairs(pairs, test_text, "test")
         begin = time.perf_counter()
-        translations = self.translate(
-            [source for source, _ in pairs], beam=beam, length_penalty=length_penalty, batchsize=batchsize
-        )
+        translations = self.translate([source for source, _ in pairs], **search)
         seconds = time.perf_counter() - begin
         scores = evaluation.quality(
             translations, [target for _, target in pairs], lowercase=config.lowercase, tokenize=tokenize
@@ -163,6 +163,10 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
             way_out = "give --data SOURCE TARGET" if purpose == "calibrate" else "train or import it with --valid"
             raise InputError(f"run {str(self.folder)!r} has no validation or test text: {way_out}")
         return self.short_enough(read_pairs(text, "validation"))[:samples]
+
+    def short_enough(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Return the pairs whose source is not too long for the model."""
+        return [pair for pair in pairs if self.too_long(pair[0]) is None]
 
     @property
     def guided(self) -> bool:
