@@ -57,8 +57,8 @@ def draw_grokking() -> Drawing:
     drawing.line(36, 124, 316, 124)
     drawing.line(36, 124, 36, 14)
     for name, values, color, x, y in (
-        ("training", FITTED, BLUE, 118, 36),
-        ("held out", GENERALIZED, RED, 214, 84),
+        ("training", FITTED, BLUE, 88, 36),
+        ("held out", GENERALIZED, RED, 150, 72),
     ):
         width = 280 / (len(values) - 1)
         drawing.curve(

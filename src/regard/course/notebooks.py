@@ -104,7 +104,7 @@ def _ranges(lesson: Lesson) -> str:
         for run in lesson.runs
         for name, interval in lesson.ranges[run.name].items()
     ]
-    return "Results of ten seeds:\n\n" + "\n".join(lines) if lines else ""
+    return f"Results of {lesson.seeds} seeds:\n\n" + "\n".join(lines) if lines else ""
 
 
 def _text(source: str) -> dict[str, Any]:

@@ -148,7 +148,7 @@ def _navigation(lesson: Lesson) -> str:
 
 
 def _table(lesson: Lesson) -> str:
-    """Return a table with the results of ten seeds, one row per run."""
+    """Return a table with the results of several seeds, one row per run."""
     names = [name for name in FIGURES if any(name in ranges for ranges in lesson.ranges.values())]
     if not names:
         return ""
@@ -158,7 +158,7 @@ def _table(lesson: Lesson) -> str:
         cells = "".join(f"<td>{lesson.ranges[run.name].get(name, '')}</td>" for name in names)
         rows.append(f'<tr><th scope="row">{html.escape(run.name)}</th>{cells}</tr>')
     return (
-        "<table><caption>Results of ten seeds</caption>\n"
+        f"<table><caption>Results of {lesson.seeds} seeds</caption>\n"
         f"<thead><tr><td></td>{head}</tr></thead>\n"
         f"<tbody>{''.join(rows)}</tbody></table>\n"
         f"<p><small>Measured by <code>python benchmarks/lessons.py {lesson.name}</code>.</small></p>"
