@@ -21,7 +21,7 @@ from regard.doubts.features import FeatureReader
 from regard.errors import InputError, check_range
 from regard.progress import counting_bar, print_status
 from regard.result import Result, percent
-from regard.runs import TranslationRun
+from regard.runs import SequenceRun
 from regard.statistics import Interval, auroc
 
 if TYPE_CHECKING:
@@ -116,10 +116,10 @@ class TrustReport(Result):
 
 
 def calibrate_doubt(
-    run: TranslationRun,
+    run: SequenceRun,
     pairs: Sequence[tuple[str, str]],
     *,
-    reverse: TranslationRun | None = None,
+    reverse: SequenceRun | None = None,
     false_alarms: float = FALSE_ALARMS,
     beam: int | None = None,
     seed: int = 0,
@@ -182,7 +182,7 @@ def calibrate_doubt(
     return report
 
 
-def check_calibration(run: TranslationRun, *, false_alarms: float, beam: int | None, seed: int) -> None:
+def check_calibration(run: SequenceRun, *, false_alarms: float, beam: int | None, seed: int) -> None:
     """Raise `InputError` for options of `calibrate_doubt` out of range."""
     if not 0 < false_alarms < 0.5:
         raise InputError(f"false_alarms {false_alarms} is out of range: choose above 0 and less than 0.5")
@@ -200,10 +200,10 @@ def _check_pairs(pairs: Sequence[tuple[str, str]]) -> None:
         raise InputError(f"in {equal} of {len(pairs)} pairs, the reference equals the source: give translations")
 
 
-def _training_pairs(run: TranslationRun, left_out: dict[str, str]) -> list[tuple[str, str]]:
+def _training_pairs(run: SequenceRun, left_out: dict[str, str]) -> list[tuple[str, str]]:
     """Return the first training pairs; none if the text is absent, which goes to `left_out`."""
     try:
-        training = run.short_enough(run.trained_on(REFERENCES))
+        training = [pair for pair in run.trained_on(REFERENCES) if run.too_long(pair[0]) is None]
     except InputError:  # the file was moved
         training = []
     if not training:
