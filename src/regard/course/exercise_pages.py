@@ -106,6 +106,7 @@ def exercise_body(name: str, language: str = ENGLISH) -> str:
     """Return the content of the page of an exercise, as HTML."""
     text, say = read_exercise(name, language), find_language(language).say
     exercise, hints = text.exercise, text.hints
+    title = exercise.title[:1].upper() + exercise.title[1:]
     file = f"{FOLDER}/{stub_name(find_exercise(name))}"
     uses = [lesson for lesson in lessons(language) if name in exercise_names(lesson)]
     links = ", ".join(f'<a href="{lesson.name}.html">{html.escape(lesson.title)}</a>' for lesson in uses)
@@ -121,7 +122,7 @@ def exercise_body(name: str, language: str = ENGLISH) -> str:
     return "\n".join(
         [
             f'<header><nav><a href="index.html">{say("All lessons")}</a> {others}</nav>',
-            f"<h1><small>{say('Exercise {0}', index + 1)}</small> {html.escape(exercise.title)}</h1></header>",
+            f"<h1><small>{say('Exercise {0}', index + 1)}</small> {html.escape(title)}</h1></header>",
             f'<main data-exercise="{name}">{state_note(text.state, say)}',
             f"<p>{say('Lessons: {0}.', links)} {html.escape(exercise.source)}</p>",
             f"<h2>{say('Start')}</h2>\n<p>"

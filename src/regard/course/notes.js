@@ -119,6 +119,24 @@ function startIndex() {
   );
 }
 
+// What the course's server recorded, sent by course-commands.js. A page opened from a folder has only its notes.
+document.addEventListener("regard-progress", (event) => {
+  /** @type {{lessons: Record<string, string>, exercises: Record<string, {state: string}>}} */
+  const { lessons, exercises } = /** @type {CustomEvent} */ (event).detail;
+  for (const [name, verdict] of Object.entries(lessons)) {
+    if (!readNotes().verdicts[name]) writeNote("verdicts", name, verdict);
+  }
+  for (const [name, { state }] of Object.entries(exercises)) {
+    if (readNotes().exercises[name] !== "right") writeNote("exercises", name, state);
+  }
+  const { lesson, exercise } = main.dataset;
+  const select = /** @type {HTMLSelectElement | null} */ (byId(lesson ? "verdict" : "state"));
+  if (select) {
+    select.value = (lesson ? readNotes().verdicts[lesson] : readNotes().exercises[exercise ?? ""]) ?? "";
+    select.dispatchEvent(new Event("change"));
+  } else startIndex();
+});
+
 const main = /** @type {HTMLElement} */ (document.querySelector("main"));
 if (main.dataset.lesson) startLesson(main.dataset.lesson);
 else if (main.dataset.exercise) startExercise(main.dataset.exercise);

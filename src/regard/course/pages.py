@@ -22,6 +22,7 @@ from regard.course.lessons import Lesson, lessons
 from regard.course.lessons.lesson import FIGURES, HOME, set_home
 from regard.course.notebooks import build_notebooks, notebook_name
 from regard.course.pictures import picture
+from regard.course.progress import VERDICTS
 from regard.course.translated import ENGLISH, find_language
 from regard.errors import InputError
 from regard.io import cannot_write, check_folder, write_file
@@ -40,8 +41,6 @@ addEventListener("message", (event) => {
 });
 </script>"""
 """Script that sets the height of a view's frame to the height of its content."""
-VERDICTS = ("right", "partly right", "wrong")
-"""What a learner says about a prediction. The lesson then counts as done."""
 
 
 def _page(title: str, body: str, language: str, *, script: str = "") -> str:

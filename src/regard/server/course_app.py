@@ -6,6 +6,8 @@ GET  /api/lessons/NAME             progress and results of its run
 POST /api/lessons/NAME             train the run in a separate process
 GET  /api/lessons/NAME/commands    the commands in its text
 POST /api/lessons/NAME/commands/N  run command N, or the lesson's code if N is 0; GET: its output; DELETE: end it
+GET  /api/progress                 what the learner has done
+PUT  /api/progress/NAME/VERDICT    what the learner says about the prediction of a lesson
 POST /api/exercises/NAME           check the learner's file; GET: the report; PUT: write the file to start from
 GET  /explore/NAME/                the explorer for the run
 """
@@ -36,6 +38,7 @@ from regard.course.lesson_training import forget_result, load_run, training_stat
 from regard.course.lessons import Lesson, find_lesson, lessons
 from regard.course.notebooks import build_notebooks
 from regard.course.pages import exercise_page, index_page, lesson_page, read_asset
+from regard.course.progress import begin_progress, read_progress, record_verdict
 from regard.course.translated import ENGLISH, Language, find_language
 from regard.errors import InputError, RegardError, unknown_choice
 from regard.io import open_regular, refuse_links, write_new
@@ -175,6 +178,7 @@ def make_course_app(
 ) -> Starlette:
     """Return the application; `home`: folder of the runs; `hosts` and `token` as in `AccessControl`."""
     processes = CourseProcesses(home)
+    begin_progress(home)
 
     async def training(request: Request) -> Response:
         lesson = _with_run(request.path_params["name"], language)
@@ -202,9 +206,14 @@ def make_course_app(
         if request.method == "PUT" and not file.exists():
             write_new({file: read_exercise(item.name, language).exercise.stub.encode()})
         if request.method != "POST" or file.exists():
-            arguments = ["-m", "regard", "check", str(file), item.name]
+            arguments = ["-m", "regard", "check", str(file), item.name, "--savepath", str(home.absolute())]
             _control(processes, request.method, f"check-{item.name}", arguments)
         return _json({**processes.state(f"check-{item.name}"), "file": str(file), "exists": file.exists()})
+
+    async def progress(request: Request) -> Response:
+        if request.method == "PUT":
+            record_verdict(home, request.path_params["lesson"], request.path_params["verdict"])
+        return _json(read_progress(home))
 
     async def failed(request: Request, error: Exception) -> Response:
         return error_response(404, str(error))
@@ -215,6 +224,8 @@ def make_course_app(
             Route("/api/lessons/{name}", training, methods=["GET", "POST"]),
             Route("/api/lessons/{name}/commands", commands),
             Route("/api/lessons/{name}/commands/{number:int}", command, methods=["GET", "POST", "DELETE"]),
+            Route("/api/progress", progress),
+            Route("/api/progress/{lesson}/{verdict}", progress, methods=["PUT"]),
             Route("/api/exercises/{name}", exercise, methods=["GET", "POST", "PUT", "DELETE"]),
             *(
                 Mount(f"/explore/{lesson.name}", _LessonExplorer(lesson, home))

@@ -98,6 +98,20 @@ async function startExercise(exercise) {
   await show();
 }
 
+// What a learner has done is also in a file, to which `regard check` in a terminal adds its results.
+/** @param {string} lesson */
+async function shareProgress(lesson) {
+  const response = await fetch("api/progress").catch(() => null);
+  if (response?.ok) {
+    document.dispatchEvent(new CustomEvent("regard-progress", { detail: await response.json() }));
+  }
+  const verdict = /** @type {HTMLSelectElement | null} */ (document.getElementById("verdict"));
+  verdict?.addEventListener("change", () => {
+    if (verdict.value) request(`api/progress/${lesson}/${encodeURIComponent(verdict.value)}`, "PUT");
+  });
+}
+
 const page = /** @type {HTMLElement} */ (document.querySelector("main")).dataset;
 if (page.lesson) startLesson(page.lesson);
 else if (page.exercise) startExercise(page.exercise);
+shareProgress(page.lesson ?? "");
