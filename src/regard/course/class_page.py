@@ -138,23 +138,29 @@ def _mistakes(rows: Sequence[Mark], exercises: Sequence[Exercise]) -> str:
         exercise.name: {" ".join((mistake.__doc__ or "").split()) for mistake in exercise.mistakes}
         for exercise in exercises
     }
-    people: dict[tuple[str, str], list[str]] = defaultdict(list)
+    people: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if _state(row) in ("partly", "wrong"):
             for mistake in _name_mistakes(row.note, known.get(row.exercise, set())):
-                people[row.exercise, mistake].append(row.person)
+                people[mistake][row.person].append(row.exercise)
     if not people:
         return "<p>No answer is wrong.</p>"
-    ranking = sorted(people.items(), key=lambda item: (-len(item[1]), item[0]))
+    ranking = sorted(people.items(), key=lambda item: (item[0] == OTHER, -len(item[1]), item[0]))
     lines = "\n".join(
         f"<tr><td>{len(names)}</td><td><details><summary>{html.escape(mistake)}</summary>"
-        f"<p>{html.escape(', '.join(names))}</p></details></td><td><code>{exercise}</code></td></tr>"
-        for (exercise, mistake), names in ranking
+        f"<p>{html.escape(', '.join(names))}</p></details></td><td>{_codes(names)}</td></tr>"
+        for mistake, names in ranking
     )
     return (
         '<table class="mistakes">\n<thead><tr><th scope="col">people</th><th scope="col">mistake</th>'
-        f'<th scope="col">exercise</th></tr></thead>\n<tbody>\n{lines}\n</tbody></table>'
+        f'<th scope="col">exercises</th></tr></thead>\n<tbody>\n{lines}\n</tbody></table>'
     )
+
+
+def _codes(names: Mapping[str, Sequence[str]]) -> str:
+    """Return the exercises of some people, each once."""
+    exercises = dict.fromkeys(exercise for own in names.values() for exercise in own)
+    return ", ".join(f"<code>{html.escape(exercise)}</code>" for exercise in exercises)
 
 
 def _name_mistakes(note: str, known: set[str]) -> list[str]:
