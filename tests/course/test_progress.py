@@ -35,7 +35,8 @@ def test_a_check_is_recorded_only_in_a_course(
     assert command("check", write(file, RIGHT))[0] == 0
     command("check", write(file, WRONG))  # right once remains right
     right = read_progress(tmp_path / "course").exercises["score"]
-    assert (right.state, right.points) == ("right", 6) and right.checked >= tried.checked
+    assert right.state == "right" and right.points >= 6
+    assert right.checked >= tried.checked
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "counting").mkdir()  # a course with a run
     assert f"recorded in mine/{PROGRESS}" in command("check", file, "--savepath", "mine")[2]
