@@ -146,7 +146,10 @@ def test_a_fault_in_a_folder_is_one_line(
 def test_words_keep_their_placeholders(folder: Path) -> None:
     path = folder / "words.json"
     path.write_text(path.read_text(encoding="utf-8").replace('"Lesson {0}": ""', '"Lesson {0}": "Leçon"'))
-    with pytest.raises(InputError, match="'Lesson {0}' has no {0}: add it".replace("{", r"\{")):
+    with pytest.raises(InputError, match=re.escape("the translation of 'Lesson {0}' must contain {0}, not none")):
+        find_language(str(folder))
+    path.write_text(path.read_text(encoding="utf-8").replace("Leçon", "Leçon {0} {1}"), encoding="utf-8")
+    with pytest.raises(InputError, match=re.escape("must contain {0}, not {0} {1}")):
         find_language(str(folder))
     path.write_text("[]")
     with pytest.raises(InputError, match="is damaged"):

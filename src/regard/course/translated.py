@@ -35,8 +35,8 @@ PIECES = {
     "item of a list": r"^(?:-|\d+\.) ",
 }
 """What a translation has in common with its original. The other pieces are outside of code blocks."""
-PLACEHOLDER = r"\{\d\}|</?\w+[^>]*>"
-"""Pattern of values and HTML tags in a text of a page."""
+PLACEHOLDER = r"\{\d\}|[{}]|</?\w+[^>]*>"
+"""Pattern of values, braces and HTML tags in a text of a page."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -155,7 +155,10 @@ def find_language(name: str = ENGLISH) -> Language:
     if path.is_file():
         words = read_json(path, dict[str, dict[str, str]], "compare it with: regard learn --texts NEW_FOLDER")
     for text, translation in ((text, part[text]) for part in words.values() for text in part):
-        missing = Counter(re.findall(PLACEHOLDER, text)) - Counter(re.findall(PLACEHOLDER, translation))
-        if translation and missing:
-            raise InputError(f"{str(path)!r}: the translation of {text!r} has no {next(iter(missing))}: add it")
+        wanted, found = (sorted(re.findall(PLACEHOLDER, string)) for string in (text, translation))
+        if translation and wanted != found:
+            raise InputError(
+                f"{str(path)!r}: the translation of {text!r} must contain {' '.join(wanted) or 'no braces'},"
+                f" not {' '.join(found) or 'none'}"
+            )
     return Language(name=name, folder=folder, words=words)
