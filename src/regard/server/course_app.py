@@ -173,6 +173,20 @@ def _page_routes(home: Path, language: str) -> list[Route]:
     ]
 
 
+def _progress_routes(home: Path) -> list[Route]:
+    """Return the routes that read and change what the learner has done."""
+
+    async def progress(request: Request) -> Response:
+        if request.method == "PUT":
+            record_verdict(home, request.path_params["lesson"], request.path_params["verdict"])
+        return _json(read_progress(home))
+
+    return [
+        Route("/api/progress", progress),
+        Route("/api/progress/{lesson}/{verdict}", progress, methods=["PUT"]),
+    ]
+
+
 def make_course_app(
     home: Path, language: str = ENGLISH, *, hosts: Sequence[str] | None = LOCAL, token: str | None = None
 ) -> Starlette:
@@ -210,22 +224,16 @@ def make_course_app(
             _control(processes, request.method, f"check-{item.name}", arguments)
         return _json({**processes.state(f"check-{item.name}"), "file": str(file), "exists": file.exists()})
 
-    async def progress(request: Request) -> Response:
-        if request.method == "PUT":
-            record_verdict(home, request.path_params["lesson"], request.path_params["verdict"])
-        return _json(read_progress(home))
-
     async def failed(request: Request, error: Exception) -> Response:
         return error_response(404, str(error))
 
     app = Starlette(
         routes=[
             *_page_routes(home, language),
+            *_progress_routes(home),
             Route("/api/lessons/{name}", training, methods=["GET", "POST"]),
             Route("/api/lessons/{name}/commands", commands),
             Route("/api/lessons/{name}/commands/{number:int}", command, methods=["GET", "POST", "DELETE"]),
-            Route("/api/progress", progress),
-            Route("/api/progress/{lesson}/{verdict}", progress, methods=["PUT"]),
             Route("/api/exercises/{name}", exercise, methods=["GET", "POST", "PUT", "DELETE"]),
             *(
                 Mount(f"/explore/{lesson.name}", _LessonExplorer(lesson, home))
