@@ -40,13 +40,13 @@ MAX_OUTPUT = 1 << 20
 PATIENCE = 6
 """A process without an event is killed after this multiple of its time limit, because the code has blocked the
 limit."""
-SIGNALS: dict[int, str] = {
-    signal.SIGSEGV: "crashed (segmentation fault)",
-    signal.SIGABRT: "crashed (aborted)",
-    signal.SIGBUS: "crashed (bus error)",
-    signal.SIGFPE: "crashed (arithmetic error)",
-    signal.SIGILL: "crashed (illegal instruction)",
-    signal.SIGKILL: "was killed by SIGKILL, which the system sends if memory runs out",
+SIGNALS: dict[str, str] = {  # by name, because Windows lacks some, and there this file is imported too
+    "SIGSEGV": "crashed (segmentation fault)",
+    "SIGABRT": "crashed (aborted)",
+    "SIGBUS": "crashed (bus error)",
+    "SIGFPE": "crashed (arithmetic error)",
+    "SIGILL": "crashed (illegal instruction)",
+    "SIGKILL": "was killed by SIGKILL, which the system sends if memory runs out",
 }
 
 
@@ -247,7 +247,8 @@ def _wait(process: Process, reading: int, channel: socket.socket, events: _Event
         if status is not None:
             if status >= 0:
                 return BROKE_CHECKER if status == CHECKER_FAILED else EXITED
-            return SIGNALS.get(-status, f"was ended by signal {-status}")
+            known = {getattr(signal, name): words for name, words in SIGNALS.items() if hasattr(signal, name)}
+            return known.get(-status, f"was ended by signal {-status}")
         if time.monotonic() - last_event > PATIENCE * seconds + 2 * LOADING_SECONDS:
             return f"did not end within {format_limit(seconds)} and blocked its time limit: an endless loop?"
 

@@ -43,7 +43,8 @@ Ask = Callable[[dict[str, Any]], bool]
 """Function that returns whether an answer to the first case is right."""
 _encode, _write, _read, _getpid, _exit = json.JSONEncoder().encode, os.write, os.read, os.getpid, os._exit
 _realpath, _fsdecode = os.path.realpath, os.fsdecode
-_signal, _setitimer = signal.signal, signal.setitimer
+_signal = signal.signal
+_setitimer: Any = getattr(signal, "setitimer", None)  # Windows has none, and imports this file too
 _timer = {"active": False}
 """Whether the time limit may stop the code."""
 

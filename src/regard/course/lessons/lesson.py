@@ -1,6 +1,6 @@
 """One lesson: a text in six parts, training runs, and the measured results of ten seeds.
 
-The texts are in `text/NAME.md`. `benchmarks/lessons.py` measures the runs and writes `ranges.json`.
+The English texts are in `text/NAME.md`. `benchmarks/lessons.py` measures the runs and writes `ranges.json`.
 """
 
 import functools
@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from regard.course.translated import ENGLISH, State, find_language
 from regard.errors import unknown_choice
 
 HOME = Path("course")
@@ -35,8 +36,6 @@ FIGURES = {
     "probability_auroc": "AUROC of the log-probability",
 }
 """Measurements of a run that a lesson reports, with their labels."""
-SEEDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-"""Numbers of seeds as words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,30 +147,31 @@ class Range:
     low: float
     middle: float
     high: float
-    seeds: int = 10
-    """Number of seeds that were measured, from 1 to 10."""
 
     def __str__(self) -> str:
-        low, high = _percent(self.low), _percent(self.high)
-        return f"{low} (all seeds)" if low == high else f"{low} to {high} (median {_percent(self.middle)})"
+        return self.describe()
 
-    @property
-    def _ends(self) -> str:
-        low, high = _percent(self.low), _percent(self.high)
-        return low if low == high else f"{low} to {high}"
+    def describe(self, language: str = ENGLISH) -> str:
+        """Return the limits and the median as text."""
+        say, low, high = find_language(language).say, _percent(self.low), _percent(self.high)
+        if low == high:
+            return say("{0} (all seeds)", low)
+        return say("{0} to {1} (median {2})", low, high, _percent(self.middle))
 
-    def verdict(self, value: float) -> str:
-        """Return a sentence that compares a run's value with the seeds.
+    def verdict(self, value: float, language: str = ENGLISH) -> str:
+        """Return a sentence that compares a run's value with the ten seeds.
 
         A value counts as usual if it is within the range after rounding, either to the four stored decimals or
         to the displayed decimals.
         """
+        say, low, high = find_language(language).say, _percent(self.low), _percent(self.high)
+        ends = low if low == high else say("{0} to {1}", low, high)
         value = round(value, 4)
-        if value < self.low and _percent(value) != _percent(self.low):
-            return f"below all {SEEDS[self.seeds]} seeds, which gave {self._ends}"
-        if value > self.high and _percent(value) != _percent(self.high):
-            return f"above all {SEEDS[self.seeds]} seeds, which gave {self._ends}"
-        return f"usual: {SEEDS[self.seeds]} seeds gave {self._ends}"
+        if value < self.low and _percent(value) != low:
+            return say("below all ten seeds, which gave {0}", ends)
+        if value > self.high and _percent(value) != high:
+            return say("above all ten seeds, which gave {0}", ends)
+        return say("usual: ten seeds gave {0}", ends)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,24 +186,25 @@ class Lesson:
     runs: tuple[LessonRun, ...]
     """The run that the learner trains, then the variants that the run is compared with; none if the lesson only
     measures."""
+    language: str = ENGLISH
+    state: State = ""
+    """State of the translation."""
+
+    def say(self, text: str, *values: object) -> str:
+        """Return a page's text in the language of the lesson."""
+        return find_language(self.language).say(text, *values)
 
     @property
     def ranges(self) -> dict[str, dict[str, Range]]:
         """The results of several seeds, by name of the run and name of the measurement."""
         return {
             run.name: {
-                name: Range(min(values), statistics.median(values), max(values), len(values))
+                name: Range(min(values), statistics.median(values), max(values))
                 for name, values in _measurements(self.name, run.name).get("figures", {}).items()
                 if name in FIGURES
             }
             for run in self.runs
         }
-
-    @property
-    def seeds(self) -> str:
-        """The number of seeds that every run was measured with, as a word."""
-        counts = [interval.seeds for ranges in self.ranges.values() for interval in ranges.values()]
-        return SEEDS[min(counts, default=0)]
 
     @property
     def seconds(self) -> float:
@@ -225,8 +226,8 @@ class Lesson:
         """Return one line per measurement of a run, with its range over ten seeds."""
         ranges = self.ranges[self.runs[0].name]
         return [
-            f"{FIGURES[name]}: {_percent(value)}"
-            + (f" ({ranges[name].verdict(value)})" if name in ranges else "")
+            f"{self.say(FIGURES[name])}: {_percent(value)}"
+            + (f" ({ranges[name].verdict(value, self.language)})" if name in ranges else "")
             for name, value in figures.items()
             if name in FIGURES and value is not None
         ]
@@ -267,27 +268,40 @@ def _measurements(lesson: str, run: str) -> dict[str, Any]:
 
 
 @functools.cache
-def lessons() -> tuple[Lesson, ...]:
-    """Return all lessons in order."""
-    return tuple(_read(number, name) for number, name in enumerate(RUNS, 1))
+def lessons(language: str = ENGLISH) -> tuple[Lesson, ...]:
+    """Return all lessons in order. Raises `InputError` for an unknown language or an invalid translation."""
+    return tuple(_read(number, name, language) for number, name in enumerate(RUNS, 1))
 
 
-def find_lesson(name: str) -> Lesson:
+def find_lesson(name: str, language: str = ENGLISH) -> Lesson:
     """Return the lesson with this name. Raises `InputError` for an unknown name.
 
     >>> find_lesson("signal").title
     'Positions'
     """
-    for lesson in lessons():
+    for lesson in lessons(language):
         if lesson.name == name:
             return lesson
     raise unknown_choice("lesson", name, list(RUNS))
 
 
-def _read(number: int, name: str) -> Lesson:
-    text = files(__package__).joinpath(f"text/{name}.md").read_text(encoding="utf-8")
+def english_text(name: str) -> str:
+    """Return the English text of a lesson."""
+    return files(__package__).joinpath(f"text/{name}.md").read_text(encoding="utf-8")
+
+
+def _read(number: int, name: str, language: str) -> Lesson:
+    text, state = find_language(language).translate(f"lessons/{name}", english_text(name))
     title, *sections = re.split(r"^#{1,2} (.*)$", text, flags=re.MULTILINE)[1:]
     headings, texts = sections[1::2], sections[2::2]
     parts = {heading.strip(): text.strip() for heading, text in zip(headings, texts, strict=True)}
     assert tuple(parts) == PARTS, f"lesson {name} has parts {tuple(parts)}"
-    return Lesson(number=number, name=name, title=title.strip(), parts=parts, runs=RUNS[name])
+    return Lesson(
+        number=number,
+        name=name,
+        title=title.strip(),
+        parts=parts,
+        runs=RUNS[name],
+        language=language,
+        state=state,
+    )
