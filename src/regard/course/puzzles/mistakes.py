@@ -1,0 +1,347 @@
+"""Wrong ideas: for each puzzle, the answers that a known mistake gives.
+
+A wrong program has one of these mistakes if its answers are the same for all inputs. A step without a value and a
+step with the blank count as the same here, because a wrong step often has neither.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from regard.course.puzzles.puzzle import BLANK, NO_VALUE, Puzzle, show_answer
+from regard.programs.language import Value
+
+
+class WrongIdea(NamedTuple):
+    """A mistake, and the answers that it gives."""
+
+    words: str
+    instead: str
+    solve: Callable[[str], Sequence[Value]]
+
+
+def _each(answer: Callable[[str, int], Value]) -> Callable[[str], list[Value]]:
+    return lambda text: [answer(text, step) for step in range(len(text))]
+
+
+def _at(place: Callable[[str, int], int]) -> Callable[[str], list[Value]]:
+    """Return the function that answers with the letter at a place, or without a value outside the text."""
+    return _each(lambda text, step: text[place(text, step)] if 0 <= place(text, step) < len(text) else None)
+
+
+def _at_earlier(place: Callable[[str, int], int]) -> Callable[[str], list[Value]]:
+    """As `_at`, for a causal puzzle: later steps have no value."""
+    return _each(lambda text, step: text[place(text, step)] if 0 <= place(text, step) <= step else None)
+
+
+def _placed(rank: Callable[[str, int], int]) -> Callable[[str], list[Value]]:
+    """Return the function that moves each letter to its rank. Of several letters, the first is shown."""
+    return lambda text: [
+        next((text[key] for key in range(len(text)) if rank(text, key) == step), None)
+        for step in range(len(text))
+    ]
+
+
+def _dates_digits(first_dot: bool) -> Callable[[str], list[Value]]:
+    return _at(lambda text, step: step + 1 + (text.index(".") if first_dot else text.rindex(".")))
+
+
+def _smaller(text: str, step: int) -> int:
+    return sum(letter < text[step] for letter in text)
+
+
+def _rank(text: str, step: int) -> int:
+    return _smaller(text, step) + text[:step].count(text[step])
+
+
+def _heights(text: str) -> list[int]:
+    return list(accumulate(1 if sign == "(" else -1 for sign in text))
+
+
+def _so_far(answer: Callable[[list[int]], Value]) -> Callable[[str], list[Value]]:
+    return _each(lambda text, step: answer(_heights(text)[: step + 1]))
+
+
+OWN = WrongIdea("The answer is the own letter of each step: the text is unchanged.", "Select another step.", list)
+LENGTH = WrongIdea(
+    "Every letter counts: the answer is the number of all letters.",
+    "Compare the letters in the selector.",
+    _each(lambda text, step: len(text)),
+)
+IDEAS: Mapping[str, Sequence[WrongIdea]] = {
+    "first": [
+        OWN,
+        WrongIdea(
+            "The answer is the second letter: off by one.",
+            "Positions begin at 0.",
+            _at_earlier(lambda text, step: 1),
+        ),
+    ],
+    "previous": [
+        OWN,
+        WrongIdea(
+            "The selected step is the next one, in the future, which a step does not see.",
+            "The step before has the position i - 1.",
+            _each(lambda text, step: None),
+        ),
+        WrongIdea(
+            "The answer is the letter two steps before: off by one.",
+            "The step before has the position i - 1.",
+            _at_earlier(lambda text, step: step - 2),
+        ),
+        WrongIdea(
+            "The answer is the first letter.",
+            "Select the step before, which differs from step to step.",
+            _each(lambda text, step: text[0]),
+        ),
+    ],
+    "count": [
+        WrongIdea(
+            "The step itself does not count: the comparison of positions is strict.",
+            "A step sees itself and earlier steps already: no comparison of positions is needed.",
+            _each(lambda text, step: text[:step].count("a")),
+        ),
+        WrongIdea(
+            "The answer counts the own letter of each step.",
+            'Compare with the same letter at each step: constant("a").',
+            _each(lambda text, step: text[: step + 1].count(text[step])),
+        ),
+        WrongIdea(
+            "Every letter counts: the answer is the number of all letters so far.",
+            'Select the steps with the letter a: select(tokens, constant("a")).',
+            _each(lambda text, step: step + 1),
+        ),
+        WrongIdea(
+            "The answer depends on the own step only: nothing is counted.",
+            "Count selected steps with width(selector).",
+            _each(lambda text, step: int(text[step] == "a")),
+        ),
+        WrongIdea(
+            "The answer counts a wrong letter, not the letter a.",
+            'Select the letter a: constant("a").',
+            _each(lambda text, step: text[: step + 1].count("b")),
+        ),
+        WrongIdea(
+            "The answer counts the letters that are not a.",
+            "Compare with operator.eq.",
+            _each(lambda text, step: step + 1 - text[: step + 1].count("a")),
+        ),
+    ],
+    "repeated": [
+        WrongIdea(
+            "The step counts itself, so the letter always seems repeated.",
+            "Select earlier steps only: & select(indices, indices, operator.lt).",
+            _each(lambda text, step: True),
+        ),
+        WrongIdea(
+            "Later steps count too: the selector looks into the future.",
+            "Select earlier steps only: & select(indices, indices, operator.lt).",
+            _each(lambda text, step: text.count(text[step]) > 1),
+        ),
+        WrongIdea(
+            "Later steps count instead of earlier ones: keys and queries of the comparison are swapped.",
+            "predicate(key, query): the key is the earlier step, so use operator.lt.",
+            _each(lambda text, step: text[step] in text[step + 1 :]),
+        ),
+        WrongIdea(
+            "The answer compares with the previous letter only.",
+            "Select all earlier steps with the same letter, and count them.",
+            _each(lambda text, step: bool(step) and text[step] == text[step - 1]),
+        ),
+        WrongIdea(
+            "True and False are exchanged: the answer is the opposite.",
+            "True stands for a letter that occurred before.",
+            _each(lambda text, step: text[step] not in text[:step]),
+        ),
+    ],
+    "histogram": [
+        LENGTH,
+        WrongIdea(
+            "Only the steps so far count, and later ones are left out.",
+            "Compare the letters only, not the positions.",
+            _each(lambda text, step: text[: step + 1].count(text[step])),
+        ),
+        WrongIdea(
+            "The step itself does not count: the number is one too small.",
+            "The letter of the step is one of its occurrences.",
+            _each(lambda text, step: text.count(text[step]) - 1),
+        ),
+        WrongIdea(
+            "The answer is a mean, which is 1 at each step, and not a number of steps.",
+            "Count with width(selector).",
+            _each(lambda text, step: 1),
+        ),
+    ],
+    "reverse": [
+        OWN,
+        WrongIdea(
+            "The place is off by one: the positions go from 0 to length - 1.",
+            "The mirrored position is length - 1 - index.",
+            _at(lambda text, step: len(text) - step),
+        ),
+        WrongIdea(
+            "The place is negative, because the terms are in the wrong order.",
+            "The mirrored position is length - 1 - index, not index - length + 1.",
+            _at(lambda text, step: step - len(text) + 1),
+        ),
+        WrongIdea(
+            "A fixed length is used, so the answer is right for the longest texts only.",
+            "The length of the text is width(select_all()).",
+            _at(lambda text, step: 4 - step),
+        ),
+    ],
+    "rotate": [
+        OWN,
+        WrongIdea(
+            "The letter before the first step is missing: the first step has no value.",
+            "The first step takes the letter from the end: use the remainder, (index - 1) % length.",
+            _at(lambda text, step: step - 1),
+        ),
+        WrongIdea(
+            "The text moves in the other direction, to the left.",
+            "A step takes the letter of the step before: (index - 1) % length.",
+            lambda text: text[1:] + text[0],
+        ),
+        WrongIdea(
+            "The text moves two steps: off by one.",
+            "A step takes the letter of the step before: (index - 1) % length.",
+            _each(lambda text, step: text[(step - 2) % len(text)]),
+        ),
+    ],
+    "palindrome": [
+        WrongIdea(
+            "Each step compares only its own pair of letters.",
+            "Count the steps whose pair differs, over the whole text.",
+            _each(lambda text, step: text[step] == text[-1 - step]),
+        ),
+        WrongIdea(
+            "True and False are exchanged: the answer is the opposite.",
+            "The text is the same backwards if no pair differs.",
+            lambda text: [text != text[::-1]] * len(text),
+        ),
+        WrongIdea(
+            "One equal pair is enough for the answer True: any pair instead of all pairs.",
+            "All pairs must be equal: no pair differs.",
+            lambda text: [any(a == b for a, b in zip(text, text[::-1], strict=True))] * len(text),
+        ),
+        WrongIdea(
+            "Only the first and the last letter are compared.",
+            "Compare every letter with its mirrored one.",
+            lambda text: [text[0] == text[-1]] * len(text),
+        ),
+        WrongIdea(
+            "The mirrored place is off by one.",
+            "The mirrored position is length - 1 - index.",
+            lambda text: [text[1:] == text[:0:-1]] * len(text),
+        ),
+    ],
+    "sort": [
+        OWN,
+        WrongIdea(
+            "Equal letters have the same place, so only one of them is shown.",
+            "Count the equal letters at earlier steps too, and add both numbers.",
+            _placed(_smaller),
+        ),
+        WrongIdea(
+            "The largest letter comes first: keys and queries of the comparison are swapped.",
+            "Count the keys that are smaller than the query: operator.lt.",
+            lambda text: sorted(text, reverse=True),
+        ),
+        WrongIdea(
+            "The comparison of letters is not strict, so equal letters and the step itself count.",
+            "Count smaller letters with operator.lt, and equal letters at earlier steps.",
+            _placed(lambda text, step: sum(letter <= text[step] for letter in text)),
+        ),
+        WrongIdea(
+            "The step counts itself among the equal letters, so each place is off by one.",
+            "Compare positions with operator.lt, which is strict.",
+            _placed(lambda text, step: _rank(text, step) + 1),
+        ),
+        WrongIdea(
+            "Keys and queries are swapped: each step takes the letter at its own rank.",
+            "The rank belongs to the key: select(rank, indices).",
+            _at(_rank),
+        ),
+    ],
+    "balanced": [
+        WrongIdea(
+            "The order is ignored: a parenthesis that is closed before it is opened counts.",
+            "Count also the steps at which more are closed than opened: there must be none.",
+            _so_far(lambda heights: heights[-1] == 0),
+        ),
+        WrongIdea(
+            "The comparison of opened and closed is swapped: no step may have more opened than closed.",
+            "A text is broken by a step at which more are closed than opened.",
+            _so_far(lambda heights: heights[-1] == 0 and max(heights) <= 0),
+        ),
+        WrongIdea(
+            "Parentheses that are still open count as balanced.",
+            "At the step itself, as many must be closed as opened.",
+            _so_far(lambda heights: min(heights) >= 0),
+        ),
+        WrongIdea(
+            "The comparison is not strict: a step with as many closed as opened counts as broken.",
+            "Only a step with more closed than opened breaks the text: use a strict comparison.",
+            _so_far(lambda heights: heights[-1] == 0 and min(heights) > 0),
+        ),
+    ],
+    "year": [
+        OWN,
+        WrongIdea(
+            "A fixed position is used, but the day and the month have one or two digits.",
+            "The year begins two steps before the end: length - 2.",
+            _at(lambda text, step: step + 4),
+        ),
+        WrongIdea(
+            "The place is off by one: the answer begins with the last digit.",
+            "The year begins at the position length - 2.",
+            _at(lambda text, step: len(text) - 1 + step),
+        ),
+        WrongIdea(
+            "The digits stand at their own steps, where they are in the date.",
+            "The answer belongs to the first two steps: step i takes the letter at length - 2 + i.",
+            _each(lambda text, step: text[step] if step >= len(text) - 2 else None),
+        ),
+        WrongIdea(
+            "The answer is the rest after the first dot: the month.",
+            "The year stands after the second dot.",
+            _dates_digits(first_dot=True),
+        ),
+    ],
+    "induction": [
+        WrongIdea(
+            "The answer is the match itself, which is the same letter: off by one.",
+            "Read the step after the match: compare with the letter before each key.",
+            _each(lambda text, step: text[step] if text[step] in text[:step] else None),
+        ),
+        WrongIdea(
+            "The first earlier step with the letter is used, not the last one.",
+            "Number the occurrences of each letter, and select the number before.",
+            _each(lambda text, step: text[text.index(text[step]) + 1] if text[step] in text[:step] else None),
+        ),
+        WrongIdea(
+            "The answer is the letter before the match, not the letter after it.",
+            "The match is the step whose letter before is the letter of the query.",
+            _each(lambda text, step: _before_match(text, step)),
+        ),
+    ],
+}
+"""Wrong ideas by name of the puzzle."""
+
+
+def _before_match(text: str, step: int) -> Value:
+    place = text.rfind(text[step], 0, step)
+    return text[place - 1] if place > 0 else None
+
+
+def find_ideas(puzzle: Puzzle, answers: Mapping[str, Sequence[str]]) -> list[WrongIdea]:
+    """Return the wrong ideas that give the same answers for all inputs."""
+    return [
+        idea
+        for idea in IDEAS[puzzle.name]
+        if all(_plain(map(show_answer, idea.solve(text))) == _plain(answers[text]) for text in puzzle.inputs)
+    ]
+
+
+def _plain(answers: Iterable[str]) -> list[str]:
+    return [BLANK if answer == NO_VALUE else answer for answer in answers]
