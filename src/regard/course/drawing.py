@@ -26,8 +26,8 @@ SIZE = 26
 class Drawing:
     """Shapes of one picture, in the order in which they were added."""
 
-    def __init__(self, height: float) -> None:
-        self.height = height
+    def __init__(self, height: float, width: float = WIDTH) -> None:
+        self.height, self.width = height, width
         self.shapes: list[str] = []
 
     def text(
@@ -133,9 +133,10 @@ class Drawing:
 
     def svg(self, alt: str) -> str:
         """Return the picture as SVG. `alt`: description for readers who do not see it."""
+        width, height = f"{self.width:.0f}", f"{self.height:.0f}"
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="picture" viewBox="0 0 {WIDTH} {self.height:.0f}" '
-            f'width="{WIDTH}" role="img" font-family="system-ui, sans-serif" aria-label="{html.escape(alt)}">'
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="picture" viewBox="0 0 {width} {height}" '
+            f'width="{width}" role="img" font-family="system-ui, sans-serif" aria-label="{html.escape(alt)}">'
             f"{''.join(self.shapes)}</svg>"
         )
 

@@ -38,7 +38,7 @@ COMPARISON = """<section id="comparison" hidden><p>You predicted:</p><blockquote
 """The prediction beside the result. The learner judges it, and the lesson then counts as done."""
 
 
-def _page(title: str, body: str, *, script: str = "") -> str:
+def make_page(title: str, body: str, *, script: str = "") -> str:
     """Return an HTML page. `script`: address of a JavaScript module that needs the course's server, or empty."""
     code = f'<script type="module" src="{script}"></script>' if script else ""
     return (
@@ -70,7 +70,7 @@ def index_page() -> str:
         for exercise in EXERCISES
     )
     challenges = exercise_links(MARKDOWN.render(read_asset("challenges.md")))
-    return _page(
+    return make_page(
         "Regard: a course in attention",
         "<header><h1>Attention, from look-ups to a Transformer</h1></header>\n<main>\n<p>In each lesson you "
         "predict a result, calculate an example by hand and train or measure a model on this machine. "
@@ -86,7 +86,7 @@ def index_page() -> str:
 
 def exercise_page(name: str, *, script: str = "") -> str:
     """Return the page of an exercise."""
-    return _page(f"{name} · Regard", exercise_body(name), script=script)
+    return make_page(f"{name} · Regard", exercise_body(name), script=script)
 
 
 def lesson_page(lesson: Lesson, *, see: str, script: str = "", home: Path = HOME) -> str:
@@ -116,7 +116,7 @@ def lesson_page(lesson: Lesson, *, see: str, script: str = "", home: Path = HOME
             f"<footer>{_navigation(lesson)}</footer>",
         ]
     )
-    return _page(f"{lesson.title} · Regard", body, script=script)
+    return make_page(f"{lesson.title} · Regard", body, script=script)
 
 
 def _command(lesson: Lesson, home: Path) -> str:

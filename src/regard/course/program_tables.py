@@ -75,6 +75,8 @@ def describe_program(
         if isinstance(value, Part) and (id(value) in lines or name == "answer"):  # others are imported
             kind = "selector" if isinstance(value, Selector) else "expression"
             named.append((name, kind, description.add(value)))
+        elif value is None and not name.startswith("_"):
+            named.append((name, "nothing", 0))
     answer = names.get("answer", names)
     kind = "missing" if answer is names else "unwritten" if answer is ... else type(answer).__name__
     return {"expressions": description.nodes, "selectors": description.selectors, "names": named, "answer": kind}
@@ -248,6 +250,8 @@ class WrittenProgram:
     """The comparison of each condition that is one of `RELATIONS`."""
     answer_kind: str
     """Type of the name `answer`, "missing" or "unwritten"."""
+    nothing: list[str] = field(default_factory=list)
+    """Names with the value None."""
     failures: list[str] = field(default_factory=list)
     """Failures of the learner's functions since this list was cleared."""
 
@@ -302,16 +306,23 @@ def read_program(data: Mapping[str, Any]) -> WrittenProgram:
         lines[expressions[-1]] = node["line"]
     for number in range(len(data["selectors"])):
         selector_of({"selector": number})
+    groups = {"selector": selectors, "expression": expressions}
     named: dict[str, Part] = {
-        name: (selectors if kind == "selector" else expressions)[number] for name, kind, number in data["names"]
+        name: groups[kind][number] for name, kind, number in data["names"] if kind in groups
     }
+    nothing = [name for name, kind, _ in data["names"] if kind == "nothing"]
     for selector in selectors:
         if selector not in named.values():
             name = f"selector in line {lines[selector]}"
             same = sum(other.partition(" (")[0] == name for other in named)
             named[f"{name} ({same + 1})" if same else name] = selector
     return WrittenProgram(
-        named=named, lines=lines, relations=relations, answer_kind=data["answer"], failures=failures
+        named=named,
+        lines=lines,
+        relations=relations,
+        answer_kind=data["answer"],
+        nothing=nothing,
+        failures=failures,
     )
 
 

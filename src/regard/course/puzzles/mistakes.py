@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from regard.course.puzzles.puzzle import BLANK, NO_VALUE, Puzzle, show_answer
+from regard.course.puzzles.puzzle import BLANK, NO_VALUE, PUZZLES, Puzzle, show_answer
 from regard.programs.language import Value
 
 
@@ -336,9 +336,14 @@ def _before_match(text: str, step: int) -> Value:
 
 def find_ideas(puzzle: Puzzle, answers: Mapping[str, Sequence[str]]) -> list[WrongIdea]:
     """Return the wrong ideas that give the same answers for all inputs."""
+    others = [
+        WrongIdea(f"This program solves another puzzle: {other.name}.", "Read the task again.", other.solve)
+        for other in PUZZLES.values()
+        if other is not puzzle and other.alphabet == puzzle.alphabet
+    ]
     return [
         idea
-        for idea in IDEAS[puzzle.name]
+        for idea in [*IDEAS[puzzle.name], *others]
         if all(_plain(map(show_answer, idea.solve(text))) == _plain(answers[text]) for text in puzzle.inputs)
     ]
 

@@ -49,9 +49,8 @@ class CompiledPuzzle:
 
     puzzle: Puzzle
     compiled: Compiled
-    heads: Mapping[str, Place]
-    """The head of each selector, by the selector's name. A selector that is used several times has several heads,
-    of which this is the first."""
+    heads: Mapping[Place, str]
+    """Name of the selector of each head. A selector that is used twice has two heads."""
     inputs: Sequence[Inputs]
 
     def count_right(self, model: TaskModel) -> int:
@@ -67,13 +66,13 @@ def compile_puzzle(puzzle: Puzzle, program: WrittenProgram, *, seed: int = 0) ->
     """Return the model of a program. Raises `InputError` for a program that needs too many dimensions."""
     planner = Planner(puzzle.program(program.answer))
     compiled = assemble(planner, seed=seed)
-    planned = [(head.expression.selector, head) for heads in planner.heads.values() for head in heads]
-    heads: dict[str, Place] = {}
-    for name, selector in program.selectors.items():
-        for other, head in planned:
-            if other is selector:
-                layer, _, index = head.node.rpartition(".")
-                heads.setdefault(name, (layer, int(index)))
+    names = {selector: name for name, selector in program.selectors.items()}
+    heads = {
+        (layer, index): names[head.expression.selector]
+        for layer, planned in planner.heads.items()
+        for index, head in enumerate(planned)
+        if head.expression.selector in names
+    }
     task: Any = compiled.task
     groups: dict[int, list[str]] = {}
     for text in puzzle.inputs:
@@ -155,7 +154,7 @@ class HeadMatch:
     @property
     def matches(self) -> bool:
         """Whether the trained head does what the selector does."""
-        return self.similarity >= LEAST_SIMILARITY and self.similarity > self.uniform
+        return self.similarity >= LEAST_SIMILARITY
 
     def __str__(self) -> str:
         place, figures = show_place(self.trained), f"similarity {self.similarity:.2f}"
@@ -178,12 +177,13 @@ def show_place(place: Place) -> str:
 def match_heads(compiled: CompiledPuzzle, trained: TaskModel) -> list[HeadMatch]:
     """Return the most similar trained head of each selector, over all inputs."""
     similar: dict[tuple[str, Place], float] = {}
-    uniform = dict.fromkeys(compiled.heads, 0.0)
+    heads = {name: place for place, name in reversed(compiled.heads.items())}  # the first head of a selector
+    uniform = dict.fromkeys(heads, 0.0)
     total = len(compiled.puzzle.inputs)
     for group in compiled.inputs:
         own, other = (_attention(model, group.tokens) for model in (compiled.compiled.model, trained))
         share = len(group.tokens) / total
-        for name, place in compiled.heads.items():
+        for name, place in heads.items():
             for candidate, weights in other.items():
                 same = share * _similarity(own[place], weights)
                 similar[name, candidate] = similar.get((name, candidate), 0.0) + same
@@ -191,7 +191,7 @@ def match_heads(compiled: CompiledPuzzle, trained: TaskModel) -> list[HeadMatch]
             seen = seen.tril(1) if compiled.puzzle.causal else seen
             uniform[name] += share * _similarity(own[place], seen / seen.sum(-1, keepdim=True))
     matches = []
-    for name, place in compiled.heads.items():
+    for name, place in heads.items():
         value, best = max((value, key[1]) for key, value in similar.items() if key[0] == name)
         matches.append(
             HeadMatch(selector=name, head=place, trained=best, similarity=value, uniform=uniform[name])

@@ -127,7 +127,7 @@ class Puzzle:
         """Three hints and the solution, as Markdown."""
         text = files("regard.course.puzzles").joinpath("hints.md").read_text(encoding="utf-8")
         [part] = re.findall(rf"^# {self.name}\n(.*?)(?=^# |\Z)", text, re.MULTILINE | re.DOTALL)
-        return [hint.strip() for hint in re.split(r"^(?:\d\. |(?=```))", part, flags=re.MULTILINE)[1:]]
+        return [*re.findall(r"^\d\. (.*)$", part, re.MULTILINE), part[part.index("```") :].strip()]
 
 
 def show_answer(value: Value) -> str:
