@@ -80,7 +80,10 @@ def index_page() -> str:
         "<code>regard check FILE.py</code> finds the mistakes in your solution. "
         "Run all commands of these pages in the same folder. Your notes stay in this browser.</p>\n"
         f'<p id="progress-of-all" role="status"></p>\n<ol>\n{rows}\n</ol>\n'
-        f'<h2>Exercises</h2>\n<ol class="short">\n{exercises}\n</ol>\n{challenges}</main>',
+        f'<h2>Exercises</h2>\n<ol class="short">\n{exercises}\n</ol>\n'
+        "<h2>Puzzles</h2>\n<p>Write attention as a program: <code>regard write</code> lists twelve puzzles, and "
+        "<code>regard write previous</code> writes a file to start from.</p>\n"
+        f"{challenges}</main>",
     )
 
 

@@ -97,7 +97,8 @@ class _Description:
         if part not in self._numbers:
             line = self.lines.get(id(part), 0)
             if "output" in _sides(part):
-                raise InputError(f"line {line}: `steps` and `written` do not belong to a puzzle: use `indices`")
+                place = f"line {line}: " if line else ""
+                raise InputError(f"{place}`steps` and `written` do not belong to a puzzle: use `indices`")
             if isinstance(part, Selector):
                 node, group = {"conditions": [self._condition(c, line) for c in part.conditions]}, self.selectors
             else:

@@ -300,7 +300,7 @@ RIGHT = [
     ),
     (
         "previous",
-        "answer = aggregate(select(indices, indices, lambda key, query: key == query - 1), tokens).otherwise('-')",
+        "answer = aggregate(select(indices, indices, lambda k, q: k == q - 1), tokens).otherwise('-')",
     ),
     (
         "count",
@@ -327,11 +327,13 @@ RIGHT = [
     ("histogram", "answer = width(select(tokens, tokens)).map(str)"),
     (
         "reverse",
-        "after = width(select(indices, indices, operator.gt))\nanswer = aggregate(select(indices, after), tokens)",
+        "after = width(select(indices, indices, operator.gt))\n"
+        "answer = aggregate(select(indices, after), tokens)",
     ),
     (
         "reverse",
-        "after = width(select(indices, indices, operator.gt))\nanswer = aggregate(select(after, indices), tokens)",
+        "after = width(select(indices, indices, operator.gt))\n"
+        "answer = aggregate(select(after, indices), tokens)",
     ),
     (
         "rotate",

@@ -18,8 +18,11 @@ from regard.result import Result
 SECONDS = 5.0
 """Limit of processor time for a learner's file."""
 MOST_SHOWN = 2
-"""Number of mistakes that a report shows, each of which explains all answers."""
-OPERATORS = re.compile(r"unsupported operand type|'\w+' object has no attribute|not supported between")
+"""Largest number of mistakes that a report shows, each of which explains all answers."""
+ADVICE = ": Python's operators do not apply to expressions, use .map(lambda ...) or elementwise"
+OPERATORS = re.compile(
+    "unsupported operand|bad operand|not subscriptable|has no len|not iterable|not supported between"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,15 +102,9 @@ def load_program(path: Path, alphabet: str, longest: int, server: ForkServer) ->
     result = run_program(path, server, alphabet, longest, seconds=SECONDS)
     if NO_EXERCISE in result.failures or result.program is None:
         words, lines = result.failures.get(NO_EXERCISE, ("was not read", []))
-        line = lines[-1].partition(", in ")[0] if lines and not words.startswith("line ") else ""
-        advice = (
-            ": for a function of an expression, use .map(lambda ...) or elementwise"
-            if OPERATORS.search(words)
-            else ""
-        )
-        raise InputError(
-            f"{path.name}{f', {line}' if line else ''}: {words}{advice}".replace(".py: line", ".py, line")
-        )
+        if lines and not words.startswith("line "):
+            words = f"{lines[-1].partition(', in ')[0]}: {words}"
+        raise _with_place(path, words + (ADVICE if OPERATORS.search(words) else ""))
     try:
         return read_program(result.program)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
@@ -121,9 +118,16 @@ def check_file(path: Path, puzzle: Puzzle, server: ForkServer) -> tuple[WrittenP
     try:
         return program, check_program(program, puzzle)
     except InputError as error:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        line = next((n for n, text in enumerate(lines, 1) if re.match(r"answer\b", text)), 0)
-        raise InputError(f"{path.name}{f', line {line}' if line else ''}: {error}") from None
+        raise _with_place(path, str(error)) from None
+
+
+def _with_place(path: Path, words: str) -> InputError:
+    """Return an error with the name of the file, and with a line: by default that of the answer."""
+    if words.startswith("line "):
+        return InputError(f"{path.name}, {words}")
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    line = next((number for number, text in enumerate(lines, 1) if re.match(r"answer\b", text)), 0)
+    return InputError(f"{path.name}{f', line {line}' if line and '(line ' not in words else ''}: {words}")
 
 
 def answers_of(program: WrittenProgram, answer: Expression, puzzle: Puzzle, text: str) -> list[str]:

@@ -26,7 +26,7 @@ from regard.tasks import IGNORE
 
 HEAD_WIDTH, BATCH, STEPS, CHECK_EVERY, LR = 16, 128, 2000, 100, 2e-3
 """Training ends at the first check at which the answers to all inputs are right."""
-LEAST_SIMILARITY = 0.8
+LEAST_SIMILARITY = 0.7
 """A head with less similar attention does not match a selector."""
 Place = tuple[str, int]
 """Layer and head."""
@@ -67,11 +67,13 @@ def compile_puzzle(puzzle: Puzzle, program: WrittenProgram, *, seed: int = 0) ->
     planner = Planner(puzzle.program(program.answer))
     compiled = assemble(planner, seed=seed)
     names = {selector: name for name, selector in program.selectors.items()}
-    heads = {
-        (layer, index): names[head.expression.selector]
+    selectors = {
+        (layer, index): head.expression.selector
         for layer, planned in planner.heads.items()
         for index, head in enumerate(planned)
-        if head.expression.selector in names
+    }
+    heads = {
+        place: name for known, name in names.items() for place, selector in selectors.items() if selector is known
     }
     task: Any = compiled.task
     groups: dict[int, list[str]] = {}
@@ -177,7 +179,9 @@ def show_place(place: Place) -> str:
 def match_heads(compiled: CompiledPuzzle, trained: TaskModel) -> list[HeadMatch]:
     """Return the most similar trained head of each selector, over all inputs."""
     similar: dict[tuple[str, Place], float] = {}
-    heads = {name: place for place, name in reversed(compiled.heads.items())}  # the first head of a selector
+    heads = dict[str, Place]()
+    for place, name in compiled.heads.items():
+        heads.setdefault(name, place)
     uniform = dict.fromkeys(heads, 0.0)
     total = len(compiled.puzzle.inputs)
     for group in compiled.inputs:

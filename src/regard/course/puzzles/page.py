@@ -66,12 +66,13 @@ class WritingPage:
         )
         answers = [show_answer(value) for value in puzzle.solve(puzzle.example)]
         body = (
-            f"<header><h1><small>Puzzle {puzzle.number}</small> {html.escape(puzzle.title)}</h1></header>\n<main>"
+            f"<header><h1><small>Puzzle {puzzle.number}</small> {html.escape(puzzle.title.capitalize())}</h1>"
+            f"</header>\n<main>"
             f"<p>{html.escape(puzzle.sentences)}</p>\n{_table([('text', puzzle.example), ('answer', answers)])}"
             f"<p>Write in <code>{html.escape(str(self.path))}</code>. When you save it, this page changes.</p>\n"
             f'<p><label>Text <input id="text" value="{html.escape(puzzle.example)}" '
             f'maxlength="{puzzle.longest}" autocomplete="off" spellcheck="false"></label> '
-            f"<small>1 to {puzzle.longest} of {html.escape(' '.join(puzzle.alphabet))}</small></p>\n"
+            f"<small>{html.escape(puzzle.texts)}</small></p>\n"
             f'<div id="live" aria-live="polite">reading …</div>\n<h2>Hints</h2>\n{closed}</main>'
         )
         return make_page(f"{puzzle.name} · Regard", body, script="write.js")
@@ -84,7 +85,7 @@ class WritingPage:
             if self.program is not None and self._fits(text):
                 parts += [self._values(self.program, text), self._heatmaps(self.program, text)]
             elif self.program is not None:
-                parts.append('<p class="wrong">The text does not fit the puzzle.</p>')
+                parts.append(f'<p class="wrong">The text does not fit. {html.escape(self.puzzle.texts)}</p>')
             if self.compiled is not None and self._fits(text):
                 parts.append(self._models(self.compiled, text))
             return "\n".join(parts)

@@ -27,25 +27,31 @@ STUB = '''"""Puzzle {number}: {title}.
     text      {text}
     answer    {answer}
 
-Check:  regard write {name}.py           Live page:  regard write {name}.py --page
+{texts} Replace the ... in the last line, then:
+
+    regard write {name}.py           checks your program
+    regard write {name}.py --page    shows each selector as a heatmap while you write
 """
 
 import operator
 
 from regard.programs.language import (
-    aggregate,  # aggregate(selector, values): the value at the selected step, or None
+    aggregate,  # aggregate(selector, values): the value at the selected step
     average,  # average(selector, numbers): the mean over the selected steps
-    constant,  # constant("a"): the same value at each step
-    elementwise,  # elementwise(function, one, other): a function of two values at each step
+    constant,  # constant("b"): the same value at each step
+    elementwise,  # elementwise(operator.add, one, other): a function of two values at each step
     indices,  # the position of each step, from 0
-    select,  # select(keys, queries, operator.eq): for each query, the steps whose keys fit
-    select_all,  # select_all(): all steps
+    select,  # select(keys, queries): each step selects the steps whose key equals its query
+    select_all,  # select_all(): each step selects all steps
     tokens,  # the letter of each step
     width,  # width(selector): the number of selected steps
 )
 
-# A function of one value: indices.map(lambda i: i + 1).  In place of None: expression.otherwise("-").
-# Both conditions: select(...) & select(...).  A selector with a name is a heatmap on the page.
+# letters_b = select(tokens, constant("b"))    each step asks for the letter b; the keys are the letters
+# select(indices, indices, operator.lt)        another comparison than ==: key < query, the earlier steps
+# one_selector & other_selector                the steps that both select
+# indices.map(lambda i: 2 * i)                 a function of one value at each step
+# values.otherwise("-")                        "-" at each step without a value (None), where nothing is selected
 
 answer = ...
 '''
@@ -119,8 +125,16 @@ class Puzzle:
             task="\n".join(self.sentences.replace(". ", ".\n").splitlines()),
             text=" ".join(self.example),
             answer=" ".join(show_answer(value) for value in self.solve(self.example)),
+            texts=self.texts,
             name=self.name,
         )
+
+    @property
+    def texts(self) -> str:
+        """What the inputs are, in a sentence."""
+        if self.listed is not None:
+            return f"Texts are like {' and '.join(self.inputs[:: len(self.inputs) // 2][:2])}."
+        return f"Texts have 1 to {self.longest} letters: {', '.join(self.alphabet)}."
 
     @property
     def hints(self) -> list[str]:
