@@ -9,7 +9,7 @@ from regard.course.check import choose_exercises
 from regard.course.processes import ForkServer
 from regard.course.puzzles.check import check_file
 from regard.course.puzzles.puzzle import PUZZLES, Puzzle, find_puzzle
-from regard.errors import InputError
+from regard.errors import InputError, check_range
 from regard.io import write_new
 from regard.progress import progress_bar
 
@@ -63,6 +63,7 @@ def run(argv: list[str]) -> None:
     if argv[0].startswith("-"):
         raise InputError(f"the first word must be a puzzle, a file or a folder, as in {PROG} previous.py")
     word, flags = argv[0], parse(WriteFlags(), argv[1:], prog=PROG, description=DESCRIPTION)
+    check_range("seed", flags.seed, 0, 2**32 - 1)
     if Path(word).is_dir():
         _show_found(Path(word), flags)
     elif not word.endswith(".py"):

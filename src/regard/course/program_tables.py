@@ -7,7 +7,7 @@ values for JSON. `read_program` turns them into expressions again, in the proces
 
 import operator
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
@@ -307,7 +307,7 @@ def read_program(data: Mapping[str, Any]) -> WrittenProgram:
         lines[expressions[-1]] = node["line"]
     for number in range(len(data["selectors"])):
         selector_of({"selector": number})
-    groups = {"selector": selectors, "expression": expressions}
+    groups: dict[str, Sequence[Part]] = {"selector": selectors, "expression": expressions}
     named: dict[str, Part] = {
         name: groups[kind][number] for name, kind, number in data["names"] if kind in groups
     }

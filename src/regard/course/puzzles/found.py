@@ -20,7 +20,7 @@ from regard.course.processes import ForkServer
 from regard.course.puzzles.check import answers_of, load_program
 from regard.course.puzzles.models import Place, compile_puzzle, show_place
 from regard.course.puzzles.puzzle import NO_VALUE, Puzzle
-from regard.errors import InputError
+from regard.errors import InputError, check_range
 from regard.io import write_new
 from regard.io.reading import DamageError, damaged_file, read_json
 from regard.models import TaskModel
@@ -29,7 +29,7 @@ from regard.programs.compiler import Compiled
 from regard.programs.language import Selector, aggregate, indices, select, steps, tokens
 from regard.programs.program import Family, Program
 from regard.programs.readings import Reading
-from regard.programs.task import make_task
+from regard.programs.task import START, make_task
 from regard.result import Result, to_plain
 from regard.runs import AnyRun
 from regard.streams import make_generator
@@ -245,7 +245,10 @@ def _difference(puzzle: Puzzle, claim: Selector, rows: Mapping[str, list[list[in
 
 
 def own_puzzle(alphabet: str, longest: int, *, causal: bool) -> Puzzle:
-    """Return a task without right answers, for a teacher's own program."""
+    """Return a task without right answers, for a teacher's own program. Raises `InputError` for other letters."""
+    if not alphabet or len(set(alphabet)) < len(alphabet) or START in alphabet or not alphabet.isprintable():
+        raise InputError(f"alphabet {alphabet!r} must have different letters, and no {START}, as in abcd")
+    check_range("longest", longest, 1, 16)
     return Puzzle(
         name="found", title="", task="", solve=list, example="", alphabet=alphabet, longest=longest, causal=causal
     )

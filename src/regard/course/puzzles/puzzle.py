@@ -214,7 +214,7 @@ PUZZLES: dict[str, Puzzle] = {
         Puzzle(
             name="repeated",
             title="did the letter occur before?",
-            task="Answer with True if the letter of the step occurs at an earlier step, otherwise with False.",
+            task="Answer with True (y) if the letter occurs at an earlier step too, otherwise with False (n).",
             solve=_each(lambda text, step: text[step] in text[:step]),
             example="abac",
         ),
@@ -242,7 +242,7 @@ PUZZLES: dict[str, Puzzle] = {
         Puzzle(
             name="palindrome",
             title="the same backwards?",
-            task="Answer with True at each step if the text is the same backwards, otherwise with False.",
+            task="Answer with True (y) at each step if the text is the same backwards, otherwise with False (n).",
             solve=lambda text: [text == text[::-1]] * len(text),
             example="abba",
         ),
@@ -256,8 +256,8 @@ PUZZLES: dict[str, Puzzle] = {
         Puzzle(
             name="balanced",
             title="do the parentheses match?",
-            task="Answer with True if the text so far is balanced: every parenthesis that was opened is closed, "
-            "and none is closed before it is opened. Otherwise answer with False.",
+            task="Answer with True (y) if the text so far is balanced: each opened parenthesis is closed, "
+            "and none is closed before it is opened. Otherwise answer with False (n).",
             solve=_each(lambda text, step: _balanced(text[: step + 1])),
             example="(())",
             alphabet="()",
