@@ -147,7 +147,8 @@ def _show_found(folder: Path, flags: WriteFlags) -> None:
 
     run = load_found(folder)
     if run.task.answers == "numbers":
-        classes = ", ".join(f"{number} {value or 'no answer'}" for number, value in enumerate(run.task.values))
+        values = vars(run.task)["values"]
+        classes = ", ".join(f"{number} {value or 'no answer'}" for number, value in enumerate(values))
         sys.stdout.write(f"The answers are numbers of classes: {classes}\n")
     web.show(run, port=flags.port, host=flags.host, browser=flags.browser)
     raise KeyboardInterrupt  # the server returns only after Ctrl-C

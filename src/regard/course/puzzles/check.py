@@ -1,13 +1,15 @@
 """Check a learner's program for a puzzle on all inputs, and name the mistake in a wrong one."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from regard.course.processes import ForkServer
 from regard.course.program_tables import WrittenProgram, read_program
-from regard.course.puzzles.mistakes import find_ideas
+from regard.course.puzzles.ideas import WrongIdea, general_ideas
+from regard.course.puzzles.mistakes import IDEAS
 from regard.course.puzzles.puzzle import NO_VALUE, Puzzle, show_answer
 from regard.course.puzzles.repairs import find_repairs
 from regard.course.sandbox import CHANGED_ANSWERS, NO_EXERCISE, run_program
@@ -55,6 +57,8 @@ class PuzzleReport(Result):
     trouble: str = ""
     """Reason why the program has no answer for this input."""
     mistakes: list[NamedMistake] = field(default_factory=list)
+    clue: str = ""
+    """What the wrong answers have in common, or empty."""
 
     @property
     def right(self) -> bool:
@@ -79,6 +83,7 @@ class PuzzleReport(Result):
         lines += [f"  {self.trouble}"] if self.trouble else []
         lines += [f"  → {mistake}" for mistake in self.mistakes]
         if not self.mistakes:
+            lines += [f"  {self.clue}"] if self.clue else []
             lines.append(
                 "  None of the known mistakes gives these answers: follow the smallest wrong input by hand."
             )
@@ -183,14 +188,42 @@ def check_program(program: WrittenProgram, puzzle: Puzzle) -> PuzzleReport:
         given=answers.get(text, []),
         trouble=trouble,
         mistakes=_name_mistakes(program, puzzle, answers),
+        clue=_find_clue(puzzle, answers, wrong),
     )
 
 
 def _name_mistakes(program: WrittenProgram, puzzle: Puzzle, answers: dict[str, list[str]]) -> list[NamedMistake]:
+    """Return the mistakes that explain all answers: a wrong idea of the puzzle and repairs, or a general idea."""
     complete = {text: answers.get(text, []) for text in puzzle.inputs}
-    ideas = [NamedMistake(words=idea.words, instead=idea.instead) for idea in find_ideas(puzzle, complete)]
-    repairs = [
-        NamedMistake(words=repair.words, instead=repair.instead, line=repair.line)
-        for repair in find_repairs(puzzle, program, complete)
+
+    def explain(ideas: Sequence[WrongIdea]) -> list[NamedMistake]:
+        found = next((idea for idea in ideas if idea.explains(puzzle, complete)), None)
+        return [] if found is None else [NamedMistake(words=found.words, instead=found.instead)]
+
+    repairs: dict[str, NamedMistake] = {}
+    for repair in find_repairs(puzzle, program, complete):
+        named = NamedMistake(words=repair.words, instead=repair.instead, line=repair.line)
+        repairs.setdefault(repair.words, named)
+    return [*explain(IDEAS[puzzle.name]), *repairs.values()][:MOST_SHOWN] or explain(general_ideas(puzzle))
+
+
+def _find_clue(puzzle: Puzzle, answers: dict[str, list[str]], wrong: list[str]) -> str:
+    """Return what the wrong answers have in common."""
+    places = [
+        (text, step)
+        for text in wrong
+        for step, right in enumerate(puzzle.expected[text])
+        if text not in answers or answers[text][step] != right
     ]
-    return [*ideas[:1], *repairs][:MOST_SHOWN]
+    letters = {text[step] for text, step in places}
+    if all(step == 0 for _, step in places):
+        return "Only the first step is wrong."
+    if all(step == len(text) - 1 for text, step in places):
+        return "Only the last step is wrong."
+    if all(len(text) < puzzle.longest for text in wrong):
+        return "The longest texts are right: does the program use a fixed length?"
+    if all(len(set(text)) < len(text) for text in wrong):
+        return "Only texts with equal letters are wrong."
+    if letters < set(puzzle.alphabet):
+        return f"Only steps with {', '.join(sorted(letters))} are wrong."
+    return ""

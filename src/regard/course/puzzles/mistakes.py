@@ -1,37 +1,11 @@
-"""Wrong ideas: for each puzzle, the answers that a known mistake gives.
+"""The wrong ideas of each puzzle: mistakes, and the answers that they give."""
 
-A wrong program has one of these mistakes if its answers are the same for all inputs. A step without a value and a
-step with the blank count as the same here, because a wrong step often has neither.
-"""
-
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
-from typing import NamedTuple
 
-from regard.course.puzzles.puzzle import BLANK, NO_VALUE, PUZZLES, Puzzle, show_answer
+from regard.course.puzzles.ideas import OWN, WrongIdea, letter_at, letter_at_earlier
+from regard.course.puzzles.puzzle import each_step
 from regard.programs.language import Value
-
-
-class WrongIdea(NamedTuple):
-    """A mistake, and the answers that it gives."""
-
-    words: str
-    instead: str
-    solve: Callable[[str], Sequence[Value]]
-
-
-def _each(answer: Callable[[str, int], Value]) -> Callable[[str], list[Value]]:
-    return lambda text: [answer(text, step) for step in range(len(text))]
-
-
-def _at(place: Callable[[str, int], int]) -> Callable[[str], list[Value]]:
-    """Return the function that answers with the letter at a place, or without a value outside the text."""
-    return _each(lambda text, step: text[place(text, step)] if 0 <= place(text, step) < len(text) else None)
-
-
-def _at_earlier(place: Callable[[str, int], int]) -> Callable[[str], list[Value]]:
-    """As `_at`, for a causal puzzle: later steps have no value."""
-    return _each(lambda text, step: text[place(text, step)] if 0 <= place(text, step) <= step else None)
 
 
 def _placed(rank: Callable[[str, int], int]) -> Callable[[str], list[Value]]:
@@ -43,7 +17,7 @@ def _placed(rank: Callable[[str, int], int]) -> Callable[[str], list[Value]]:
 
 
 def _dates_digits(first_dot: bool) -> Callable[[str], list[Value]]:
-    return _at(lambda text, step: step + 1 + (text.index(".") if first_dot else text.rindex(".")))
+    return letter_at(lambda text, step: step + 1 + (text.index(".") if first_dot else text.rindex(".")))
 
 
 def _smaller(text: str, step: int) -> int:
@@ -59,14 +33,13 @@ def _heights(text: str) -> list[int]:
 
 
 def _so_far(answer: Callable[[list[int]], Value]) -> Callable[[str], list[Value]]:
-    return _each(lambda text, step: answer(_heights(text)[: step + 1]))
+    return each_step(lambda text, step: answer(_heights(text)[: step + 1]))
 
 
-OWN = WrongIdea("The answer is the own letter of each step: the text is unchanged.", "Select another step.", list)
 LENGTH = WrongIdea(
     "Every letter counts: the answer is the number of all letters.",
     "Compare the letters in the selector.",
-    _each(lambda text, step: len(text)),
+    each_step(lambda text, step: len(text)),
 )
 IDEAS: Mapping[str, Sequence[WrongIdea]] = {
     "first": [
@@ -74,7 +47,7 @@ IDEAS: Mapping[str, Sequence[WrongIdea]] = {
         WrongIdea(
             "The answer is the second letter: off by one.",
             "Positions begin at 0.",
-            _at_earlier(lambda text, step: 1),
+            letter_at_earlier(lambda text, step: 1),
         ),
     ],
     "previous": [
@@ -82,76 +55,76 @@ IDEAS: Mapping[str, Sequence[WrongIdea]] = {
         WrongIdea(
             "The selected step is the next one, in the future, which a step does not see.",
             "The step before has the position i - 1.",
-            _each(lambda text, step: None),
+            each_step(lambda text, step: None),
         ),
         WrongIdea(
             "The answer is the letter two steps before: off by one.",
             "The step before has the position i - 1.",
-            _at_earlier(lambda text, step: step - 2),
+            letter_at_earlier(lambda text, step: step - 2),
         ),
         WrongIdea(
             "The answer is the first letter.",
             "Select the step before, which differs from step to step.",
-            _each(lambda text, step: text[0]),
+            each_step(lambda text, step: text[0]),
         ),
     ],
     "count": [
         WrongIdea(
             "The step itself does not count: the comparison of positions is strict.",
             "A step sees itself and earlier steps already: no comparison of positions is needed.",
-            _each(lambda text, step: text[:step].count("a")),
+            each_step(lambda text, step: text[:step].count("a")),
         ),
         WrongIdea(
             "The answer counts the own letter of each step.",
             'Compare with the same letter at each step: constant("a").',
-            _each(lambda text, step: text[: step + 1].count(text[step])),
+            each_step(lambda text, step: text[: step + 1].count(text[step])),
         ),
         WrongIdea(
             "Every letter counts: the answer is the number of all letters so far.",
             'Select the steps with the letter a: select(tokens, constant("a")).',
-            _each(lambda text, step: step + 1),
+            each_step(lambda text, step: step + 1),
         ),
         WrongIdea(
             "The answer depends on the own step only: nothing is counted.",
             "Count selected steps with width(selector).",
-            _each(lambda text, step: int(text[step] == "a")),
+            each_step(lambda text, step: int(text[step] == "a")),
         ),
         WrongIdea(
             "The answer counts a wrong letter, not the letter a.",
             'Select the letter a: constant("a").',
-            _each(lambda text, step: text[: step + 1].count("b")),
+            each_step(lambda text, step: text[: step + 1].count("b")),
         ),
         WrongIdea(
             "The answer counts the letters that are not a.",
             "Compare with operator.eq.",
-            _each(lambda text, step: step + 1 - text[: step + 1].count("a")),
+            each_step(lambda text, step: step + 1 - text[: step + 1].count("a")),
         ),
     ],
     "repeated": [
         WrongIdea(
             "The step counts itself, so the letter always seems repeated.",
             "Select earlier steps only: & select(indices, indices, operator.lt).",
-            _each(lambda text, step: True),
+            each_step(lambda text, step: True),
         ),
         WrongIdea(
             "Later steps count too: the selector looks into the future.",
             "Select earlier steps only: & select(indices, indices, operator.lt).",
-            _each(lambda text, step: text.count(text[step]) > 1),
+            each_step(lambda text, step: text.count(text[step]) > 1),
         ),
         WrongIdea(
             "Later steps count instead of earlier ones: keys and queries of the comparison are swapped.",
             "predicate(key, query): the key is the earlier step, so use operator.lt.",
-            _each(lambda text, step: text[step] in text[step + 1 :]),
+            each_step(lambda text, step: text[step] in text[step + 1 :]),
         ),
         WrongIdea(
             "The answer compares with the previous letter only.",
             "Select all earlier steps with the same letter, and count them.",
-            _each(lambda text, step: bool(step) and text[step] == text[step - 1]),
+            each_step(lambda text, step: bool(step) and text[step] == text[step - 1]),
         ),
         WrongIdea(
             "True and False are exchanged: the answer is the opposite.",
             "True stands for a letter that occurred before.",
-            _each(lambda text, step: text[step] not in text[:step]),
+            each_step(lambda text, step: text[step] not in text[:step]),
         ),
     ],
     "histogram": [
@@ -159,17 +132,17 @@ IDEAS: Mapping[str, Sequence[WrongIdea]] = {
         WrongIdea(
             "Only the steps so far count, and later ones are left out.",
             "Compare the letters only, not the positions.",
-            _each(lambda text, step: text[: step + 1].count(text[step])),
+            each_step(lambda text, step: text[: step + 1].count(text[step])),
         ),
         WrongIdea(
             "The step itself does not count: the number is one too small.",
             "The letter of the step is one of its occurrences.",
-            _each(lambda text, step: text.count(text[step]) - 1),
+            each_step(lambda text, step: text.count(text[step]) - 1),
         ),
         WrongIdea(
             "The answer is a mean, which is 1 at each step, and not a number of steps.",
             "Count with width(selector).",
-            _each(lambda text, step: 1),
+            each_step(lambda text, step: 1),
         ),
     ],
     "reverse": [
@@ -177,17 +150,22 @@ IDEAS: Mapping[str, Sequence[WrongIdea]] = {
         WrongIdea(
             "The place is off by one: the positions go from 0 to length - 1.",
             "The mirrored position is length - 1 - index.",
-            _at(lambda text, step: len(text) - step),
+            letter_at(lambda text, step: len(text) - step),
         ),
         WrongIdea(
             "The place is negative, because the terms are in the wrong order.",
             "The mirrored position is length - 1 - index, not index - length + 1.",
-            _at(lambda text, step: step - len(text) + 1),
+            letter_at(lambda text, step: step - len(text) + 1),
         ),
         WrongIdea(
             "A fixed length is used, so the answer is right for the longest texts only.",
             "The length of the text is width(select_all()).",
-            _at(lambda text, step: 4 - step),
+            letter_at(lambda text, step: 4 - step),
+        ),
+        WrongIdea(
+            "The place is negative: positions do not count from the end, as they do in Python.",
+            "The mirrored position is length - 1 - index.",
+            each_step(lambda text, step: None),
         ),
     ],
     "rotate": [
@@ -195,7 +173,7 @@ IDEAS: Mapping[str, Sequence[WrongIdea]] = {
         WrongIdea(
             "The letter before the first step is missing: the first step has no value.",
             "The first step takes the letter from the end: use the remainder, (index - 1) % length.",
-            _at(lambda text, step: step - 1),
+            letter_at(lambda text, step: step - 1),
         ),
         WrongIdea(
             "The text moves in the other direction, to the left.",
@@ -205,14 +183,14 @@ IDEAS: Mapping[str, Sequence[WrongIdea]] = {
         WrongIdea(
             "The text moves two steps: off by one.",
             "A step takes the letter of the step before: (index - 1) % length.",
-            _each(lambda text, step: text[(step - 2) % len(text)]),
+            each_step(lambda text, step: text[(step - 2) % len(text)]),
         ),
     ],
     "palindrome": [
         WrongIdea(
             "Each step compares only its own pair of letters.",
             "Count the steps whose pair differs, over the whole text.",
-            _each(lambda text, step: text[step] == text[-1 - step]),
+            each_step(lambda text, step: text[step] == text[-1 - step]),
         ),
         WrongIdea(
             "True and False are exchanged: the answer is the opposite.",
@@ -243,6 +221,16 @@ IDEAS: Mapping[str, Sequence[WrongIdea]] = {
             _placed(_smaller),
         ),
         WrongIdea(
+            "Equal letters have the same place, the last of them, so only one of them is shown.",
+            "Count the smaller letters, and the equal letters at earlier steps only.",
+            _placed(lambda text, step: sum(letter <= text[step] for letter in text) - 1),
+        ),
+        WrongIdea(
+            "The largest letter comes first, and equal letters have the same place.",
+            "Count the smaller letters, and the equal letters at earlier steps.",
+            _placed(lambda text, step: sum(letter > text[step] for letter in text)),
+        ),
+        WrongIdea(
             "The largest letter comes first: keys and queries of the comparison are swapped.",
             "Count the keys that are smaller than the query: operator.lt.",
             lambda text: sorted(text, reverse=True),
@@ -260,7 +248,7 @@ IDEAS: Mapping[str, Sequence[WrongIdea]] = {
         WrongIdea(
             "Keys and queries are swapped: each step takes the letter at its own rank.",
             "The rank belongs to the key: select(rank, indices).",
-            _at(_rank),
+            letter_at(_rank),
         ),
     ],
     "balanced": [
@@ -290,39 +278,49 @@ IDEAS: Mapping[str, Sequence[WrongIdea]] = {
         WrongIdea(
             "A fixed position is used, but the day and the month have one or two digits.",
             "The year begins two steps before the end: length - 2.",
-            _at(lambda text, step: step + 4),
+            letter_at(lambda text, step: step + 4),
         ),
         WrongIdea(
             "The place is off by one: the answer begins with the last digit.",
             "The year begins at the position length - 2.",
-            _at(lambda text, step: len(text) - 1 + step),
+            letter_at(lambda text, step: len(text) - 1 + step),
         ),
         WrongIdea(
             "The digits stand at their own steps, where they are in the date.",
             "The answer belongs to the first two steps: step i takes the letter at length - 2 + i.",
-            _each(lambda text, step: text[step] if step >= len(text) - 2 else None),
+            each_step(lambda text, step: text[step] if step >= len(text) - 2 else None),
         ),
         WrongIdea(
             "The answer is the rest after the first dot: the month.",
             "The year stands after the second dot.",
             _dates_digits(first_dot=True),
         ),
+        WrongIdea(
+            "The two digits are in the wrong order.",
+            "The first step takes the digit at length - 2, the second one the digit at length - 1.",
+            each_step(lambda text, step: text[-1 - step] if step < 2 else None),
+        ),
+        WrongIdea(
+            "The answer is the beginning of the date: the day.",
+            "The year stands at the end of the text.",
+            each_step(lambda text, step: text[step] if step < 2 else None),
+        ),
     ],
     "induction": [
         WrongIdea(
             "The answer is the match itself, which is the same letter: off by one.",
             "Read the step after the match: compare with the letter before each key.",
-            _each(lambda text, step: text[step] if text[step] in text[:step] else None),
+            each_step(lambda text, step: text[step] if text[step] in text[:step] else None),
         ),
         WrongIdea(
             "The first earlier step with the letter is used, not the last one.",
             "Number the occurrences of each letter, and select the number before.",
-            _each(lambda text, step: text[text.index(text[step]) + 1] if text[step] in text[:step] else None),
+            each_step(lambda text, step: text[text.index(text[step]) + 1] if text[step] in text[:step] else None),
         ),
         WrongIdea(
             "The answer is the letter before the match, not the letter after it.",
             "The match is the step whose letter before is the letter of the query.",
-            _each(lambda text, step: _before_match(text, step)),
+            each_step(lambda text, step: _before_match(text, step)),
         ),
     ],
 }
@@ -332,21 +330,3 @@ IDEAS: Mapping[str, Sequence[WrongIdea]] = {
 def _before_match(text: str, step: int) -> Value:
     place = text.rfind(text[step], 0, step)
     return text[place - 1] if place > 0 else None
-
-
-def find_ideas(puzzle: Puzzle, answers: Mapping[str, Sequence[str]]) -> list[WrongIdea]:
-    """Return the wrong ideas that give the same answers for all inputs."""
-    others = [
-        WrongIdea(f"This program solves another puzzle: {other.name}.", "Read the task again.", other.solve)
-        for other in PUZZLES.values()
-        if other is not puzzle and other.alphabet == puzzle.alphabet
-    ]
-    return [
-        idea
-        for idea in [*IDEAS[puzzle.name], *others]
-        if all(_plain(map(show_answer, idea.solve(text))) == _plain(answers[text]) for text in puzzle.inputs)
-    ]
-
-
-def _plain(answers: Iterable[str]) -> list[str]:
-    return [BLANK if answer == NO_VALUE else answer for answer in answers]

@@ -59,7 +59,8 @@ class CompiledPuzzle:
 
     def attention(self, model: TaskModel, text: str) -> dict[Place, Tensor]:
         """Return the attention (T, T + 1) of each head for a text. The first key is the additional step "^"."""
-        return {place: maps[0] for place, maps in _attention(model, self.compiled.task.parse(text)).items()}
+        task: Any = self.compiled.task
+        return {place: maps[0] for place, maps in _attention(model, task.parse(text)).items()}
 
 
 def compile_puzzle(puzzle: Puzzle, program: WrittenProgram, *, seed: int = 0) -> CompiledPuzzle:

@@ -134,7 +134,7 @@ class WritingPage:
         rows += [("your answer", report.given)] if report.given else []
         words = [report.trouble] if report.trouble else []
         items = "".join(f"<li>{html.escape(str(mistake))}</li>" for mistake in [*words, *report.mistakes])
-        missing = "" if items else "<p>None of the known mistakes gives these answers.</p>"
+        missing = "" if items else f"<p>{report.clue} None of the known mistakes gives these answers.</p>"
         return (
             f'<p class="wrong">✗ Wrong: {report.correct} of {report.inputs} inputs are right.</p>'
             f"{_table(rows)}<ul>{items}</ul>{missing}"
@@ -195,11 +195,13 @@ class WritingPage:
         own, learned = compiled.attention(model, text), compiled.attention(other, text)
         pairs = []
         for match in matches:
-            maps = [_heatmap(_array(own[match.head]), text, f"^{text}")]
-            maps.append(_heatmap(_array(learned[match.trained]), text, f"^{text}", color=COLORS[2]))
+            pictures = [
+                _heatmap(_array(own[match.head]), text, f"^{text}"),
+                _heatmap(_array(learned[match.trained]), text, f"^{text}", color=COLORS[2]),
+            ]
             verdict = "matches" if match.matches else "no head matches; the nearest is"
             words = f"{verdict} {show_place(match.trained)}: similarity {match.similarity:.2f}"
-            pairs.append(_figure(match.selector, f"{words} (uniform attention {match.uniform:.2f})", *maps))
+            pairs.append(_figure(match.selector, f"{words} (uniform attention {match.uniform:.2f})", *pictures))
         return (
             f"{begin}<p>The trained model is right for {compiled.count_right(other)} of {total} inputs. Left, in "
             f"blue: the head of your selector. Right, in green: the trained head with the most similar attention "

@@ -179,7 +179,7 @@ def _dates() -> list[str]:
     return [f"{day}.{month}.{(31 * day + 7 * month) % 100:02d}" for day, month in days]
 
 
-def _each(answer: Callable[[str, int], Any]) -> Callable[[str], list[Value]]:
+def each_step(answer: Callable[[str, int], Any]) -> Callable[[str], list[Value]]:
     """Return the function that answers a text step by step."""
     return lambda text: [answer(text, step) for step in range(len(text))]
 
@@ -191,7 +191,7 @@ PUZZLES: dict[str, Puzzle] = {
             name="first",
             title="the first letter",
             task="Answer with the first letter of the text, at each step.",
-            solve=_each(lambda text, step: text[0]),
+            solve=each_step(lambda text, step: text[0]),
             example="cab",
             causal=True,
         ),
@@ -199,7 +199,7 @@ PUZZLES: dict[str, Puzzle] = {
             name="previous",
             title="the previous letter",
             task='Answer with the letter one step before, and with "-" at the first step.',
-            solve=_each(lambda text, step: text[step - 1] if step else BLANK),
+            solve=each_step(lambda text, step: text[step - 1] if step else BLANK),
             example="cab",
             causal=True,
         ),
@@ -207,7 +207,7 @@ PUZZLES: dict[str, Puzzle] = {
             name="count",
             title="count the letter a",
             task="Answer with the number of letters a so far, including the step itself.",
-            solve=_each(lambda text, step: text[: step + 1].count("a")),
+            solve=each_step(lambda text, step: text[: step + 1].count("a")),
             example="abca",
             causal=True,
         ),
@@ -215,14 +215,14 @@ PUZZLES: dict[str, Puzzle] = {
             name="repeated",
             title="did the letter occur before?",
             task="Answer with True (y) if the letter occurs at an earlier step too, otherwise with False (n).",
-            solve=_each(lambda text, step: text[step] in text[:step]),
+            solve=each_step(lambda text, step: text[step] in text[:step]),
             example="abac",
         ),
         Puzzle(
             name="histogram",
             title="count every letter",
             task="Answer with the number of times that the letter of the step occurs in the whole text.",
-            solve=_each(lambda text, step: text.count(text[step])),
+            solve=each_step(lambda text, step: text.count(text[step])),
             example="abca",
         ),
         Puzzle(
@@ -258,7 +258,7 @@ PUZZLES: dict[str, Puzzle] = {
             title="do the parentheses match?",
             task="Answer with True (y) if the text so far is balanced: each opened parenthesis is closed, "
             "and none is closed before it is opened. Otherwise answer with False (n).",
-            solve=_each(lambda text, step: _balanced(text[: step + 1])),
+            solve=each_step(lambda text, step: _balanced(text[: step + 1])),
             example="(())",
             alphabet="()",
             longest=6,
@@ -280,7 +280,7 @@ PUZZLES: dict[str, Puzzle] = {
             title="what followed the same letter before",
             task="Look for the last earlier step with the same letter, and answer with the letter after it. "
             'Answer with "-" if the letter did not occur before.',
-            solve=_each(_follower),
+            solve=each_step(_follower),
             example="abcab",
             causal=True,
         ),

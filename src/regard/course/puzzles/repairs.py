@@ -8,9 +8,10 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
-from regard.course.program_tables import RELATIONS, WrittenProgram
+from regard.course.program_tables import RELATIONS, TableFunction, WrittenProgram
 from regard.course.puzzles.puzzle import BLANK, Puzzle, show_answer
 from regard.errors import InputError
 from regard.programs.language import (
@@ -18,11 +19,13 @@ from regard.programs.language import (
     Attended,
     Average,
     Condition,
+    Constant,
     Elementwise,
     Expression,
     Otherwise,
     Selector,
     aggregate,
+    constant,
     elementwise,
     indices,
     select,
@@ -63,7 +66,9 @@ def find_repairs(puzzle: Puzzle, program: WrittenProgram, answers: Mapping[str, 
     # Most repairs fail on an input that is wrong already, or on a long one.
     texts = list(dict.fromkeys([wrong[0], wrong[-1], puzzle.inputs[-1], *wrong, *puzzle.inputs]))
     return [
-        repair for repair in _all_repairs(program) if _is_right(puzzle, _rebuild(program.answer, repair), texts)
+        repair
+        for repair in _all_repairs(program, puzzle.alphabet)
+        if _is_right(puzzle, _rebuild(program.answer, repair), texts)
     ]
 
 
@@ -77,7 +82,7 @@ def _is_right(puzzle: Puzzle, answer: Expression, texts: list[str]) -> bool:
         return False
 
 
-def _all_repairs(program: WrittenProgram) -> Iterator[Repair]:
+def _all_repairs(program: WrittenProgram, alphabet: str) -> Iterator[Repair]:
     """Return all changes of one part, the likeliest first: of conditions, selectors, and expressions."""
     answer = program.answer
     parts = [part for part in program.lines if part in _reachable(answer)]
@@ -91,8 +96,16 @@ def _all_repairs(program: WrittenProgram) -> Iterator[Repair]:
         answer,
         blank,
     )
+    for keys, queries in ((indices, answer), (answer, indices)):
+        yield Repair(
+            program.lines[answer],
+            "The answer is a place: the letter there is not read yet.",
+            "Select the step at this place, and aggregate its letter.",
+            answer,
+            aggregate(select(keys, queries), tokens),
+        )
     for condition, line in lines.items():
-        for words, instead, new in _change_condition(condition, program.relations.get(condition)):
+        for words, instead, new in _change_condition(condition, program.relations.get(condition), alphabet):
             yield Repair(line, words, instead, condition, new)
     for selector in selectors:
         for words, instead, new in _change_selector(selector):
@@ -106,7 +119,7 @@ def _all_repairs(program: WrittenProgram) -> Iterator[Repair]:
 Change = tuple[str, str, Any]
 
 
-def _change_condition(condition: Condition, relation: str | None) -> Iterator[Change]:
+def _change_condition(condition: Condition, relation: str | None, alphabet: str) -> Iterator[Change]:
     keys, queries, predicate = condition.keys, condition.queries, condition.predicate
     if relation in STRICT:
         new = STRICT[relation]
@@ -129,6 +142,12 @@ def _change_condition(condition: Condition, relation: str | None) -> Iterator[Ch
         words = "The positions that are compared are off by one."
         moved = replace(condition, queries=queries.map(partial(_shift, shift)))
         yield words, f"Compare with the query {'plus' if shift > 0 else 'minus'} 1.", moved
+    if relation is None:
+        words = "Keys and queries are swapped in the comparison: its function has the key first, then the query."
+        swapped = replace(condition, predicate=lambda key, query: predicate(query, key))
+        yield words, "Exchange the parameters of the function.", swapped
+    elif keys is tokens and (queries is tokens or isinstance(queries, Constant)):
+        yield from _change_letters(condition, RELATIONS[relation], alphabet)
     if relation is not None and keys in (tokens, indices):
         other, pair = (
             (indices, "letters are compared with indices")
@@ -137,6 +156,20 @@ def _change_condition(condition: Condition, relation: str | None) -> Iterator[Ch
         )
         new_condition = Condition(other, queries, RELATIONS[relation])
         yield f"Values of two kinds, which are never equal: {pair}.", "Use keys of the other kind.", new_condition
+
+
+def _change_letters(
+    condition: Condition, relation: Callable[[Any, Any], bool], alphabet: str
+) -> Iterator[Change]:
+    """Return the changes of the letter that a condition asks for."""
+    queries = condition.queries
+    letter = f"the letter {queries.value!r}" if isinstance(queries, Constant) else "its own letter"
+    for value in alphabet:
+        words = f"Each step asks for {letter}, but it must ask for {value!r}."
+        changed = replace(condition, queries=constant(value), predicate=relation)
+        yield words, f"Use constant({value!r}) as queries.", changed
+    words = f"Each step asks for {letter}, but it must ask for its own letter."
+    yield words, "Use tokens as queries.", replace(condition, queries=tokens, predicate=relation)
 
 
 def _change_selector(selector: Selector) -> Iterator[Change]:
@@ -161,6 +194,9 @@ def _change_expression(part: Expression) -> Iterator[Change]:
         yield f"The number is one {side}: off by one.{itself}", f"{'Subtract' if shift < 0 else 'Add'} 1.", moved
     negated = part.map(lambda value: not value if isinstance(value, bool) else None)
     yield "True and False are exchanged: the answer is the opposite.", "Exchange them.", negated
+    if isinstance(part, Otherwise) and part.value != BLANK:
+        words = f"Steps without a value get the value {part.value!r}."
+        yield words, f'Give them the value "{BLANK}".', replace(part, value=BLANK)
     if isinstance(part, Average) and part.numbers is not None:
         total = elementwise(operator.mul, part, width(part.selector))
         words = "The result is a mean, where the number of steps is needed."
@@ -168,12 +204,26 @@ def _change_expression(part: Expression) -> Iterator[Change]:
     if isinstance(part, Elementwise) and len(part.arguments) == 2:
         exchanged = Elementwise(part.side, part.function, part.arguments[::-1])
         yield "The two values are in the wrong order.", "Exchange the arguments.", exchanged
+    if isinstance(part, Elementwise) and len(part.arguments) == 1 and isinstance(part.function, TableFunction):
+        values = {type(value) for value in part.function.table.values()}
+        for sign, limit in product(RELATIONS if values == {bool} else (), range(3)):
+            condition = part.arguments[0].map(partial(_compare, RELATIONS[sign], limit))
+            yield "The condition on the number is wrong.", f"The number must be {sign} {limit}.", condition
+    if isinstance(part, Aggregate) and part.values in (tokens, indices):
+        read, other = ("letter", indices) if part.values is tokens else ("position", tokens)
+        words = f"The {read} of the selected step is read, but its {'position' if other is indices else 'letter'}"
+        values_instead = replace(part, values=other)
+        yield f"{words} is needed.", "Aggregate the other one: tokens or indices.", values_instead
     if isinstance(part, Aggregate):
         for shift, where in ((1, "after"), (-1, "before")):
             place = aggregate(part.selector, indices).map(partial(_shift, shift))
             near = aggregate(select(indices, place), part.values)
             words = f"The value of the selected step is read, not that of the step {where} it: off by one."
             yield words, f"Read the step {where} the selected one.", near
+
+
+def _compare(relation: Callable[[Any, Any], bool], limit: int, value: Any) -> Any:
+    return relation(value, limit) if type(value) is int else None
 
 
 def _shift(by: int, value: Any) -> Any:
