@@ -31,10 +31,8 @@ from regard.programs.language import (
 )
 
 Part = Expression | Selector
-MAX_VALUES = 128
-"""Largest number of possible values of an expression."""
-MAX_TEXT = 100
-"""Largest number of characters of a value."""
+MAX_VALUES, MAX_TEXT = 128, 100
+"""Largest numbers of possible values of an expression, and of characters of a value."""
 RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
     "≠": operator.ne,
@@ -102,13 +100,11 @@ class _Description:
             if isinstance(part, Selector):
                 node, group = {"conditions": [self._condition(c, line) for c in part.conditions]}, self.selectors
             else:
-                node, values = self._expression(part, line)
-                group = self.nodes
+                (node, values), group = self._expression(part, line), self.nodes
                 self._values[part] = list(dict.fromkeys(value for value in values if value is not None))
                 if len(self._values[part]) > MAX_VALUES:
-                    raise InputError(
-                        f"line {line}: an expression has more than {MAX_VALUES} possible values: use fewer"
-                    )
+                    words = f"an expression has more than {MAX_VALUES} possible values: use fewer"
+                    raise InputError(f"line {line}: {words}")
             group.append({**node, "line": line})
             self._numbers[part] = len(group) - 1
         return self._numbers[part]

@@ -1,8 +1,8 @@
 """Programs that solve a puzzle in another way, and programs with one planted mistake.
 
-The programs in `WRONG` were written before the diagnosis, those in `SECOND` and `THIRD` after it. At first, 25 of 37
-and 19 of 34 of these were named: the general ideas and several repairs were added then. Each program has the name of
-its puzzle, a pattern that the named mistake must match, and the code after the imports.
+The programs in `WRONG` were written before the diagnosis, those in `SECOND` and `THIRD` after it. At first, 25 of
+37 and 19 of 34 of these were named: the general ideas and several repairs were added then. Each program has the
+name of its puzzle, a pattern that the named mistake must match, and the code after the imports.
 """
 
 IMPORTS = (
@@ -52,7 +52,7 @@ WRONG = [
     ("count", "own letter", "answer = width(select(tokens, tokens))"),
     ("count", "every letter|all letters", "answer = width(select_all())"),
     ("count", "own step|own letter", "answer = tokens.map(lambda t: int(t == 'a'))"),
-    ("count", "other letter|wrong letter", "answer = width(select(tokens, constant('b')))"),
+    ("count", "other letter|wrong letter|must ask for 'a'", "answer = width(select(tokens, constant('b')))"),
     ("repeated", "itself", "answer = width(select(tokens, tokens)).map(lambda n: n > 0)"),
     ("repeated", "later|future", "answer = width(select(tokens, tokens)).map(lambda n: n > 1)"),
     (
@@ -483,8 +483,8 @@ SECOND = [
     (
         "induction",
         "several",
-        "answer = aggregate(select(tokens, tokens), "
-        "tokens.map(lambda t: t)) if 0 else aggregate(select(aggregate(select(indices, indices.map(lambda i: i - 1)), tokens), tokens), tokens)",
+        "before = aggregate(select(indices, indices.map(lambda i: i - 1)), tokens)\n"
+        "answer = aggregate(select(before, tokens), tokens)",
     ),
     (
         "induction",

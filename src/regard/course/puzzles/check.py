@@ -8,7 +8,7 @@ from typing import Any
 
 from regard.course.processes import ForkServer
 from regard.course.program_tables import WrittenProgram, read_program
-from regard.course.puzzles.ideas import WrongIdea, general_ideas
+from regard.course.puzzles.ideas import WrongIdea, general_ideas, last_ideas
 from regard.course.puzzles.mistakes import IDEAS
 from regard.course.puzzles.puzzle import NO_VALUE, Puzzle, show_answer
 from regard.course.puzzles.repairs import find_repairs
@@ -204,7 +204,8 @@ def _name_mistakes(program: WrittenProgram, puzzle: Puzzle, answers: dict[str, l
     for repair in find_repairs(puzzle, program, complete):
         named = NamedMistake(words=repair.words, instead=repair.instead, line=repair.line)
         repairs.setdefault(repair.words, named)
-    return [*explain(IDEAS[puzzle.name]), *repairs.values()][:MOST_SHOWN] or explain(general_ideas(puzzle))
+    ideas = explain([*IDEAS[puzzle.name], *general_ideas(puzzle)])
+    return [*ideas, *repairs.values()][:MOST_SHOWN] or explain(last_ideas(puzzle))
 
 
 def _find_clue(puzzle: Puzzle, answers: dict[str, list[str]], wrong: list[str]) -> str:

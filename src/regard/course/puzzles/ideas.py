@@ -1,7 +1,6 @@
 """Wrong ideas: how their answers are compared with those of a learner, and ideas that fit every puzzle."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from regard.course.puzzles.puzzle import BLANK, NO_VALUE, PUZZLES, Puzzle, each_step, show_answer
@@ -41,19 +40,11 @@ OWN = WrongIdea("The answer is the own letter of each step: the text is unchange
 
 
 def general_ideas(puzzle: Puzzle) -> list[WrongIdea]:
-    """Return the wrong ideas that fit every puzzle: other letters or places, and the tasks of other puzzles."""
-    truth, letters = puzzle.solve, "Select another step."
-    place = "Compare the positions in the right answer and in yours."
+    """Return the wrong ideas that fit every puzzle: other letters, and the tasks of other puzzles."""
+    letters = "Select another step."
     ideas = [
-        WrongIdea(
-            "No step has a value: nothing is ever selected.",
-            "Compare the values of keys and queries: are they of one kind, and do they overlap?",
-            each_step(lambda text, step: None),
-        ),
         OWN,
-        WrongIdea(
-            "The answer is the letter before each step.", letters, letter_at_earlier(lambda text, step: step - 1)
-        ),
+        WrongIdea("The answer is the letter before each step.", letters, letter_at(lambda text, step: step - 1)),
         WrongIdea(
             "The answer is the letter before each step, and at the first step its own letter.",
             letters,
@@ -61,17 +52,6 @@ def general_ideas(puzzle: Puzzle) -> list[WrongIdea]:
         ),
         WrongIdea("The answer is the letter after each step.", letters, letter_at(lambda text, step: step + 1)),
         WrongIdea("The answer is the last letter.", letters, lambda text: text[-1] * len(text)),
-        WrongIdea("The answers are in the reverse order.", place, lambda text: list(truth(text))[::-1]),
-        WrongIdea("The answers stand one step too late.", place, lambda text: [None, *list(truth(text))[:-1]]),
-        WrongIdea("The answers stand one step too early.", place, lambda text: [*list(truth(text))[1:], None]),
-    ]
-    ideas += [
-        WrongIdea(
-            f"The answer counts the letter {letter} only.",
-            "Select the steps with the letter of each step, or with the letter of the task.",
-            partial(_count, letter),
-        )
-        for letter in puzzle.alphabet
     ]
     return ideas + [
         WrongIdea(f"This program solves another puzzle: {other.name}.", "Read the task again.", other.solve)
@@ -80,8 +60,19 @@ def general_ideas(puzzle: Puzzle) -> list[WrongIdea]:
     ]
 
 
-def _count(letter: str, text: str) -> list[Value]:
-    return [text.count(letter)] * len(text)
+def last_ideas(puzzle: Puzzle) -> list[WrongIdea]:
+    """Return the wrong ideas that fit every puzzle and say little: for programs without another explanation."""
+    truth, place = puzzle.solve, "Compare the positions in the right answer and in yours."
+    return [
+        WrongIdea(
+            "No step has a value: nothing is ever selected.",
+            "Compare the values of keys and queries: are they of one kind, and do they overlap?",
+            each_step(lambda text, step: None),
+        ),
+        WrongIdea("The answers are in the reverse order.", place, lambda text: list(truth(text))[::-1]),
+        WrongIdea("The answers stand one step too late.", place, lambda text: [None, *list(truth(text))[:-1]]),
+        WrongIdea("The answers stand one step too early.", place, lambda text: [*list(truth(text))[1:], None]),
+    ]
 
 
 def _plain(answers: Iterable[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 
-from regard.course.puzzles.ideas import OWN, WrongIdea, letter_at, letter_at_earlier
+from regard.course.puzzles.ideas import WrongIdea, letter_at, letter_at_earlier
 from regard.course.puzzles.puzzle import each_step
 from regard.programs.language import Value
 
@@ -16,16 +16,8 @@ def _placed(rank: Callable[[str, int], int]) -> Callable[[str], list[Value]]:
     ]
 
 
-def _dates_digits(first_dot: bool) -> Callable[[str], list[Value]]:
-    return letter_at(lambda text, step: step + 1 + (text.index(".") if first_dot else text.rindex(".")))
-
-
 def _smaller(text: str, step: int) -> int:
     return sum(letter < text[step] for letter in text)
-
-
-def _rank(text: str, step: int) -> int:
-    return _smaller(text, step) + text[:step].count(text[step])
 
 
 def _heights(text: str) -> list[int]:
@@ -36,14 +28,8 @@ def _so_far(answer: Callable[[list[int]], Value]) -> Callable[[str], list[Value]
     return each_step(lambda text, step: answer(_heights(text)[: step + 1]))
 
 
-LENGTH = WrongIdea(
-    "Every letter counts: the answer is the number of all letters.",
-    "Compare the letters in the selector.",
-    each_step(lambda text, step: len(text)),
-)
 IDEAS: Mapping[str, Sequence[WrongIdea]] = {
     "first": [
-        OWN,
         WrongIdea(
             "The answer is the second letter: off by one.",
             "Positions begin at 0.",
@@ -51,21 +37,10 @@ IDEAS: Mapping[str, Sequence[WrongIdea]] = {
         ),
     ],
     "previous": [
-        OWN,
         WrongIdea(
             "The selected step is the next one, in the future, which a step does not see.",
             "The step before has the position i - 1.",
             each_step(lambda text, step: None),
-        ),
-        WrongIdea(
-            "The answer is the letter two steps before: off by one.",
-            "The step before has the position i - 1.",
-            letter_at_earlier(lambda text, step: step - 2),
-        ),
-        WrongIdea(
-            "The answer is the first letter.",
-            "Select the step before, which differs from step to step.",
-            each_step(lambda text, step: text[0]),
         ),
     ],
     "count": [
@@ -73,11 +48,6 @@ IDEAS: Mapping[str, Sequence[WrongIdea]] = {
             "The step itself does not count: the comparison of positions is strict.",
             "A step sees itself and earlier steps already: no comparison of positions is needed.",
             each_step(lambda text, step: text[:step].count("a")),
-        ),
-        WrongIdea(
-            "The answer counts the own letter of each step.",
-            'Compare with the same letter at each step: constant("a").',
-            each_step(lambda text, step: text[: step + 1].count(text[step])),
         ),
         WrongIdea(
             "Every letter counts: the answer is the number of all letters so far.",
@@ -88,16 +58,6 @@ IDEAS: Mapping[str, Sequence[WrongIdea]] = {
             "The answer depends on the own step only: nothing is counted.",
             "Count selected steps with width(selector).",
             each_step(lambda text, step: int(text[step] == "a")),
-        ),
-        WrongIdea(
-            "The answer counts a wrong letter, not the letter a.",
-            'Select the letter a: constant("a").',
-            each_step(lambda text, step: text[: step + 1].count("b")),
-        ),
-        WrongIdea(
-            "The answer counts the letters that are not a.",
-            "Compare with operator.eq.",
-            each_step(lambda text, step: step + 1 - text[: step + 1].count("a")),
         ),
     ],
     "repeated": [
@@ -112,23 +72,12 @@ IDEAS: Mapping[str, Sequence[WrongIdea]] = {
             each_step(lambda text, step: text.count(text[step]) > 1),
         ),
         WrongIdea(
-            "Later steps count instead of earlier ones: keys and queries of the comparison are swapped.",
-            "predicate(key, query): the key is the earlier step, so use operator.lt.",
-            each_step(lambda text, step: text[step] in text[step + 1 :]),
-        ),
-        WrongIdea(
             "The answer compares with the previous letter only.",
             "Select all earlier steps with the same letter, and count them.",
             each_step(lambda text, step: bool(step) and text[step] == text[step - 1]),
         ),
-        WrongIdea(
-            "True and False are exchanged: the answer is the opposite.",
-            "True stands for a letter that occurred before.",
-            each_step(lambda text, step: text[step] not in text[:step]),
-        ),
     ],
     "histogram": [
-        LENGTH,
         WrongIdea(
             "Only the steps so far count, and later ones are left out.",
             "Compare the letters only, not the positions.",
@@ -139,14 +88,8 @@ IDEAS: Mapping[str, Sequence[WrongIdea]] = {
             "The letter of the step is one of its occurrences.",
             each_step(lambda text, step: text.count(text[step]) - 1),
         ),
-        WrongIdea(
-            "The answer is a mean, which is 1 at each step, and not a number of steps.",
-            "Count with width(selector).",
-            each_step(lambda text, step: 1),
-        ),
     ],
     "reverse": [
-        OWN,
         WrongIdea(
             "The place is off by one: the positions go from 0 to length - 1.",
             "The mirrored position is length - 1 - index.",
@@ -169,16 +112,15 @@ IDEAS: Mapping[str, Sequence[WrongIdea]] = {
         ),
     ],
     "rotate": [
-        OWN,
-        WrongIdea(
-            "The letter before the first step is missing: the first step has no value.",
-            "The first step takes the letter from the end: use the remainder, (index - 1) % length.",
-            letter_at(lambda text, step: step - 1),
-        ),
         WrongIdea(
             "The text moves in the other direction, to the left.",
             "A step takes the letter of the step before: (index - 1) % length.",
             lambda text: text[1:] + text[0],
+        ),
+        WrongIdea(
+            "The letter before the first step is missing: the first step has no value.",
+            "The first step takes the letter from the end: use the remainder, (index - 1) % length.",
+            letter_at(lambda text, step: step - 1),
         ),
         WrongIdea(
             "The text moves two steps: off by one.",
@@ -193,11 +135,6 @@ IDEAS: Mapping[str, Sequence[WrongIdea]] = {
             each_step(lambda text, step: text[step] == text[-1 - step]),
         ),
         WrongIdea(
-            "True and False are exchanged: the answer is the opposite.",
-            "The text is the same backwards if no pair differs.",
-            lambda text: [text != text[::-1]] * len(text),
-        ),
-        WrongIdea(
             "One equal pair is enough for the answer True: any pair instead of all pairs.",
             "All pairs must be equal: no pair differs.",
             lambda text: [any(a == b for a, b in zip(text, text[::-1], strict=True))] * len(text),
@@ -207,14 +144,8 @@ IDEAS: Mapping[str, Sequence[WrongIdea]] = {
             "Compare every letter with its mirrored one.",
             lambda text: [text[0] == text[-1]] * len(text),
         ),
-        WrongIdea(
-            "The mirrored place is off by one.",
-            "The mirrored position is length - 1 - index.",
-            lambda text: [text[1:] == text[:0:-1]] * len(text),
-        ),
     ],
     "sort": [
-        OWN,
         WrongIdea(
             "Equal letters have the same place, so only one of them is shown.",
             "Count the equal letters at earlier steps too, and add both numbers.",
@@ -231,24 +162,9 @@ IDEAS: Mapping[str, Sequence[WrongIdea]] = {
             _placed(lambda text, step: sum(letter > text[step] for letter in text)),
         ),
         WrongIdea(
-            "The largest letter comes first: keys and queries of the comparison are swapped.",
-            "Count the keys that are smaller than the query: operator.lt.",
-            lambda text: sorted(text, reverse=True),
-        ),
-        WrongIdea(
             "The comparison of letters is not strict, so equal letters and the step itself count.",
             "Count smaller letters with operator.lt, and equal letters at earlier steps.",
             _placed(lambda text, step: sum(letter <= text[step] for letter in text)),
-        ),
-        WrongIdea(
-            "The step counts itself among the equal letters, so each place is off by one.",
-            "Compare positions with operator.lt, which is strict.",
-            _placed(lambda text, step: _rank(text, step) + 1),
-        ),
-        WrongIdea(
-            "Keys and queries are swapped: each step takes the letter at its own rank.",
-            "The rank belongs to the key: select(rank, indices).",
-            letter_at(_rank),
         ),
     ],
     "balanced": [
@@ -256,11 +172,6 @@ IDEAS: Mapping[str, Sequence[WrongIdea]] = {
             "The order is ignored: a parenthesis that is closed before it is opened counts.",
             "Count also the steps at which more are closed than opened: there must be none.",
             _so_far(lambda heights: heights[-1] == 0),
-        ),
-        WrongIdea(
-            "The comparison of opened and closed is swapped: no step may have more opened than closed.",
-            "A text is broken by a step at which more are closed than opened.",
-            _so_far(lambda heights: heights[-1] == 0 and max(heights) <= 0),
         ),
         WrongIdea(
             "Parentheses that are still open count as balanced.",
@@ -274,26 +185,20 @@ IDEAS: Mapping[str, Sequence[WrongIdea]] = {
         ),
     ],
     "year": [
-        OWN,
+        WrongIdea(
+            "The answer is the rest after the first dot: the month.",
+            "The year stands after the second dot.",
+            letter_at(lambda text, step: step + 1 + text.index(".")),
+        ),
         WrongIdea(
             "A fixed position is used, but the day and the month have one or two digits.",
             "The year begins two steps before the end: length - 2.",
             letter_at(lambda text, step: step + 4),
         ),
         WrongIdea(
-            "The place is off by one: the answer begins with the last digit.",
-            "The year begins at the position length - 2.",
-            letter_at(lambda text, step: len(text) - 1 + step),
-        ),
-        WrongIdea(
             "The digits stand at their own steps, where they are in the date.",
             "The answer belongs to the first two steps: step i takes the letter at length - 2 + i.",
             each_step(lambda text, step: text[step] if step >= len(text) - 2 else None),
-        ),
-        WrongIdea(
-            "The answer is the rest after the first dot: the month.",
-            "The year stands after the second dot.",
-            _dates_digits(first_dot=True),
         ),
         WrongIdea(
             "The two digits are in the wrong order.",
@@ -307,11 +212,6 @@ IDEAS: Mapping[str, Sequence[WrongIdea]] = {
         ),
     ],
     "induction": [
-        WrongIdea(
-            "The answer is the match itself, which is the same letter: off by one.",
-            "Read the step after the match: compare with the letter before each key.",
-            each_step(lambda text, step: text[step] if text[step] in text[:step] else None),
-        ),
         WrongIdea(
             "The first earlier step with the letter is used, not the last one.",
             "Number the occurrences of each letter, and select the number before.",
