@@ -7,8 +7,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from regard.course.processes import ForkServer
-from regard.course.puzzles.page import WritingPage
 from regard.course.puzzles.puzzle import PUZZLES
+from regard.course.puzzles.writing_page import WritingPage
 from regard.server.write_app import make_write_app
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from regard.cli.parsing import parse, wants_help
 from regard.course.check import choose_exercises
 from regard.course.processes import ForkServer
-from regard.course.puzzles.check import check_file
 from regard.course.puzzles.puzzle import PUZZLES, Puzzle, find_puzzle
+from regard.course.puzzles.verdict import check_file
 from regard.errors import InputError, check_range
 from regard.io import write_new
 from regard.progress import progress_bar
@@ -99,7 +99,7 @@ def _run_file(path: Path, flags: WriteFlags, server: ForkServer) -> None:
         sys.stdout.write(f"Wrote {flags.hide} for learners, and the key {paths[-1]}, which you keep\n")
     elif flags.page:
         from regard import server as web
-        from regard.course.puzzles.page import WritingPage
+        from regard.course.puzzles.writing_page import WritingPage
 
         web.write(
             WritingPage(path, _puzzle_of(path, flags), server),

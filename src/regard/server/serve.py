@@ -21,7 +21,7 @@ from regard.viz import Subject
 from regard.viz.subject import check_comparable
 
 if TYPE_CHECKING:
-    from regard.course.puzzles.page import WritingPage
+    from regard.course.puzzles.writing_page import WritingPage
     from regard.server.request_queue import RequestQueue
 
 DEFAULT_PORT = 8137

@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from regard.course.pages import read_asset
-from regard.course.puzzles.page import WritingPage
+from regard.course.puzzles.writing_page import WritingPage
 from regard.server.access import AccessControl
 from regard.server.app import LOCAL, send_text
 

@@ -3,9 +3,9 @@
 import torch
 
 from regard.course.processes import ForkServer
-from regard.course.puzzles.check import check_file
 from regard.course.puzzles.models import CompiledPuzzle, compile_puzzle, match_heads, train_beside
 from regard.course.puzzles.puzzle import PUZZLES
+from regard.course.puzzles.verdict import check_file
 from tests.course.puzzles.conftest import Write
 from tests.course.puzzles.test_puzzle import solution
 

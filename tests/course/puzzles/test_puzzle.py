@@ -6,9 +6,9 @@ import re
 import pytest
 
 from regard.course.processes import ForkServer
-from regard.course.puzzles.check import check_file
 from regard.course.puzzles.models import compile_puzzle
 from regard.course.puzzles.puzzle import PUZZLES, find_puzzle
+from regard.course.puzzles.verdict import check_file
 from regard.errors import InputError
 from tests.course.puzzles.conftest import Write
 

@@ -17,9 +17,9 @@ import torch
 from regard.attention import attention_layers, short_name
 from regard.bench.known_models import RUNS, run_compiled
 from regard.course.processes import ForkServer
-from regard.course.puzzles.check import answers_of, load_program
 from regard.course.puzzles.models import Place, compile_puzzle, show_place
 from regard.course.puzzles.puzzle import NO_VALUE, Puzzle
+from regard.course.puzzles.verdict import answers_of, load_program
 from regard.errors import InputError, check_range
 from regard.io import write_new
 from regard.io.reading import DamageError, damaged_file, read_json
@@ -168,7 +168,7 @@ def load_found(folder: Path) -> AnyRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadClaim:
+class ScoredClaim:
     """A claim about one head."""
 
     head: str
@@ -182,7 +182,7 @@ class HeadClaim:
 class ClaimReport(Result):
     """Result of the claims about a found model."""
 
-    claims: list[HeadClaim]
+    claims: list[ScoredClaim]
 
     def summary(self) -> str:
         """Return the numbers of right claims about heads that answers need, and about all other heads."""
@@ -222,14 +222,14 @@ def score_claims(path: Path, key_path: Path, server: ForkServer) -> ClaimReport:
         if name in program.nothing:
             words = "" if rows is None else "answers need this head"
         elif claim is None:
-            claims.append(HeadClaim(head=name, needed=rows is not None, verdict="no claim"))
+            claims.append(ScoredClaim(head=name, needed=rows is not None, verdict="no claim"))
             continue
         else:
             words = (
                 "no answer needs this head: None is right" if rows is None else _difference(puzzle, claim, rows)
             )
         verdict: Literal["right", "wrong"] = "wrong" if words else "right"
-        claims.append(HeadClaim(head=name, needed=rows is not None, verdict=verdict, words=words))
+        claims.append(ScoredClaim(head=name, needed=rows is not None, verdict=verdict, words=words))
     return ClaimReport(claims=claims)
 
 

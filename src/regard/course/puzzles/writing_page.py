@@ -18,7 +18,6 @@ from regard.course.exercise_pages import MARKDOWN
 from regard.course.pages import make_page
 from regard.course.processes import ForkServer
 from regard.course.program_tables import WrittenProgram
-from regard.course.puzzles.check import AnswersError, PuzzleReport, answers_of, check_program, load_program
 from regard.course.puzzles.models import (
     LEAST_SIMILARITY,
     CompiledPuzzle,
@@ -29,6 +28,7 @@ from regard.course.puzzles.models import (
     train_beside,
 )
 from regard.course.puzzles.puzzle import Puzzle, show_answer
+from regard.course.puzzles.verdict import AnswersError, PuzzleReport, answers_of, check_program, load_program
 from regard.errors import InputError
 from regard.models import TaskModel
 from regard.programs.language import Expression

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from regard.course.processes import ForkServer
-from regard.course.puzzles.check import PuzzleReport, check_file
 from regard.course.puzzles.puzzle import PUZZLES
+from regard.course.puzzles.verdict import PuzzleReport, check_file
 from regard.errors import InputError
 from tests.course.puzzles.conftest import Write
 from tests.course.puzzles.planted_programs import IMPORTS, RIGHT, SECOND, THIRD, WRONG

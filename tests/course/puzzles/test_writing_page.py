@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from regard.course.processes import ForkServer
-from regard.course.puzzles.page import WritingPage
 from regard.course.puzzles.puzzle import PUZZLES
+from regard.course.puzzles.writing_page import WritingPage
 from tests.course.puzzles.conftest import Write
 from tests.course.puzzles.test_puzzle import solution
 
