@@ -124,7 +124,7 @@ def _check(path: Path, puzzle: Puzzle, flags: WriteFlags, server: ForkServer) ->
     sys.stdout.write(f"{report}\n")
     if not report.right:
         sys.exit(1)
-    from regard.course.puzzles.models import compile_puzzle, match_heads, show_place, train_beside
+    from regard.course.puzzles.models import STEPS, compile_puzzle, match_heads, show_place, train_beside
 
     compiled = compile_puzzle(puzzle, program)
     right, total = compiled.count_right(compiled.compiled.model), len(puzzle.inputs)
@@ -134,8 +134,8 @@ def _check(path: Path, puzzle: Puzzle, flags: WriteFlags, server: ForkServer) ->
     if not flags.train:
         sys.stdout.write("Does a trained model find the same? Add --train\n")
         return
-    with progress_bar(puzzle.name, 0, 2000, show=True) as show:
-        trained = train_beside(compiled, seed=flags.seed, progress=lambda step, steps: show({"step": step}))
+    with progress_bar(puzzle.name, 0, STEPS, show=True) as show:
+        trained = train_beside(compiled, seed=flags.seed, progress=show)
     sys.stdout.write(f"trained model: right for {compiled.count_right(trained)} of {total} inputs\n")
     for match in match_heads(compiled, trained):
         sys.stdout.write(f"  {match}\n")

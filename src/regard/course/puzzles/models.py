@@ -30,8 +30,8 @@ LEAST_SIMILARITY = 0.7
 """A head with less similar attention does not match a selector."""
 Place = tuple[str, int]
 """Layer and head."""
-Progress = Callable[[int, int], None]
-"""Receives the number of finished steps and of all steps."""
+Progress = Callable[[dict[str, float]], None]
+"""Receives the training step, its loss, and the fraction of inputs with right answers."""
 
 
 class Inputs(NamedTuple):
@@ -134,9 +134,10 @@ def train_beside(compiled: CompiledPuzzle, *, seed: int = 0, progress: Progress 
         optimizer.step()
         schedule.step()
         if step % CHECK_EVERY == 0:
+            right = compiled.count_right(model.eval()) / len(compiled.puzzle.inputs)
             if progress is not None:
-                progress(step, STEPS)
-            if compiled.count_right(model.eval()) == len(compiled.puzzle.inputs):
+                progress({"step": step, "loss": loss.item(), "exact_match": right})
+            if right == 1.0:
                 break
     return model.eval()  # type: ignore[no-any-return]
 

@@ -20,6 +20,7 @@ from regard.course.processes import ForkServer
 from regard.course.program_tables import WrittenProgram
 from regard.course.puzzles.models import (
     LEAST_SIMILARITY,
+    STEPS,
     CompiledPuzzle,
     HeadMatch,
     compile_puzzle,
@@ -96,8 +97,8 @@ class WritingPage:
         if compiled is None or self.progress is not None:
             return
 
-        def show(step: int, steps: int) -> None:
-            self.progress = step / steps
+        def show(metrics: dict[str, float]) -> None:
+            self.progress = metrics["step"] / STEPS
 
         self.progress = 0.0
         try:
