@@ -54,7 +54,7 @@ def test_claims_are_scored(hidden: Path, write: Write, fork_server: ForkServer) 
     )
     report = score_claims(write("wrong", wrong), key, fork_server)
     assert report.summary() == "right: 0 of 1 heads that answers need, and 2 of 3 heads that no answer needs"
-    assert "26% of the steps agree; in 'xx', step 1 selects [0] by your claim" in str(report)
+    assert "28% of the steps agree; in 'xx', step 1 selects [0] by your claim" in str(report)
     assert "no answer needs this head" in str(report)
 
 

@@ -20,7 +20,9 @@ def check(path: Path, name: str, server: ForkServer) -> PuzzleReport:
     return check_file(path, PUZZLES[name], server)[1]
 
 
-@pytest.mark.parametrize(("programs", "least"), [(WRONG, 53), (SECOND, 33), (THIRD, 27)], ids=len)
+@pytest.mark.parametrize(
+    ("programs", "least"), [(WRONG, 53), (SECOND, 33), (THIRD, 27)], ids=["first", "second", "third"]
+)
 def test_mistakes_are_named(
     programs: list[tuple[str, str, str]], least: int, write: Write, fork_server: ForkServer
 ) -> None:

@@ -5,6 +5,7 @@ The process of a learner's code cannot import this package.
 
 import functools
 import re
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -122,7 +123,7 @@ class Puzzle:
         return STUB.format(
             number=self.number,
             title=self.title,
-            task="\n".join(self.sentences.replace(". ", ".\n").splitlines()),
+            task=textwrap.fill(self.sentences, 100),
             text=" ".join(self.example),
             answer=" ".join(show_answer(value) for value in self.solve(self.example)),
             texts=self.texts,
