@@ -55,14 +55,6 @@ def test_report_has_the_smallest_wrong_input(write: Write, fork_server: ForkServ
     assert f"Line {LINE}: The comparison key ≤ query is not strict" in str(report)
 
 
-def test_documentation_shows_the_real_report(tmp_path: Path, fork_server: ForkServer) -> None:
-    page = (Path(__file__).parents[3] / "docs/how-to/write-attention.md").read_text(encoding="utf-8")
-    [code], [shown] = (re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL) for kind in ("python", "text"))
-    path = tmp_path / "repeated.py"
-    path.write_text(PUZZLES["repeated"].stub.replace("answer = ...\n", code))
-    assert f"{check(path, 'repeated', fork_server)}\n" == shown
-
-
 @pytest.mark.parametrize(
     ("code", "message"),
     [
