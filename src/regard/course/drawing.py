@@ -28,8 +28,8 @@ SIZE = 26
 class Drawing:
     """Shapes of one picture, in the order in which they were added."""
 
-    def __init__(self, height: float) -> None:
-        self.height = height
+    def __init__(self, height: float, width: float = WIDTH) -> None:
+        self.height, self.width = height, width
         self.shapes: list[str] = []
 
     def text(
@@ -145,9 +145,10 @@ class Drawing:
         shapes = TEXT.sub(
             lambda text: f">{html.escape(say(html.unescape(text[1])))}</text>", "".join(self.shapes)
         )
+        width, height = f"{self.width:.0f}", f"{self.height:.0f}"
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="picture" viewBox="0 0 {WIDTH} {self.height:.0f}" '
-            f'width="{WIDTH}" role="img" font-family="system-ui, sans-serif" aria-label="{html.escape(alt)}">'
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="picture" viewBox="0 0 {width} {height}" '
+            f'width="{width}" role="img" font-family="system-ui, sans-serif" aria-label="{html.escape(alt)}">'
             f"{shapes}</svg>"
         )
 

@@ -140,4 +140,4 @@ document.addEventListener("regard-progress", (event) => {
 const main = /** @type {HTMLElement} */ (document.querySelector("main"));
 if (main.dataset.lesson) startLesson(main.dataset.lesson);
 else if (main.dataset.exercise) startExercise(main.dataset.exercise);
-else startIndex();
+else if (byId("progress-of-all")) startIndex();

@@ -44,7 +44,7 @@ addEventListener("message", (event) => {
 """Script that sets the height of a view's frame to the height of its content."""
 
 
-def _page(title: str, body: str, language: str, *, script: str = "") -> str:
+def make_page(title: str, body: str, language: str, *, script: str = "") -> str:
     """Return an HTML page. `script`: address of a JavaScript module that needs the course's server, or empty."""
     code = f'<script type="module" src="{script}"></script>' if script else ""
     chosen = find_language(language)
@@ -89,11 +89,16 @@ def index_page(language: str = ENGLISH, *, script: str = "") -> str:
         "in the same folder. What you write stays on this machine.",
         language_flag(language),
     )
-    return _page(
+    puzzles = say(
+        "Write attention as a program: <code>regard write</code> lists twelve puzzles, and <code>regard write "
+        "previous</code> writes a file to start from."
+    )
+    return make_page(
         say("Regard: a course in attention"),
         f"<header><h1>{say('Attention, from look-ups to a Transformer')}</h1></header>\n<main>\n<p>{intro}</p>\n"
         f'<p id="progress-of-all" role="status"></p>\n<ol>\n{rows}\n</ol>\n'
         f'<h2>{say("Exercises")}</h2>\n<ol class="short">\n{exercises}\n</ol>\n'
+        f"<h2>{say('Puzzles')}</h2>\n<p>{puzzles}</p>\n"
         f"<h2>{say('Four challenges')}</h2>\n{exercise_links(render_part(text, state))}</main>",
         language,
         script=script,
@@ -102,7 +107,7 @@ def index_page(language: str = ENGLISH, *, script: str = "") -> str:
 
 def exercise_page(name: str, language: str = ENGLISH, *, script: str = "") -> str:
     """Return the page of an exercise."""
-    return _page(f"{name} · Regard", exercise_body(name, language), language, script=script)
+    return make_page(f"{name} · Regard", exercise_body(name, language), language, script=script)
 
 
 def lesson_page(lesson: Lesson, *, see: str, script: str = "", home: Path = HOME) -> str:
@@ -136,7 +141,7 @@ def lesson_page(lesson: Lesson, *, see: str, script: str = "", home: Path = HOME
             f"<footer>{_navigation(lesson)}</footer>",
         ]
     )
-    return _page(f"{lesson.title} · Regard", body, lesson.language, script=script)
+    return make_page(f"{lesson.title} · Regard", body, lesson.language, script=script)
 
 
 def _comparison(lesson: Lesson) -> str:

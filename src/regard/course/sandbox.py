@@ -82,6 +82,8 @@ class JobResult:
     """Reason why each exercise stopped, with the lines of the learner's code. The name "" stands for the whole
     file."""
     prints: str = ""
+    program: dict[str, Any] | None = None
+    """The tables of a program for a puzzle (see `program_tables`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +109,13 @@ def run_file(
     path = path.resolve()
     job = {"file": str(path), "folder": str(path.parent), "seconds": seconds, "memory": memory}
     return _run_job(server.start, job, assignment)
+
+
+def run_program(path: Path, server: ForkServer, alphabet: str, longest: int, *, seconds: float) -> JobResult:
+    """Load a learner's program for texts of at most `longest` symbols, and return its tables."""
+    path = path.resolve()
+    job = {"file": str(path), "folder": str(path.parent), "seconds": seconds, "memory": MEMORY}
+    return _run_job(server.start, {**job, "alphabet": alphabet, "longest": longest}, Assignment(exercises=()))
 
 
 def run_object(solution: Any, folder: Path, assignment: Assignment, *, seconds: float = SECONDS) -> JobResult:
@@ -272,6 +281,8 @@ def _add_event(event: dict[str, Any], current: str | None, result: JobResult) ->
     elif kind == "monitored":
         result.calls[name] += event["names"]
         result.library[name] = event["library"]
+    elif kind == "program":
+        result.program = event["program"]
     elif kind == "failure":
         result.failures[name] = event["words"], event["lines"]
         return current if name else None
