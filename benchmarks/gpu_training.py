@@ -122,14 +122,17 @@ def mean_flops(workload: Workload, batches: list[Any], device: torch.device) -> 
     """Return the mean FLOPs of the matrix products of a step over batches, forward and backward, counted with
     the plain model."""
     remaining = iter(batches)
-    training = StrongTraining(_plain(workload), lambda: next(remaining), device, torch.bfloat16, compiled=False)
+    training = StrongTraining(
+        plain_model(workload), lambda: next(remaining), device, torch.bfloat16, compiled=False
+    )
     with FlopCounterMode(display=False) as counter:
         for _ in batches:
             training.step()
     return counter.get_total_flops() / len(batches)
 
 
-def _plain(workload: Workload) -> Any:
+def plain_model(workload: Workload) -> Any:
+    """Return the plain model of a workload, with random parameters."""
     torch.manual_seed(0)
     return (PlainTransformer if workload.task == "translation" else PlainDecoderOnly)(workload.sizes)
 
@@ -165,7 +168,7 @@ def compare(
         drawn.clear()
         others = torch.cuda.memory_allocated() if device.type == "cuda" else 0
         training = StrongTraining(
-            _plain(workload), draw_and_note, device, torch.bfloat16, compiled=settings.compile
+            plain_model(workload), draw_and_note, device, torch.bfloat16, compiled=settings.compile
         )
         note("plain loop, `torch.compile`" if settings.compile else "plain loop", training.step, drawn, others)
 

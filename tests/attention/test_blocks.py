@@ -19,7 +19,7 @@ from regard.attention import (
     to_torch,
 )
 from regard.attention.blocks import Residual
-from regard.attention.multihead import KeyValues
+from regard.attention.key_values import KeyValues
 from regard.errors import InputError
 from tests.attention.test_multihead import peer_of
 

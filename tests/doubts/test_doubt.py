@@ -138,9 +138,9 @@ def test_bad_flags_are_one_line(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--false_alarms", "0.7"], "between 0 and 0.5"),
+        (["--false_alarms", "0.7"], "false_alarms 0.7 is out of range: choose above 0 and less than 0.5"),
         (["--samples", "0"], "samples"),
-        (["--samples", "20"], "at least 50"),
+        (["--samples", "20"], "samples 20 is out of range: choose from 50"),
         (["--data", "absent.tsv"], "absent.tsv"),
     ],
 )

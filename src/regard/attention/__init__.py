@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         intervene as intervene,
         temper as temper,
     )
+    from regard.attention.key_values import KeyValues as KeyValues
     from regard.attention.layer_record import AttentionTrace as AttentionTrace, Record as Record
     from regard.attention.masks import (
         as_weights_mask as as_weights_mask,
@@ -53,11 +54,7 @@ if TYPE_CHECKING:
         length_mask as length_mask,
     )
     from regard.attention.mechanism import PARTS as PARTS, Mechanism as Mechanism, list_parts as list_parts
-    from regard.attention.multihead import (
-        KeyValues as KeyValues,
-        MultiHeadAttention as MultiHeadAttention,
-        keep_heads as keep_heads,
-    )
+    from regard.attention.multihead import MultiHeadAttention as MultiHeadAttention, keep_heads as keep_heads
     from regard.attention.parts import (
         AttentionKind as AttentionKind,
         Combination as Combination,

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from regard.attention.dropout import Dropout
 from regard.attention.feed_forward import Activation, FeedForward
+from regard.attention.key_values import KeyValues
 from regard.attention.mechanism import Mechanism
-from regard.attention.multihead import KeyValues, MultiHeadAttention
+from regard.attention.multihead import MultiHeadAttention
 from regard.attention.parts import AttentionKind
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.single import Attention
@@ -264,8 +265,9 @@ class DecoderLayer(Block):
         step = None if past is None else past.keys.shape[2]
 
         def self_attention(inputs: Tensor) -> Tensor:
-            key_values.append(self.self_attention.project(inputs, past=past))
-            return self.self_attention.attend(inputs, key_values[0], mask, causal=True, step=step)
+            context, cache = self.self_attention.attend_self(inputs, mask, past=past, causal=True, step=step)
+            key_values.append(cache)
+            return context
 
         states = self.self_residual(states, self_attention)
         states = self.cross_residual(

@@ -9,15 +9,15 @@ parts of `regard.attention.mechanism`.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention.attend import attention_forward
 from regard.attention.hooks import AttentionLayer
+from regard.attention.key_values import KeyValues
 from regard.attention.masks import as_weights_mask
 from regard.attention.mechanism import Mechanism, PartChoice
 from regard.attention.normalizers import without_softmax
@@ -27,6 +27,7 @@ from regard.attention.scores import ScaledDot, Score
 from regard.attention.sharing import Grouped, MultiQuery
 from regard.attention.single import check_states
 from regard.errors import InputError, check_range
+from regard.fast.joint_projection import can_join, joint_linear
 
 MAX_SIZE = 2**20
 """Largest number of heads, and largest width of a head."""
@@ -34,32 +35,6 @@ GROUPED = (Grouped, MultiQuery)
 """Parts that only share keys and values between heads."""
 PLAIN_SLOTS: tuple[Slot, ...] = ("mask", "gate", "linear", "combination")
 """Slots whose parts take the sizes of the layer. Scores and normalizers take those of each query and key."""
-
-
-class KeyValues(NamedTuple):
-    """Projected keys and values of a source, or of the steps decoded so far, cached for later queries."""
-
-    keys: Tensor
-    """(B, G, Tk, any): projected, rotated and, unless the sharing part changes keys, prepared for the score. With
-    latent attention, the latent vectors (B, 1, Tk, R)."""
-    values: Tensor
-    """(B, G, Tk, d). With latent attention, (B, 1, Tk, 0), or (B, 1, Tk, R) for values of other states than the
-    keys."""
-    marks: Tensor | None = None
-    """What a part stores for each key, (B, any, Tk, any), such as forget gates; None for most mechanisms."""
-
-    def map(self, function: Callable[[Tensor], Tensor]) -> "KeyValues":
-        """Return the results of a function for each tensor."""
-        return KeyValues(
-            function(self.keys), function(self.values), None if self.marks is None else function(self.marks)
-        )
-
-    def append(self, new: "KeyValues") -> "KeyValues":
-        """Return these steps followed by the steps of `new`."""
-        marks = None if self.marks is None or new.marks is None else torch.cat([self.marks, new.marks], dim=2)
-        return KeyValues(
-            torch.cat([self.keys, new.keys], dim=2), torch.cat([self.values, new.values], dim=2), marks
-        )
 
 
 class MultiHeadAttention(AttentionLayer):
@@ -150,7 +125,31 @@ class MultiHeadAttention(AttentionLayer):
         self._check_width("query", query, self.query.in_features)
         self._check_width("key", key, self.memory_width)
         self._check_width("value", value, self.memory_width)
+        if key is query and value is query:
+            return self.attend_self(query, mask, causal=causal, step=step)[0]
         return self.attend(query, self.project(key, value), mask, causal=causal, step=step)
+
+    def attend_self(
+        self,
+        states: Tensor,
+        mask: Tensor | None = None,
+        *,
+        past: KeyValues | None = None,
+        causal: bool = False,
+        step: int | None = None,
+    ) -> tuple[Tensor, KeyValues]:
+        """Return the context (B, T, D) of states (B, T, D) over `past` and themselves, and the keys and values of
+        both.
+
+        `mask`, `causal` and `step` are those of `forward`.
+        """
+        if past is None and self._can_join((self.query, self.key, self.value)):
+            queries, keys, values = self._project_jointly(states)
+            memory = KeyValues(keys, values)
+        else:
+            memory = self.project(states, past=past)
+            queries = self._queries(states, 0 if past is None else past.keys.shape[2])
+        return self._attend(states, queries, memory, mask, causal=causal, step=step), memory
 
     def project(self, key: Tensor, value: Tensor | None = None, past: KeyValues | None = None) -> KeyValues:
         """Return the keys and values of states (B, T, Dm) for `attend`, appended to those of `past`."""
@@ -158,6 +157,9 @@ class MultiHeadAttention(AttentionLayer):
         if self.sharing is not None:
             key = self.sharing(states)
             value = key if value is states else self.sharing(value)
+        elif past is None and value is key and self._can_join((self.key, self.value)):
+            keys, values = self._project_jointly(key, queries=False)[1:]
+            return KeyValues(keys, values)
         cached = self.sharing is not None and self.sharing.caches_inputs
         keys = key.unsqueeze(1) if cached else self._keys(key, offset)
         marked = self.marked
@@ -184,9 +186,21 @@ class MultiHeadAttention(AttentionLayer):
         those of `forward`.
         """
         self._check_width("query", query, self.query.in_features)
+        queries = self._queries(query, memory.keys.shape[2] - query.shape[1])
+        return self._attend(query, queries, memory, mask, causal=causal, step=step)
+
+    def _attend(
+        self,
+        query: Tensor,
+        queries: Tensor,
+        memory: KeyValues,
+        mask: Tensor | None,
+        *,
+        causal: bool,
+        step: int | None,
+    ) -> Tensor:
+        """Return the context (B, Tq, D) of states `query` (B, Tq, D) with projections `queries` (B, H, Tq, d)."""
         keys, values, marks = memory
-        offset = keys.shape[2] - query.shape[1]
-        queries = self._queries(query, offset)
         if self.sharing is not None and self.sharing.caches_inputs:
             inputs = values if values.shape[-1] else keys
             keys, values = self._keys(keys.squeeze(1), 0), self._split(self.value(inputs.squeeze(1)), self.groups)
@@ -251,6 +265,23 @@ class MultiHeadAttention(AttentionLayer):
         parts = (self.sharing, self.gate, self.combination, self.linear, self.bias)
         shared = self.normalizer is not None and any(True for _ in self.normalizer.parameters())
         return self.groups == self.heads and all(part is None for part in parts) and not shared
+
+    def _can_join(self, projections: Sequence[nn.Linear]) -> bool:
+        """Return whether one product may compute the projections, and no part changes or marks the keys."""
+        plain = self.sharing is None or type(self.sharing) in GROUPED
+        return plain and self.splits == 1 and self.marked is None and can_join(projections)
+
+    def _project_jointly(self, states: Tensor, *, queries: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+        """Return queries (B, H or 0, T, d), keys and values (B, G, T, d) of states (B, T, D) by one product."""
+        projections = [self.query, self.key, self.value] if queries else [self.key, self.value]
+        counts = [self.heads * queries, self.groups, self.groups]
+        heads = self._split(joint_linear(states, projections), sum(counts))
+        if self.rotary is None:
+            query, keys, values = heads.split(counts, dim=1)
+        else:
+            rotated, values = heads.split([counts[0] + counts[1], counts[2]], dim=1)
+            query, keys = self.rotary.rotate(rotated).split(counts[:2], dim=1)
+        return query, self.score.prepare(keys), values
 
     def _queries(self, states: Tensor, offset: int) -> Tensor:
         """Return the queries (B, H, T, d) of states (B, T, D), rotated for positions from `offset` on."""

@@ -34,7 +34,6 @@ from regard.data import EOS, PairBatch, collate
 from regard.data.subwords import RESERVED
 from regard.decoding import Candidate, Hypothesis, Requirement, Search, length_penalty
 from regard.decoding.controls import find_requirements, make_constraints
-from regard.decoding.search import check_beam
 from regard.decoding.translation import candidates, length_batches, longest_answer, search_batch
 from regard.evaluation.scoring import token_log_probabilities
 from regard.fast.onednn import packed_logits
@@ -73,8 +72,6 @@ class CTranslate2Search:
 
         If `scored` is False, a greedy search skips the log-probabilities, which are then NaN.
         """
-        if search.beam > 1:
-            check_beam(search.beam, search.n_best, search.length_penalty)
         sources = self._source.encode_all(texts)
         limits = [longest_answer(source, self._max_len) for source in sources]
         requirements = find_requirements(search.controls, texts, limits, self._target, self._max_len)

@@ -20,6 +20,18 @@ COLDEST, HOTTEST = 1e-3, 1e3
 equally likely."""
 
 
+def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
+    """Raise `InputError` for options of `sample` out of range.
+
+    >>> check_sampling(1.0, top_k=5, top_p=0.9)
+    """
+    if not COLDEST <= temperature <= HOTTEST:
+        raise InputError(f"temperature {temperature} is out of range: choose from {COLDEST} to {HOTTEST}")
+    check_range("top_k", top_k, 0, 10**9)
+    if not 0 < top_p <= 1:
+        raise InputError(f"top_p {top_p} is out of range: choose above 0 and at most 1")
+
+
 def sample(
     model: Seq2Seq | IncrementalDecoder,
     source: Tensor,
@@ -59,11 +71,7 @@ def sample_steps(
     constraints: Constraints = UNCONSTRAINED,
 ) -> Steps[list[Hypothesis]]:
     """Return the steps of `sample`."""
-    if not COLDEST <= temperature <= HOTTEST:
-        raise InputError(f"temperature {temperature} is out of range: choose from {COLDEST} to {HOTTEST}")
-    check_range("top_k", top_k, 0, 10**9)
-    if not 0 < top_p <= 1:
-        raise InputError(f"top_p {top_p} is out of range: choose above 0 and at most 1")
+    check_sampling(temperature, top_k, top_p)
 
     # One random number for each source and step, drawn on the CPU so that it is the same on every device.
     steps = max(source_limits(max_len, len(source))) + 1

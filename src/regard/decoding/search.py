@@ -33,6 +33,7 @@ from regard.errors import InputError, check_range
 from regard.fast.topk import argmax
 from regard.models import Seq2Seq
 
+LARGEST_BEAM = 1000
 LARGEST_PENALTY = 10
 """Largest exponent of the length penalty. With larger exponents, only the length matters."""
 
@@ -164,8 +165,10 @@ def length_penalty(length: int, alpha: float) -> float:
 
 def check_beam(width: int, n_best: int, alpha: float) -> None:
     """Raise `InputError` for arguments of `beam_search` out of range."""
-    check_range("beam", width, 1, 10_000)
-    check_range("n_best", n_best, 1, width)
+    check_range("beam", width, 1, LARGEST_BEAM)
+    check_range("n_best", n_best, 1, LARGEST_BEAM)
+    if n_best > width:
+        raise InputError(f"n_best {n_best} exceeds beam {width}: lower n_best, or raise beam")
     if not 0 <= alpha <= LARGEST_PENALTY:
         raise InputError(f"length_penalty {alpha} is out of range: choose from 0 to {LARGEST_PENALTY}")
 

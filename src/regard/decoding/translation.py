@@ -14,10 +14,10 @@ from regard.decoding.controls import Controls, find_requirements, make_constrain
 from regard.decoding.ensemble import make_ensemble
 from regard.decoding.extensions import UNCONSTRAINED, Constraints
 from regard.decoding.incremental import IncrementalDecoder, make_decoder
-from regard.decoding.sampling import sample_steps
-from regard.decoding.search import Hypothesis, SearchTrace, beam_steps, greedy_steps
+from regard.decoding.sampling import check_sampling, sample_steps
+from regard.decoding.search import Hypothesis, SearchTrace, beam_steps, check_beam, greedy_steps
 from regard.decoding.trace import Tracer
-from regard.errors import InputError
+from regard.errors import InputError, check_range
 from regard.fast.fast_transformer import FastTransformer
 from regard.fast.threads import map_in_threads
 from regard.models import Seq2Seq
@@ -58,7 +58,12 @@ class Candidate(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """Options of a search."""
+    """Options of a search. Raises `InputError` for values out of range, and for options that exclude each other.
+
+    >>> Search(beam=2, n_best=3)
+    Traceback (most recent call last):
+    regard.errors.InputError: n_best 3 exceeds beam 2: lower n_best, or raise beam
+    """
 
     beam: int = 1
     """Number of prefixes per text. 1 is greedy search."""
@@ -81,13 +86,25 @@ class Search:
     """Trace the best answer to each text, if it is the answer of one Transformer on a CPU without constraints."""
 
     def __post_init__(self) -> None:
+        check_range("seed", self.seed, 0, 2**32 - 1)
+        if self.temperature:
+            check_sampling(self.temperature, self.top_k, self.top_p)
+        elif self.top_k or self.top_p != 1 or self.seed:
+            raise InputError(
+                "top_k, top_p and seed change sampling, but there is no temperature: give temperature 1, or "
+                "leave them out"
+            )
         if self.temperature and self.beam > 1:
             raise InputError(
                 f"temperature {self.temperature} and beam {self.beam} exclude each other: leave out "
                 f"temperature or beam"
             )
-        if (self.top_k or self.top_p != 1) and not self.temperature:
-            raise InputError("top_k and top_p change sampling, but there is no temperature: give temperature 1")
+        if self.temperature and self.n_best > 1:
+            raise InputError(
+                f"n_best {self.n_best} ranks answers, but a temperature draws one answer: leave out n_best, and "
+                f"give another seed for another answer"
+            )
+        check_beam(self.beam, self.n_best, self.length_penalty)
         if (self.controls.terms or self.controls.glossary) and self.beam < 2:
             raise InputError(
                 "terms and a glossary need beam search: give a beam of at least 2, and no temperature"

@@ -137,12 +137,12 @@ def calibrate_doubt(
 
     Raises `InputError` for too few pairs, and for a model without attention to its source.
     """
-    _check(pairs, false_alarms, seed)
+    check_calibration(run, false_alarms=false_alarms, beam=beam, seed=seed)
+    _check_pairs(pairs)
     left_out = {} if reverse else {"reverse": "no run of the opposite direction was given"}
     basis = read_basis(run, pairs, _training_pairs(run, left_out))
     reader = FeatureReader(run, basis, reverse)
-    names = reader.names
-    sources = [source for source, _ in pairs]
+    names, sources = reader.names, [source for source, _ in pairs]
     print_status(f"translating {len(pairs):,} sources", show=show)
     texts: dict[Origin, list[str]] = {
         "translations": run.translate(sources, beam=beam),
@@ -182,10 +182,15 @@ def calibrate_doubt(
     return report
 
 
-def _check(pairs: Sequence[tuple[str, str]], false_alarms: float, seed: int) -> None:
+def check_calibration(run: TranslationRun, *, false_alarms: float, beam: int | None, seed: int) -> None:
+    """Raise `InputError` for options of `calibrate_doubt` out of range."""
     if not 0 < false_alarms < 0.5:
-        raise InputError(f"false_alarms is {false_alarms}, and must be between 0 and 0.5")
+        raise InputError(f"false_alarms {false_alarms} is out of range: choose above 0 and less than 0.5")
     check_range("seed", seed, 0, 2**32 - 1)
+    run.search([], beam=beam)
+
+
+def _check_pairs(pairs: Sequence[tuple[str, str]]) -> None:
     if len(pairs) < SMALLEST:
         raise InputError(
             f"{len(pairs)} pairs are too few to calibrate the doubt: give at least {SMALLEST}, preferably 500"

@@ -13,6 +13,7 @@ PyTorch.
 | `query_gradient`, `layer_gradients` | autograd in a training step of `QueryModel` |
 | `fused_rnn_attention`, `step_attention` | the loop over the steps of `RecurrentDecoder` |
 | `fast_transformer`, `transformer_layers`, `kv_cache` | `Transformer.encode` and `Transformer.step` in a search |
+| `joint_projection` | separate products of the same states in a training step |
 | `additive` | the tensor of all pairs in additive scores |
 | `onednn` | large float32 matrix products by MKL |
 | `softmax` | softmax over rows of fewer than 16 numbers |

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
         append_inside as append_inside,
         explain_missing_folder as explain_missing_folder,
         new_folder as new_folder,
-        state_folder as state_folder,
         write_inside as write_inside,
     )
     from regard.io.locking import (

@@ -151,14 +151,3 @@ def explain_missing_folder(folder: Path) -> Iterator[None]:
             f"{str(folder)!r} was moved or removed during a write: restore the folder and continue with "
             f"--resume, or start again"
         ) from error
-
-
-def state_folder() -> Path:
-    """Return the folder for user state that does not belong to a run: `regard` in $XDG_STATE_HOME or
-    ~/.local/state.
-    The path follows the XDG Base Directory Specification.
-
-    The folder may be missing.
-    """
-    base = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(base) if base.startswith("/") else Path.home() / ".local" / "state") / "regard"

@@ -189,8 +189,9 @@ class DecoderOnlyLayer(Block):
         step = None if past is None else past.keys.shape[2]
 
         def attend(inputs: Tensor) -> Tensor:
-            cache.append(self.self_attention.project(inputs, past=past))
-            return self.self_attention.attend(inputs, cache[0], causal=True, step=step)
+            context, key_values = self.self_attention.attend_self(inputs, past=past, causal=True, step=step)
+            cache.append(key_values)
+            return context
 
         states = self.attention_residual(states, attend)
         if self.feed_forward is not None:

@@ -45,8 +45,8 @@ class TokenTraining(SampledTraining):
     clip: float = 1.0
     """Largest norm of the gradient."""
     precision: Precision = FLOAT32
-    """Dtype of matrix products: bfloat16, float16 or float32. auto: bfloat16 if the processor supports it
-    natively, otherwise float32. float16 is for GPUs without bfloat16; it scales the loss (Micikevicius et al.
+    """Dtype of matrix products: bfloat16, float16 or float32. auto: the faster of bfloat16 and float32,
+    measured once for each machine. float16 is for GPUs without bfloat16; it scales the loss (Micikevicius et al.
     2018)."""
     validate_every: int = 500
     """Number of training steps between two measurements of the validation loss, on samples that are not in the

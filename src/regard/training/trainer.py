@@ -22,8 +22,9 @@ from regard.training.criterion import Criterion
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.kept import keep_weights
 from regard.training.objective import Objective
+from regard.training.precision import product_type
 from regard.training.run_folder import RunFolder
-from regard.training.settings import Precision, TrainingConfig
+from regard.training.settings import TrainingConfig
 from regard.training.signals import delay_signals, exit_by_signal
 
 Metrics = dict[str, float]
@@ -175,7 +176,9 @@ class SingleLearner:
         self.drops = drops
         """Whether the model has dropout."""
         self.module = _distribute(state.objective, settings, context)
-        dtype = product_type(settings.precision, context.device)
+        dtype = product_type(settings.precision, context)
+        self.precision = str(dtype).removeprefix("torch.")
+        """Name of the dtype of matrix products."""
         self._scaler = state.scaler
         """Scales the loss for float16, so that small gradients do not become 0; None for other dtypes."""
         self._autocast = nullcontext() if dtype == torch.float32 else torch.autocast(context.device.type, dtype)
@@ -290,22 +293,6 @@ def check_finite(loss: float, step: int, lr: float) -> None:
             f"loss is {loss} at step {step}, with a learning rate of {lr:g}: lower --lr; the last checkpoint "
             f"of the run is intact"
         )
-
-
-def product_type(precision: Precision, device: torch.device) -> torch.dtype:
-    """Return the dtype of matrix products. "auto" selects bfloat16 if `device` supports native bfloat16
-    products.
-
-    Emulated bfloat16 is slower than float32.
-    """
-    if precision != "auto":
-        dtype: torch.dtype = getattr(torch, precision)
-        return dtype
-    if device.type == "cuda":
-        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float32
-    capabilities = torch.cpu.get_capabilities()
-    native = any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
-    return torch.bfloat16 if native else torch.float32
 
 
 def _distribute(

@@ -16,7 +16,8 @@ from typing import Any
 
 from regard.attention.mechanism import custom_parts
 from regard.errors import InputError, RegardError
-from regard.io import state_folder, write_file
+from regard.io import write_file
+from regard.machine import state_folder
 from regard.plugins import find_plugin, plugin_module
 
 _trusted_here: set[str] = set()

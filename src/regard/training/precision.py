@@ -1,0 +1,44 @@
+"""The dtype of matrix products in training."""
+
+from functools import partial
+
+import torch
+
+from regard.machine import choose
+from regard.training.distributed import SINGLE_PROCESS, DistributedContext
+from regard.training.settings import Precision
+
+
+def product_type(precision: Precision, context: DistributedContext = SINGLE_PROCESS) -> torch.dtype:
+    """Return the dtype of matrix products. "auto" selects bfloat16 if the device computes products faster in
+    bfloat16 than in float32.
+
+    Without bfloat16 instructions, bfloat16 is emulated and slower. With them, a measurement decides on a CPU, in
+    the first process.
+    """
+    if precision != "auto":
+        dtype: torch.dtype = getattr(torch, precision)
+        return dtype
+    if context.device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float32
+    capabilities = torch.cpu.get_capabilities()
+    native = any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+    faster = native and context.agree(context.first and _faster_in_bfloat16())
+    return torch.bfloat16 if faster else torch.float32
+
+
+def _faster_in_bfloat16() -> bool:
+    """Return whether the products of a linear layer and of its gradients take less time in bfloat16."""
+    states, weight, grads = torch.ones(2048, 128), torch.ones(512, 128), torch.ones(2048, 512)
+
+    def multiply(dtype: torch.dtype) -> None:
+        left, right, back = states.to(dtype), weight.to(dtype), grads.to(dtype)
+        left @ right.T, back @ right, back.T @ left
+
+    products = {name: partial(multiply, getattr(torch, name)) for name in ("float32", "bfloat16")}
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return choose("products", products, version=f"torch {torch.__version__}") == "bfloat16"
+    finally:
+        torch.set_num_threads(threads)
