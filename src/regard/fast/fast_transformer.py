@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from regard.fast.kv_cache import KVCache, SourceCache
 from regard.fast.onednn import packed_logits
 from regard.fast.softmax import LANES
-from regard.fast.transformer_layers import FastDecoderLayer, FastEncoderLayer, Norm, LayerMemory, join_rows
+from regard.fast.transformer_layers import FastDecoderLayer, FastEncoderLayer, LayerMemory, Norm, join_rows
 
 
 def has_forward_hooks(model: nn.Module) -> bool:
