@@ -1,6 +1,7 @@
 """oneDNN products equal PyTorch's in float64; other calls use PyTorch."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -176,8 +177,9 @@ def test_without_onednn_pytorch_is_used(
 
 
 @pytest.mark.parametrize("slower", ["oneDNN", "MKL"])
-def test_the_faster_library_is_measured(slower: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_faster_library_is_measured(slower: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The slower library repeats its product, which costs processor time on every machine."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     product, by_onednn, threads = torch.mm, onednn.linear_by_onednn, torch.get_num_threads()
     if slower == "MKL":
         monkeypatch.setattr(torch, "mm", lambda *args: [product(*args) for _ in range(9)])

@@ -20,7 +20,6 @@ Letters: N rows of D columns, V rows of a weight.
 """
 
 import math
-import time
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Protocol
@@ -32,6 +31,7 @@ from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 
 from regard.fast import enabled
+from regard.machine import choose
 
 MIN_MULTIPLICATIONS = 1 << 20
 """Smallest number of multiplications in a product for which oneDNN is faster."""
@@ -41,9 +41,6 @@ MIN_PADDED = 128
 """Smallest number of rows for which oneDNN is faster in spite of padding."""
 ROW_MULTIPLE = 16
 """The number of rows is padded to a multiple of at least this number."""
-MIN_GAIN = 1.25
-"""Smallest gain over MKL for which oneDNN is used. The gain is 0.9 on an Intel Xeon and 2.2 on an AMD EPYC, so
-noise does not change the choice, which affects the last digits of results."""
 
 
 class OneDNNMode(TorchFunctionMode):
@@ -159,27 +156,19 @@ def available() -> bool:
 
 @cache
 def is_faster() -> bool:
-    """Return whether a product of two matrices by oneDNN is faster than by MKL, by at least `MIN_GAIN`.
+    """Return whether a product of two matrices by oneDNN is faster than by MKL (see `regard.machine`).
 
-    The first call measures the processor time of both libraries in one thread, in about 4 ms.
+    The choice affects the last digits of results, so it is stored for the machine.
     """
-    threads, seconds = torch.get_num_threads(), [math.inf, math.inf]
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         left, right = torch.ones(256, 128), torch.ones(128, 512)
         packed = torch.ops.mkldnn._reorder_linear_weight(right.t().contiguous())
-        libraries: list[Callable[[], Tensor]] = [
-            lambda: torch.mm(left, right),
-            lambda: linear_by_onednn(left, packed, None),
-        ]
-        for _ in range(6):  # the first calls initialize the libraries
-            for library, multiply in enumerate(libraries):
-                began = time.thread_time()
-                multiply()
-                seconds[library] = min(seconds[library], time.thread_time() - began)
+        products = {"MKL": lambda: torch.mm(left, right), "oneDNN": lambda: linear_by_onednn(left, packed, None)}
+        return choose("float32-products", products, version=f"torch {torch.__version__}") == "oneDNN"
     finally:
         torch.set_num_threads(threads)
-    return seconds[0] >= MIN_GAIN * seconds[1]
 
 
 def linear_by_onednn(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
