@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from regard.fast.kv_cache import KVCache, SourceCache
 from regard.fast.onednn import packed_logits
 from regard.fast.softmax import LANES
-from regard.fast.transformer_layers import FastDecoderLayer, FastEncoderLayer, Norm, Part, join_rows
+from regard.fast.transformer_layers import FastDecoderLayer, FastEncoderLayer, LayerMemory, Norm, join_rows
 
 
 def has_forward_hooks(model: nn.Module) -> bool:
@@ -87,7 +87,7 @@ class FastTransformer:
                 rotations.append(rotation if len(requests) == 1 else rotation.expand(tokens.numel(), -1))
             layers = zip(*state.advance(tokens.shape[1]), state.memory_layers, strict=True)
             state.cross_weights = []
-            parts.append([Part(*layer, state.cross_weights) for layer in layers])
+            parts.append([LayerMemory(*layer, state.cross_weights) for layer in layers])
         sums, rotation = join_rows(inputs), join_rows(rotations) if rotations else None
         for layer, *layer_parts in zip(self.decoder, *parts, strict=True):
             sums = layer(sums, layer_parts, rotation)

@@ -36,7 +36,7 @@ class Norm:
         return torch.layer_norm(states, *self.arguments)
 
 
-class Part(NamedTuple):
+class LayerMemory(NamedTuple):
     """What the hypotheses of some sources attend to in a decoder layer. Parts that decode together share the
     products with the layer's matrices, and may differ in the numbers of steps and of hypotheses."""
 
@@ -101,7 +101,7 @@ class FastCrossAttention:
         _, sources, heads, steps, width = place.shape
         place.copy_(self.project(states).view(sources, steps, 2, heads, width).permute(2, 0, 3, 1, 4))
 
-    def __call__(self, sums: Tensor, parts: Sequence[Part]) -> Tensor:
+    def __call__(self, sums: Tensor, parts: Sequence[LayerMemory]) -> Tensor:
         """Attend to the memory of each part, and append the weights to its `kept`."""
         queries = _split(self.query(self.residual.before(sums)), parts)
         contexts = [
@@ -147,7 +147,7 @@ class FastDecoderLayer:
         self.cross = FastCrossAttention(layer.cross, layer.cross_residual)
         self.feed_forward = FastFeedForward(layer.feed_forward, layer.feed_forward_residual)
 
-    def __call__(self, sums: Tensor, parts: Sequence[Part], rotation: Tensor | None) -> Tensor:
+    def __call__(self, sums: Tensor, parts: Sequence[LayerMemory], rotation: Tensor | None) -> Tensor:
         """Attend to all decoded steps and to the memory of each part. `rotation`: see `FastSelfAttention`."""
         projected = _split(self.attention.projections(sums, len(sums), rotation), parts)
         contexts = [
@@ -175,7 +175,7 @@ def join_rows(parts: Sequence[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(list(parts))
 
 
-def _split(rows: Tensor, parts: Sequence[Part]) -> Sequence[Tensor]:
+def _split(rows: Tensor, parts: Sequence[LayerMemory]) -> Sequence[Tensor]:
     """Return the rows of each part."""
     return (
         [rows] if len(parts) == 1 else rows.split([part.place.shape[1] * part.place.shape[3] for part in parts])
