@@ -22,6 +22,7 @@ from markdown_tables import markdown
 import regard
 from regard.data.parallel import ParallelText
 from regard.data.prepare import read_pairs
+from regard.doubts.calibration_file import Origin
 from regard.doubts.faults import FAULTS, plant
 from regard.doubts.sentence_doubt import Doubter
 from regard.statistics import auroc
@@ -51,7 +52,10 @@ def examine(run: Any, pairs: list[tuple[str, str]], test: list[tuple[str, str]])
     report = regard.calibrate_doubt(run, pairs, show=True)
     doubter = Doubter(run)
     sources = [source for source, _ in test]
-    texts = {"translations": run.translate(sources), "references": [target for _, target in test]}
+    texts: dict[Origin, list[str]] = {
+        "translations": run.translate(sources),
+        "references": [target for _, target in test],
+    }
     figures: dict[str, Any] = {"validation": {}, "test": {}, "alarms": {}, "noise": {}}
     for fault in report.faults:
         key = f"{fault.kind}, {fault.origin}"

@@ -124,7 +124,8 @@ def main() -> None:
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     flags = parser.parse_args()
     if flags.one:
-        print(json.dumps(run_program(*flags.one, flags.steps, flags.compile)))
+        name, program, precision = flags.one
+        print(json.dumps(run_program(name, program, precision, flags.steps, flags.compile)))
         return
     results: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for number in range(flags.rounds):

@@ -59,7 +59,8 @@ def test_german_has_all_texts_of_the_code() -> None:
     pages, scripts = GERMAN.words["pages"], GERMAN.words["scripts"]
     for file in PAGES:
         for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))):
-            name = isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", ""))
+            function = node.func if isinstance(node, ast.Call) else node
+            name = getattr(function, "attr", "") or getattr(function, "id", "")
             if isinstance(node, ast.Call) and name == "say" and isinstance(node.args[0], ast.Constant):
                 assert node.args[0].value in pages, file
     assert {*PARTS, *NOTES.values(), *VERDICTS} <= set(pages)

@@ -159,13 +159,13 @@ def test_compiled_expressions_are_those_of_the_interpreter(result: Expression, c
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (lambda: select("a", tokens), "'a' is not an expression"),
-        (lambda: select(tokens, tokens, True), "'True' is not a function"),
-        (lambda: aggregate(tokens, tokens), "an expression is not a selector"),
-        (lambda: width(False), "'False' is not a selector"),
-        (lambda: average(select(tokens, tokens), 1), "'1' is not an expression"),
-        (lambda: elementwise("a", tokens), "'a' is not a function"),
-        (lambda: tokens.map(3), "'3' is not a function"),
+        (lambda: select("a", tokens), "'a' is not an expression"),  # type: ignore[arg-type]
+        (lambda: select(tokens, tokens, True), "'True' is not a function"),  # type: ignore[arg-type]
+        (lambda: aggregate(tokens, tokens), "an expression is not a selector"),  # type: ignore[arg-type]
+        (lambda: width(False), "'False' is not a selector"),  # type: ignore[arg-type]
+        (lambda: average(select(tokens, tokens), 1), "'1' is not an expression"),  # type: ignore[arg-type]
+        (lambda: elementwise("a", tokens), "'a' is not a function"),  # type: ignore[arg-type]
+        (lambda: tokens.map(3), "'3' is not a function"),  # type: ignore[arg-type]
     ],
 )
 def test_parts_of_another_kind(write: Callable[[], object], message: str) -> None:

@@ -1,6 +1,7 @@
 """Found models: hidden programs, claims about heads, and their score."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,14 +31,15 @@ def test_folder_does_not_contain_the_program(hidden: Path) -> None:
 
 
 def test_found_model_answers_as_the_program(hidden: Path) -> None:
-    run = load_found(hidden)
+    run: Any = load_found(hidden)
     assert run.test(samples=200).exact_match == 1.0
     assert str(run.attend("xyzx").prediction).endswith("xy")
 
 
 def test_answers_of_an_encoder(tmp_path: Path, write: Write, fork_server: ForkServer) -> None:
     hide_program(write("sort", solution("sort")), PUZZLES["sort"], tmp_path / "found", fork_server)
-    assert load_found(tmp_path / "found").test(samples=200).exact_match == 1.0
+    run: Any = load_found(tmp_path / "found")
+    assert run.test(samples=200).exact_match == 1.0
 
 
 def test_claims_are_scored(hidden: Path, write: Write, fork_server: ForkServer) -> None:

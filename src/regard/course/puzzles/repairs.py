@@ -251,7 +251,8 @@ def _rebuild(answer: Expression, repair: Repair) -> Expression:
             done[part] = _with_parts(part, visit)
         return done[part]
 
-    return visit(answer)  # type: ignore[no-any-return]
+    changed: Expression = visit(answer)
+    return changed
 
 
 def _with_parts(part: Any, visit: Callable[[Any], Any]) -> Any:
