@@ -20,8 +20,7 @@ SOURCE = "spaRV1909eb"
 TARGETS = {"web": "engWEB2015eb", "kjv": "engKJV2006eb"}
 HELD_OUT = {"valid": "Lam Joel Jonah Titus 1Pet", "story": "Ruth Esth", "wisdom": "Eccl", "letters": "Phil Jas"}
 PARTS = {book: part for part, books in HELD_OUT.items() for book in books.split()}
-"""Held-out books. A random split would put a Spanish verse with one translation into the training text, and with
-the other into the test. These books have no parallel in another book, as Kings has in Chronicles."""
+"""Held-out books without parallels in others. A random split would put verses into training and test at once."""
 SHIFTED = "Num.13 Num.30 1Sam.24 1Kgs.22 1Chr.21 2Chr.33 Job.39 Job.40 Hos.12 Jonah.2"
 """Chapters with other verses in Spanish: few verses share their Strong's numbers with the King James Version."""
 CHAPTER = re.compile(r'<chapter [^>]*osisID="([^"]+)"')
