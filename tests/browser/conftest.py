@@ -38,9 +38,16 @@ def served(run: Any, beside: Sequence[Any] = ()) -> Iterator[str]:
     from regard.server import Explorer
     from regard.server.app import make_app
 
+    with served_app(make_app(Explorer(run, beside))) as address:
+        yield address
+
+
+@contextmanager
+def served_app(app: Any) -> Iterator[str]:
+    """Serve an application; yields the address."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(make_app(Explorer(run, beside)), log_level="error", lifespan="off", ws="none")
+        config = uvicorn.Config(app, log_level="error", lifespan="off", ws="none")
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()

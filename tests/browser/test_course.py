@@ -4,9 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import regard
+from regard.course.class_page import render_class
 from regard.course.lessons import find_lesson
+from regard.course.marks import Mark, Marks
 from regard.course.pages import embed_view, exercise_page, index_page, lesson_page, read_asset
+from regard.course.progress import begin_progress, read_progress, record_checks
+from regard.course.report import CheckReport, ExerciseReport
+from regard.server.course_app import make_course_app
 from regard.viz.page import write_page
+from tests.browser.conftest import served_app
 
 
 def test_a_baked_view_has_the_room_it_needs(learned: regard.AnswerRun, page: Any, tmp_path: Path) -> None:
@@ -47,3 +53,54 @@ def test_notes_stay_in_the_browser_and_open_the_solution(page: Any, tmp_path: Pa
     page.goto((tmp_path / "index.html").as_uri())
     assert page.inner_text("#progress-of-all").startswith("1 of 20 lessons done, 1 of 27 exercises right")
     assert page.inner_text("li[data-lesson=tokens] .progress") == "✓ done, prediction right"
+
+
+def test_a_page_is_in_the_language_of_its_words(page: Any, tmp_path: Path) -> None:
+    pages = {"learn.css": read_asset("learn.css"), "notes.js": read_asset("notes.js")}
+    pages |= {"index.html": index_page("de"), "tokens.html": lesson_page(find_lesson("tokens", "de"), see="")}
+    for name, text in pages.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    page.goto((tmp_path / "tokens.html").as_uri())
+    page.fill("#prediction", "l und o")
+    page.select_option("#verdict", label="teilweise richtig")
+    page.goto((tmp_path / "index.html").as_uri())
+    assert page.inner_text("#progress-of-all").startswith("1 von ")
+    assert page.inner_text("li[data-lesson=tokens] .progress") == "✓ fertig, Vorhersage teilweise richtig"
+
+
+def test_checks_of_a_terminal_and_verdicts_of_a_page_are_shared(page: Any, tmp_path: Path) -> None:
+    begin_progress(tmp_path)
+    report = ExerciseReport(exercise="score", title="", object="score", state="right", inputs=7)
+    record_checks(tmp_path, [CheckReport(name="a.py", exercises=[report])])
+    with served_app(make_course_app(tmp_path)) as address:
+        page.goto(address)
+        page.wait_for_function("document.querySelector('li[data-exercise=score] .progress').textContent")
+        assert page.inner_text("li[data-exercise=score] .progress") == "✓ right"
+        page.goto(f"{address}tokens.html")
+        page.fill("#prediction", "l and o")
+        page.wait_for_load_state("networkidle")
+        with page.expect_response("**/api/progress/tokens/wrong"):
+            page.select_option("#verdict", "wrong")
+        page.goto(f"{address}exercise-score.html")
+        page.wait_for_function("document.getElementById('state').value === 'right'")
+    assert read_progress(tmp_path).lessons == {"tokens": "wrong"}
+
+
+def test_the_table_of_a_class_is_sorted_by_a_click(page: Any, tmp_path: Path) -> None:
+    rows = [
+        Mark(person=name, exercise="score", points=points, of=7, cases="", note="", file="a.py", seed=0)
+        for name, points in (("ann", 3), ("ben", 7), ("cal", 0))
+    ]
+    (tmp_path / "class.html").write_text(render_class(Marks(rows=rows, kept=0), tmp_path), encoding="utf-8")
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 700})
+        page.goto((tmp_path / "class.html").as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+    people = "[...document.querySelectorAll('#class tbody th')].map((cell) => cell.textContent).join(' ')"
+    page.click("text=points")
+    assert page.evaluate(people) == "cal ann ben"
+    page.click("text=points")
+    assert page.evaluate(people) == "ben ann cal"
+    assert page.get_attribute("#class thead th:nth-child(2)", "aria-sort") == "descending"
+    page.click("text=person")
+    assert page.evaluate(people) == "ann ben cal"

@@ -16,6 +16,7 @@ from tests.network import Guard, OutsideError, can_trace, reached, traced
 
 TINY = {"hidden": 8, "heads": 2, "inner": 8, "enc_layers": 1, "dec_layers": 1, "vocab_size": 60, "tokens": 200}
 TEXT = "Heute läuft der kleine Hund."
+FIRST = "aggregate(select(indices, constant(0)), tokens)"
 LINES: dict[str, list[list[str]]] = {
     "train": [["train", "dates", "--steps", "2", "--overwrite"]],
     "test": [
@@ -43,6 +44,7 @@ LINES: dict[str, list[list[str]]] = {
     "trust": [["trust", "translation"]],
     "learn": [["learn", "--no-browser", "--port", "18138"], ["learn", "--stubs", "stubs"]],
     "check": [["check", "learner.py"]],
+    "write": [["write", "program.py", "--puzzle", "first", "--train"], ["write", "first"]],
     "tasks": [["tasks"]],
     "data": [["data", "multi30k", "--url", "http://127.0.0.1:9/"]],
     "clean": [["clean", "text.de", "text.en", "--output", "cleaned"]],
@@ -89,6 +91,8 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "pairs.txt").write_text(f"{TEXT}\tThe small dog runs today.\n", encoding="utf-8")
     learner = "import torch\n\ndef softmax(scores):\n    return torch.softmax(scores, -1)\n"
     (folder / "learner.py").write_text(learner, encoding="utf-8")
+    program = f"from regard.programs.language import *\nanswer = {FIRST}\n"
+    (folder / "program.py").write_text(program, encoding="utf-8")
     return folder
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.course.exercise_pages import exercise_names, read_hints, solution_code
+from regard.course.exercise_pages import exercise_names, read_exercise, solution_code
 from regard.course.exercises import EXERCISES
 from regard.course.lessons import lessons
 from regard.course.pages import exercise_page, index_page, lesson_page
@@ -25,7 +25,7 @@ def test_the_worked_solution_is_right(name: str) -> None:
 
 @EVERY_EXERCISE
 def test_a_page_has_stub_hints_and_solution_and_links_to_its_lessons(name: str) -> None:
-    page, hints = exercise_page(name), read_hints(name)
+    page, hints = exercise_page(name), read_exercise(name).hints
     assert all(hints.values()) and page.count("<details") == 4 and "http" not in page
     assert f"def {name}(" in page and f"_{name}.py</code>" in page
     uses = [lesson.name for lesson in lessons() if name in exercise_names(lesson)]

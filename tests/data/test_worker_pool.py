@@ -47,17 +47,17 @@ def test_the_error_of_the_first_failed_job_is_raised(processes: int) -> None:
 
 
 def test_a_dead_process_is_reported_in_one_line() -> None:
-    found = map_in_processes(Squares(), range(9), processes=2)
+    found = map_in_processes(Squares(), range(9), processes=2, purpose="squares")
     _, process = next(found)
     os.kill(process, signal.SIGKILL)
     with pytest.raises(
-        MachineError, match="died .status -9.*: run the same command again to prepare the remaining text"
+        MachineError, match="a process that squares died .status -9.*: run the same command again for the rest"
     ):
         list(found)
 
 
 def test_workers_end_with_their_parent() -> None:
-    found = map_in_processes(Squares(), range(9), processes=2)
+    found = map_in_processes(Squares(), range(9), processes=2, purpose="squares")
     _, process = next(found)
     found.close()  # type: ignore[attr-defined]
     with pytest.raises(ProcessLookupError):

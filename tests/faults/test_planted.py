@@ -44,6 +44,7 @@ LINES = {
     "trust": "trust dates",
     "learn": "learn --stubs stubs_of_mine --notebooks notebooks_of_mine",
     "check": "check learned/weights.py",
+    "write": "write learned/program.py --puzzle first",
     "tasks": "tasks",
     "data": "data multi30k --languages de de",
     "clean": "clean --train text/train.de text/train.en",
@@ -53,6 +54,7 @@ LINES = {
     "plot": "plot positions --output waves_of_mine.png",
 }
 LEARNED = "import helper_of_mine\nimport numpy as np\ndef softmax(x): return np.exp(x) / np.exp(x).sum()\n"
+WRITTEN = "from regard.programs.language import tokens\nimport helper_of_mine\nanswer = tokens\n"
 
 
 @pytest.fixture
@@ -68,6 +70,7 @@ def site(tmp_path: Path) -> Path:
     (tmp_path / "learned").mkdir()
     (tmp_path / "learned" / "weights.py").write_text(LEARNED)
     (tmp_path / "learned" / "helper_of_mine.py").write_text("")
+    (tmp_path / "learned" / "program.py").write_text(WRITTEN)
     return tmp_path
 
 

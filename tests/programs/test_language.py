@@ -154,3 +154,31 @@ def test_compiled_expressions_are_those_of_the_interpreter(result: Expression, c
         arguments, answers, is_answer = make_inputs(compiled, program.texts(length))
         predicted = compiled.model(*arguments).argmax(-1)
         assert torch.equal(predicted[is_answer], answers[is_answer])
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda: select("a", tokens), "'a' is not an expression"),
+        (lambda: select(tokens, tokens, True), "'True' is not a function"),
+        (lambda: aggregate(tokens, tokens), "an expression is not a selector"),
+        (lambda: width(False), "'False' is not a selector"),
+        (lambda: average(select(tokens, tokens), 1), "'1' is not an expression"),
+        (lambda: elementwise("a", tokens), "'a' is not a function"),
+        (lambda: tokens.map(3), "'3' is not a function"),
+    ],
+)
+def test_parts_of_another_kind(write: Callable[[], object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        write()
+
+
+def test_program_with_too_many_values() -> None:
+    many = elementwise(lambda token, index: (token, index), tokens, indices)
+    for number in range(3):
+        many = elementwise(lambda old, index, number=number: (old, index, number), many, indices)
+    program = Program(
+        name="many", summary="", family="decoder-only", alphabet="abc", longest=6, result=many.map(lambda _: "x")
+    )
+    with pytest.raises(InputError, match="program many needs more than 2048 dimensions"):
+        compile_program(program)

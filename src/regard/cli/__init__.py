@@ -36,6 +36,7 @@ COMMANDS = {
     "trust": "calibrate the doubt of translations on planted faults",
     "learn": "open the course, or write it as a website or as notebooks",
     "check": "check your solutions to the exercises of the course",
+    "write": "write attention as a program: puzzles, and found models",
     "tasks": "list the tasks, with an example of each",
     "data": "download a data set",
     "clean": "filter sentence pairs that are not translations",

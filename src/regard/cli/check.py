@@ -8,9 +8,12 @@ from pathlib import Path
 from regard.cli.parsing import parse, wants_help
 from regard.cli.terminal import print_message, print_table, raw_output
 from regard.course.check import NoAnswerError, check_file, choose_exercises, write_stubs
+from regard.course.class_page import check_people, render_class
 from regard.course.junit import render_junit
+from regard.course.lessons.lesson import HOME
 from regard.course.marks import find_people, mark_folder
 from regard.course.processes import ForkServer
+from regard.course.progress import PROGRESS, record_checks
 from regard.course.report import CheckReport
 from regard.course.sandbox import Assignment
 from regard.errors import InputError
@@ -22,8 +25,8 @@ DESCRIPTION = (
     "loop. FILE.py has one function or class per exercise, named after the exercise. You may give several files "
     "and folders. EXERCISE names the exercise that FILE.py solves, if the function or class has another name. "
     "The code runs in a separate process, which never receives an expected answer. Incorrect answers are "
-    "compared with the answers of common mistakes. With --table, FOLDER has one file or one subfolder per "
-    "person. Exit status: 0 if all answers are correct or a table is written, 1 otherwise."
+    "compared with the answers of common mistakes. With --table or --page, FOLDER has one file or one subfolder "
+    "per person. Exit status: 0 if all answers are correct or a class is marked, 1 otherwise."
 )
 USAGE = f"{PROG} FILE.py|FOLDER ... [EXERCISE]"
 WIDTH = 110
@@ -39,11 +42,16 @@ class CheckFlags:
     exercises: Path | None = None
     """Python file with exercises of your own, which replace those of the course. The file is run: use only
     your own."""
+    savepath: Path = HOME
+    """Directory of the course. If it exists, its index shows the result, as it does for a check on a page."""
     seed: int = 0
     """Seed of the inputs. Another seed draws other inputs of the same kinds."""
     table: Path | None = None
     """Check a folder of people's answers, and write their points to this CSV file. Rows that the file contains
     already are kept."""
+    page: Path | None = None
+    """Check a folder of people's answers, and write who has done what, and the frequent mistakes, to this HTML
+    file."""
     json: Path | None = None
     """Also write the report to this JSON file, or print it instead of the text (-)."""
     junit: Path | None = None
@@ -69,8 +77,8 @@ def run(argv: list[str]) -> None:
         )
     if flags.seed < 0:
         raise InputError(f"--seed {flags.seed} must not be negative: choose 0, 1, 2, ...")
-    if flags.table is not None:
-        _write_table(words, exercise, flags, flags.table)
+    if flags.table is not None or flags.page is not None:
+        _mark_class(words, exercise, flags)
         return
     assignment = choose_exercises(exercise, seed=flags.seed, exercises=flags.exercises)
     paths = _find_files(words)
@@ -79,6 +87,8 @@ def run(argv: list[str]) -> None:
         refuse_input(output, [*paths, flags.exercises])
     reports = _check(paths, assignment, flags)
     _write(reports, flags)
+    if flags.exercises is None and record_checks(flags.savepath, reports):
+        print_message(f"recorded in {flags.savepath / PROGRESS}, for the pages of `regard learn`")
     if not all(report.right for report in reports):
         sys.exit(1)
 
@@ -143,15 +153,28 @@ def _write(reports: list[CheckReport], flags: CheckFlags) -> None:
         write_file(flags.junit, render_junit(reports))
 
 
-def _write_table(words: list[str], exercise: str | None, flags: CheckFlags, table: Path) -> None:
+def _mark_class(words: list[str], exercise: str | None, flags: CheckFlags) -> None:
+    """Check a folder of people's answers, and write the table and the page of the class."""
+    flag = "--table" if flags.table is not None else "--page"
     if len(words) != 1:
-        raise InputError(f"--table needs one folder, not {len(words)} files: move the answers into one folder")
+        raise InputError(f"{flag} needs one folder, not {len(words)} files: move the answers into one folder")
     if flags.json is not None or flags.junit is not None:
         raise InputError(
-            "--table writes its own file: leave out --json and --junit, or check the folder without it"
+            f"{flag} writes its own file: leave out --json and --junit, or check the folder without it"
         )
-    marks = mark_folder(words[0], table, exercise, seed=flags.seed, exercises=flags.exercises, show=True)
+    folder = Path(words[0])
+    if flags.page is not None:
+        check_writable(flags.page)
+        check_people(folder)
+    marks = mark_folder(folder, flags.table, exercise, seed=flags.seed, exercises=flags.exercises, show=True)
     if marks.kept:
-        print_message(f"kept the {marks.kept} rows that {table} had: delete the file to check everything again")
+        print_message(
+            f"kept the {marks.kept} rows that {flags.table} had: delete the file to check everything again"
+        )
     print_table(marks.table(), WIDTH)
-    sys.stdout.write(f"Wrote {len(marks.rows)} rows to {table}\n")
+    if flags.table is not None:
+        sys.stdout.write(f"Wrote {len(marks.rows)} rows to {flags.table}\n")
+    if flags.page is not None:
+        exercises = choose_exercises(exercise, exercises=flags.exercises).exercises
+        write_file(flags.page, render_class(marks, folder, seed=flags.seed, exercises=exercises).encode())
+        sys.stdout.write(f"Wrote the page of the class to {flags.page}\n")

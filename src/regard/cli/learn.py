@@ -6,6 +6,10 @@ from pathlib import Path
 
 from regard import course, server
 from regard.cli.parsing import parse
+from regard.cli.terminal import print_message
+from regard.course.exercise_pages import read_exercise
+from regard.course.exercises import EXERCISES
+from regard.course.translated import known_languages
 from regard.io import write_new
 
 DESCRIPTION = (
@@ -24,6 +28,10 @@ class LearnFlags:
     takes several minutes."""
     notebooks: Path | None = None
     """Write the lessons to this folder as Jupyter notebooks."""
+    language: str = "en"
+    """Language of the course: en, de, or the folder of a translation."""
+    texts: Path | None = None
+    """Write the English texts to this folder, to translate them. Then use the folder as the language."""
     stubs: Path | None = None
     """Write templates for the exercises to this folder. Check a solution with: regard check FILE.py."""
     savepath: Path = Path("course")
@@ -39,17 +47,31 @@ class LearnFlags:
 def run(argv: list[str]) -> None:
     """Write the requested files, or serve the course until interrupted."""
     flags = parse(LearnFlags(), argv, prog="regard learn", description=DESCRIPTION)
-    stubs = {} if flags.stubs is None else course.build_stubs(flags.stubs)
-    notebooks = {} if flags.notebooks is None else course.build_notebooks(flags.notebooks, flags.savepath)
+    language = flags.language
+    if language not in known_languages():
+        language = str(Path(language).absolute())  # notebooks in another folder name it, too
+    for line in course.describe_gaps(language):
+        print_message(line)
+    exercises = [read_exercise(exercise.name, language).exercise for exercise in EXERCISES]
+    stubs = {} if flags.stubs is None else course.build_stubs(flags.stubs, exercises)
+    notebooks = (
+        {} if flags.notebooks is None else course.build_notebooks(flags.notebooks, flags.savepath, language)
+    )
+    texts = {} if flags.texts is None else course.build_texts(flags.texts)
     if flags.site is not None:
         course.check_site(flags.site)
-    write_new({**stubs, **notebooks})  # all or none
+    write_new({**stubs, **notebooks, **texts})  # all or none
     if stubs:
         sys.stdout.write(f"Wrote {len(stubs)} stubs into {flags.stubs}\n")
     if notebooks:
         sys.stdout.write(f"Wrote {len(notebooks)} notebooks into {flags.notebooks}\n")
+    if texts:
+        sys.stdout.write(
+            f"Wrote {len(texts)} texts into {flags.texts}; then: regard learn --language {flags.texts}\n"
+        )
     if flags.site is not None:
-        sys.stdout.write(f"Wrote {len(course.write_site(flags.site, flags.savepath))} files into {flags.site}\n")
-    if not (stubs or notebooks or flags.site):
-        server.teach(flags.savepath, port=flags.port, host=flags.host, browser=flags.browser)
+        paths = course.write_site(flags.site, flags.savepath, language)
+        sys.stdout.write(f"Wrote {len(paths)} files into {flags.site}\n")
+    if not (stubs or notebooks or texts or flags.site):
+        server.teach(flags.savepath, language, port=flags.port, host=flags.host, browser=flags.browser)
         raise KeyboardInterrupt  # the server returns only after Ctrl-C

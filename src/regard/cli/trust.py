@@ -10,20 +10,14 @@ from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import print_table
 from regard.data.parallel import ParallelText
 from regard.data.prepare import read_pairs
-from regard.doubts import (
-    FALSE_ALARMS,
-    SMALLEST,
-    calibrate_doubt,
-    check_calibration,
-    check_translation_run,
-)
+from regard.doubts import FALSE_ALARMS, SMALLEST, calibrate_doubt, check_calibration
 from regard.errors import InputError, check_range
 from regard.fast.memory import keep_memory
 from regard.io import check_writable, refuse_input, write_json
 
 PROG = "regard trust"
 DESCRIPTION = (
-    "Calibrate the doubt of a run on parallel text: plant faults (detached, omitted, looped, copied, foreign) "
+    "Calibrate the doubt of a translator: plant faults (detached, omitted, looped, copied, foreign) "
     "in its translations and in the references, and fit a classifier of attention, probabilities and text. The "
     "table shows how well the doubt finds faults in sentences that were not used for fitting. The calibration is "
     "stored with the run, for `regard translate --doubt`."
@@ -36,7 +30,7 @@ class TrustFlags:
 
     data: tuple[Path, ...] = ()
     """Source and target file, or one file of tab-separated pairs, that were not used for training. Default: the
-    validation text of the run, or else its test text."""
+    validation text of the run, or else its test text; or pairs that its task generates."""
     samples: int = 500
     """Largest number of pairs, from the beginning of the text (50 or more)."""
     false_alarms: float = FALSE_ALARMS
@@ -61,9 +55,8 @@ def run(argv: list[str]) -> None:
     check_range("samples", flags.samples, SMALLEST, 10**6)
     if flags.lenient and not flags.data:
         raise InputError("--lenient leaves out lines of --data: give --data, or leave out --lenient")
-    run = check_translation_run(flags.storage.load_translator(name))
-    opposite = flags.storage.load_reverse(flags.reverse, run)
-    reverse = None if opposite is None else check_translation_run(opposite)
+    run = flags.storage.load_translator(name)
+    reverse = flags.storage.load_reverse(flags.reverse, run)
     options: dict[str, Any] = {"false_alarms": flags.false_alarms, "beam": flags.beam, "seed": flags.seed}
     check_calibration(run, **options)
     if flags.json is not None:
@@ -72,9 +65,10 @@ def run(argv: list[str]) -> None:
     keep_memory()
     if flags.data:
         text = ParallelText(flags.data, lenient=flags.lenient)
-        pairs = run.short_enough(read_pairs(text, "calibration"))[: flags.samples]
+        pairs = [pair for pair in read_pairs(text, "calibration") if run.too_long(pair[0]) is None]
+        pairs = pairs[: flags.samples]
     else:
-        pairs = list(run.unseen(flags.samples, 0, purpose="calibrate"))
+        pairs = [(source, target) for source, target, *_ in run.unseen(flags.samples, 0, purpose="calibrate")]
     report = calibrate_doubt(run, pairs, reverse=reverse, **options)
     print_table(report.table())
     sys.stdout.write(f"Stored in {run.folder}: `regard translate {name} --doubt` uses it\n")

@@ -6,7 +6,8 @@ a notebook. Lengths are in pixels; the width of a picture is at most `WIDTH`, wh
 
 import html
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ COLORS = tuple(
     for name, color in (("blue", "#1a5fb4"), ("red", "#c0392b"), ("green", "#26805a"), ("gold", "#9a6700"))
 )
 INK = "currentColor"
+TEXT = re.compile(r">([^<>]+)</text>")
 SIZE = 26
 """Side of a cell."""
 
@@ -26,8 +28,8 @@ SIZE = 26
 class Drawing:
     """Shapes of one picture, in the order in which they were added."""
 
-    def __init__(self, height: float) -> None:
-        self.height = height
+    def __init__(self, height: float, width: float = WIDTH) -> None:
+        self.height, self.width = height, width
         self.shapes: list[str] = []
 
     def text(
@@ -131,12 +133,23 @@ class Drawing:
             self.rectangle(left + 3, y - value * height, SIZE - 6, value * height, color=COLORS[0], fill=0.55)
             self.text(left + SIZE / 2, y + 10, name, size=11)
 
-    def svg(self, alt: str) -> str:
-        """Return the picture as SVG. `alt`: description for readers who do not see it."""
+    def texts(self) -> list[str]:
+        """Return all lines of text."""
+        return [html.unescape(text) for shape in self.shapes for text in TEXT.findall(shape)]
+
+    def svg(self, alt: str, say: Callable[[str], str] = str) -> str:
+        """Return the picture as SVG.
+
+        alt: description for readers who do not see it. say: function that translates each line of text.
+        """
+        shapes = TEXT.sub(
+            lambda text: f">{html.escape(say(html.unescape(text[1])))}</text>", "".join(self.shapes)
+        )
+        width, height = f"{self.width:.0f}", f"{self.height:.0f}"
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="picture" viewBox="0 0 {WIDTH} {self.height:.0f}" '
-            f'width="{WIDTH}" role="img" font-family="system-ui, sans-serif" aria-label="{html.escape(alt)}">'
-            f"{''.join(self.shapes)}</svg>"
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="picture" viewBox="0 0 {width} {height}" '
+            f'width="{width}" role="img" font-family="system-ui, sans-serif" aria-label="{html.escape(alt)}">'
+            f"{shapes}</svg>"
         )
 
 

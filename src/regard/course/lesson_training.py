@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.course.lesson_measures import measure
 from regard.course.lessons import Lesson, find_lesson
 from regard.errors import EditedError, InputError
 from regard.io import refuse_links, write_json
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from regard.runs import AnyRun
 
 
-RESULT = "told.json"
+RESULT = "figures.json"
 """File with the results of a lesson's run, in the lesson's folder."""
 
 
@@ -55,9 +56,9 @@ def train_lesson(lesson: Lesson, home: Path, *, progress: bool = True) -> list[s
     run: AnyRun = train_any(
         lesson_run.task, **lesson_run.flags, savepath=home / lesson.name, overwrite=True, progress=progress
     )
-    words = lesson.describe_figures(vars(run.figures()))
-    write_json(home / lesson.name / RESULT, {"words": words})
-    return words
+    figures = measure(lesson.name, run)
+    write_json(home / lesson.name / RESULT, {"figures": figures})
+    return lesson.describe_figures(figures)
 
 
 def forget_result(lesson: Lesson, home: Path) -> None:
@@ -69,8 +70,9 @@ def training_state(lesson: Lesson, home: Path) -> dict[str, Any]:
     """Return the progress of a lesson's run: `step`, `steps`, `loss`, and `words` (None until training has
     ended)."""
     try:
-        words = json.loads((home / lesson.name / RESULT).read_text(encoding="utf-8"))["words"]
-    except (OSError, ValueError, KeyError):
+        result = json.loads((home / lesson.name / RESULT).read_text(encoding="utf-8"))
+        words = lesson.describe_figures(result["figures"])
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
         words = None
     return {"words": words, **_progress(run_folder(lesson, home))}
 

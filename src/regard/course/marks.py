@@ -80,14 +80,14 @@ class Marks(Result):
 
 def mark_folder(
     folder: str | Path,
-    table: str | Path,
+    table: str | Path | None = None,
     exercise: str | None = None,
     *,
     seed: int = 0,
     exercises: str | Path | None = None,
     show: bool = False,
 ) -> Marks:
-    """Check the answers of every person in a folder, and write a table of points (CSV).
+    """Check the answers of every person in a folder, and write a table of points (CSV) unless `table` is None.
 
     The people are checked in parallel, and the rows of each person are written when the person is checked. If the
     table exists, its rows are kept and the missing rows are added.
@@ -98,11 +98,13 @@ def mark_folder(
 
     Raises `InputError` if the folder has no Python files, or if the table has other columns or another seed.
     """
-    folder, table = Path(folder), Path(table)
+    folder, table = Path(folder), None if table is None else Path(table)
     assignment = choose_exercises(exercise, seed=seed, exercises=exercises)
     people = find_people(folder)
-    check_writable(table)
-    rows = _read_table(table, seed)
+    rows: list[Mark] = []
+    if table is not None:
+        check_writable(table)
+        rows = _read_table(table, seed)
     named = {name for files in people.values() for path in files for name in _defined_names(path)}
     wanted = [item for item in assignment.exercises if assignment.chosen or any(map(item.matches, named))]
     if not wanted:
@@ -115,9 +117,11 @@ def mark_folder(
     jobs = [(person, people[person], [item.name for item in wanted]) for person in missing]
     kept = len(rows)
     with counting_bar("people", len(people) - len(missing), len(people), show=show) as advance:
-        for marks in map_in_processes(work, jobs, processes=available_cores()):
+        results = map_in_processes(work, jobs, processes=available_cores(), purpose="checks the answers")
+        for marks in results:
             fresh = [mark for mark in marks if (mark.person, mark.exercise) not in known]
-            _append_rows(table, fresh)
+            if table is not None:
+                _append_rows(table, fresh)
             rows += fresh
             advance()
     return Marks(rows=rows, kept=kept)

@@ -5,13 +5,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-from regard.course.exercise_pages import exercise_names
-from regard.course.exercises import find_exercise
+from regard.course.exercise_pages import NOTES, exercise_names, read_exercise
 from regard.course.lessons import Lesson, lessons
-from regard.course.lessons.lesson import HOME, set_home
+from regard.course.lessons.lesson import FIGURES, HOME, set_home
+from regard.course.translated import ENGLISH
 
 
-def build_notebooks(folder: Path, home: Path = HOME) -> dict[Path, bytes]:
+def build_notebooks(folder: Path, home: Path = HOME, language: str = ENGLISH) -> dict[Path, bytes]:
     """Return the path and content of a notebook for each lesson.
 
     home: folder of the runs. A relative path is relative to the notebook's folder.
@@ -20,7 +20,7 @@ def build_notebooks(folder: Path, home: Path = HOME) -> dict[Path, bytes]:
         folder / notebook_name(lesson): (
             json.dumps(lesson_notebook(lesson, home), indent=1, ensure_ascii=False) + "\n"
         ).encode()
-        for lesson in lessons()
+        for lesson in lessons(language)
     }
 
 
@@ -34,27 +34,23 @@ def lesson_notebook(lesson: Lesson, home: Path = HOME) -> dict[str, Any]:
     part = {name: set_home(text, home) for name, text in lesson.parts.items()}
     before, after = re.split(r"```python\n.*?```", part["By hand"], maxsplit=1, flags=re.DOTALL)
     after = re.sub(r"```text\n.*?```", "", after, flags=re.DOTALL).strip()
-    names = exercise_names(lesson)
+    names, say = exercise_names(lesson), lesson.say
+    note = f"*{say(NOTES[lesson.state])}*\n\n" if lesson.state else ""
+    code = _with_language(f'picture("{lesson.name}")', lesson)
     cells = [
         _text(f"# {lesson.number}. {lesson.title}"),
-        _code(
-            "from IPython.display import SVG\n\nfrom regard.course.pictures import picture\n\n"
-            f'SVG(picture("{lesson.name}"))'
-        ),
-        _text(f"## Predict\n\n{part['Predict']}"),
-        _text("*Your prediction: replace this text.*"),
-        _text(f"<details><summary>Show the answer</summary>\n\n{part['Answer']}\n\n</details>"),
-        _text(f"## By hand\n\n{before}"),
+        _code(f"from IPython.display import SVG\n\nfrom regard.course.pictures import picture\n\nSVG({code})"),
+        _text(f"{note}## {say('Predict')}\n\n{part['Predict']}"),
+        _text(f"*{say('Your prediction: replace this text.')}*"),
+        _text(f"<details><summary>{say('Show the answer')}</summary>\n\n{part['Answer']}\n\n</details>"),
+        _text(f"## {say('By hand')}\n\n{before}"),
         _code(lesson.code),
         *([_text(after)] if after else []),
         *(_run_cells(lesson, home) if lesson.runs else []),
-        _text(f"## What to see\n\n{part['See']}\n\n{_ranges(lesson)}"),
+        _text(f"## {say('What to see')}\n\n{part['See']}\n\n{_ranges(lesson)}"),
         *(_view_cells(lesson) if lesson.runs else []),
-        _text(f"## Why\n\n{part['Why']}\n\n## Exercises\n\n{part['Exercises']}"),
-        *(
-            _code(f"# {find_exercise(name).title}\n{_stub(name)}\n\n# print(regard.check({name}))")
-            for name in names
-        ),
+        _text(f"## {say('Why')}\n\n{part['Why']}\n\n## {say('Exercises')}\n\n{part['Exercises']}"),
+        *(_code(_exercise(name, lesson.language)) for name in names),
     ]
     cells = [{**cell, "id": f"{lesson.name}-{number}"} for number, cell in enumerate(cells)]
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
@@ -64,20 +60,20 @@ def lesson_notebook(lesson: Lesson, home: Path = HOME) -> dict[str, Any]:
 def _run_cells(lesson: Lesson, home: Path) -> list[dict[str, Any]]:
     """Return the cells that train a lesson's run."""
     run, folder = lesson.runs[0], str(home / lesson.name)
-    relative = (
-        "" if home.is_absolute() else ", relative to this notebook: run the commands below in its folder too"
-    )
+    say, seconds = lesson.say, f"{lesson.seconds:.0f}"
+    relative = say("Run the commands below in the folder of this notebook too.")
+    words = say("This takes about {0} seconds on one core. The run is stored in {1}.", seconds, f"`{folder}`")
+    found = _with_language(f'find_lesson("{lesson.name}")', lesson)
     flags = "".join(f", {name}={value!r}" for name, value in run.flags.items())
     return [
-        _text(
-            f"## Run it\n\nThis takes about {lesson.seconds:.0f} seconds on one core. "
-            f"The run is stored in `{folder}`{relative}."
-        ),
+        _text(f"## {say('Run it')}\n\n{words}{'' if home.is_absolute() else f' {relative}'}"),
         _code(
-            f"import regard\nfrom regard.course.lessons import find_lesson\n\n"
+            "import regard\nfrom regard.course.lesson_measures import measure\n"
+            "from regard.course.lessons import find_lesson\n\n"
             f'run = regard.train("{run.task}"{flags}, savepath={folder!r}, overwrite=True)\n'
             f"print(run.test())\n"
-            f'print(*find_lesson("{lesson.name}").describe_figures(vars(run.figures())), sep="\\n")'
+            f"lesson = {found}\n"
+            f'print(*lesson.describe_figures(measure("{lesson.name}", run)), sep="\\n")'
         ),
     ]
 
@@ -91,18 +87,25 @@ def _view_cells(lesson: Lesson) -> list[dict[str, Any]]:
     ]
 
 
-def _stub(name: str) -> str:
-    """Return the function to write, without the heading of its file."""
-    return find_exercise(name).stub.split('"""\n\n\n', 1)[1].rstrip()
+def _with_language(call: str, lesson: Lesson) -> str:
+    """Return the code of a call with the language as its last argument, unless it is English."""
+    return call if lesson.language == ENGLISH else f"{call[:-1]}, {json.dumps(lesson.language)})"
+
+
+def _exercise(name: str, language: str) -> str:
+    """Return the function to write, without the heading of its file, and its check."""
+    exercise = read_exercise(name, language).exercise
+    stub = exercise.stub.split('"""\n\n\n', 1)[1].rstrip()
+    return f"# {exercise.title}\n{stub}\n\n# print(regard.check({name}))"
 
 
 def _ranges(lesson: Lesson) -> str:
     lines = [
-        f"- {run.name}: {name.replace('_', ' ')} {interval}"
+        f"- {lesson.say(run.name)}: {lesson.say(FIGURES[name])}: {interval.describe(lesson.language)}"
         for run in lesson.runs
         for name, interval in lesson.ranges[run.name].items()
     ]
-    return "Results of ten seeds:\n\n" + "\n".join(lines) if lines else ""
+    return f"{lesson.say('Results of ten seeds')}:\n\n" + "\n".join(lines) if lines else ""
 
 
 def _text(source: str) -> dict[str, Any]:

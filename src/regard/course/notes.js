@@ -4,6 +4,14 @@
 /** @typedef {{predictions: Record<string, string>, verdicts: Record<string, string>, exercises: Record<string, string>}} Notes */
 
 const KEY = "regard-course";
+/** @type {Record<string, string>} */
+const WORDS = JSON.parse(document.documentElement.dataset.words ?? "{}");
+
+// The text in the language of the page, with values for {0}, {1}, ...
+/** @param {string} text @param {(string | number)[]} values @returns {string} */
+function say(text, ...values) {
+  return (WORDS[text] || text).replace(/\{(\d)\}/g, (_, number) => String(values[number]));
+}
 
 /** @returns {Notes} */
 function readNotes() {
@@ -90,23 +98,46 @@ function startIndex() {
     const names = (row.dataset.exercises ?? "").split(" ").filter(Boolean);
     const right = names.filter((exercise) => notes.exercises[exercise] === "right").length;
     const parts = [];
-    if (notes.verdicts[name]) parts.push(`✓ done, prediction ${notes.verdicts[name]}`);
-    else if (notes.predictions[name]?.trim()) parts.push("begun");
-    if (right) parts.push(`${right} of ${names.length} exercises right`);
+    if (notes.verdicts[name]) parts.push(say("✓ done, prediction {0}", say(notes.verdicts[name])));
+    else if (notes.predictions[name]?.trim()) parts.push(say("begun"));
+    if (right) parts.push(say("{0} of {1} exercises right", right, names.length));
     /** @type {HTMLElement} */ (row.querySelector(".progress")).textContent = parts.join(", ");
   }
   for (const row of exercises) {
     const state = notes.exercises[row.dataset.exercise ?? ""];
-    const words = state === "right" ? "✓ right" : state === "tried" ? "tried" : "";
+    const words = state === "right" ? say("✓ right") : state === "tried" ? say("tried") : "";
     /** @type {HTMLElement} */ (row.querySelector(".progress")).textContent = words;
   }
   const done = lessons.filter((row) => notes.verdicts[row.dataset.lesson ?? ""]).length;
   const right = exercises.filter((row) => notes.exercises[row.dataset.exercise ?? ""] === "right").length;
-  /** @type {HTMLElement} */ (byId("progress-of-all")).textContent =
-    `${done} of ${lessons.length} lessons done, ${right} of ${exercises.length} exercises right.`;
+  /** @type {HTMLElement} */ (byId("progress-of-all")).textContent = say(
+    "{0} of {1} lessons done, {2} of {3} exercises right.",
+    done,
+    lessons.length,
+    right,
+    exercises.length,
+  );
 }
+
+// What the course's server recorded, sent by course-commands.js. A page opened from a folder has only its notes.
+document.addEventListener("regard-progress", (event) => {
+  /** @type {{lessons: Record<string, string>, exercises: Record<string, {state: string}>}} */
+  const { lessons, exercises } = /** @type {CustomEvent} */ (event).detail;
+  for (const [name, verdict] of Object.entries(lessons)) {
+    if (!readNotes().verdicts[name]) writeNote("verdicts", name, verdict);
+  }
+  for (const [name, { state }] of Object.entries(exercises)) {
+    if (readNotes().exercises[name] !== "right") writeNote("exercises", name, state);
+  }
+  const { lesson, exercise } = main.dataset;
+  const select = /** @type {HTMLSelectElement | null} */ (byId(lesson ? "verdict" : "state"));
+  if (select) {
+    select.value = (lesson ? readNotes().verdicts[lesson] : readNotes().exercises[exercise ?? ""]) ?? "";
+    select.dispatchEvent(new Event("change"));
+  } else startIndex();
+});
 
 const main = /** @type {HTMLElement} */ (document.querySelector("main"));
 if (main.dataset.lesson) startLesson(main.dataset.lesson);
 else if (main.dataset.exercise) startExercise(main.dataset.exercise);
-else startIndex();
+else if (byId("progress-of-all")) startIndex();

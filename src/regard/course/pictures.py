@@ -5,23 +5,36 @@ A function for each lesson adds the shapes; its docstring is the text for reader
 
 import inspect
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 
-from regard.course import language_pictures
+from regard.course import analysis_pictures, language_pictures
 from regard.course.drawing import COLORS, SIZE, WIDTH, Array, Drawing, softmax
+from regard.course.translated import ENGLISH, find_language
 
 BLUE, RED, GREEN, GOLD = COLORS
 
 
-def picture(lesson: str) -> str:
-    """Return the picture of a lesson as SVG.
+def picture(lesson: str, language: str = ENGLISH) -> str:
+    """Return the picture of a lesson as SVG, with its texts in a language.
 
     >>> picture("counting")[:4]
     '<svg'
     """
-    function = DRAWINGS[lesson]
-    return function().svg(" ".join((inspect.getdoc(function) or "").split()))
+    say = find_language(language).say
+    drawing = DRAWINGS[lesson]()
+    return drawing.svg(say(_describe(lesson)), say)
+
+
+def picture_texts(lesson: str) -> list[str]:
+    """Return the English texts of a picture that a translation may change, first its description."""
+    texts = dict.fromkeys(DRAWINGS[lesson]().texts())
+    return [_describe(lesson), *(text for text in texts if any(map(str.isalpha, map("".join, pairwise(text)))))]
+
+
+def _describe(lesson: str) -> str:
+    return " ".join((inspect.getdoc(DRAWINGS[lesson]) or "").split())
 
 
 def _lookups() -> Drawing:
@@ -271,5 +284,9 @@ DRAWINGS: dict[str, Callable[[], Drawing]] = {
     "cache": language_pictures.draw_cache,
     "modern": language_pictures.draw_modern,
     "induction": language_pictures.draw_induction,
+    "lens": analysis_pictures.draw_lens,
+    "sinks": analysis_pictures.draw_sinks,
+    "grokking": analysis_pictures.draw_grokking,
+    "doubt": analysis_pictures.draw_doubt,
 }
 """The function that draws the picture of each lesson."""

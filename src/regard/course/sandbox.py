@@ -40,13 +40,13 @@ MAX_OUTPUT = 1 << 20
 PATIENCE = 6
 """A process without an event is killed after this multiple of its time limit, because the code has blocked the
 limit."""
-SIGNALS: dict[int, str] = {
-    signal.SIGSEGV: "crashed (segmentation fault)",
-    signal.SIGABRT: "crashed (aborted)",
-    signal.SIGBUS: "crashed (bus error)",
-    signal.SIGFPE: "crashed (arithmetic error)",
-    signal.SIGILL: "crashed (illegal instruction)",
-    signal.SIGKILL: "was killed by SIGKILL, which the system sends if memory runs out",
+SIGNALS: dict[str, str] = {  # by name, because Windows lacks some, and there this file is imported too
+    "SIGSEGV": "crashed (segmentation fault)",
+    "SIGABRT": "crashed (aborted)",
+    "SIGBUS": "crashed (bus error)",
+    "SIGFPE": "crashed (arithmetic error)",
+    "SIGILL": "crashed (illegal instruction)",
+    "SIGKILL": "was killed by SIGKILL, which the system sends if memory runs out",
 }
 
 
@@ -82,6 +82,8 @@ class JobResult:
     """Reason why each exercise stopped, with the lines of the learner's code. The name "" stands for the whole
     file."""
     prints: str = ""
+    program: dict[str, Any] | None = None
+    """The tables of a program for a puzzle (see `program_tables`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +109,13 @@ def run_file(
     path = path.resolve()
     job = {"file": str(path), "folder": str(path.parent), "seconds": seconds, "memory": memory}
     return _run_job(server.start, job, assignment)
+
+
+def run_program(path: Path, server: ForkServer, alphabet: str, longest: int, *, seconds: float) -> JobResult:
+    """Load a learner's program for texts of at most `longest` symbols, and return its tables."""
+    path = path.resolve()
+    job = {"file": str(path), "folder": str(path.parent), "seconds": seconds, "memory": MEMORY}
+    return _run_job(server.start, {**job, "alphabet": alphabet, "longest": longest}, Assignment(exercises=()))
 
 
 def run_object(solution: Any, folder: Path, assignment: Assignment, *, seconds: float = SECONDS) -> JobResult:
@@ -247,7 +256,8 @@ def _wait(process: Process, reading: int, channel: socket.socket, events: _Event
         if status is not None:
             if status >= 0:
                 return BROKE_CHECKER if status == CHECKER_FAILED else EXITED
-            return SIGNALS.get(-status, f"was ended by signal {-status}")
+            known = {getattr(signal, name): words for name, words in SIGNALS.items() if hasattr(signal, name)}
+            return known.get(-status, f"was ended by signal {-status}")
         if time.monotonic() - last_event > PATIENCE * seconds + 2 * LOADING_SECONDS:
             return f"did not end within {format_limit(seconds)} and blocked its time limit: an endless loop?"
 
@@ -271,6 +281,8 @@ def _add_event(event: dict[str, Any], current: str | None, result: JobResult) ->
     elif kind == "monitored":
         result.calls[name] += event["names"]
         result.library[name] = event["library"]
+    elif kind == "program":
+        result.program = event["program"]
     elif kind == "failure":
         result.failures[name] = event["words"], event["lines"]
         return current if name else None

@@ -22,6 +22,8 @@ from typing import Any, NoReturn
 from regard.course.candidates import COURSE, CallMonitor, Candidates, find_candidates
 from regard.course.inputs import Case, Specification
 from regard.course.learner_calls import collect_answers, learner_lines, one_line
+from regard.course.program_tables import describe_program, record_lines
+from regard.errors import InputError
 from regard.plugins import plugin_imports
 
 MEMORY = 3 << 30
@@ -32,9 +34,16 @@ PROCESS_EVENTS = {
     "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "os.exec", "subprocess.Popen"
 }  # fmt: skip
 """Python's audit events for starting a process."""
-SOLUTION_MODULES = ("regard.course.mistakes", "regard.course.exercises")
-SOLUTION_FOLDERS = tuple(str(COURSE / name.rpartition(".")[2]) for name in SOLUTION_MODULES)
-"""Packages of the course that contain solutions. A learner's code must not read them."""
+SOLUTION_MODULES = (
+    "regard.course.mistakes",
+    "regard.course.exercises",
+    "regard.course.puzzles",
+    "regard.programs.library",
+)
+SOLUTION_FOLDERS = tuple(str(COURSE.parents[1] / name.replace(".", os.sep)) for name in SOLUTION_MODULES)
+"""Modules that contain solutions. A learner's code must not read them."""
+MAX_PRINTED = 100_000
+"""Number of characters that a program for a puzzle may print."""
 REPLY_RIGHT, REPLY_WRONG = b"1", b"0"
 CHECKER_FAILED = 97
 """Exit status if the checker failed, for example because the code replaced a function that the checker needs."""
@@ -43,7 +52,8 @@ Ask = Callable[[dict[str, Any]], bool]
 """Function that returns whether an answer to the first case is right."""
 _encode, _write, _read, _getpid, _exit = json.JSONEncoder().encode, os.write, os.read, os.getpid, os._exit
 _realpath, _fsdecode = os.path.realpath, os.fsdecode
-_signal, _setitimer = signal.signal, signal.setitimer
+_signal = signal.signal
+_setitimer: Any = getattr(signal, "setitimer", None)  # Windows has none, and imports this file too
 _timer = {"active": False}
 """Whether the time limit may stop the code."""
 
@@ -171,6 +181,31 @@ def run_job(job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], send:
     send_from_here({"event": "done"})
 
 
+def run_program(job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], send: Send) -> None:
+    """Load a learner's program, and send its tables."""
+    printed, write = 0, sys.stdout.write
+
+    def write_some(text: str) -> int:
+        nonlocal printed
+        printed += len(text)
+        if printed > MAX_PRINTED:
+            raise StopError(f"prints without end: more than {MAX_PRINTED:,} characters")
+        return write(text)
+
+    sys.stdout.write = write_some  # type: ignore[method-assign]
+    try:
+        start_timer(job["seconds"])
+        lines = record_lines(job["file"])
+        program = describe_program(load(), job["alphabet"], job["longest"], lines)
+    except BaseException as error:
+        _timer["active"] = False
+        failure = _describe(error, job["folder"])
+        send({"event": "failure", **failure, **({"words": str(error)} if isinstance(error, InputError) else {})})
+        return
+    send({"event": "program", "program": program})
+    send({"event": "done"})
+
+
 def _answer_exercise(
     exercise: Specification, cases: list[Case], candidates: Candidates, send: Send, ask: Ask
 ) -> None:
@@ -251,7 +286,11 @@ def run_in_fork(
             sys.modules["torch"].set_num_threads(1)  # a fork does not have the threads of its parent
         faulthandler.enable(crashes)
         restrict_process(job["memory"])
-        run_job(job, load, *event_channel(answers))
+        send, ask = event_channel(answers)
+        if "alphabet" in job:
+            run_program(job, load, send)
+        else:
+            run_job(job, load, send, ask)
     finally:
         _end()
 

@@ -100,7 +100,10 @@ def build_corpus(
     with new_folder(folder) as building:
         writers = [RaggedWriter(building, name, token_type(symbols)) for name in SIDES]
         try:
-            for chunk in map_in_processes(encoder, read_chunks(text), processes=processes or available_cores()):
+            cores = processes or available_cores()
+            for chunk in map_in_processes(
+                encoder, read_chunks(text), processes=cores, purpose="prepares the text"
+            ):
                 for writer, tokens, lengths in zip(writers, chunk.tokens, chunk.lengths.T, strict=True):
                     writer.append(tokens, lengths)
                 counts += chunk.counts

@@ -37,13 +37,13 @@ def available_cores() -> int:
 
 
 def map_in_processes(
-    function: Callable[[Job], Result], jobs: Iterable[Job], *, processes: int
+    function: Callable[[Job], Result], jobs: Iterable[Job], *, processes: int, purpose: str = "works on a job"
 ) -> Iterator[Result]:
     """Yield the result of `function` for each job, in order, computed by worker processes.
 
     `function`, jobs and results must be picklable. At most `processes` + 1 jobs are read in advance. A small
-    number of jobs runs in the calling process. Raises the error of the first job that fails, and `MachineError`
-    if a process dies.
+    number of jobs runs in the calling process. `purpose`: what a process does, for messages. Raises the error of
+    the first job that fails, and `MachineError` if a process dies.
 
     >>> list(map_in_processes(str.upper, ["a", "b"], processes=2))
     ['A', 'B']
@@ -54,7 +54,7 @@ def map_in_processes(
         yield from map(function, chain(first, jobs))
         return
     idle: SimpleQueue[_Worker] = SimpleQueue()
-    workers = [_Worker(function) for _ in range(processes)]
+    workers = [_Worker(function, purpose) for _ in range(processes)]
     try:
         for worker in workers:
             idle.put(worker)
@@ -79,7 +79,8 @@ def map_in_processes(
 class _Worker:
     """A worker process that runs jobs one after another."""
 
-    def __init__(self, function: Callable[[Any], Any]) -> None:
+    def __init__(self, function: Callable[[Any], Any], purpose: str) -> None:
+        self._purpose = purpose
         # Use one thread per worker, because separate thread pools would use more threads than cores.
         environment = {
             **os.environ,
@@ -102,8 +103,8 @@ class _Worker:
             failed, result = pickle.load(self._process.stdout)  # type: ignore[arg-type]
         except (EOFError, OSError, pickle.UnpicklingError) as error:
             raise MachineError(
-                f"a process that prepares the text died (status {self._process.wait()}), possibly for lack of "
-                f"memory: run the same command again to prepare the remaining text"
+                f"a process that {self._purpose} died (status {self._process.wait()}), possibly for lack of "
+                f"memory: run the same command again for the rest"
             ) from error
         if failed:
             raise result

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from regard.doubts.sentence_doubt import (
         Doubt as Doubt,
         Doubter as Doubter,
-        check_translation_run as check_translation_run,
         doubt as doubt,
     )
 

@@ -34,9 +34,10 @@ def joint_linear(states: Tensor, layers: Sequence[nn.Linear]) -> Tensor:
     >>> joint_linear(torch.zeros(5, 2), [nn.Linear(2, 2), nn.Linear(2, 3)]).shape
     torch.Size([5, 5])
     """
-    biases = [layer.bias for layer in layers if layer.bias is not None]
+    biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
     bias = torch.cat(biases) if biases else None
-    return F.linear(states, torch.cat([layer.weight for layer in layers]), bias)
+    weights: list[Tensor] = [layer.weight for layer in layers]
+    return F.linear(states, torch.cat(weights), bias)
 
 
 def _is_watched(layer: nn.Module) -> bool:

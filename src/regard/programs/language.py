@@ -31,7 +31,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
 
-from regard.errors import InputError
+from regard.errors import InputError, shorten
 
 Value = Any
 """Value of an expression at one step: a str, int, bool or Fraction; None without a value."""
@@ -194,6 +194,9 @@ def select(
     >>> evaluate(width(select(tokens, constant("a"))), "abca")
     [2, 2, 2, 2]
     """
+    for part in (keys, queries):
+        _check_kind(part, Expression)
+    _check_function(predicate)
     return Selector(keys.side, queries.side, (Condition(keys, queries, predicate),))
 
 
@@ -207,6 +210,8 @@ def aggregate(selector: Selector, values: Expression) -> Expression:
 
     If several steps are selected, their values must be equal; otherwise `evaluate` raises `InputError`.
     """
+    _check_kind(selector, Selector)
+    _check_kind(values, Expression)
     if values.side != selector.key_side:
         raise InputError(f"values of the side {values.side} do not fit keys of the side {selector.key_side}")
     return Aggregate(selector.query_side, selector, values)
@@ -218,6 +223,7 @@ def width(selector: Selector) -> Expression:
     >>> evaluate(width(select(tokens, tokens)), "abba")
     [2, 2, 2, 2]
     """
+    _check_kind(selector, Selector)
     return Average(selector.query_side, selector, None)
 
 
@@ -227,11 +233,16 @@ def average(selector: Selector, numbers: Expression) -> Expression:
     >>> evaluate(average(select_all(), tokens.map(int)), "112")
     [Fraction(4, 3), Fraction(4, 3), Fraction(4, 3)]
     """
+    _check_kind(selector, Selector)
+    _check_kind(numbers, Expression)
     return Average(selector.query_side, selector, numbers)
 
 
 def elementwise(function: Callable[..., Value], *arguments: Expression) -> Expression:
     """Return a function of one or two expressions of the same side."""
+    _check_function(function)
+    for argument in arguments:
+        _check_kind(argument, Expression)
     if not 1 <= len(arguments) <= 2 or len({argument.side for argument in arguments}) > 1:
         sides = ", ".join(argument.side for argument in arguments)
         raise InputError(f"elementwise got expressions of the sides {sides}: give one or two of the same side")
@@ -306,6 +317,20 @@ def evaluate(expression: Expression, text: str, output: int | str = "", *, causa
     [1, 1, 2, 2]
     """
     return Evaluation(text, output, causal).values(expression)
+
+
+def _check_kind(value: Any, kind: type[Expression | Selector]) -> None:
+    if not isinstance(value, kind):
+        shown = "an expression" if isinstance(value, Expression) else shorten(str(value))
+        example = "select(tokens, tokens)" if kind is Selector else "tokens"
+        raise InputError(
+            f"{shown} is not {'a selector' if kind is Selector else 'an expression'} such as {example}"
+        )
+
+
+def _check_function(function: Any) -> None:
+    if not callable(function):
+        raise InputError(f"{shorten(str(function))} is not a function, such as operator.eq or lambda value: ...")
 
 
 def _is_true(predicate: Callable[[Any, Any], bool], key: Value, query: Value) -> bool:

@@ -118,8 +118,12 @@ class Planner:
         self.connect([self.result], "logits")
 
     def allocate(self, side: Side, count: int) -> range:
-        """Return new dimensions of a stream."""
+        """Return new dimensions of a stream. Raises `InputError` if there are too many."""
         self.width[side] += count
+        if self.width[side] > WIDTH:
+            raise InputError(
+                f"program {self.program.name} needs more than {WIDTH} dimensions: use fewer values or expressions"
+            )
         return range(self.width[side] - count, self.width[side])
 
     def read(self, expression: Expression) -> Reading:

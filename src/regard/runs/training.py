@@ -146,10 +146,9 @@ def train(
             if context.first:
                 config = _open_run(folder, config, built, state, resume=resume, overwrite=overwrite, show=show)
                 context.note_created(folder.path)
-        first_step, drops, automatic = state.step, config.model.dropout > 0, config.training.precision == "auto"
+        first_step, drops = state.step, config.model.dropout > 0
         threads = limit_threads(state.model) if built.draws else nullcontext()
-        learner = SingleLearner(state, config.training, batches, folder, context=context, drops=drops)
-        print_status(f"Precision: {learner.precision}, the faster one on this machine", show=show and automatic)
+        learner = SingleLearner(state, config.training, batches, folder, context=context, drops=drops, show=show)
         with _metrics_display(config, folder, first_step, context, show=show) as on_metrics, threads:
             train_steps(learner, config.training, on_metrics, validate=validate, first=config.first_step)
         context.wait()

@@ -6,6 +6,8 @@ GET  /api/lessons/NAME             progress and results of its run
 POST /api/lessons/NAME             train the run in a separate process
 GET  /api/lessons/NAME/commands    the commands in its text
 POST /api/lessons/NAME/commands/N  run command N, or the lesson's code if N is 0; GET: its output; DELETE: end it
+GET  /api/progress                 what the learner has done
+PUT  /api/progress/NAME/VERDICT    what the learner says about the prediction of a lesson
 POST /api/exercises/NAME           check the learner's file; GET: the report; PUT: write the file to start from
 GET  /explore/NAME/                the explorer for the run
 """
@@ -30,12 +32,14 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
-from regard.course.exercise_pages import FOLDER, stub_name
+from regard.course.exercise_pages import FOLDER, read_exercise, stub_name
 from regard.course.exercises import find_exercise
 from regard.course.lesson_training import forget_result, load_run, training_state
 from regard.course.lessons import Lesson, find_lesson, lessons
 from regard.course.notebooks import build_notebooks
 from regard.course.pages import exercise_page, index_page, lesson_page, read_asset
+from regard.course.progress import begin_progress, read_progress, record_verdict
+from regard.course.translated import ENGLISH, Language, find_language
 from regard.errors import InputError, RegardError, unknown_choice
 from regard.io import open_regular, refuse_links, write_new
 from regard.server.access import AccessControl
@@ -46,10 +50,6 @@ from regard.server.messages import error_response
 TRAIN = "from regard.course.lesson_training import main; main()"
 MAX_OUTPUT = 20_000
 """Number of characters of a process's output that a page shows."""
-CONTROLS = """<p><button type="button" id="train">Train it</button> <span id="state" role="status"></span></p>
-<progress id="progress" max="1" value="0" aria-label="Training" hidden></progress>
-<ul id="words"></ul>
-<p><a id="explore" href="explore/{name}/{fragment}" target="_blank" hidden>Open it in the explorer</a></p>"""
 
 
 class CourseProcesses:
@@ -120,25 +120,39 @@ class CourseProcesses:
         return self.home / f"{name}.log"
 
 
-def _page_routes(home: Path) -> list[Route]:
+def _controls(lesson: Lesson, language: Language) -> str:
+    """Return the button that trains a lesson's run, its progress, its results and the link to its explorer."""
+    say, text = language.say, lesson.runs[0].input
+    fragment = "" if text is None else f"#{urlencode({'input': text})}"
+    return (
+        f'<p><button type="button" id="train">{say("Train it")}</button> '
+        '<span id="state" role="status"></span></p>\n'
+        f'<progress id="progress" max="1" value="0" aria-label="{say("Training")}" hidden></progress>\n'
+        '<ul id="words"></ul>\n'
+        f'<p><a id="explore" href="explore/{lesson.name}/{fragment}" target="_blank" hidden>'
+        f"{say('Open it in the explorer')}</a></p>"
+    )
+
+
+def _page_routes(home: Path, language: str) -> list[Route]:
     """Return the routes of pages, notebooks, styles and scripts."""
 
     async def page(request: Request) -> Response:
         name = request.path_params.get("name", "index")
         if name == "index":
-            return HTMLResponse(index_page())
+            return HTMLResponse(index_page(language, script="course-commands.js"))
         if name.startswith("exercise-"):
             item = find_exercise(name.removeprefix("exercise-"))
-            return HTMLResponse(exercise_page(item.name, script="course-commands.js"))
-        lesson = find_lesson(name)
+            return HTMLResponse(exercise_page(item.name, language, script="course-commands.js"))
+        lesson = find_lesson(name, language)
         if not lesson.runs:
             return HTMLResponse(lesson_page(lesson, see="", script="course-commands.js", home=home.absolute()))
-        text = lesson.runs[0].input
-        controls = CONTROLS.format(name=name, fragment="" if text is None else f"#{urlencode({'input': text})}")
+        controls = _controls(lesson, find_language(language))
         return HTMLResponse(lesson_page(lesson, see=controls, script="learn.js", home=home.absolute()))
 
     async def notebook(request: Request) -> Response:
-        notebooks = {path.name: content for path, content in build_notebooks(Path(), home.absolute()).items()}
+        built = build_notebooks(Path(), home.absolute(), language)
+        notebooks = {path.name: content for path, content in built.items()}
         content = notebooks.get(f"{request.path_params['name']}.ipynb")
         if content is None:
             raise unknown_choice("notebook", request.path_params["name"], list(notebooks))
@@ -159,12 +173,29 @@ def _page_routes(home: Path) -> list[Route]:
     ]
 
 
-def make_course_app(home: Path, *, hosts: Sequence[str] | None = LOCAL, token: str | None = None) -> Starlette:
+def _progress_routes(home: Path) -> list[Route]:
+    """Return the routes that read and change what the learner has done."""
+
+    async def progress(request: Request) -> Response:
+        if request.method == "PUT":
+            record_verdict(home, request.path_params["lesson"], request.path_params["verdict"])
+        return _json(read_progress(home))
+
+    return [
+        Route("/api/progress", progress),
+        Route("/api/progress/{lesson}/{verdict}", progress, methods=["PUT"]),
+    ]
+
+
+def make_course_app(
+    home: Path, language: str = ENGLISH, *, hosts: Sequence[str] | None = LOCAL, token: str | None = None
+) -> Starlette:
     """Return the application; `home`: folder of the runs; `hosts` and `token` as in `AccessControl`."""
     processes = CourseProcesses(home)
+    begin_progress(home)
 
     async def training(request: Request) -> Response:
-        lesson = _with_run(request.path_params["name"])
+        lesson = _with_run(request.path_params["name"], language)
         if request.method == "POST":
             processes.train(lesson)
         return _json(processes.training_state(lesson))
@@ -187,9 +218,9 @@ def make_course_app(home: Path, *, hosts: Sequence[str] | None = LOCAL, token: s
         item = find_exercise(request.path_params["name"])
         file = Path(FOLDER) / stub_name(item)
         if request.method == "PUT" and not file.exists():
-            write_new({file: item.stub.encode()})
+            write_new({file: read_exercise(item.name, language).exercise.stub.encode()})
         if request.method != "POST" or file.exists():
-            arguments = ["-m", "regard", "check", str(file), item.name]
+            arguments = ["-m", "regard", "check", str(file), item.name, "--savepath", str(home.absolute())]
             _control(processes, request.method, f"check-{item.name}", arguments)
         return _json({**processes.state(f"check-{item.name}"), "file": str(file), "exists": file.exists()})
 
@@ -198,14 +229,15 @@ def make_course_app(home: Path, *, hosts: Sequence[str] | None = LOCAL, token: s
 
     app = Starlette(
         routes=[
-            *_page_routes(home),
+            *_page_routes(home, language),
+            *_progress_routes(home),
             Route("/api/lessons/{name}", training, methods=["GET", "POST"]),
             Route("/api/lessons/{name}/commands", commands),
             Route("/api/lessons/{name}/commands/{number:int}", command, methods=["GET", "POST", "DELETE"]),
             Route("/api/exercises/{name}", exercise, methods=["GET", "POST", "PUT", "DELETE"]),
             *(
                 Mount(f"/explore/{lesson.name}", _LessonExplorer(lesson, home))
-                for lesson in lessons()
+                for lesson in lessons(language)
                 if lesson.runs
             ),
         ],
@@ -231,9 +263,9 @@ def _control(processes: CourseProcesses, method: str, name: str, arguments: Sequ
     return _json(processes.state(name))
 
 
-def _with_run(name: str) -> Lesson:
+def _with_run(name: str, language: str) -> Lesson:
     """Return a lesson that trains a model. Raises `InputError` for other names."""
-    lesson = find_lesson(name)
+    lesson = find_lesson(name, language)
     if not lesson.runs:
         raise InputError(f"lesson {name} trains no model: run its commands instead")
     return lesson
@@ -259,6 +291,6 @@ class _LessonExplorer:
         run = load_run(self.lesson, self.home)
         trained = (run.folder / "model.safetensors").stat().st_mtime_ns
         if self.loaded is None or self.loaded[0] != trained:
-            back = (f"Lesson: {self.lesson.title}", f"../../{self.lesson.name}.html")
+            back = (f"{self.lesson.say('Lesson')}: {self.lesson.title}", f"../../{self.lesson.name}.html")
             self.loaded = trained, make_app(Explorer(run, back=back), hosts=None)
         return self.loaded[1]

@@ -21,6 +21,7 @@ from regard.viz import Subject
 from regard.viz.subject import check_comparable
 
 if TYPE_CHECKING:
+    from regard.course.puzzles.writing_page import WritingPage
     from regard.server.request_queue import RequestQueue
 
 DEFAULT_PORT = 8137
@@ -63,14 +64,25 @@ def show(
         torch.set_num_threads(threads)
 
 
-def teach(home: Path, *, port: int | None = None, host: str = "127.0.0.1", browser: bool = True) -> None:
-    """Serve the course until interrupted; `home`: folder of its runs; the other parameters are those of
-    `show`."""
+def teach(
+    home: Path, language: str = "en", *, port: int | None = None, host: str = "127.0.0.1", browser: bool = True
+) -> None:
+    """Serve the course until interrupted; `home`: folder of its runs; `language`: see `find_language`; the other
+    parameters are those of `show`."""
     check_port(port)
     check_server("the course")
     from regard.server.course_app import make_course_app
 
-    _serve(lambda **access: make_course_app(home, **access), "the course", host, port, browser=browser)
+    _serve(lambda **access: make_course_app(home, language, **access), "the course", host, port, browser=browser)
+
+
+def write(page: WritingPage, *, port: int | None = None, host: str = "127.0.0.1", browser: bool = True) -> None:
+    """Serve the page of a puzzle until interrupted; the other parameters are those of `show`."""
+    check_port(port)
+    check_server("the page")
+    from regard.server.write_app import make_write_app
+
+    _serve(lambda **access: make_write_app(page, **access), page.path.name, host, port, browser=browser)
 
 
 def _serve(make: Callable[..., Any], title: str, host: str, port: int | None, *, browser: bool) -> None:

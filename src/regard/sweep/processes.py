@@ -19,9 +19,8 @@ from typing import Generic, TypeVar, cast
 import torch
 
 from regard.errors import MachineError
+from regard.training.signals import SIGNALS
 
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that stop a process."""
 JobT = TypeVar("JobT")
 ResultT = TypeVar("ResultT")
 
@@ -148,7 +147,7 @@ def _uninterrupted() -> Iterator[None]:
     registered before a signal is handled."""
     received: list[int] = []
     try:
-        with handle_signals(lambda number, _: received.append(number), STOPPING):
+        with handle_signals(lambda number, _: received.append(number), SIGNALS):
             yield
     finally:
         for number in received:
@@ -158,8 +157,9 @@ def _uninterrupted() -> Iterator[None]:
 def _run_jobs(work: Callable[[JobT], ResultT], pipe: Connection, threads: int) -> None:
     """Run one job after another in a worker process, until the pipe closes or a signal stops the process."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, exit_on_signal)  # a clean exit between two jobs too
+    for number in SIGNALS:
+        if number != signal.SIGINT:
+            signal.signal(number, exit_on_signal)  # a clean exit between two jobs too
     threading.Thread(target=_stop_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     try:

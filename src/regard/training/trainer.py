@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from regard.attention import Block
 from regard.data import PairBatch
 from regard.errors import InputError, MachineError, shorten
+from regard.progress import print_status
 from regard.streams import derive_seed
 from regard.tasks import Batch, BatchSource, TokenBatch
 from regard.training.checkpoint import Checkpoint, Progress, TrainingState
@@ -169,6 +170,7 @@ class SingleLearner:
         *,
         context: DistributedContext = SINGLE_PROCESS,
         drops: bool = False,
+        show: bool = False,
     ) -> None:
         self.state, self.settings, self.batches, self.context = state, settings, batches, context
         self.folder = folder
@@ -177,8 +179,10 @@ class SingleLearner:
         """Whether the model has dropout."""
         self.module = _distribute(state.objective, settings, context)
         dtype = product_type(settings.precision, context)
-        self.precision = str(dtype).removeprefix("torch.")
-        """Name of the dtype of matrix products."""
+        name = str(dtype).removeprefix("torch.")
+        print_status(
+            f"Precision: {name}, the faster one on this machine", show=show and settings.precision == "auto"
+        )
         self._scaler = state.scaler
         """Scales the loss for float16, so that small gradients do not become 0; None for other dtypes."""
         self._autocast = nullcontext() if dtype == torch.float32 else torch.autocast(context.device.type, dtype)

@@ -42,6 +42,10 @@ class Exercise(Specification):
     """Name and parameters of `template` or `solution`; set by `__post_init__`."""
     title: str
     """Short description."""
+    statement: str = ""
+    """The docstring of the stub; by default the docstring of `template` or `solution`."""
+    words: tuple[str, str] = ("Exercise", "then")
+    """Words of the stub's first lines, in the language of the title."""
     source: str = ""
     """Paper and section that the exercise follows."""
     solution: Callable[..., Any]
@@ -60,13 +64,14 @@ class Exercise(Specification):
     """The mistakes that incorrect answers are compared with."""
 
     def __post_init__(self) -> None:
-        """Set the name and parameters. Cache the inputs, so that each seed always has the same `Case` objects."""
+        """Set what the function tells. Cache the inputs, so that each seed always has the same `Case` objects."""
         function = self.template or self.solution
         parameters = [part for part in inspect.signature(function).parameters.values() if part.name != "self"]
         # Annotations may refer to modules that contain solutions.
         plain = tuple(part.replace(annotation=part.empty) for part in parameters)
         object.__setattr__(self, "name", function.__name__)
         object.__setattr__(self, "parameters", plain)
+        object.__setattr__(self, "statement", self.statement or inspect.getdoc(function) or "")
         object.__setattr__(self, "cases", functools.lru_cache(maxsize=2)(self.cases))
 
     @property
@@ -78,13 +83,14 @@ class Exercise(Specification):
     def stub(self) -> str:
         """Python file that the learner starts from."""
         arguments = ", ".join(map(str, self.parameters))
-        lines = (inspect.getdoc(self.template or self.solution) or "").splitlines()
+        lines = self.statement.splitlines()
         text = "\n".join(f"    {line}" if line else "" for line in lines)
         docstring = f'    """{text.strip()}' + ('\n    """' if len(lines) > 1 else '"""')
         citation = f" ({self.source})" if self.source else ""
+        label, then = self.words
         return (
-            f'"""Exercise: {self.title}{citation}.\n\n'
-            f'{self.instruction}, then: {self.command}\n"""\n\n\n'
+            f'"""{label}: {self.title}{citation}.\n\n'
+            f'{self.instruction}, {then}: {self.command}\n"""\n\n\n'
             f"def {self.name}({arguments}):\n{docstring}\n    raise NotImplementedError\n"
         )
 

@@ -1,6 +1,6 @@
 """One lesson: a text in six parts, training runs, and the measured results of ten seeds.
 
-The texts are in `text/NAME.md`. `benchmarks/lessons.py` measures the runs and writes `ranges.json`.
+The English texts are in `text/NAME.md`. `benchmarks/lessons.py` measures the runs and writes `ranges.json`.
 """
 
 import functools
@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from regard.course.translated import ENGLISH, State, find_language
 from regard.errors import unknown_choice
 
 HOME = Path("course")
@@ -24,6 +25,15 @@ FIGURES = {
     "exact_match": "answers without an error",
     "relevance": "attention on inputs that the answer depends on (best head or last layer)",
     "alignment_error": "alignment error",
+    "lens_0": "right answers of the lens before block 1",
+    "lens_1": "after block 1",
+    "lens_2": "after block 2",
+    "first_token": "weight on the first token",
+    "to_sink": "weight on the sink",
+    "fitted": "steps until training answers are right",
+    "grokked": "steps until held-out answers are right (100.0%: never)",
+    "doubt_auroc": "AUROC of the doubt for real errors",
+    "probability_auroc": "AUROC of the log-probability",
 }
 """Measurements of a run that a lesson reports, with their labels."""
 
@@ -98,6 +108,21 @@ RUNS: dict[str, tuple[LessonRun, ...]] = {
     "cache": (),
     "modern": (),
     "induction": _runs("induction", {"steps": 800}, two_layers={"layers": 2}, one_layer={"layers": 1}),
+    "lens": _runs("induction", {"steps": 800}, three_layers={"layers": 3}),
+    "sinks": _runs(
+        "induction",
+        {"steps": 800, "layers": 2},
+        sink={"attention": "sink"},
+        softmax={"attention": "softmax"},
+    ),
+    "grokking": _runs(
+        "modular",
+        {"modulus": 31, "train_share": 0.5, "hidden": 64, "inner": 256, "norm": "none", "lr": 0.01}
+        | {"steps": 1000, "validate_every": 50},
+        decay={"weight_decay": 1.0},
+        without={"weight_decay": 0.0},
+    ),
+    "doubt": _runs("phrases", {"steps": 500}, phrases={}),
 }
 """The runs of each lesson, none if it measures without training. The order of the lessons: each lesson builds on
 the lessons before it."""
@@ -111,7 +136,7 @@ def _percent(value: float) -> str:
 
 @dataclass(frozen=True)
 class Range:
-    """Minimum, median and maximum of a measurement over ten seeds, as fractions (0 to 1).
+    """Minimum, median and maximum of a measurement over several seeds, as fractions (0 to 1).
 
     >>> str(Range(0.5, 0.75, 1.0))
     '50.0% to 100.0% (median 75.0%)'
@@ -124,26 +149,29 @@ class Range:
     high: float
 
     def __str__(self) -> str:
-        low, high = _percent(self.low), _percent(self.high)
-        return f"{low} (all seeds)" if low == high else f"{low} to {high} (median {_percent(self.middle)})"
+        return self.describe()
 
-    @property
-    def _ends(self) -> str:
-        low, high = _percent(self.low), _percent(self.high)
-        return low if low == high else f"{low} to {high}"
+    def describe(self, language: str = ENGLISH) -> str:
+        """Return the limits and the median as text."""
+        say, low, high = find_language(language).say, _percent(self.low), _percent(self.high)
+        if low == high:
+            return say("{0} (all seeds)", low)
+        return say("{0} to {1} (median {2})", low, high, _percent(self.middle))
 
-    def verdict(self, value: float) -> str:
+    def verdict(self, value: float, language: str = ENGLISH) -> str:
         """Return a sentence that compares a run's value with the ten seeds.
 
         A value counts as usual if it is within the range after rounding, either to the four stored decimals or
         to the displayed decimals.
         """
+        say, low, high = find_language(language).say, _percent(self.low), _percent(self.high)
+        ends = low if low == high else say("{0} to {1}", low, high)
         value = round(value, 4)
-        if value < self.low and _percent(value) != _percent(self.low):
-            return f"below all ten seeds, which gave {self._ends}"
-        if value > self.high and _percent(value) != _percent(self.high):
-            return f"above all ten seeds, which gave {self._ends}"
-        return f"usual: ten seeds gave {self._ends}"
+        if value < self.low and _percent(value) != low:
+            return say("below all ten seeds, which gave {0}", ends)
+        if value > self.high and _percent(value) != high:
+            return say("above all ten seeds, which gave {0}", ends)
+        return say("usual: ten seeds gave {0}", ends)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,10 +186,17 @@ class Lesson:
     runs: tuple[LessonRun, ...]
     """The run that the learner trains, then the variants that the run is compared with; none if the lesson only
     measures."""
+    language: str = ENGLISH
+    state: State = ""
+    """State of the translation."""
+
+    def say(self, text: str, *values: object) -> str:
+        """Return a page's text in the language of the lesson."""
+        return find_language(self.language).say(text, *values)
 
     @property
     def ranges(self) -> dict[str, dict[str, Range]]:
-        """The results of ten seeds, by name of the run and name of the measurement."""
+        """The results of several seeds, by name of the run and name of the measurement."""
         return {
             run.name: {
                 name: Range(min(values), statistics.median(values), max(values))
@@ -191,8 +226,8 @@ class Lesson:
         """Return one line per measurement of a run, with its range over ten seeds."""
         ranges = self.ranges[self.runs[0].name]
         return [
-            f"{FIGURES[name]}: {_percent(value)}"
-            + (f" ({ranges[name].verdict(value)})" if name in ranges else "")
+            f"{self.say(FIGURES[name])}: {_percent(value)}"
+            + (f" ({ranges[name].verdict(value, self.language)})" if name in ranges else "")
             for name, value in figures.items()
             if name in FIGURES and value is not None
         ]
@@ -233,27 +268,40 @@ def _measurements(lesson: str, run: str) -> dict[str, Any]:
 
 
 @functools.cache
-def lessons() -> tuple[Lesson, ...]:
-    """Return all lessons in order."""
-    return tuple(_read(number, name) for number, name in enumerate(RUNS, 1))
+def lessons(language: str = ENGLISH) -> tuple[Lesson, ...]:
+    """Return all lessons in order. Raises `InputError` for an unknown language or an invalid translation."""
+    return tuple(_read(number, name, language) for number, name in enumerate(RUNS, 1))
 
 
-def find_lesson(name: str) -> Lesson:
+def find_lesson(name: str, language: str = ENGLISH) -> Lesson:
     """Return the lesson with this name. Raises `InputError` for an unknown name.
 
     >>> find_lesson("signal").title
     'Positions'
     """
-    for lesson in lessons():
+    for lesson in lessons(language):
         if lesson.name == name:
             return lesson
     raise unknown_choice("lesson", name, list(RUNS))
 
 
-def _read(number: int, name: str) -> Lesson:
-    text = files(__package__).joinpath(f"text/{name}.md").read_text(encoding="utf-8")
+def english_text(name: str) -> str:
+    """Return the English text of a lesson."""
+    return files(__package__).joinpath(f"text/{name}.md").read_text(encoding="utf-8")
+
+
+def _read(number: int, name: str, language: str) -> Lesson:
+    text, state = find_language(language).translate(f"lessons/{name}", english_text(name))
     title, *sections = re.split(r"^#{1,2} (.*)$", text, flags=re.MULTILINE)[1:]
     headings, texts = sections[1::2], sections[2::2]
     parts = {heading.strip(): text.strip() for heading, text in zip(headings, texts, strict=True)}
     assert tuple(parts) == PARTS, f"lesson {name} has parts {tuple(parts)}"
-    return Lesson(number=number, name=name, title=title.strip(), parts=parts, runs=RUNS[name])
+    return Lesson(
+        number=number,
+        name=name,
+        title=title.strip(),
+        parts=parts,
+        runs=RUNS[name],
+        language=language,
+        state=state,
+    )

@@ -2,6 +2,9 @@
 
 /** @typedef {{busy: boolean, status: number | null, output: string, file?: string, exists?: boolean}} Process */
 
+/** @type {(text: string, ...values: (string | number)[]) => string} */
+export const say = Reflect.get(window, "say"); // notes.js is a classic script, so that it works from a folder
+
 /** @param {string} label @param {() => void} action */
 function makeButton(label, action) {
   const button = document.createElement("button");
@@ -15,7 +18,7 @@ function makeButton(label, action) {
 /** @param {string} address @param {string} method @returns {Promise<Process>} */
 async function request(address, method) {
   const response = await fetch(address, { method }).catch(() => null);
-  const ended = "The course server has ended: start it again with regard learn";
+  const ended = say("The course server has ended: start it again with regard learn");
   if (!response) return { busy: false, status: 2, output: ended };
   const answer = await response.json();
   return response.ok ? answer : { busy: false, status: 2, output: answer.error };
@@ -25,10 +28,10 @@ async function request(address, method) {
 /** @param {string} address @param {HTMLElement} box @param {(process: Process) => void} finish */
 async function runProcess(address, box, finish = () => {}) {
   const output = document.createElement("pre");
-  const stop = makeButton("Stop", () => request(address, "DELETE"));
+  const stop = makeButton(say("Stop"), () => request(address, "DELETE"));
   box.replaceChildren(stop, output);
   output.setAttribute("role", "status");
-  output.textContent = "running …";
+  output.textContent = say("running …");
   let process = await request(address, "POST");
   while (process.busy) {
     if (process.output) output.textContent = process.output;
@@ -36,7 +39,8 @@ async function runProcess(address, box, finish = () => {}) {
     process = await request(address, "GET");
   }
   stop.remove();
-  output.textContent = process.output.trim() || (process.status ? "It was stopped." : "It printed nothing.");
+  const nothing = process.status ? say("It was stopped.") : say("It printed nothing.");
+  output.textContent = process.output.trim() || nothing;
   finish(process);
 }
 
@@ -44,7 +48,7 @@ async function runProcess(address, box, finish = () => {}) {
 function addRunner(place, address) {
   const box = document.createElement("div");
   box.className = "output";
-  const button = makeButton("Run", async () => {
+  const button = makeButton(say("Run"), async () => {
     button.disabled = true;
     await runProcess(address, box);
     button.disabled = false;
@@ -76,13 +80,13 @@ async function startExercise(exercise) {
   const box = document.createElement("div");
   const show = async () => {
     const { exists, file } = await request(address, "GET");
-    const write = makeButton(`Write ${file}`, async () => {
+    const write = makeButton(say("Write {0}", file ?? ""), async () => {
       await request(address, "PUT");
       await show();
     });
     place.replaceChildren(exists ? check : write, box);
   };
-  const check = makeButton("Check my file", async () => {
+  const check = makeButton(say("Check my file"), async () => {
     check.disabled = true;
     await runProcess(address, box, ({ status, output }) => {
       // Status 2: the file was not checked.
@@ -94,6 +98,20 @@ async function startExercise(exercise) {
   await show();
 }
 
+// What a learner has done is also in a file, to which `regard check` in a terminal adds its results.
+/** @param {string} lesson */
+async function shareProgress(lesson) {
+  const response = await fetch("api/progress").catch(() => null);
+  if (response?.ok) {
+    document.dispatchEvent(new CustomEvent("regard-progress", { detail: await response.json() }));
+  }
+  const verdict = /** @type {HTMLSelectElement | null} */ (document.getElementById("verdict"));
+  verdict?.addEventListener("change", () => {
+    if (verdict.value) request(`api/progress/${lesson}/${encodeURIComponent(verdict.value)}`, "PUT");
+  });
+}
+
 const page = /** @type {HTMLElement} */ (document.querySelector("main")).dataset;
 if (page.lesson) startLesson(page.lesson);
 else if (page.exercise) startExercise(page.exercise);
+shareProgress(page.lesson ?? "");

@@ -1,6 +1,6 @@
 // The run of a lesson: a button that trains it, its progress, and its results.
 
-import "./course-commands.js";
+import { say } from "./course-commands.js";
 
 const lesson = /** @type {HTMLElement} */ (document.querySelector("main[data-lesson]")).dataset.lesson;
 const address = `api/lessons/${lesson}`;
@@ -16,7 +16,7 @@ const bar = /** @type {HTMLProgressElement} */ (part("progress"));
 /** @param {State} run */
 function show(run) {
   button.disabled = run.busy;
-  button.textContent = run.words ? "Train it again" : "Train it";
+  button.textContent = run.words ? say("Train it again") : say("Train it");
   bar.hidden = !run.busy;
   bar.value = run.steps ? run.step / run.steps : 0;
   part("state").textContent = describeRun(run);
@@ -32,18 +32,19 @@ function show(run) {
 
 /** @param {State} run */
 function describeRun(run) {
-  if (run.failed) return `It failed: ${run.failed}`;
+  if (run.failed) return say("It failed: {0}", run.failed);
   if (!run.busy || run.words) return "";
-  if (!run.step) return "starting …";
-  if (run.step >= run.steps) return "testing …";
-  return `step ${run.step} of ${run.steps}${run.loss === null ? "" : `, loss ${run.loss.toFixed(3)}`}`;
+  if (!run.step) return say("starting …");
+  if (run.step >= run.steps) return say("testing …");
+  const loss = run.loss === null ? "" : say(", loss {0}", run.loss.toFixed(3));
+  return say("step {0} of {1}", run.step, run.steps) + loss;
 }
 
 /** @param {string} method */
 async function ask(method) {
   const response = await fetch(address, { method }).catch(() => null);
   if (!response?.ok) {
-    part("state").textContent = "The course server has ended: start it again with regard learn";
+    part("state").textContent = say("The course server has ended: start it again with regard learn");
     return;
   }
   const run = /** @type {State} */ (await response.json());

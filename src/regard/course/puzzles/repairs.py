@@ -1,0 +1,272 @@
+"""Repairs: single changes to a wrong program that make it right for all inputs.
+
+Each part of the program is changed in all the ways in which a step is usually wrong. If a changed program is
+right, the learner's program is a right solution with one mistake, and the line of the mistake is known.
+"""
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from typing import Any, NamedTuple
+
+from regard.course.program_tables import RELATIONS, TableFunction, WrittenProgram
+from regard.course.puzzles.puzzle import BLANK, Puzzle, show_answer
+from regard.errors import InputError
+from regard.programs.language import (
+    Aggregate,
+    Attended,
+    Average,
+    Condition,
+    Constant,
+    Elementwise,
+    Expression,
+    Otherwise,
+    Selector,
+    aggregate,
+    constant,
+    elementwise,
+    indices,
+    select,
+    tokens,
+    width,
+)
+
+STRICT = {"<": "≤", "≤": "<", ">": "≥", "≥": ">"}
+SWAPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤"}
+SEEN_TOO = {
+    "<": "the step itself and later steps (the future)",
+    "≤": "later steps (the future)",
+    "≠": "the step itself",
+    ">": "the step itself and earlier steps",
+    "≥": "earlier steps",
+}
+"""What a selector selects too if this comparison of positions is missing."""
+
+
+class Repair(NamedTuple):
+    """A change to one part of a program."""
+
+    line: int
+    words: str
+    """The mistake."""
+    instead: str
+    part: Any
+    """The expression, condition or selector that is changed."""
+    new: Any
+
+
+def find_repairs(puzzle: Puzzle, program: WrittenProgram, answers: Mapping[str, list[str]]) -> list[Repair]:
+    """Return the repairs after which the program gives the right answers for all inputs.
+
+    `answers`: of the program, by input.
+    """
+    wrong = [text for text in puzzle.inputs if answers[text] != puzzle.expected[text]]
+    # Most repairs fail on an input that is wrong already, or on a long one.
+    texts = list(dict.fromkeys([wrong[0], wrong[-1], puzzle.inputs[-1], *wrong, *puzzle.inputs]))
+    return [
+        repair
+        for repair in _all_repairs(program, puzzle.alphabet)
+        if _is_right(puzzle, _rebuild(program.answer, repair), texts)
+    ]
+
+
+def _is_right(puzzle: Puzzle, answer: Expression, texts: list[str]) -> bool:
+    try:
+        return all(
+            [show_answer(value) for value in puzzle.evaluation(text).values(answer)] == puzzle.expected[text]
+            for text in texts
+        )
+    except (InputError, TypeError, KeyError):
+        return False
+
+
+def _all_repairs(program: WrittenProgram, alphabet: str) -> Iterator[Repair]:
+    """Return all changes of one part, the likeliest first: of conditions, selectors, and expressions."""
+    answer = program.answer
+    parts = [part for part in program.lines if part in _reachable(answer)]
+    selectors = [part for part in parts if isinstance(part, Selector)]
+    lines = {condition: program.lines[selector] for selector in selectors for condition in selector.conditions}
+    blank = Otherwise("input", answer, BLANK)
+    yield Repair(
+        program.lines[answer],
+        "A step has no value, because nothing is selected for it: no step comes before the first one.",
+        f'Give such steps a value: .otherwise("{BLANK}").',
+        answer,
+        blank,
+    )
+    for keys, queries in ((indices, answer), (answer, indices)):
+        yield Repair(
+            program.lines[answer],
+            "The answer is a place: the letter there is not read yet.",
+            "Select the step at this place, and aggregate its letter.",
+            answer,
+            aggregate(select(keys, queries), tokens),
+        )
+    for condition, line in lines.items():
+        for words, instead, new in _change_condition(condition, program.relations.get(condition), alphabet):
+            yield Repair(line, words, instead, condition, new)
+    for selector in selectors:
+        for words, instead, new in _change_selector(selector):
+            yield Repair(program.lines[selector], words, instead, selector, new)
+    for part in parts:
+        if isinstance(part, Expression) and part not in (tokens, indices):
+            for words, instead, new in _change_expression(part):
+                yield Repair(program.lines[part], words, instead, part, new)
+
+
+Change = tuple[str, str, Any]
+
+
+def _change_condition(condition: Condition, relation: str | None, alphabet: str) -> Iterator[Change]:
+    keys, queries, predicate = condition.keys, condition.queries, condition.predicate
+    if relation in STRICT:
+        new = STRICT[relation]
+        strict = "strict: equal values are left out" if relation in "<>" else "not strict: equal values count too"
+        yield (
+            f"The comparison key {relation} query is {strict}.",
+            f"Compare with key {new} query.",
+            replace(condition, predicate=RELATIONS[new]),
+        )
+        for new in (SWAPPED[relation], STRICT[SWAPPED[relation]]):
+            words = f"Keys and queries are swapped in the comparison key {relation} query."
+            yield words, f"Compare with key {new} query.", replace(condition, predicate=RELATIONS[new])
+    if relation in ("=", "≠"):
+        new = "≠" if relation == "=" else "="
+        words = f"The comparison key {relation} query is the opposite of what is needed."
+        yield words, f"Compare with key {new} query.", replace(condition, predicate=RELATIONS[new])
+    words = "Keys and queries are swapped: select(keys, queries) has the steps to be selected first."
+    yield words, "Exchange the first two arguments.", Condition(queries, keys, predicate)
+    for shift in (1, -1):
+        words = "The positions that are compared are off by one."
+        moved = replace(condition, queries=queries.map(partial(_shift, shift)))
+        yield words, f"Compare with the query {'plus' if shift > 0 else 'minus'} 1.", moved
+    if relation is None:
+        words = "Keys and queries are swapped in the comparison: its function has the key first, then the query."
+        swapped = replace(condition, predicate=lambda key, query: predicate(query, key))
+        yield words, "Exchange the parameters of the function.", swapped
+    elif keys is tokens and (queries is tokens or isinstance(queries, Constant)):
+        yield from _change_letters(condition, RELATIONS[relation], alphabet)
+    if relation is not None and keys in (tokens, indices):
+        other, pair = (
+            (indices, "letters are compared with indices")
+            if keys is tokens
+            else (tokens, "indices are compared with letters")
+        )
+        new_condition = Condition(other, queries, RELATIONS[relation])
+        yield f"Values of two kinds, which are never equal: {pair}.", "Use keys of the other kind.", new_condition
+
+
+def _change_letters(
+    condition: Condition, relation: Callable[[Any, Any], bool], alphabet: str
+) -> Iterator[Change]:
+    """Return the changes of the letter that a condition asks for."""
+    queries = condition.queries
+    letter = f"the letter {queries.value!r}" if isinstance(queries, Constant) else "its own letter"
+    for value in alphabet:
+        words = f"Each step asks for {letter}, but it must ask for {value!r}."
+        changed = replace(condition, queries=constant(value), predicate=relation)
+        yield words, f"Use constant({value!r}) as queries.", changed
+    words = f"Each step asks for {letter}, but it must ask for its own letter."
+    yield words, "Use tokens as queries.", replace(condition, queries=tokens, predicate=relation)
+
+
+def _change_selector(selector: Selector) -> Iterator[Change]:
+    for index in range(len(selector.conditions) if len(selector.conditions) > 1 else 0):
+        rest = selector.conditions[:index] + selector.conditions[index + 1 :]
+        words = "One condition is too many: steps are left out that are needed."
+        yield words, "Leave it out.", replace(selector, conditions=rest)
+    for relation, steps in SEEN_TOO.items():
+        both = selector & select(indices, indices, RELATIONS[relation])
+        instead = f"Add the condition key {relation} query for the positions: & select(indices, indices, ...)."
+        yield f"The selector selects {steps} too.", instead, both
+    words = "The selector does not compare the letters."
+    yield words, "Add & select(tokens, tokens).", selector & select(tokens, tokens)
+
+
+def _change_expression(part: Expression) -> Iterator[Change]:
+    counted = isinstance(part, Average) and part.numbers is None
+    for shift in (-1, 1):
+        side = "too large" if shift < 0 else "too small"
+        itself = " Does the step count itself?" if counted and shift < 0 else ""
+        moved = part.map(partial(_shift, shift))
+        yield f"The number is one {side}: off by one.{itself}", f"{'Subtract' if shift < 0 else 'Add'} 1.", moved
+    negated = part.map(lambda value: not value if isinstance(value, bool) else None)
+    yield "True and False are exchanged: the answer is the opposite.", "Exchange them.", negated
+    if isinstance(part, Otherwise) and part.value != BLANK:
+        words = f"Steps without a value get the value {part.value!r}."
+        yield words, f'Give them the value "{BLANK}".', replace(part, value=BLANK)
+    if isinstance(part, Average) and part.numbers is not None:
+        total = elementwise(operator.mul, part, width(part.selector))
+        words = "The result is a mean, where the number of steps is needed."
+        yield words, "Count with width(selector).", total
+    if isinstance(part, Elementwise) and len(part.arguments) == 2:
+        exchanged = Elementwise(part.side, part.function, part.arguments[::-1])
+        yield "The two values are in the wrong order.", "Exchange the arguments.", exchanged
+    if isinstance(part, Elementwise) and len(part.arguments) == 1 and isinstance(part.function, TableFunction):
+        values = {type(value) for value in part.function.table.values()}
+        for sign, limit in product(RELATIONS if values == {bool} else (), range(3)):
+            condition = part.arguments[0].map(partial(_compare, RELATIONS[sign], limit))
+            yield "The condition on the number is wrong.", f"The number must be {sign} {limit}.", condition
+    if isinstance(part, Aggregate) and part.values in (tokens, indices):
+        read, other = ("letter", indices) if part.values is tokens else ("position", tokens)
+        words = f"The {read} of the selected step is read, but its {'position' if other is indices else 'letter'}"
+        values_instead = replace(part, values=other)
+        yield f"{words} is needed.", "Aggregate the other one: tokens or indices.", values_instead
+    if isinstance(part, Aggregate):
+        for shift, where in ((1, "after"), (-1, "before")):
+            place = aggregate(part.selector, indices).map(partial(_shift, shift))
+            near = aggregate(select(indices, place), part.values)
+            words = f"The value of the selected step is read, not that of the step {where} it: off by one."
+            yield words, f"Read the step {where} the selected one.", near
+
+
+def _compare(relation: Callable[[Any, Any], bool], limit: int, value: Any) -> Any:
+    return relation(value, limit) if type(value) is int else None
+
+
+def _shift(by: int, value: Any) -> Any:
+    return value + by if type(value) is int else None
+
+
+def _reachable(answer: Expression) -> set[Any]:
+    """Return all expressions and selectors that an answer is computed from."""
+    reached, pending = set[Any](), [answer]
+    while pending:
+        part = pending.pop()
+        if part not in reached:
+            reached.add(part)
+            reached |= {part.selector} if isinstance(part, Attended) else set()
+            pending += part.parts
+    return reached
+
+
+def _rebuild(answer: Expression, repair: Repair) -> Expression:
+    """Return an answer with one part exchanged."""
+    done: dict[Any, Any] = {repair.part: repair.new}
+
+    def visit(part: Any) -> Any:
+        if part not in done:
+            done[part] = _with_parts(part, visit)
+        return done[part]
+
+    return visit(answer)  # type: ignore[no-any-return]
+
+
+def _with_parts(part: Any, visit: Callable[[Any], Any]) -> Any:
+    """Return a copy of a part whose own parts are visited."""
+    if isinstance(part, Condition):
+        return replace(part, keys=visit(part.keys), queries=visit(part.queries))
+    if isinstance(part, Selector):
+        return replace(part, conditions=tuple(map(visit, part.conditions)))
+    if isinstance(part, Elementwise):
+        return replace(part, arguments=tuple(map(visit, part.arguments)))
+    if isinstance(part, Otherwise):
+        return replace(part, argument=visit(part.argument))
+    if isinstance(part, Aggregate):
+        return replace(part, selector=visit(part.selector), values=visit(part.values))
+    if isinstance(part, Average):
+        numbers = None if part.numbers is None else visit(part.numbers)
+        return replace(part, selector=visit(part.selector), numbers=numbers)
+    return part

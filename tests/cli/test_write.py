@@ -1,0 +1,67 @@
+"""`regard write`."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.course.puzzles.planted_programs import IMPORTS
+from tests.course.puzzles.test_puzzle import solution
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_list_stub_and_check(command: Run, folder: Path) -> None:
+    status, out, _ = command("write")
+    assert status == 0 and " 1  first" in out and "12  induction" in out
+    status, out, _ = command("write", "first")
+    assert status == 0 and "then: regard write first.py --page" in out
+    assert command("write", "first")[::2] == (
+        2,
+        "regard: file 'first.py' exists already: choose another folder\n",
+    )
+    status, _, error = command("write", "first.py")
+    assert status == 2 and error.startswith("regard: first.py, line ") and "nothing is written yet" in error
+    (folder / "first.py").write_text(IMPORTS + "answer = aggregate(select(indices, indices), tokens)")
+    status, out, _ = command("write", "first.py")
+    assert status == 1 and "→ The answer is the own letter of each step" in out and "your answer" in out
+    (folder / "first.py").write_text(IMPORTS + solution("first"))
+    status, out, _ = command("write", "first.py", "--train")
+    assert status == 0 and "right for 363 of 363 inputs\n  start: layer 0 head 0" in out
+    assert "trained model: right for 363 of 363 inputs" in out and "similarity" in out
+
+
+def test_hide_and_score(command: Run, folder: Path) -> None:
+    (folder / "mine.py").write_text(IMPORTS + "answer = aggregate(select(indices, constant(0)), tokens)")
+    arguments = ("write", "mine.py", "--hide", "found", "--alphabet", "xyz", "--longest", "3", "--causal")
+    status, out, _ = command(*arguments)
+    assert status == 0 and "the key found-key.json, which you keep" in out
+    assert command(*arguments)[0] == 2
+    status, out, _ = command("write", "found/claims.py", "--score", "found-key.json")
+    assert status == 0 and "right: 0 of 1 heads that answers need, and 0 of 3" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("revers",), "puzzle 'revers' is unknown: choose first"),
+        (("mine.py",), "'mine.py' is not the name of a puzzle: add --puzzle NAME"),
+        (("mine.py", "--puzzle", "sorts"), "puzzle 'sorts' is unknown"),
+        (("first.py",), "'first.py' is not a Python file"),
+        (("mine.py", "--hide", "found", "--alphabet", "aa"), "alphabet 'aa' must have different letters"),
+        (("mine.py", "--hide", "found", "--longest", "0"), "longest 0 is out of range"),
+        (("first.py", "--seed=-1"), "seed -1 is out of range"),
+        (("--page",), "the first word must be a puzzle, a file or a folder"),
+        (("first.py", "--score", "key.json"), "key.json"),
+        ((".",), "model.json"),
+    ],
+)
+def test_bad_input_is_one_line(command: Run, words: tuple[str, ...], message: str) -> None:
+    status, _, error = command("write", *words)
+    assert status == 2 and message in error and error.count("\n") == 1

@@ -1,0 +1,90 @@
+"""The page of a class: `regard check FOLDER --page`."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regard.course.class_page import OTHER, render_class
+from regard.course.exercises import find_exercise
+from regard.course.marks import Mark, Marks
+from regard.course.progress import PROGRESS
+from tests.course.test_marks import RIGHT, WRONG, write
+
+Command = Callable[..., tuple[int, str, str]]
+UNDIVIDED = "The scores are not divided by √d_k."
+
+
+def mark(person: str, exercise: str = "score", **changes: Any) -> Mark:
+    values: dict[str, Any] = {"points": 7, "of": 7, "cases": "", "note": "", "file": "a.py", "seed": 0}
+    return Mark(person=person, exercise=exercise, **{**values, **changes})
+
+
+def test_the_command_writes_a_page_without_network(tmp_path: Path, command: Command) -> None:
+    folder = write(tmp_path / "class", anna=RIGHT, ben__score=WRONG, carl__score=WRONG)
+    progress = {
+        "lessons": {"tokens": "wrong", "gone": "right"},
+        "exercises": {"score": {"state": "tried", "points": 0, "of": 7, "checked": "2026-11-27 10:00"}},
+    }
+    (folder / "ben" / "course").mkdir()
+    (folder / "ben" / "course" / PROGRESS).write_text(json.dumps(progress))
+    (folder / "dora").mkdir()
+    (folder / "dora" / PROGRESS).write_text(json.dumps({"lessons": {}, "exercises": {}}))
+    page = tmp_path / "class.html"
+    status, out, err = command("check", folder, "--page", page)
+    assert status == 0 and "Wrote the page of the class" in out, err
+    text = page.read_text(encoding="utf-8")
+    assert "http" not in text and "src=" not in text and "sends nothing" in text
+    lines = {
+        re.findall(r'data-key="([^"]*)"', line)[0]: line for line in text.splitlines() if 'row" data-key' in line
+    }
+    assert list(lines) == ["anna", "ben", "carl", "dora"]
+    assert ">✓</td>" in lines["anna"] and "✗ 0/7</td>" in lines["ben"] and ">0/0</td>" in lines["dora"]
+    assert ">1/" in lines["ben"] and ">2026-11-27</td>" in lines["ben"] and ">0/" in lines["anna"]
+    (ranked,) = re.findall(r"<tr><td>(\d+)</td><td><details><summary>([^<]*)", text)
+    assert ranked == ("2", UNDIVIDED) and "<p>ben, carl</p>" in text and not (tmp_path / "marks.csv").exists()
+    (folder / "dora" / PROGRESS).write_text("{}}")
+    status, _, err = command("check", folder, "--page", page)
+    assert status == 2 and "progress.json' is damaged" in err
+
+
+def test_mistakes_are_ranked_and_several_explanations_stay_together() -> None:
+    both = f"{UNDIVIDED} or: The scores are divided by D."
+    rows = [
+        mark(
+            "a",
+            points=0,
+            note=f"{UNDIVIDED} " + " ".join(str(find_exercise("score").mistakes[1].__doc__).split()),
+        ),
+        mark("b", points=0, note=UNDIVIDED),
+        mark("c", points=3, note=both),
+        mark("d", points=0, note="<b>NameError</b>"),
+        mark("e", points=0, note="not begun"),
+        mark("f", points=0, note="no answer", file=""),
+    ]
+    page = render_class(Marks(rows=rows, kept=0), Path(__file__).parent)
+    ranked = re.findall(r"<tr><td>(\d+)</td><td><details><summary>([^<]*)", page)
+    assert ranked[0] == ("2", UNDIVIDED) and len(ranked) == 4
+    assert ("1", both) in ranked and ("1", OTHER) in ranked
+    assert page.count('class="none" data-key="-1"') == 2 and "◐ 3/7" in page and "<b>NameError" not in page
+    right = render_class(Marks(rows=[mark("a")], kept=0), Path(__file__).parent)
+    assert "No answer is wrong" in right and "lessons done" not in right
+
+
+def test_the_page_is_one_file_for_a_folder(tmp_path: Path, command: Command) -> None:
+    folder = write(tmp_path / "class", anna=RIGHT)
+    status, _, err = command("check", folder / "anna.py", "--page", tmp_path / "class.html")
+    assert status == 2 and "is not a folder" in err
+    status, _, err = command("check", folder, folder, "--page", tmp_path / "class.html")
+    assert status == 2 and "--page needs one folder" in err
+    status, _, err = command("check", folder, "--page", tmp_path / "none" / "class.html")
+    assert status == 2 and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["<i>anna</i>"])
+def test_names_are_text(name: str) -> None:
+    page = render_class(Marks(rows=[mark(name, points=0, note=UNDIVIDED)], kept=0), Path(__file__).parent)
+    assert name not in page and page.count("&lt;i&gt;anna") == 4

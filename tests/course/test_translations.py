@@ -1,0 +1,168 @@
+"""Translations of the course: German is complete, and a folder with a fault is refused in one line."""
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import regard
+from regard.course.exercise_pages import NOTES, read_exercise
+from regard.course.exercises import EXERCISES
+from regard.course.lessons import RUNS, find_lesson, lessons
+from regard.course.lessons.lesson import FIGURES, PARTS, english_text
+from regard.course.notebooks import lesson_notebook
+from regard.course.originals import build_texts, describe_gaps, read_originals
+from regard.course.pages import VERDICTS, exercise_page, index_page, lesson_page
+from regard.course.pictures import picture_texts
+from regard.course.translated import find_language, make_digest
+from regard.errors import InputError
+
+ROOT = Path(regard.__file__).parent
+GERMAN = find_language("de")
+PAGES = (
+    "course/pages.py",
+    "course/exercise_pages.py",
+    "course/notebooks.py",
+    "course/lessons/lesson.py",
+    "server/course_app.py",
+)
+SCRIPTS = ("course/notes.js", "server/page/learn.js", "server/page/course-commands.js")
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.mark.parametrize("name", read_originals())
+def test_a_german_text_has_the_code_of_its_original(name: str) -> None:
+    original = read_originals()[name]
+    text, state = GERMAN.translate(name, original)  # raises an error for changed code
+    if state in ("", "older"):
+        assert text != original and not re.search(r"(?<=[\w,] )(Sie|Ihnen|Ihre?)\b", text)  # du, not Sie
+        assert _numbers(text) == _numbers(original)
+
+
+def _numbers(text: str) -> Counter[str]:
+    """Return the numbers in a text, without separators of thousands and without code blocks."""
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    return Counter(re.findall(r"\d+(?:\.\d+)?", re.sub(r"(?<=\d),(?=\d{3})", "", text)))
+
+
+def test_german_is_complete() -> None:
+    states = {name: GERMAN.translate(name, text)[1] for name, text in read_originals().items()}
+    translated = [name for name, state in states.items() if state not in ("missing", "outdated")]
+    assert sum(name.startswith("lessons/") for name in translated) >= 20
+    assert sum(name.startswith("exercises/") for name in translated) >= 27 and "challenges" in translated
+
+
+def test_german_has_all_texts_of_the_code() -> None:
+    pages, scripts = GERMAN.words["pages"], GERMAN.words["scripts"]
+    for file in PAGES:
+        for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))):
+            name = isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", ""))
+            if isinstance(node, ast.Call) and name == "say" and isinstance(node.args[0], ast.Constant):
+                assert node.args[0].value in pages, file
+    assert {*PARTS, *NOTES.values(), *VERDICTS} <= set(pages)
+    assert set(VERDICTS) <= set(scripts)
+    for file in SCRIPTS:
+        found = re.findall(r'say\(\s*"([^"]+)"', (ROOT / file).read_text(encoding="utf-8"))
+        assert found and set(found) <= set(scripts), file
+    for lesson in lessons("de"):
+        if not lesson.state:
+            assert set(picture_texts(lesson.name)) <= set(GERMAN.words["pictures"])
+            assert {run.name for run in lesson.runs} <= set(pages)
+            assert {FIGURES[name] for ranges in lesson.ranges.values() for name in ranges} <= set(pages)
+
+
+def test_pages_and_notebooks_are_german() -> None:
+    lesson = find_lesson("counting", "de")
+    page = lesson_page(lesson, see="")
+    assert '<html lang="de"' in page and "<h2>Vorhersage</h2>" in page and ">Eingabe (4, 3)</text>" in page
+    assert lesson_page(find_lesson("counting"), see="").count("<pre>") == page.count("<pre>")
+    assert "üblich: zehn Seeds ergaben" in lesson.describe_figures({"exact_match": 0.9994})[0]
+    cells = [cell["source"] for cell in lesson_notebook(lesson)["cells"]]
+    assert 'picture("counting", "de")' in cells[1] and cells[2].startswith("## Vorhersage")
+    assert "Übung 1" in exercise_page("score", "de") and "learn --stubs exercises --language de" in index_page(
+        "de"
+    )
+    exercise = read_exercise("score", "de").exercise
+    assert exercise.stub.startswith('"""Übung: der Score einer Query') and "dann: regard check" in exercise.stub
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with the English texts."""
+    for path, content in build_texts(tmp_path / "mine").items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return tmp_path / "mine"
+
+
+def test_an_untranslated_text_is_english_and_says_so(folder: Path, command: Command) -> None:
+    (folder / "lessons" / "tokens.md").unlink()
+    assert {lesson.state for lesson in lessons(str(folder))} == {"missing"}
+    page = lesson_page(find_lesson("tokens", str(folder)), see="")
+    assert page.count("not translated yet") == 1 and '<div lang="en">' in page
+    status, _, err = command("learn", "--language", folder, "--notebooks", folder / "notebooks")
+    count = len(RUNS) + len(EXERCISES) + 1
+    assert status == 0 and f"not translated and shown in English: {count} texts, lessons/lookups," in err
+
+
+def test_a_newer_original_is_noticed(folder: Path) -> None:
+    path = folder / "lessons" / "tokens.md"
+    text = path.read_text(encoding="utf-8").replace("# Tokens: byte pairs by hand", "# Jetons")
+    path.write_text(re.sub(r"\A.*", f"original: {make_digest('old')}", text), encoding="utf-8")
+    lesson = find_lesson("tokens", str(folder))
+    assert lesson.title == "Jetons" and lesson.state == "older" and "text is newer" in lesson_page(lesson, see="")
+    assert any("lessons/tokens (original: " in line for line in describe_gaps(str(folder)))
+    find_language.cache_clear()
+    lessons.cache_clear()
+    path.write_text(path.read_text(encoding="utf-8").replace("`learn_merges`", "`apprendre`"), encoding="utf-8")
+    lesson = find_lesson("tokens", str(folder))
+    assert lesson.state == "outdated" and lesson.title == "Tokens: byte pairs by hand"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("## Why\n", "", "the parts are Predict, Answer, By hand, See, Exercises, but must be Predict"),
+        ("`learn_merges`", "`lernen`", "part 'Exercises' lacks the command or code 'learn_merges'"),
+        ("print(*text)", "print(text)", "part 'By hand' lacks the code block 'from collections import Counter'"),
+        ("- In which", "In which", "part 'Exercises' lacks the item of a list '- '"),
+        ("original: ", "digest: ", "does not begin with the line 'original: "),
+    ],
+)
+def test_a_fault_in_a_folder_is_one_line(
+    folder: Path, command: Command, before: str, after: str, words: str
+) -> None:
+    path = folder / "lessons" / "tokens.md"
+    assert before in path.read_text(encoding="utf-8")
+    path.write_text(path.read_text(encoding="utf-8").replace(before, after, 1), encoding="utf-8")
+    status, _, err = command("learn", "--language", folder, "--stubs", folder / "stubs")
+    assert status == 2 and err.count("\n") == 1 and words in err, err
+    assert not (folder / "stubs").exists()
+
+
+def test_words_keep_their_placeholders(folder: Path) -> None:
+    path = folder / "words.json"
+    path.write_text(path.read_text(encoding="utf-8").replace('"Lesson {0}": ""', '"Lesson {0}": "Leçon"'))
+    with pytest.raises(InputError, match=re.escape("the translation of 'Lesson {0}' must contain {0}, not none")):
+        find_language(str(folder))
+    path.write_text(path.read_text(encoding="utf-8").replace("Leçon", "Leçon {0} {1}"), encoding="utf-8")
+    with pytest.raises(InputError, match=re.escape("must contain {0}, not {0} {1}")):
+        find_language(str(folder))
+    path.write_text("[]")
+    with pytest.raises(InputError, match="is damaged"):
+        find_language(str(folder))
+
+
+def test_an_unknown_language_names_the_choices(command: Command) -> None:
+    status, _, err = command("learn", "--language", "fr", "--stubs", "stubs")
+    assert status == 2 and "choose en, de, or a folder" in err and "--texts" in err
+
+
+def test_texts_to_translate_have_digests(tmp_path: Path, command: Command) -> None:
+    status, out, _ = command("learn", "--texts", tmp_path / "fr")
+    assert status == 0 and f"Wrote {len(read_originals()) + 1} texts" in out
+    text = (tmp_path / "fr" / "lessons" / "waves.md").read_text(encoding="utf-8")
+    assert text == f"original: {make_digest(english_text('waves'))}\n\n{english_text('waves').strip()}\n"
