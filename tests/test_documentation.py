@@ -113,7 +113,7 @@ def test_commands_of_the_translation_page_work(
     """Use the German text of the tests instead of Multi30k."""
     page = "docs/how-to/train-a-translator.md"
     lines = re.findall(r"^regard (t.*?)(?: {2,}#.*)?$", text_of(page), re.MULTILINE)
-    assert len(lines) == 13
+    assert len(lines) == 12
     write_multi30k(tmp_path)
     for file in (tmp_path / "data" / "multi30k").iterdir():  # with tags in German, which also stands for French
         tagged = gzip.decompress(file.read_bytes())
@@ -142,6 +142,26 @@ def test_commands_of_the_translation_tutorial_work(
     for line in lines:
         run_small(command, line)
     assert (tmp_path / "alignment.html").exists() and (tmp_path / "hund.png").exists()
+
+
+def test_commands_of_the_tutorial_on_a_larger_corpus_work(
+    command: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Use the German text of the tests instead of Spanish."""
+    lines = re.findall(r"^regard (.*)$", text_of("docs/tutorials/larger-corpus.md"), re.MULTILINE)
+    assert len(lines) == 7
+    monkeypatch.chdir(tmp_path)
+    tagged = "".join(
+        f"<{edition}> {source}\t{target}\n" for source, target in sentences() for edition in ("web", "kjv")
+    )
+    (tmp_path / "bibles").mkdir()
+    files = [f"bibles/{name}.tsv" for name in ("train", "valid.web", "valid.kjv", "story.web", "letters.web")]
+    for name in (*files, "corpus.tsv"):
+        Path(name).write_text(tagged, encoding="utf-8")
+    Path("wisdom.es").write_text("".join(f"<web> {source}\n" for source, _ in sentences()[:5]), encoding="utf-8")
+    for line in lines:
+        run_small(command, line)
+    assert (tmp_path / "doubts.html").exists() and (tmp_path / "letters.png").exists()
 
 
 def write_multi30k(folder: Path) -> None:

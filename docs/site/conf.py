@@ -45,7 +45,7 @@ PARTS = {
     "Explanation": "explanation",
 }
 FIRST = {
-    "tutorials": ["first-model", "hugging-face", "translator"],
+    "tutorials": ["first-model", "hugging-face", "translator", "larger-corpus"],
     "how-to": ["install", "look-inside", "make-figures", "test-explanations", "external-models"],
     "reference": ["commands", "attention", "recording"],
     "explanation": ["results", "speed"],
