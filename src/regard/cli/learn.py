@@ -13,7 +13,7 @@ from regard.course.translated import known_languages
 from regard.io import write_new
 
 DESCRIPTION = (
-    "Open the course: twenty lessons, from dictionary look-up to Transformers and language models. "
+    "Open the course: 24 lessons, from dictionary look-up to Transformers and language models. "
     "Most lessons train a model on this machine. With --site, --notebooks or --stubs the course is written to "
     "files instead. Needs the extra serve."
 )

@@ -61,6 +61,11 @@ class PuzzleReport(Result):
     """What the wrong answers have in common, or empty."""
 
     @property
+    def text_label(self) -> str:
+        """What `text` is."""
+        return "stops at the input" if self.trouble else "smallest wrong input"
+
+    @property
     def right(self) -> bool:
         """Whether all answers are right."""
         return self.correct == self.inputs
@@ -75,7 +80,7 @@ class PuzzleReport(Result):
             return f"{self.puzzle}: right for all {self.inputs} inputs"
         lines = [f"{self.puzzle}: wrong, {self.correct} of {self.inputs} inputs are right"]
         lines += [
-            f"  smallest wrong input   {' '.join(self.text)}",
+            f"  {self.text_label:<22} {' '.join(self.text)}",
             f"  right answer           {' '.join(self.expected)}",
         ]
         lines += [f"  your answer            {' '.join(self.given)}"] if self.given else []

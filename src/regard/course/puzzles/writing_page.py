@@ -132,7 +132,7 @@ class WritingPage:
         if self.report.right:
             return f'<p class="right">✓ Right for all {self.report.inputs} inputs.</p>'
         report = self.report
-        rows = [("smallest wrong input", report.text), ("right answer", report.expected)]
+        rows = [(report.text_label, report.text), ("right answer", report.expected)]
         rows += [("your answer", report.given)] if report.given else []
         words = [report.trouble] if report.trouble else []
         items = "".join(f"<li>{html.escape(str(mistake))}</li>" for mistake in [*words, *report.mistakes])
