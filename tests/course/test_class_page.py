@@ -64,6 +64,7 @@ def test_mistakes_are_ranked_and_several_explanations_stay_together() -> None:
         mark("d", points=0, note="<b>NameError</b>"),
         mark("e", points=0, note="not begun"),
         mark("f", points=0, note="no answer", file=""),
+        mark("g", points=0, note="no answer; score.py has a syntax error", file=""),
     ]
     page = render_class(Marks(rows=rows, kept=0), Path(__file__).parent)
     ranked = re.findall(r"<tr><td>(\d+)</td><td><details><summary>([^<]*)", page)

@@ -17,8 +17,11 @@ from regard.errors import InputError
 OTHER = "no known mistake: look at the code"
 ALTERNATIVES = " or: "
 """Separator of explanations that give the same answers."""
-SIGNS = {"right": "✓", "partly": "◐", "wrong": "✗", "none": "-"}
-LEGEND = "✓ all inputs right, ◐ some inputs right, ✗ no input right, - no answer or not begun."
+SIGNS = {"right": "✓", "partly": "◐", "wrong": "✗", "unreadable": "!", "none": "-"}
+LEGEND = (
+    "✓ all inputs right, ◐ some inputs right, ✗ no input right, ! a file cannot be run, - no answer or not begun."
+)
+UNREADABLE = "a file cannot be run, for example because of a syntax error"
 PRIVACY = (
     "This file contains names and marks. It was made on this machine from local files, loads nothing from the "
     "network and sends nothing. Give it to nobody who may not see the marks."
@@ -85,7 +88,7 @@ def _table(rows: Sequence[Mark], progress: Mapping[str, CourseProgress]) -> str:
             cells += _progress_cells(progress.get(person, CourseProgress()))
         cells += [_cell(marks.get((person, name))) for name in names]
         lines.append(f"<tr>{''.join(cells)}</tr>")
-    right = [sum(_state(mark) == "right" for mark in rows if mark.exercise == name) for name in names]
+    right = [sum(mark.state == "right" for mark in rows if mark.exercise == name) for name in names]
     empty = f'<td colspan="{len(heads) - 1}"></td>'
     foot = "".join(f'<td class="right">{count}/{len(people)}</td>' for count in right)
     return (
@@ -113,21 +116,14 @@ def _progress_cells(progress: CourseProgress) -> list[str]:
     ]
 
 
-def _state(mark: Mark | None) -> str:
-    if mark is None or not mark.file or mark.note.startswith("not begun"):
-        return "none"
-    if mark.points == mark.of:
-        return "right"
-    return "partly" if mark.points else "wrong"
-
-
 def _cell(mark: Mark | None) -> str:
-    state = _state(mark)
-    if mark is None or state == "none":
+    if mark is None or mark.state == "none":
         return f'<td class="none" data-key="-1">{SIGNS["none"]}</td>'
-    points = "" if state == "right" else f" {mark.points}/{mark.of}"
+    state = mark.state
+    points = f" {mark.points}/{mark.of}" if state in ("partly", "wrong") else ""
+    color = "wrong" if state == "unreadable" else state
     return (
-        f'<td class="{state}" data-key="{mark.points / mark.of:.4f}" title="{html.escape(mark.note)}">'
+        f'<td class="{color}" data-key="{mark.points / mark.of:.4f}" title="{html.escape(mark.note)}">'
         f"{SIGNS[state]}{points}</td>"
     )
 
@@ -140,7 +136,9 @@ def _mistakes(rows: Sequence[Mark], exercises: Sequence[Exercise]) -> str:
     }
     people: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        if _state(row) in ("partly", "wrong"):
+        if row.state == "unreadable":
+            people[UNREADABLE][row.person].append(row.exercise)
+        if row.state in ("partly", "wrong"):
             for mistake in _name_mistakes(row.note, known.get(row.exercise, set())):
                 people[mistake][row.person].append(row.exercise)
     if not people:

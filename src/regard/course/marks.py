@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -27,6 +27,7 @@ from regard.result import Result
 
 IGNORED = ("__pycache__", "node_modules", "site-packages")
 NO_ANSWER = "no answer"
+MarkState = Literal["right", "partly", "wrong", "unreadable", "none"]
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """First characters of a cell that a spreadsheet would run as a formula."""
 
@@ -47,6 +48,17 @@ class Mark:
     """The named mistake, or another reason for missing points."""
     file: str
     seed: int
+
+    @property
+    def state(self) -> MarkState:
+        """Whether the inputs are right; none: no answer or not begun; unreadable: a file cannot be run."""
+        if self.note.startswith("not begun") or self.note == NO_ANSWER:
+            return "none"
+        if not self.file:
+            return "unreadable"
+        if self.points == self.of:
+            return "right"
+        return "partly" if self.points else "wrong"
 
 
 COLUMNS = tuple(field.name for field in dataclasses.fields(Mark))
@@ -69,9 +81,9 @@ class Marks(Result):
         table.add_column("most frequent note", overflow="fold")
         for exercise in dict.fromkeys(row.exercise for row in self.rows):
             rows = [row for row in self.rows if row.exercise == exercise]
-            missing = sum(not row.file for row in rows)
-            right = sum(row.points == row.of > 0 for row in rows)
-            notes = Counter(row.note for row in rows if row.note and row.file).most_common(1)
+            missing = sum(row.state == "none" for row in rows)
+            right = sum(row.state == "right" for row in rows)
+            notes = Counter(row.note for row in rows if row.note and row.state != "none").most_common(1)
             often = f"{notes[0][1]} x {escape_controls(notes[0][0])}" if notes else ""
             counts = right, len(rows) - right - missing, missing
             table.add_row(exercise, *map(str, counts), Text(often))
@@ -194,7 +206,7 @@ def _mark_person(
     person, files, wanted = job
     assignment = choose_exercises(exercise, seed=seed, exercises=exercises)
     best: dict[str, tuple[ExerciseReport, Path]] = {}
-    troubles: list[str] = []
+    troubles: list[tuple[str, str]] = []
     for path in files:
         try:
             reports = check_file(path, assignment, server=_server()).exercises
@@ -202,14 +214,14 @@ def _mark_person(
             continue
         for report in reports:
             if not report.exercise or report.exercise not in wanted:
-                troubles.append(f"{path.name} {report.trouble}")
+                troubles.append((_exercise_of(path, wanted), f"{path.name} {report.trouble}"))
             elif report.exercise not in best or report.points > best[report.exercise][0].points:
                 best[report.exercise] = report, path
     marks = []
     for name in wanted:
         inputs = len(assignment.find(name).cases(seed))
         if name not in best:
-            note = "; ".join([NO_ANSWER, *troubles])
+            note = "; ".join([NO_ANSWER, *(words for of, words in troubles if of in ("", name))])
             marks.append(
                 Mark(person=person, exercise=name, points=0, of=inputs, cases="", note=note, file="", seed=seed)
             )
@@ -233,6 +245,12 @@ def _mark_person(
             )
         )
     return marks
+
+
+def _exercise_of(path: Path, names: Sequence[str]) -> str:
+    """Return the exercise whose stub has the name of a file, such as 03_attention.py; empty for other files."""
+    stem = path.stem.lstrip("0123456789").lstrip("_")
+    return stem if stem in names else ""
 
 
 def _read_table(table: Path, seed: int) -> list[Mark]:
