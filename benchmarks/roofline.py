@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -148,7 +149,10 @@ def seconds(work: Callable[[], Any], calls: int) -> list[float]:
 
 
 def count_and_time(work: Callable[[], Any], steps: int) -> Step:
-    """Return the mean operation counts of `steps` calls, and their median time."""
+    """Return the mean operation counts and the mean time of `steps` calls.
+
+    `work` repeats after `steps` calls, so that the counted calls are those that were timed.
+    """
     for _ in range(WARM_UP):
         work()
     times = seconds(work, steps)
@@ -156,19 +160,18 @@ def count_and_time(work: Callable[[], Any], steps: int) -> Step:
         for _ in range(steps):
             work()
     flops = {dtype: count // steps for dtype, count in counter.flops.items()}
-    return Step(flops, counter.bytes // steps, statistics.median(times))
+    return Step(flops, counter.bytes // steps, statistics.mean(times))
 
 
 def training_step(task: str, flags: dict[str, Any], steps: int, folder: str) -> Step:
     """Return the operations and time of a training step of a task."""
-    return with_learner(
-        lambda learner, settings: count_and_time(
-            lambda: learner.learn(settings.schedule_at(learner.step)), steps
-        ),
-        task,
-        folder,
-        flags,
-    )
+
+    def work(learner: Any, settings: Any) -> Step:
+        batches = cycle([learner.batches.draw(step) for step in range(steps)])
+        learner.batches.draw = lambda step: next(batches)
+        return count_and_time(lambda: learner.learn(settings.schedule_at(learner.step)), steps)
+
+    return with_learner(work, task, folder, flags)
 
 
 def search_step(run: Any, sources: list[str], beam: int, steps: int) -> Step:

@@ -50,12 +50,14 @@ def ctranslate2_alone(run: Any, precision: str, threads: int) -> Translate:
     """Translate with CTranslate2 alone and parallel batches."""
     import ctranslate2
     import tokenizers
+    import torch
 
     [folder] = (run.folder / "engines").glob("ctranslate2-*")
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "source.json"))
     translator = ctranslate2.Translator(
         str(folder), compute_type=precision, inter_threads=threads, intra_threads=1
     )
+    torch.set_num_threads(threads)  # which the constructor changes
 
     def translate(sources: list[str], beam: int) -> list[str]:
         tokens = [encoding.tokens for encoding in tokenizer.encode_batch(sources)]

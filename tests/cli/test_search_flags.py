@@ -45,7 +45,7 @@ def test_flags_are_the_options_of_the_library(run: regard.TranslationRun, comman
     ):
         status, out, err = command("translate", *argv, *words)
         controls = Controls(**options)
-        assert (status, err) == (0, "")
+        assert status == 0 and ("no chosen alignment heads" in err if "replace_unknown" in options else not err)
         assert out.splitlines() == run.translate(SOURCES, controls=controls)
     status, out, _ = command("translate", *argv, "--temperature", "1", "--top_k", "1")
     assert out.splitlines() == run.translate(SOURCES, beam=1)
@@ -66,10 +66,10 @@ def test_each_line_has_its_prefix_and_a_blank_line_has_none(
     assert err == f"regard: blank lines of {str(prefixes)!r}: 1; their answers have no prefix\n"
     prefixes.write_text("The old\nThe\nThe\n")
     status, _, err = command(*argv)
-    assert status == 2 and err == f"regard: {str(prefixes)!r} has fewer lines than the input: add lines\n"
+    assert status == 2 and f"{str(prefixes)!r} has 3 lines, but {str(lines)!r} has 4: give one prefix for" in err
     prefixes.write_text("The\n" * 5)
     status, out, err = command(*argv)
-    assert status == 2 and out.count("\n") == 4 and "has more lines than the input" in err
+    assert (status, out) == (2, "") and f"has 5 lines, but {str(lines)!r} has 4" in err
 
 
 def test_glossary_applies_to_the_texts_with_its_terms(
@@ -91,7 +91,8 @@ def test_missing_terms_are_reported(run: regard.TranslationRun, command: Command
     status, out, err = command(*argv)
     assert status == 0 and out.count("\n") == 1
     assert (
-        "regard: the answer to the text lacks 'fox fox': it reached its length limit or another constraint" in err
+        "regard: the answer to the text lacks 'fox fox': the length limit or another constraint was reached"
+        in err
     )
 
 
@@ -135,7 +136,7 @@ def test_ensemble_needs_the_same_vocabularies(
             ("--term", "old dog", "--max_length", "1"),
             "tokens, but an answer has at most 1: give a lower min_length",
         ),
-        (("--top_k", "3"), "top_k and top_p change sampling, but there is no temperature"),
+        (("--top_k", "3"), "top_k, top_p and seed change sampling, but there is no temperature"),
         (("--temperature", "1", "--top_p", "0"), "top_p 0.0 is out of range: choose above 0 and at most 1"),
         (("--glossary", "nowhere.tsv"), "cannot read 'nowhere.tsv': No such file or directory"),
         (("--ensemble", "nowhere"), "nowhere"),

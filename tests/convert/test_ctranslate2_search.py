@@ -155,6 +155,16 @@ def test_unsupported_options_are_refused_or_use_regards_search(
     assert "using Regard's own search, because " in capsys.readouterr().err
 
 
+def test_number_of_pytorchs_threads_is_kept(run: regard.TranslationRun) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        assert run.engines.choose(Search(), "ctranslate2", "float32") is not None
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_ensemble_is_refused(run: regard.TranslationRun) -> None:
     with pytest.raises(InputError, match="an ensemble of 2 runs is not supported by CTranslate2"):
         run.translate(SOURCES[:1], engine="ctranslate2", ensemble=[run])

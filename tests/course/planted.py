@@ -1,5 +1,6 @@
 """Common mistakes, as edits to the text of a correct solution of a learner."""
 
+from tests.course.planted_analysis import ANALYSIS
 from tests.course.planted_language import LANGUAGE
 from tests.course.relatives import RELATIVES
 
@@ -607,7 +608,20 @@ TRAINING: list[Plant] = [
         ("softmax twice", [("logits.transpose(1, 2)", "logits.softmax(-1).transpose(1, 2)")]),
     ]
 ]
-PLANTS = [*WEIGHING, *WAVES, *HEADS, *LAYERS, *DECODER, *WHOLE, *SEARCHES, *STEPS, *LOSSES, *TRAINING, *LANGUAGE]
+PLANTS = [
+    *WEIGHING,
+    *WAVES,
+    *HEADS,
+    *LAYERS,
+    *DECODER,
+    *WHOLE,
+    *SEARCHES,
+    *STEPS,
+    *LOSSES,
+    *TRAINING,
+    *LANGUAGE,
+    *ANALYSIS,
+]
 PLANTS += RELATIVES
 """Mistakes, one in each file."""
 PAIRS: list[tuple[str, str, list[str], list[Edit]]] = [

@@ -54,7 +54,7 @@ def test_several_files_and_a_folder_are_checked(tmp_path: Path, command: Command
     assert out.index("a.py\nscore: right") < out.index("b.py\nscore: wrong")
     status, out, _ = command("check", tmp_path / "a.py", tmp_path / "utils.py", "--json", "-")
     report = json.loads(out)
-    assert status == 0 and report["name"] == "a.py" and report["exercises"][0]["points"] == 6
+    assert status == 0 and report["name"] == "a.py" and report["exercises"][0]["points"] == 7
     assert not Path("-").exists()
     status, out, _ = command("check", tmp_path / "a.py", tmp_path / "b.py", "--junit", "-")
     suites = ElementTree.fromstring(out)
@@ -75,7 +75,7 @@ def test_stubs_are_written_and_not_begun(tmp_path: Path, command: Command) -> No
     status, out, err = command("check", "--stubs", tmp_path / "stubs")
     assert status == 0, err
     paths = sorted((tmp_path / "stubs").iterdir())
-    assert len(paths) == len(EXERCISES) == 27 and "Wrote 27 stubs" in out
+    assert len(paths) == len(EXERCISES) == 32 and "Wrote 32 stubs" in out
     together = "".join(path.read_text(encoding="utf-8") for path in paths)
     report = regard.check(write(tmp_path, together))
     assert [exercise.state for exercise in report.exercises] == ["not begun"] * len(EXERCISES)

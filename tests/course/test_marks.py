@@ -39,7 +39,12 @@ def test_files_and_folders_of_people_become_rows(tmp_path: Path, command: Comman
     marks = rows(table)
     assert len(marks) == 10 and "Wrote 10 rows" in out
     right, wrong = marks["anna", "score"], marks["ben", "score"]
-    assert (right["points"], right["of"], right["note"], right["file"]) == ("6", "6", "", "anna.py")
+    assert (right["points"], right["of"], right["note"], right["file"]) == (
+        "7",
+        "7",
+        "",
+        "anna.py",
+    )  # NumPy has no gradients, and the rest is right
     assert right["cases"].startswith("1 Tq different from Tk; 1 as many keys as queries")
     assert (wrong["points"], wrong["of"]) == ("0", "7")
     assert wrong["note"] == "The scores are not divided by √d_k." and "0 by hand" in wrong["cases"]

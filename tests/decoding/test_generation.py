@@ -66,11 +66,5 @@ def test_truncation() -> None:
 
 
 def test_bad_options_are_refused(model: DecoderOnly) -> None:
-    for search, message in (
-        (Search(temperature=1.0, top_p=0.0), "top_p 0.0 is out of range"),
-        (Search(temperature=1.0, top_k=-1), "top_k -1 is out of range"),
-    ):
-        with pytest.raises(InputError, match=message):
-            generate(model, [[1]], search, most=2)
     with pytest.raises(InputError, match="a prompt is empty"):
         generate(model, [[]], Search(), most=2)

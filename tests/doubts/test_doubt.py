@@ -138,9 +138,9 @@ def test_bad_flags_are_one_line(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--false_alarms", "0.7"], "between 0 and 0.5"),
+        (["--false_alarms", "0.7"], "false_alarms 0.7 is out of range: choose above 0 and less than 0.5"),
         (["--samples", "0"], "samples"),
-        (["--samples", "20"], "at least 50"),
+        (["--samples", "20"], "samples 20 is out of range: choose from 50"),
         (["--data", "absent.tsv"], "absent.tsv"),
     ],
 )
@@ -151,9 +151,23 @@ def test_bad_calibrations_are_one_line(
     assert status == 2 and message in err and err.strip().count("\n") == 0 and not out
 
 
-def test_other_runs_are_refused(translator: regard.PairRun, command: Command) -> None:
-    status, _, err = command("trust", translator.folder)
-    assert status == 2 and "parallel text" in err
+def test_a_run_that_generates_its_pairs_is_calibrated(
+    translator: regard.PairRun, tmp_path: Path, command: Command
+) -> None:
+    shutil.copytree(translator.folder, tmp_path / "run")
+    status, out, err = command("trust", tmp_path / "run", "--samples", "60")
+    assert status == 0 and "detached" in out, err
+    run = regard.load(tmp_path / "run")
+    assert isinstance(run, regard.PairRun)
+    detached, good = doubt(
+        run, [("3. Mai 1979", "2024-11-30"), ("3. Mai 1979", "1979-05-03")], origin="references"
+    )
+    assert detached is not None and good is not None and detached.log_odds > good.log_odds
+
+
+def test_runs_without_a_text_are_refused(trained: regard.AnswerRun, command: Command) -> None:
+    status, _, err = command("trust", trained.folder)
+    assert status == 2 and "answers with numbers" in err
 
 
 def test_inputs_are_not_overwritten(calibrated: regard.TranslationRun, tmp_path: Path, command: Command) -> None:

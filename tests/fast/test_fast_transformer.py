@@ -124,7 +124,9 @@ def test_empty_source_is_answered() -> None:
     )
 
 
-def test_large_matrices_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("by_onednn", [True, False])
+def test_large_matrices_are_packed(by_onednn: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onednn, "is_faster", lambda: by_onednn)
     model, source = make(bias=True, output_bias=True).float(), sources(9, 4, 4)
     expected = beam_search(ModuleDecoder(model), source, source != PAD, width=3, max_len=20)
     monkeypatch.setattr(onednn, "MIN_PACKED", 1)

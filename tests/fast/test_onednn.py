@@ -1,6 +1,7 @@
 """oneDNN products equal PyTorch's in float64; other calls use PyTorch."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +20,9 @@ sizes = st.integers(1, 40)
 
 @pytest.fixture(autouse=True)
 def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, ...]]]:
-    """Use oneDNN for small matrices too; yield the shapes of the products by oneDNN."""
+    """Use oneDNN for small matrices too, and on every processor; yield the shapes of the products by oneDNN."""
     monkeypatch.setattr(onednn, "MIN_MULTIPLICATIONS", 1)
+    monkeypatch.setattr(onednn, "is_faster", lambda: True)
     seen: list[tuple[int, ...]] = []
     multiplied = onednn.linear_by_onednn
 
@@ -35,7 +37,9 @@ def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, 
         yield seen
 
 
-pytestmark = pytest.mark.skipif(not onednn.available(), reason="needs a PyTorch with oneDNN")
+pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="needs a PyTorch with oneDNN")
+measure = onednn.is_faster.__wrapped__
+"""The measurement, without the cache that the fixture replaces."""
 
 
 @given(rows=sizes, depth=sizes, columns=sizes, turned=st.tuples(st.booleans(), st.booleans()), bias=st.booleans())
@@ -169,4 +173,27 @@ def test_without_onednn_pytorch_is_used(
     with OneDNNMode():
         assert torch.equal(F.linear(states, weight), expected)
     assert torch.equal(onednn_matmul(states, weight.t()), states @ weight.t())
+    assert not small_ones_too
+
+
+@pytest.mark.parametrize("slower", ["oneDNN", "MKL"])
+def test_the_faster_library_is_measured(slower: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The slower library repeats its product, which costs processor time on every machine."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    product, by_onednn, threads = torch.mm, onednn.linear_by_onednn, torch.get_num_threads()
+    if slower == "MKL":
+        monkeypatch.setattr(torch, "mm", lambda *args: [product(*args) for _ in range(9)])
+    else:
+        monkeypatch.setattr(onednn, "linear_by_onednn", lambda *args: [by_onednn(*args) for _ in range(9)])
+    assert measure() == (slower == "MKL")
+    assert torch.get_num_threads() == threads
+
+
+def test_onednn_is_not_used_if_mkl_is_as_fast(
+    small_ones_too: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onednn, "is_faster", lambda: False)
+    states, weight = torch.randn(7, 8), torch.randn(4, 8)
+    assert torch.equal(onednn_matmul(states, weight.t()), states @ weight.t())
+    assert torch.equal(onednn.PackedLinear(weight)(states), states @ weight.t().contiguous())
     assert not small_ones_too

@@ -53,7 +53,8 @@ def test_command_averages(run: regard.AnyRun, tmp_path: Path, command: Command) 
     status, out, _ = command("average", run.folder, "--output", tmp_path / "mean")
     assert status == 0 and out.startswith(f"Averaged the models after {kept(run)[0]}, {kept(run)[1]} steps.")
     status, _, err = command("average", run.folder, "--output", tmp_path / "mean")
-    assert status == 2 and err.count("\n") == 1 and "already contains a run" in err
+    assert status == 2 and err.count("\n") == 1
+    assert "already contains a run: replace it with --overwrite, or choose another --output" in err
     status, _, err = command("average", tmp_path / "mean")
     assert status == 2 and "keeps 0 models, and a mean needs 2 or more: train with --keep" in err
 

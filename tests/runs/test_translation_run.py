@@ -159,9 +159,12 @@ def test_bad_text_is_refused_before_anything_is_written(tmp_path: Path) -> None:
         ({**text, "r_drop": -1.0, "dropout": 0.1}, "r_drop -1.0 is out of range: choose from 0 to 1000"),
         ({**text, "r_drop": 5.0, "dropout": 0.0}, "r_drop compares two passes with different dropout"),
         ({**text, "tokens": 3}, "tokens 3 is less than the .* of the longest sentence"),
-        ({**text, "max_len": 2}, "no pairs to learn from: 0 pairs; left out: 240 too long"),
+        ({**text, "max_len": 2}, "train.de.* and .*train.en.* has no pairs: 0 pairs; left out: 240 too long"),
         ({**text, "max_len": 2, "strict": True}, "tokens, but the limit is 2"),
-        ({**text, "valid": (__file__,)}, "validation text has no pair"),
+        (
+            {**text, "valid": (__file__,)},
+            "validation text .* has no pairs: 0 pairs; left out: .*; give another text",
+        ),
     ):
         with pytest.raises(InputError, match=message):
             regard.train("translation", **{**FEW, **flags}, savepath=models)

@@ -20,6 +20,7 @@ from regard.data.word_alignment import Link, Symmetrization, WordAlignment, chec
 from regard.errors import InputError, check_range
 from regard.fast.memory import keep_memory
 from regard.interpret import By
+from regard.io import check_writable
 from regard.runs import LinkedPair, SequenceRun
 from regard.viz import check_extension
 
@@ -32,6 +33,8 @@ DESCRIPTION = (
     "heads are chosen on one half of the pairs, evaluated on the other half, and stored with the run. Without "
     "SOURCE, the pairs come from the run's validation text, or the task generates them with their true links."
 )
+SAMPLES = 500
+"""Default number of pairs to choose heads on."""
 STORED = "Stored in {}: `regard align`, `regard translate --align` and the explorer now use these heads\n"
 REPLACED = "These heads replace the earlier choice, {}; --no-keep evaluates without storing\n"
 
@@ -48,8 +51,8 @@ class AlignFlags:
     text. With --links: also evaluate the links of eflomal."""
     keep: bool = True
     """Store the chosen heads with the run; --no-keep: only evaluate them."""
-    samples: int = 500
-    """Maximum number of pairs to choose and evaluate heads on. Later pairs are ignored."""
+    samples: int | None = None
+    """Maximum number of pairs to choose and evaluate heads on; later pairs are ignored. Default: 500."""
     by: By | None = None
     """Heads used for the alignment: the best head, the best set of heads, or all heads. Default: the choice
     with the lowest error rate."""
@@ -81,6 +84,7 @@ def run(argv: list[str]) -> None:
     flags = parse(AlignFlags(), argv, prog=f"{PROG} {name} [SOURCE] [TARGET]", description=DESCRIPTION)
     if flags.plot is not None:
         check_extension(flags.plot)
+        check_writable(flags.plot)
     if source == target == "-":
         raise InputError("SOURCE and TARGET are both standard input: give one of them as a file")
     choosing = flags.links is not None or flags.silver or source is None
@@ -98,7 +102,16 @@ def run(argv: list[str]) -> None:
 
 def _check_together(flags: AlignFlags, *, choosing: bool) -> None:
     """Raise `InputError` for combinations in which a flag would have no effect."""
-    check_range("samples", flags.samples, 1, 10**6)
+    if flags.samples is not None:
+        check_range("samples", flags.samples, 1, 10**6)
+    if not choosing and (flags.samples is not None or not flags.keep):
+        name = "--no-keep" if flags.samples is None else "--samples"
+        raise InputError(f"{name} is for choosing heads: give --links or --silver, or leave out {name}")
+    if choosing and (flags.format == "json" or flags.by is not None):
+        name = "--by" if flags.by is not None else "--format json"
+        raise InputError(
+            f"{name} is for aligning pairs, not for choosing heads: leave out {name}, or align later"
+        )
     if flags.plot is not None and (choosing or flags.format == "json"):
         conflict = "--format json" if flags.format == "json" else "choosing heads"
         raise InputError(f"--plot draws a pair and cannot be combined with {conflict}: leave out one of them")
@@ -119,12 +132,13 @@ def _choose(
     run: SequenceRun, reverse: SequenceRun | None, source: str | None, target: str | None, flags: AlignFlags
 ) -> None:
     """Choose alignment heads and print their error rates."""
+    samples = SAMPLES if flags.samples is None else flags.samples
     known: Sequence[WordAlignment]
     others: dict[str, Sequence[frozenset[Link]]] = {}
     if source is None:
         if flags.links is not None:
             raise InputError("--links needs the sentences that the links refer to: give SOURCE and TARGET")
-        pairs, known = run.known_links(flags.samples)
+        pairs, known = run.known_links(samples)
         against = "the task's own links"
         if not known and not flags.silver:
             raise InputError(
@@ -134,7 +148,7 @@ def _choose(
         pairs, known, against = _read_pairs(source, target, flags), [], ""
     if flags.links is not None:
         known, against = read_links(flags.links, len(pairs)), f"the links of {str(flags.links)!r}"
-    pairs, known = pairs[: flags.samples], known[: flags.samples]
+    pairs, known = pairs[:samples], known[:samples]
     if flags.silver:
         check_eflomal()
         print_message("aligning with eflomal, about one minute per 30,000 pairs")
@@ -213,6 +227,9 @@ def _align_lines(
             waiting = []
             if flags.plot is not None:
                 break
+    else:
+        if flags.plot is not None:
+            raise InputError("the input has no pairs, so there is nothing to draw: give a pair")
     _write(run, reverse, waiting, flags)
     warn_unchosen_heads(run)  # last, so that warnings about single lines come first
 

@@ -8,13 +8,13 @@ from typing import Any
 from regard.cli.machines import OPTIONS, MachineFlags, make_backend
 from regard.cli.parsing import first_word, parse, take_flag, wants_help
 from regard.cli.terminal import EXPLORER, print_table, resumable
-from regard.cli.train import model_choice, parse_config
+from regard.cli.train import given_flags, model_choice, parse_config
 from regard.errors import InputError, unknown_choice
 from regard.io import check_writable, write_json
 from regard.io.reading import is_folder, read_text
 from regard.sweep import COMPARISONS, compare
 from regard.tasks import TASKS
-from regard.training import changed_flags, make_config
+from regard.training import make_config
 
 PROG = "regard compare"
 DESCRIPTION = (
@@ -157,10 +157,10 @@ def _split(text: str) -> tuple[str, list[str]]:
 
 
 def _flags(task: str, argv: list[str]) -> dict[str, Any]:
-    """Return the model, and the flags in `argv` that differ from the task's defaults."""
+    """Return the model, and the flags in `argv` (see `given_flags`)."""
     base = make_config(task, model_choice(argv))
     config, _ = parse_config(base, argv, task=task)
-    return {"model": base.kind, **changed_flags(config, base)}
+    return {**given_flags(argv, config, base), "model": base.kind}
 
 
 def _parse_value(task: str, argv: list[str], name: str, text: str) -> Any:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from regard.cli.aligned_output import Answers
 from regard.cli.terminal import print_message
-from regard.doubts import Doubt, Doubter, check_doubt_file, check_translation_run, write_doubts
+from regard.doubts import Doubt, Doubter, check_doubt_file, write_doubts
 from regard.errors import InputError
 from regard.io import check_writable, refuse_input
 from regard.runs import SequenceRun
@@ -44,7 +44,7 @@ class DoubtOutput:
 
     def __init__(self, run: SequenceRun, flags: DoubtFlags) -> None:
         self.flags = flags
-        self.doubter = Doubter(check_translation_run(run)) if flags.wanted else None
+        self.doubter = Doubter(run) if flags.wanted else None
         self.doubts: list[Doubt | None] = []
 
     def prefixes(self, texts: Sequence[str | None], answers: Sequence[Answers]) -> list[str]:

@@ -10,7 +10,7 @@ import sys
 import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
 from tyro import _strings
@@ -39,6 +39,7 @@ def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Fl
     """
     _refuse_renamed(default, argv)
     _refuse_empty_paths(default, argv)
+    _refuse_repeated(default, argv)
     helping = wants_help(argv)
     if helping:  # help is printed unescaped for its colors, so escape the values in it
         default = _escaped(default)
@@ -89,6 +90,14 @@ def _refuse_empty_paths(default: object, argv: list[str]) -> None:
             raise InputError(f"flag --{name} has an empty path: name a file or folder, or leave the flag out")
 
 
+def _refuse_repeated(default: object, argv: list[str]) -> None:
+    """Raise `InputError` for files and lists that are given twice; the parser reads only the last ones."""
+    words = [word.removeprefix("--").partition("=")[0].replace("-", "_") for word in argv if word[:2] == "--"]
+    for name in _names_of(type(default), Path) | _names_of(type(default), tuple):
+        if words.count(name) > 1:
+            raise InputError(f"flag --{name} is given {words.count(name)} times: give all its values at once")
+
+
 class _Screen(io.StringIO):
     """A buffer that supports colors if the standard output does."""
 
@@ -125,10 +134,10 @@ _strings.remove_single_line_breaks = _unfolded
 
 def _names_of(flags: type, kind: type) -> set[str]:
     """Return the names of all fields whose type is `kind`, optional `kind` or a collection of `kind`, also in
-    nested dataclasses."""
+    nested dataclasses. Fields with a setting of the parser are left out, such as flags that may be repeated."""
     names: set[str] = set()
-    for name, hint in get_type_hints(flags).items():
-        if hint is kind or kind in get_args(hint):
+    for name, hint in get_type_hints(flags, include_extras=True).items():
+        if kind in (hint, get_origin(hint), *get_args(hint)):
             names.add(name)
         elif dataclasses.is_dataclass(hint):
             names |= _names_of(hint, kind)  # type: ignore[arg-type]

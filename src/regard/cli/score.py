@@ -39,6 +39,7 @@ def run(argv: list[str]) -> None:
     """Score the pairs."""
     name, flags = parse_of_run(ScoreFlags(), argv, prog=PROG, description=DESCRIPTION, example="translation")
     run = flags.storage.load_translator(name)
+    run.score([], batchsize=flags.batchsize)  # checks the option before lines are read
     unknown_source, unknown_target = UnknownCount(), UnknownCount()
     with open_lines(flags.input, lenient=flags.lenient) as file:
         for chunk in numbered_chunks(file):

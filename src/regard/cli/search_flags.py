@@ -10,6 +10,7 @@ from regard.cli.aligned_output import Answers
 from regard.cli.lines import open_lines, read_line
 from regard.cli.terminal import print_message
 from regard.data.glossary import parse_glossary
+from regard.data.parallel import file_digest
 from regard.data.vocabulary import is_blank
 from regard.decoding import Controls
 from regard.decoding.controls import encode_constraint
@@ -54,6 +55,12 @@ class SearchFlags:
         vocabulary = run.task.target_vocabulary
         if self.prefix is not None:
             encode_constraint("prefix", self.prefix, vocabulary)
+        for term in self.term:
+            if "\t" in term:
+                raise InputError(
+                    f"term {term!r} contains a tab: give one term of the target language, or a file of source "
+                    "terms and translations with --glossary"
+                )
         for term in (*self.term, *glossary.values()):
             encode_constraint("term", term, vocabulary)
         return Controls(
@@ -67,11 +74,20 @@ class SearchFlags:
             replace_unknown=self.replace_unknown,
         )
 
-    def read_prefixes(self) -> Iterator[str] | None:
-        """Return the lines of `prefixes`, and report how many of them are blank. None without such a file."""
+    def read_prefixes(self, texts: Path | None) -> Iterator[str] | None:
+        """Return the lines of `prefixes`, and report how many of them are blank. None without such a file.
+
+        Raises `InputError` if the file `texts` has another number of lines. Standard input and pipes are counted
+        as they are read.
+        """
         if self.prefixes is None:
             return None
         lines = _read_lines(self.prefixes)
+        if texts is not None and texts.is_file() and (count := file_digest(texts).lines) != len(lines):
+            raise InputError(
+                f"{str(self.prefixes)!r} has {len(lines):,} lines, but {str(texts)!r} has {count:,}: give one "
+                "prefix for each line of the input; a blank line is no prefix"
+            )
         if blank := sum(map(is_blank, lines)):
             print_message(f"blank lines of {str(self.prefixes)!r}: {blank}; their answers have no prefix")
         return iter(lines)
@@ -83,9 +99,13 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def warn_missing_terms(run: SequenceRun, controls: Controls, text: str, answers: Answers, name: str) -> None:
-    """Warn if the best answer to a text lacks a term. `name`: name of the text."""
-    if answers and (missing := controls.missing(text, answers[0].tokens, run.task.target_vocabulary)):
+    """Warn if answers to a text lack a term. `name`: name of the text."""
+    vocabulary = run.task.target_vocabulary
+    missing = [controls.missing(text, answer.tokens, vocabulary) for answer in answers or ()]
+    if lacking := [terms for terms in missing if terms]:
+        which = "the answer" if len(missing) == 1 else f"{len(lacking)} of the {len(missing)} answers"
+        terms = ", ".join(map(repr, dict.fromkeys(term for terms in lacking for term in terms)))
         print_message(
-            f"the answer to {name} lacks {', '.join(map(repr, missing))}: it reached its length limit or another "
-            "constraint"
+            f"{which} to {name} {'lacks' if len(lacking) == 1 else 'lack'} {terms}: the length limit or another "
+            "constraint was reached"
         )

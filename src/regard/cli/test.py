@@ -22,7 +22,7 @@ from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import open_on_screen, print_message, print_table
 from regard.errors import InputError
 from regard.fast.memory import keep_memory
-from regard.io import check_writable, write_file, write_json
+from regard.io import check_writable, refuse_input, write_file, write_json
 from regard.result import Result
 from regard.runs import SAVEPATH, load
 from regard.viz import check_extension
@@ -124,6 +124,9 @@ def _test_translation(run: TranslationRun, argv: list[str], name: str) -> None:
     for path in (flags.output, flags.json):
         if path is not None:
             check_writable(path)
+            refuse_input(path, map(Path, flags.data or (*run.task.config.test, *run.task.config.valid)))
+    if flags.output is not None and flags.json is not None and flags.output.resolve() == flags.json.resolve():
+        raise InputError(f"--output and --json are both {str(flags.json)!r}: name two files")
     keep_memory()
     report = run.test(
         flags.data or None,

@@ -84,17 +84,15 @@ def run(argv: list[str]) -> None:
     if wants_help(argv[:1]):
         parse_config(make_config("counting"), argv, task="TASK")
     task, argv = first_word(argv, what="task", prog=PROG)
-    choice = model_choice(argv)
-    base, place = make_config(task, choice), _run_choice(argv, task=task)
+    base, place = make_config(task, model_choice(argv)), _run_choice(argv, task=task)
     if place.resume and not wants_help(argv):
         base = RunFolder(place.savepath / base.name, place.trust_edited).read_config(trust_code=place.trust_code)
     elif place.start_from is not None:
         before = find_run(place.start_from, place.savepath, trust_edited=place.trust_edited)
         base = without_text(before.read_config(trust_code=place.trust_code))
     config, _ = parse_config(base, argv, task=task)
-    flags: dict[str, Any] = {**choice, **changed_flags(config, base)}
     try:
-        trained = runs.train(task, **vars(place), **flags)
+        trained = runs.train(task, **vars(place), **given_flags(argv, config, base))
     except Interrupted:
         command = shlex.join([*PROG.split(), task, "--resume", *_savepath_flag(place.savepath)])
         print_message(f"stopped and saved in {place.savepath}; continue with `{command}`")
@@ -135,6 +133,16 @@ def model_choice(argv: list[str]) -> dict[str, Any]:
     """Return the flags in `argv` that determine the other flags and their defaults."""
     values_by_name = {name: take_flag(argv, f"--{name}")[0] for name in ("model", "preset", "attention")}
     return {name: values[-1] for name, values in values_by_name.items() if values}
+
+
+def given_flags(argv: list[str], config: RunConfig, base: RunConfig) -> dict[str, Any]:
+    """Return the flags in `argv`, with the values of the parsed `config`.
+
+    Values equal to those of `base` are left out, except for flags that the attention mechanism may contradict.
+    """
+    values = config.flags()
+    explicit = {name: values[name] for name in ("positions", "score") if take_flag(argv, f"--{name}")[0]}
+    return {**model_choice(argv), **explicit, **changed_flags(config, base)}
 
 
 def _run_choice(argv: list[str], *, task: str) -> RunChoice:

@@ -1,7 +1,7 @@
 """`regard translate RUN`: answer texts from the command line, a file or standard input."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -20,6 +20,7 @@ from regard.data.unknown_tokens import WARNING_SHARE, UnknownCount
 from regard.data.vocabulary import is_blank
 from regard.errors import InputError
 from regard.fast.memory import keep_memory
+from regard.io import check_writable
 from regard.runs import SequenceRun
 from regard.viz import check_extension
 
@@ -90,47 +91,62 @@ def run(argv: list[str]) -> None:
     name, argv = first_word(argv, what="run", prog=PROG, example="dates")
     text, argv = take_text(with_empty_value(argv, "--plot"), TranslateFlags)
     flags = parse(TranslateFlags(), argv, prog=f"{PROG} {name} [TEXT]", description=DESCRIPTION)
+    _check_together(text, flags)
     run = flags.storage.load_translator(name)
     keep_memory()
-    if flags.align and flags.tags:
-        raise InputError("--align numbers words without tags: leave out --align or --tags")
     flags.doubts.check(flags.n_best, [flags.input, flags.constraints.prefixes, flags.constraints.glossary])
     doubts = DoubtOutput(run, flags.doubts)
     if text is not None:
-        if flags.constraints.prefixes is not None:
-            raise InputError("--prefixes is for the lines of a file: give --prefix for one text")
-        if flags.input is not None:
-            raise InputError(f"text {text!r} and --input exclude each other: leave out one of them")
         plot = None if flags.plot is None else Path(flags.plot or run.folder / "alignment.png")
         if plot is not None:
             check_extension(plot)
+            check_writable(plot)
             flags = dataclasses.replace(flags, engine=_engine_for_plot(run, flags))
         marked = read_markup(text, "the text") if flags.tags else MarkedText(text)
         text = marked.text
         if plot is not None and is_blank(text):
             raise InputError("the text is blank, so the answer is empty, and there is nothing to draw")
         options = _search_options(run, flags)
-        answers: list[Answers] = [None] if is_blank(text) else [*run.search([text], **options)]
+        # A blank text is also searched, because the search checks the options.
+        found = run.search([text], **options)
+        answers: list[Answers] = [None] if is_blank(text) else [*found]
         doubt_prefixes = doubts.prefixes([text], answers)
         _write(_add_alignment(run, [marked], answers, flags), doubt_prefixes, flags)
         warn_missing_terms(run, options["controls"], text, answers[0], "the text")
         if plot is not None and answers[0]:
             attention = run.attend(text, answer=answers[0][0])
             save_and_print(attention.words() if flags.words else attention, plot)
-        if flags.align or flags.tags:
+        if flags.align or flags.tags or flags.constraints.replace_unknown:
             warn_unchosen_heads(run)
         if note := run.unseen_length(text):
             print_message(f"training {note}: expect errors")
         _warn_unknown(run, text, "the text")  # last: a failed write is reported without other messages
         doubts.finish()
         return
-    if flags.plot is not None:
+    options = _search_options(run, flags)
+    run.search([], **options)  # checks the options before lines are read
+    prefixes = flags.constraints.read_prefixes(flags.input)
+    with open_lines(flags.input, lenient=flags.lenient) as file:
+        _translate_lines(run, file, options, prefixes, doubts, flags)
+    doubts.finish()
+
+
+def _check_together(text: str | None, flags: TranslateFlags) -> None:
+    """Raise `InputError` for flags that exclude each other, and for flags that would have no effect."""
+    if flags.align and flags.tags:
+        raise InputError("--align numbers words without tags: leave out --align or --tags")
+    if flags.words and flags.plot is None:
+        raise InputError("--words changes the drawing of --plot: give --plot, or leave out --words")
+    if text is None and flags.plot is not None:
         raise InputError(
             "--plot draws one text: give the text after the run, as in `regard translate dates 'Mai 3'`"
         )
-    with open_lines(flags.input, lenient=flags.lenient) as file:
-        _translate_lines(run, file, doubts, flags)
-    doubts.finish()
+    if text is not None and flags.constraints.prefixes is not None:
+        raise InputError("--prefixes is for the lines of a file: give --prefix for one text")
+    if text is not None and flags.input is not None:
+        raise InputError(f"text {text!r} and --input exclude each other: leave out one of them")
+    if text is not None and flags.lenient:
+        raise InputError("--lenient is for the lines of a file: leave it out for one text")
 
 
 def _engine_for_plot(run: SequenceRun, flags: TranslateFlags) -> EngineName:
@@ -163,10 +179,16 @@ def _search_options(run: SequenceRun, flags: TranslateFlags) -> dict[str, Any]:
     }
 
 
-def _translate_lines(run: SequenceRun, file: BinaryIO, doubts: DoubtOutput, flags: TranslateFlags) -> None:
+def _translate_lines(
+    run: SequenceRun,
+    file: BinaryIO,
+    options: dict[str, Any],
+    prefixes: Iterator[str] | None,
+    doubts: DoubtOutput,
+    flags: TranslateFlags,
+) -> None:
     """Answer the lines of `file` in order, as they arrive."""
-    unknown, options = UnknownCount(), _search_options(run, flags)
-    prefixes = flags.constraints.read_prefixes()
+    unknown = UnknownCount()
     for lines in numbered_chunks(file):
         marked, texts = [], []
         for number, line in lines:
@@ -186,7 +208,7 @@ def _translate_lines(run: SequenceRun, file: BinaryIO, doubts: DoubtOutput, flag
         _write(_add_alignment(run, marked, answers, flags), doubt_prefixes, flags)
     if prefixes is not None and next(prefixes, None) is not None:
         raise InputError(f"{str(flags.constraints.prefixes)!r} has more lines than the input: remove lines")
-    if flags.align or flags.tags:
+    if flags.align or flags.tags or flags.constraints.replace_unknown:
         warn_unchosen_heads(run)
     if warning := unknown.warning("the input"):
         print_message(f"warning: {warning}")

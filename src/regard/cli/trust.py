@@ -3,20 +3,21 @@
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from regard.cli.parsing import parse_of_run
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import print_table
 from regard.data.parallel import ParallelText
 from regard.data.prepare import read_pairs
-from regard.doubts import FALSE_ALARMS, calibrate_doubt, check_translation_run
-from regard.errors import check_range
+from regard.doubts import FALSE_ALARMS, SMALLEST, calibrate_doubt, check_calibration
+from regard.errors import InputError, check_range
 from regard.fast.memory import keep_memory
 from regard.io import check_writable, refuse_input, write_json
 
 PROG = "regard trust"
 DESCRIPTION = (
-    "Calibrate the doubt of a run on parallel text: plant faults (detached, omitted, looped, copied, foreign) "
+    "Calibrate the doubt of a translator: plant faults (detached, omitted, looped, copied, foreign) "
     "in its translations and in the references, and fit a classifier of attention, probabilities and text. The "
     "table shows how well the doubt finds faults in sentences that were not used for fitting. The calibration is "
     "stored with the run, for `regard translate --doubt`."
@@ -29,11 +30,11 @@ class TrustFlags:
 
     data: tuple[Path, ...] = ()
     """Source and target file, or one file of tab-separated pairs, that were not used for training. Default: the
-    validation text of the run, or else its test text."""
+    validation text of the run, or else its test text; or pairs that its task generates."""
     samples: int = 500
-    """Largest number of pairs, from the beginning of the text."""
+    """Largest number of pairs, from the beginning of the text (50 or more)."""
     false_alarms: float = FALSE_ALARMS
-    """Share of good translations that get a warning (0 to 0.5)."""
+    """Share of good translations that get a warning (above 0, less than 0.5)."""
     reverse: str | None = None
     """Run of the opposite direction. Its probability of the source is a further feature; it is needed again by
     `regard translate --doubt`."""
@@ -51,22 +52,24 @@ class TrustFlags:
 def run(argv: list[str]) -> None:
     """Calibrate the doubt, print and store it."""
     name, flags = parse_of_run(TrustFlags(), argv, prog=PROG, description=DESCRIPTION, example="translation")
-    check_range("samples", flags.samples, 1, 10**6)
-    run = check_translation_run(flags.storage.load_translator(name))
-    opposite = flags.storage.load_reverse(flags.reverse, run)
-    reverse = None if opposite is None else check_translation_run(opposite)
+    check_range("samples", flags.samples, SMALLEST, 10**6)
+    if flags.lenient and not flags.data:
+        raise InputError("--lenient leaves out lines of --data: give --data, or leave out --lenient")
+    run = flags.storage.load_translator(name)
+    reverse = flags.storage.load_reverse(flags.reverse, run)
+    options: dict[str, Any] = {"false_alarms": flags.false_alarms, "beam": flags.beam, "seed": flags.seed}
+    check_calibration(run, **options)
     if flags.json is not None:
         check_writable(flags.json)
         refuse_input(flags.json, flags.data)
     keep_memory()
     if flags.data:
         text = ParallelText(flags.data, lenient=flags.lenient)
-        pairs = run.short_enough(read_pairs(text, "calibration"))[: flags.samples]
+        pairs = [pair for pair in read_pairs(text, "calibration") if run.too_long(pair[0]) is None]
+        pairs = pairs[: flags.samples]
     else:
-        pairs = list(run.unseen(flags.samples, 0, purpose="calibrate"))
-    report = calibrate_doubt(
-        run, pairs, reverse=reverse, false_alarms=flags.false_alarms, beam=flags.beam, seed=flags.seed
-    )
+        pairs = [(source, target) for source, target, *_ in run.unseen(flags.samples, 0, purpose="calibrate")]
+    report = calibrate_doubt(run, pairs, reverse=reverse, **options)
     print_table(report.table())
     sys.stdout.write(f"Stored in {run.folder}: `regard translate {name} --doubt` uses it\n")
     if flags.json is not None:

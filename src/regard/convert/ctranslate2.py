@@ -91,6 +91,18 @@ def get_ctranslate2_parts(run: Exportable) -> ExportParts:
     return parts
 
 
+def open_translator(folder: Path, **options: Any) -> Any:
+    """Return a `ctranslate2.Translator`. Its constructor changes the number of PyTorch's threads, which is
+    restored."""
+    import ctranslate2
+
+    threads = torch.get_num_threads()
+    try:
+        return ctranslate2.Translator(str(folder), **options)
+    finally:
+        torch.set_num_threads(threads)
+
+
 class CTranslate2Model:
     """A folder that `write_ctranslate2` wrote, opened in CTranslate2, on a CPU in float32."""
 
@@ -103,9 +115,9 @@ class CTranslate2Model:
     def __init__(self, run: Exportable, folder: Path) -> None:
         import tokenizers
 
-        ctranslate2 = import_library("ctranslate2", "CTranslate2", "export")
+        import_library("ctranslate2", "CTranslate2", "export")
         with library_errors("ctranslate2", f"{str(folder)!r} cannot be loaded", "export it again"):
-            self._translator = ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
+            self._translator = open_translator(folder, compute_type="float32", intra_threads=1)
         vocabulary = run.task.source_vocabulary
         self._read = vocabulary.encode  # programs that use the model tokenize with the same library
         if isinstance(vocabulary, SubwordVocabulary):

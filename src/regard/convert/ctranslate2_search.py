@@ -28,13 +28,12 @@ from typing import Any
 
 from regard.convert import Precision
 from regard.convert.conversion import token_names
-from regard.convert.ctranslate2 import get_ctranslate2_parts
+from regard.convert.ctranslate2 import get_ctranslate2_parts, open_translator
 from regard.convert.exportable import Exportable
 from regard.data import EOS, PairBatch, collate
 from regard.data.subwords import RESERVED
 from regard.decoding import Candidate, Hypothesis, Requirement, Search, length_penalty
 from regard.decoding.controls import find_requirements, make_constraints
-from regard.decoding.search import check_beam
 from regard.decoding.translation import candidates, length_batches, longest_answer, search_batch
 from regard.evaluation.scoring import token_log_probabilities
 from regard.fast.onednn import packed_logits
@@ -54,7 +53,7 @@ class CTranslate2Search:
     """A converted model that searches for the answers of a run on the CPU."""
 
     def __init__(self, run: Exportable, folder: Path, *, precision: Precision, threads: int) -> None:
-        ctranslate2 = import_library("ctranslate2", "engine ctranslate2", "export")
+        import_library("ctranslate2", "engine ctranslate2", "export")
         self._model, _, self._source, self._target = get_ctranslate2_parts(run)
         self._max_len = run.task.longest_target
         self._source_names, self._target_names = token_names(self._source), token_names(self._target)
@@ -62,8 +61,8 @@ class CTranslate2Search:
         # One thread per batch, as in Regard: threads that share a matrix product wait for each other.
         self._folder = folder
         with library_errors("ctranslate2", f"{str(folder)!r} cannot be loaded", "remove that folder"):
-            self._translator: Any = ctranslate2.Translator(
-                str(folder), compute_type=precision, inter_threads=threads, intra_threads=1
+            self._translator = open_translator(
+                folder, compute_type=precision, inter_threads=threads, intra_threads=1
             )
 
     def search(
@@ -73,8 +72,6 @@ class CTranslate2Search:
 
         If `scored` is False, a greedy search skips the log-probabilities, which are then NaN.
         """
-        if search.beam > 1:
-            check_beam(search.beam, search.n_best, search.length_penalty)
         sources = self._source.encode_all(texts)
         limits = [longest_answer(source, self._max_len) for source in sources]
         requirements = find_requirements(search.controls, texts, limits, self._target, self._max_len)

@@ -46,6 +46,7 @@ def grade(
         return ExerciseReport(
             exercise=exercise.name, title=exercise.title, object=name, state="not begun", inputs=len(cases)
         )
+    inputs = len(cases)
     answered = [index for index, answer in enumerate(attempts[0]) if not answer.get("skipped")]
     cases = [cases[index] for index in answered]
     attempts = [[answers[index] for index in answered] for answers in attempts]
@@ -71,7 +72,7 @@ def grade(
         notes=shown_notes,
         lines=next((list(answer["lines"]) for answer in answers if answer.get("lines")), []),
         ending=ending,
-        inputs=len(cases),
+        inputs=inputs,
     )
 
 
@@ -149,7 +150,7 @@ def _grade_gradients(exercise: Exercise, case: Case, answer: Answer) -> CaseRepo
         return CaseReport(name=case.name, verdict="right")
     gradients = answer.get("gradients") or {}
     if not gradients:
-        words = "NumPy has no gradients" if case.name == "gradients" else ""
+        words = "NumPy has no gradients: counts as right if all others are" if case.name == "gradients" else ""
         return CaseReport(name=case.name, verdict="not compared" if words else "right", words=words)
     expected = exercise.expected_gradients(case)
     missing = [name for name in expected if gradients.get(name) is None]

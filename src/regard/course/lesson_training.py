@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.course.lesson_measures import measure
 from regard.course.lessons import Lesson, find_lesson
 from regard.errors import EditedError, InputError
 from regard.io import refuse_links, write_json
@@ -55,7 +56,7 @@ def train_lesson(lesson: Lesson, home: Path, *, progress: bool = True) -> list[s
     run: AnyRun = train_any(
         lesson_run.task, **lesson_run.flags, savepath=home / lesson.name, overwrite=True, progress=progress
     )
-    words = lesson.describe_figures(vars(run.figures()))
+    words = lesson.describe_figures(measure(lesson.name, run))
     write_json(home / lesson.name / RESULT, {"words": words})
     return words
 

@@ -74,10 +74,12 @@ def _run_cells(lesson: Lesson, home: Path) -> list[dict[str, Any]]:
             f"The run is stored in `{folder}`{relative}."
         ),
         _code(
-            f"import regard\nfrom regard.course.lessons import find_lesson\n\n"
+            "import regard\nfrom regard.course.lesson_measures import measure\n"
+            "from regard.course.lessons import find_lesson\n\n"
             f'run = regard.train("{run.task}"{flags}, savepath={folder!r}, overwrite=True)\n'
             f"print(run.test())\n"
-            f'print(*find_lesson("{lesson.name}").describe_figures(vars(run.figures())), sep="\\n")'
+            f'figures = measure("{lesson.name}", run)\n'
+            f'print(*find_lesson("{lesson.name}").describe_figures(figures), sep="\\n")'
         ),
     ]
 
@@ -102,7 +104,7 @@ def _ranges(lesson: Lesson) -> str:
         for run in lesson.runs
         for name, interval in lesson.ranges[run.name].items()
     ]
-    return "Results of ten seeds:\n\n" + "\n".join(lines) if lines else ""
+    return f"Results of {lesson.seeds} seeds:\n\n" + "\n".join(lines) if lines else ""
 
 
 def _text(source: str) -> dict[str, Any]:

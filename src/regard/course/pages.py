@@ -7,6 +7,7 @@ from pathlib import Path
 
 from regard.course.exercise_pages import MARKDOWN, exercise_body, exercise_links, exercise_names
 from regard.course.exercises import EXERCISES
+from regard.course.lesson_measures import measure
 from regard.course.lesson_training import RESULT, load_run, train_lesson, view_inputs
 from regard.course.lessons import Lesson, lessons
 from regard.course.lessons.lesson import FIGURES, HOME, set_home
@@ -147,7 +148,7 @@ def _navigation(lesson: Lesson) -> str:
 
 
 def _table(lesson: Lesson) -> str:
-    """Return a table with the results of ten seeds, one row per run."""
+    """Return a table with the results of several seeds, one row per run."""
     names = [name for name in FIGURES if any(name in ranges for ranges in lesson.ranges.values())]
     if not names:
         return ""
@@ -157,7 +158,7 @@ def _table(lesson: Lesson) -> str:
         cells = "".join(f"<td>{lesson.ranges[run.name].get(name, '')}</td>" for name in names)
         rows.append(f'<tr><th scope="row">{html.escape(run.name)}</th>{cells}</tr>')
     return (
-        "<table><caption>Results of ten seeds</caption>\n"
+        f"<table><caption>Results of {lesson.seeds} seeds</caption>\n"
         f"<thead><tr><td></td>{head}</tr></thead>\n"
         f"<tbody>{''.join(rows)}</tbody></table>\n"
         f"<p><small>Measured by <code>python benchmarks/lessons.py {lesson.name}</code>.</small></p>"
@@ -209,7 +210,7 @@ def write_site(folder: Path, home: Path, *, progress: bool = True) -> list[Path]
 def _result(lesson: Lesson, home: Path, *, progress: bool) -> Sequence[str]:
     """Return the results of a lesson's run as sentences. Train the run if it does not exist."""
     if (home / lesson.name / RESULT).exists():
-        return lesson.describe_figures(vars(load_run(lesson, home).figures()))
+        return lesson.describe_figures(measure(lesson.name, load_run(lesson, home)))
     return train_lesson(lesson, home, progress=progress)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from regard.course import language_pictures
+from regard.course import analysis_pictures, language_pictures
 from regard.course.drawing import COLORS, SIZE, WIDTH, Array, Drawing, softmax
 
 BLUE, RED, GREEN, GOLD = COLORS
@@ -271,5 +271,9 @@ DRAWINGS: dict[str, Callable[[], Drawing]] = {
     "cache": language_pictures.draw_cache,
     "modern": language_pictures.draw_modern,
     "induction": language_pictures.draw_induction,
+    "lens": analysis_pictures.draw_lens,
+    "sinks": analysis_pictures.draw_sinks,
+    "grokking": analysis_pictures.draw_grokking,
+    "doubt": analysis_pictures.draw_doubt,
 }
 """The function that draws the picture of each lesson."""

@@ -86,15 +86,17 @@ class ExerciseReport:
 
     @property
     def possible_points(self) -> int:
-        """Number of inputs that are compared: one point each."""
-        compared = sum(case.verdict != "not compared" for case in self.cases)
-        return compared or self.inputs
+        """Number of inputs of the exercise, one point each: the same for every answer."""
+        return self.inputs
 
     @property
     def points(self) -> int:
-        """Number of correct inputs. An answer that only a note makes wrong has one point less."""
+        """Number of correct inputs. Inputs that do not apply to an answer (gradients to NumPy, some sizes to
+        classes) count as correct if all others are. An answer that only a note makes wrong has one point less."""
         points = sum(case.verdict == "right" for case in self.cases)
-        return max(0, points - (self.state == "wrong" and points == self.possible_points))
+        if points and points == sum(case.verdict != "not compared" for case in self.cases):
+            points = self.inputs
+        return max(0, points - (self.state == "wrong" and points == self.inputs))
 
     @property
     def explanation(self) -> str:

@@ -71,6 +71,13 @@ class ChunkEncoder:
         return ChunkEncoder, (self.vocabularies, self.max_len, self.strict)
 
 
+def no_pairs(text: PairSource, description: str, counts: PairCounts) -> InputError:
+    """Return an error for a text without pairs. `description`: its use, such as "training"."""
+    files = " and ".join(map(repr, text.locations()))
+    way_out = "raise max_len, or give another text" if counts.too_long else "give another text"
+    return InputError(f"{description} text {files} has no pairs: {counts}; {way_out}")
+
+
 def build_corpus(
     folder: Path,
     text: PairSource,
@@ -103,7 +110,7 @@ def build_corpus(
         finally:
             source, target = (writer.close() for writer in writers)
         if not counts.pairs:
-            raise InputError(f"no pairs to learn from: {counts}")
+            raise no_pairs(text, "training", counts)
         stored = StoredCorpus(
             format=FORMAT,
             name=folder.name,

@@ -10,7 +10,7 @@ def parse_glossary(lines: Iterable[str], name: str) -> dict[str, str]:
     """Return the translation of each term from lines with a source term, a tab and its translation.
 
     Blank lines are skipped. `name`: name of the file, for errors. Raises `InputError` for a line without two
-    terms, and for a source term with two translations.
+    terms, for a source term with two translations, and if there are no terms.
 
     >>> parse_glossary(["Hund\\tdog", "", "alter Hund\\told dog"], "glossary.tsv")
     {'Hund': 'dog', 'alter Hund': 'old dog'}
@@ -30,4 +30,6 @@ def parse_glossary(lines: Iterable[str], name: str) -> dict[str, str]:
                 f"line {number} of {name!r} translates {source!r} by {target!r}, but an earlier line by "
                 f"{glossary[source]!r}: leave out one of them"
             )
+    if not glossary:
+        raise InputError(f"{name!r} has no terms: give lines with a source term, a tab and its translation")
     return glossary

@@ -14,6 +14,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,13 @@ from regard.data import bpe_codes, sentencepieces
 from regard.data.bpe_codes import BpeCodesVocabulary
 from regard.data.chunks import SAMPLE_PAIRS, Sample
 from regard.data.corpus import FORMAT, INDEX, Corpus, open_corpus
-from regard.data.corpus_builder import Vocabularies, build_corpus
+from regard.data.corpus_builder import Vocabularies, build_corpus, no_pairs
 from regard.data.parallel import PairSource
 from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subword_training import train_subwords
 from regard.data.subwords import SubwordVocabulary
 from regard.data.text_rules import Normalization
 from regard.data.vocabulary import LearnedVocabulary, TokenizerKind
-from regard.errors import InputError
 from regard.io import make_folder, remove_quietly, remove_stale_lock, wait_for_lock, write_json
 from regard.io.reading import add_digest, damaged_file, has_valid_digest, is_file, read_json
 from regard.progress import preparing_bar, print_status, reading_bar
@@ -230,4 +230,9 @@ def read_pairs(text: PairSource, description: str) -> list[tuple[str, str]]:
 def check_pairs(pairs: list[tuple[str, str]], text: PairSource, description: str) -> None:
     """Raise `InputError` with the `description` of the text if it has no pairs."""
     if not pairs:
-        raise InputError(f"{description} text has no pairs: {text.counts}")
+        raise no_pairs(text, description, text.counts)
+
+
+def check_first_pair(text: PairSource, description: str) -> None:
+    """Raise `InputError` as `check_pairs`, without reading the whole text."""
+    check_pairs(list(islice(text, 1)), text, description)

@@ -67,6 +67,9 @@ class Vocabulary(Tokenizer, Protocol):
     def encode(self, text: str) -> list[int]:
         """Return the indices of a text without an end of sequence. Unknown tokens get `UNKNOWN`."""
 
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the indices of many texts."""
+
     def pieces(self, text: str) -> list[str]:
         """Return the tokens of a text, including unknown tokens, in the order of `encode(text)`."""
 
@@ -85,9 +88,6 @@ class Vocabulary(Tokenizer, Protocol):
 
 class LearnedVocabulary(Vocabulary, Protocol):
     """A vocabulary that was learned from text and is stored with the model."""
-
-    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the indices of many texts."""
 
     def to_json(self) -> str:
         """Return the vocabulary as JSON. The first characters of the JSON identify the class."""

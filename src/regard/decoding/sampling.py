@@ -2,11 +2,13 @@
 tokens."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.data import BOS
+from regard.decoding.batches import Steps, run_batch
 from regard.decoding.extensions import UNCONSTRAINED, Constraints, check_finite, impossible
 from regard.decoding.incremental import IncrementalDecoder, make_decoder
 from regard.decoding.search import Hypothesis, decode, source_limits
@@ -16,6 +18,18 @@ from regard.models import Seq2Seq
 COLDEST, HOTTEST = 1e-3, 1e3
 """Allowed temperatures. Below this range only the most likely token is sampled, and above it all tokens are
 equally likely."""
+
+
+def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
+    """Raise `InputError` for options of `sample` out of range.
+
+    >>> check_sampling(1.0, top_k=5, top_p=0.9)
+    """
+    if not COLDEST <= temperature <= HOTTEST:
+        raise InputError(f"temperature {temperature} is out of range: choose from {COLDEST} to {HOTTEST}")
+    check_range("top_k", top_k, 0, 10**9)
+    if not 0 < top_p <= 1:
+        raise InputError(f"top_p {top_p} is out of range: choose above 0 and at most 1")
 
 
 def sample(
@@ -38,11 +52,26 @@ def sample(
     see `truncate`. `log_probability` is computed without temperature and truncation. Raises `InputError` for a
     value out of range, and if no token satisfies the `constraints`.
     """
-    if not COLDEST <= temperature <= HOTTEST:
-        raise InputError(f"temperature {temperature} is out of range: choose from {COLDEST} to {HOTTEST}")
-    check_range("top_k", top_k, 0, 10**9)
-    if not 0 < top_p <= 1:
-        raise InputError(f"top_p {top_p} is out of range: choose above 0 and at most 1")
+    decoder = make_decoder(model)
+    options: dict[str, Any] = {"temperature": temperature, "seeds": seeds, "top_k": top_k, "top_p": top_p}
+    steps = sample_steps(decoder, source, source_mask, max_len=max_len, **options, constraints=constraints)
+    return run_batch(decoder, steps)
+
+
+def sample_steps(
+    decoder: IncrementalDecoder,
+    source: Tensor,
+    source_mask: Tensor,
+    *,
+    max_len: int | Sequence[int],
+    temperature: float,
+    seeds: Sequence[int],
+    top_k: int = 0,
+    top_p: float = 1.0,
+    constraints: Constraints = UNCONSTRAINED,
+) -> Steps[list[Hypothesis]]:
+    """Return the steps of `sample`."""
+    check_sampling(temperature, top_k, top_p)
 
     # One random number for each source and step, drawn on the CPU so that it is the same on every device.
     steps = max(source_limits(max_len, len(source))) + 1
@@ -66,7 +95,7 @@ def sample(
         prefixes[list(rows), time + 1] = tokens.squeeze(1)
         return tokens, log_probs.gather(1, tokens)
 
-    return decode(make_decoder(model), source, source_mask, draw, max_len)
+    return decode(decoder, source, source_mask, draw, max_len)
 
 
 def truncate(probabilities: Tensor, top_k: int = 0, top_p: float = 1.0) -> Tensor:

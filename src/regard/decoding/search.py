@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from regard.data import BOS, EOS
+from regard.decoding.batches import Steps, run_batch
 from regard.decoding.extensions import (
     UNCONSTRAINED,
     Constraints,
@@ -32,6 +33,7 @@ from regard.errors import InputError, check_range
 from regard.fast.topk import argmax
 from regard.models import Seq2Seq
 
+LARGEST_BEAM = 1000
 LARGEST_PENALTY = 10
 """Largest exponent of the length penalty. With larger exponents, only the length matters."""
 
@@ -83,6 +85,19 @@ def greedy_search(
     `source_mask` (B, Ts): True before the end. `max_len`: a single limit, or a limit for each source. Finished
     sources are not decoded further. `scored`: If False, log-probabilities are not computed, and are NaN.
     """
+    decoder = make_decoder(model)
+    return run_batch(decoder, greedy_steps(decoder, source, source_mask, max_len=max_len, scored=scored))
+
+
+def greedy_steps(
+    decoder: IncrementalDecoder,
+    source: Tensor,
+    source_mask: Tensor,
+    *,
+    max_len: int | Sequence[int],
+    scored: bool = True,
+) -> Steps[list[Hypothesis]]:
+    """Return the steps of `greedy_search`."""
 
     def most_likely(logits: Tensor, rows: Sequence[int], time: int) -> tuple[Tensor, Tensor | None]:
         del rows, time
@@ -93,17 +108,16 @@ def greedy_search(
         check_finite(best)  # NaN counts as the largest value
         return tokens, best if scored else None
 
-    return decode(make_decoder(model), source, source_mask, most_likely, max_len)
+    return decode(decoder, source, source_mask, most_likely, max_len)
 
 
-@torch.inference_mode()
 def decode(
     decoder: IncrementalDecoder,
     source: Tensor,
     source_mask: Tensor,
     choose: Callable[[Tensor, Sequence[int], int], tuple[Tensor, Tensor | None]],
     max_len: int | Sequence[int],
-) -> list[Hypothesis]:
+) -> Steps[list[Hypothesis]]:
     """Decode with `choose`, which maps logits (B, V), the source of each row, and the step to tokens (B, 1).
 
     `choose` also returns the tokens' log-probabilities, or None.
@@ -115,8 +129,8 @@ def decode(
     totals, finished = [0.0] * len(active), [False] * len(active)
     state = decoder.start(decoder.encode(source, source_mask))
     for time in range(max(limits) + 1):
-        states, state = decoder.step(tokens, state)
-        tokens, log_probs = choose(decoder.logits(states[:, 0]), active, time)
+        logits, state = yield tokens, state
+        tokens, log_probs = choose(logits[:, 0], active, time)
         going = []
         best = [math.nan] * len(active) if log_probs is None else log_probs[:, 0].tolist()
         for index, token, log_prob in zip(active, tokens[:, 0].tolist(), best, strict=True):
@@ -151,8 +165,10 @@ def length_penalty(length: int, alpha: float) -> float:
 
 def check_beam(width: int, n_best: int, alpha: float) -> None:
     """Raise `InputError` for arguments of `beam_search` out of range."""
-    check_range("beam", width, 1, 10_000)
-    check_range("n_best", n_best, 1, width)
+    check_range("beam", width, 1, LARGEST_BEAM)
+    check_range("n_best", n_best, 1, LARGEST_BEAM)
+    if n_best > width:
+        raise InputError(f"n_best {n_best} exceeds beam {width}: lower n_best, or raise beam")
     if not 0 <= alpha <= LARGEST_PENALTY:
         raise InputError(f"length_penalty {alpha} is out of range: choose from 0 to {LARGEST_PENALTY}")
 
@@ -178,7 +194,6 @@ class Step(NamedTuple):
     """Whether the length limit is reached, so that the new prefixes are dropped."""
 
 
-@torch.inference_mode()
 def beam_search(
     model: Seq2Seq | IncrementalDecoder,
     source: Tensor,
@@ -199,18 +214,36 @@ def beam_search(
     hypotheses follow. `on_step`: function that is called with every step. Raises `InputError` for values out of
     range, and if no target of a source satisfies the `constraints`.
     """
+    decoder = make_decoder(model, width)
+    options: dict[str, Any] = {"width": width, "max_len": max_len, "alpha": alpha, "n_best": n_best}
+    steps = beam_steps(decoder, source, source_mask, **options, on_step=on_step, constraints=constraints)
+    return run_batch(decoder, steps)
+
+
+def beam_steps(
+    decoder: IncrementalDecoder,
+    source: Tensor,
+    source_mask: Tensor,
+    *,
+    width: int,
+    max_len: int | Sequence[int],
+    alpha: float = 0.0,
+    n_best: int = 1,
+    on_step: Callable[[Step], None] | None = None,
+    constraints: Constraints = UNCONSTRAINED,
+) -> Steps[list[list[Hypothesis]]]:
+    """Return the steps of `beam_search`."""
     check_beam(width, n_best, alpha)
     device, limits = source.device, source_limits(max_len, len(source))
-    decoder = make_decoder(model, width)
     state = decoder.start(decoder.encode(source, source_mask))
     active = list(range(len(source)))
     prefixes = torch.full((len(source), 1, 1), BOS, device=device)
     totals = torch.zeros(len(source), 1, device=device)
     finished: list[list[Hypothesis]] = [[] for _ in range(len(source))]
     for time in range(max(limits) + 1):
-        states, state = decoder.step(prefixes[:, :, -1], state)
+        logits, state = yield prefixes[:, :, -1], state
         penalty = length_penalty(time + 1, alpha)
-        log_probs = constraints.log_probabilities(decoder.logits(states), prefixes, active)
+        log_probs = constraints.log_probabilities(logits, prefixes, active)
         ends, parents, tokens, new_totals = constraints.extend(log_probs, prefixes, totals, active, width)
         if on_step is not None:
             on_step(Step(log_probs, ends, parents, tokens, new_totals, active, state, time == max(limits)))

@@ -1,20 +1,23 @@
 """Translation of texts: form batches of similar length, search, and return results in the original order."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from torch import Tensor, nn
 
 from regard.data import PAD, Vocabulary, collate
+from regard.decoding.batches import Steps, run_batch, run_batches
 from regard.decoding.controls import Controls, find_requirements, make_constraints
 from regard.decoding.ensemble import make_ensemble
 from regard.decoding.extensions import UNCONSTRAINED, Constraints
-from regard.decoding.incremental import IncrementalDecoder
-from regard.decoding.sampling import sample
-from regard.decoding.search import Hypothesis, SearchTrace, beam_search, greedy_search
+from regard.decoding.incremental import IncrementalDecoder, make_decoder
+from regard.decoding.sampling import check_sampling, sample_steps
+from regard.decoding.search import Hypothesis, SearchTrace, beam_steps, check_beam, greedy_steps
 from regard.decoding.trace import Tracer
-from regard.errors import InputError
+from regard.errors import InputError, check_range
 from regard.fast.fast_transformer import FastTransformer
 from regard.fast.threads import map_in_threads
 from regard.models import Seq2Seq
@@ -55,7 +58,12 @@ class Candidate(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """Options of a search."""
+    """Options of a search. Raises `InputError` for values out of range, and for options that exclude each other.
+
+    >>> Search(beam=2, n_best=3)
+    Traceback (most recent call last):
+    regard.errors.InputError: n_best 3 exceeds beam 2: lower n_best, or raise beam
+    """
 
     beam: int = 1
     """Number of prefixes per text. 1 is greedy search."""
@@ -78,13 +86,25 @@ class Search:
     """Trace the best answer to each text, if it is the answer of one Transformer on a CPU without constraints."""
 
     def __post_init__(self) -> None:
+        check_range("seed", self.seed, 0, 2**32 - 1)
+        if self.temperature:
+            check_sampling(self.temperature, self.top_k, self.top_p)
+        elif self.top_k or self.top_p != 1 or self.seed:
+            raise InputError(
+                "top_k, top_p and seed change sampling, but there is no temperature: give temperature 1, or "
+                "leave them out"
+            )
         if self.temperature and self.beam > 1:
             raise InputError(
                 f"temperature {self.temperature} and beam {self.beam} exclude each other: leave out "
                 f"temperature or beam"
             )
-        if (self.top_k or self.top_p != 1) and not self.temperature:
-            raise InputError("top_k and top_p change sampling, but there is no temperature: give temperature 1")
+        if self.temperature and self.n_best > 1:
+            raise InputError(
+                f"n_best {self.n_best} ranks answers, but a temperature draws one answer: leave out n_best, and "
+                f"give another seed for another answer"
+            )
+        check_beam(self.beam, self.n_best, self.length_penalty)
         if (self.controls.terms or self.controls.glossary) and self.beam < 2:
             raise InputError(
                 "terms and a glossary need beam search: give a beam of at least 2, and no temperature"
@@ -108,27 +128,28 @@ def translate(
 ) -> list[list[Candidate]]:
     """Return the `n_best` answers to each text, best first, each of at most `longest_answer` tokens.
 
-    Texts of similar length form batches of `batchsize`. On a CPU, batches run in parallel in the number of
-    threads that PyTorch uses. Answers are in the order of the texts, and do not depend on the other texts
-    except for rounding errors. Several `models` form an ensemble (see `EnsembleDecoder`). `scored`: if False,
-    log-probabilities may be NaN to save time. Raises `InputError` for constraints that cannot be satisfied.
+    Texts of similar length form batches of `batchsize`, and waiting texts refill the places of finished texts.
+    On a CPU, batches run in parallel in the number of threads that PyTorch uses. Answers are in the order of the
+    texts, and do not depend on the other texts except for rounding errors. Several `models` form an ensemble
+    (see `EnsembleDecoder`). `scored`: if False, log-probabilities may be NaN to save time. Raises `InputError`
+    for constraints that cannot be satisfied.
     """
-    sources = list(map(source_vocabulary.encode, texts))
+    sources = source_vocabulary.encode_all(texts)
     limits = [longest_answer(source, max_len) for source in sources]
     requirements = find_requirements(search.controls, texts, limits, target_vocabulary, max_len)
-    batches = length_batches(sources, batchsize)
+    waiting = iter(order_by_length(sources))  # shared by the threads
     answers: list[list[Candidate]] = [[] for _ in texts]
     # All batches share one decoder, which packs the weights of the model once.
     models = [models] if isinstance(models, Seq2Seq) else models
     ensemble = nn.ModuleList(models).eval()
     decoder, device = make_ensemble(models, search.beam), next(ensemble.parameters()).device
 
-    def answer(indices: list[int]) -> list[list[Hypothesis]]:
+    def answer(indices: list[int]) -> Steps[None]:
         batch = [sources[index] for index in indices]
         seeds = (
             [derive_seed(search.seed, f"draw/{texts[index]}") for index in indices] if search.temperature else []
         )
-        return search_batch(
+        found = yield from search_steps(
             decoder,
             collate(batch).to(device),
             search,
@@ -137,10 +158,21 @@ def translate(
             scored=scored,
             constraints=make_constraints(search.controls, [requirements[index] for index in indices]),
         )
-
-    for indices, batch in zip(batches, map_in_threads(ensemble, answer, batches), strict=True):
-        for index, hypotheses in zip(indices, batch, strict=True):
+        for index, hypotheses in zip(indices, found, strict=True):
             answers[index] = candidates(hypotheses, target_vocabulary)
+
+    def next_batch(free: int) -> Steps[None] | None:
+        indices = list(islice(waiting, free))
+        return answer(indices) if indices else None
+
+    def work(_: int) -> None:
+        try:
+            run_batches(decoder, next_batch, batchsize)
+        except BaseException:
+            list(waiting)  # The other threads start no further batches.
+            raise
+
+    map_in_threads(ensemble, work, range(math.ceil(len(texts) / batchsize)))
     return answers
 
 
@@ -150,9 +182,13 @@ def length_batches(sources: Sequence[Sequence[int]], batchsize: int) -> list[lis
     >>> length_batches([[4], [4, 5, 6], [4, 5]], 2)
     [[1, 2], [0]]
     """
-    # The longest texts come first, so that the last batches of a parallel search are short.
-    order = sorted(range(len(sources)), key=lambda index: len(sources[index]), reverse=True)
+    order = order_by_length(sources)
     return [order[begin : begin + batchsize] for begin in range(0, len(order), batchsize)]
+
+
+def order_by_length(sources: Sequence[Sequence[int]]) -> list[int]:
+    """Return the indices of sources, the longest first, so that a parallel search ends with short ones."""
+    return sorted(range(len(sources)), key=lambda index: len(sources[index]), reverse=True)
 
 
 def longest_answer(source: Sequence[int], max_len: int) -> int:
@@ -180,6 +216,22 @@ def search_batch(
     `most`: length limit in tokens, a single limit or a limit for each source. `seeds`: a seed for each source,
     for sampling. `scored`: as in `translate`. `constraints`: see `make_constraints`.
     """
+    decoder = make_decoder(model, search.beam) if isinstance(model, Seq2Seq) else model
+    options: dict[str, Any] = {"most": most, "seeds": seeds, "scored": scored, "constraints": constraints}
+    return run_batch(decoder, search_steps(decoder, source, search, **options))
+
+
+def search_steps(
+    decoder: IncrementalDecoder,
+    source: Tensor,
+    search: Search,
+    *,
+    most: int | Sequence[int],
+    seeds: Sequence[int],
+    scored: bool,
+    constraints: Constraints,
+) -> Steps[list[list[Hypothesis]]]:
+    """Return the steps of `search_batch`."""
     mask = source != PAD
     if search.temperature:
         options: dict[str, Any] = {
@@ -188,21 +240,22 @@ def search_batch(
             "top_p": search.top_p,
             "constraints": constraints,
         }
-        drawn = sample(model, source, mask, max_len=most, seeds=seeds, **options)
+        drawn = yield from sample_steps(decoder, source, mask, max_len=most, seeds=seeds, **options)
         return [[best] for best in drawn]
     tracer = None
     if (
         search.traced
         and search.n_best == 1
         and constraints is UNCONSTRAINED
-        and isinstance(model, FastTransformer)
+        and isinstance(decoder, FastTransformer)
     ):
-        tracer = Tracer(model.model)
+        tracer = Tracer(decoder.model)
     # With constraints, a beam search of width 1 is the greedy search, whose scores have no length penalty.
     if search.beam == 1 and search.n_best == 1 and constraints is UNCONSTRAINED and tracer is None:
-        return [[best] for best in greedy_search(model, source, mask, max_len=most, scored=scored)]
-    found = beam_search(
-        model,
+        greedy = yield from greedy_steps(decoder, source, mask, max_len=most, scored=scored)
+        return [[best] for best in greedy]
+    found = yield from beam_steps(
+        decoder,
         source,
         mask,
         width=search.beam,

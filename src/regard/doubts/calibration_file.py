@@ -12,7 +12,7 @@ from regard.doubts.basis import Basis, References
 from regard.doubts.classifier import Classifier
 from regard.errors import InputError
 from regard.io.reading import DamageError, convert_json, damaged_file
-from regard.runs import TranslationRun
+from regard.runs import SequenceRun
 
 FILE = "trust.json"
 FORMAT = "regard-trust/2"
@@ -54,7 +54,7 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True):
     report: dict[str, Any]
 
 
-def store_calibration(run: TranslationRun, calibration: Calibration, report: dict[str, Any]) -> None:
+def store_calibration(run: SequenceRun, calibration: Calibration, report: dict[str, Any]) -> None:
     """Store a calibration and its report in the folder of a run."""
     classifier, references = calibration.classifier, calibration.basis.references
     content = {
@@ -76,7 +76,7 @@ def store_calibration(run: TranslationRun, calibration: Calibration, report: dic
     run.files.write_derived(FILE, content)
 
 
-def read_calibration(run: TranslationRun) -> Calibration:
+def read_calibration(run: SequenceRun) -> Calibration:
     """Return the calibration that is stored with a run.
 
     Raises `InputError` if there is none, if the model has been trained further, or if the file is damaged.

@@ -11,7 +11,7 @@ from regard.doubts.sentence_doubt import Doubt
 from regard.errors import InputError
 from regard.io import write_file, write_json
 from regard.result import percent
-from regard.runs import TranslationRun
+from regard.runs import SequenceRun
 from regard.runs.attention_maps import add_note
 from regard.viz.page import write_page
 from regard.viz.report_page import Part, render_page
@@ -30,7 +30,7 @@ def check_doubt_file(path: Path) -> None:
         raise InputError(f"{str(path)!r} must end in {', '.join(EXTENSIONS)}")
 
 
-def write_doubts(run: TranslationRun, doubts: Sequence[Doubt | None], path: Path) -> list[Path]:
+def write_doubts(run: SequenceRun, doubts: Sequence[Doubt | None], path: Path) -> list[Path]:
     """Write the doubts of the lines of a text, in order, and return the paths.
 
     None: a line without a translation. The page shows at most 200 translations, with the attention of the 20 most
@@ -60,7 +60,7 @@ def _cells(line: int, doubt: Doubt | None) -> list[str]:
     return [str(line), f"{doubt.doubt:.4f}", warning, *(text.replace("\t", " ") for text in texts)]
 
 
-def _write_page(run: TranslationRun, doubts: Sequence[Doubt | None], path: Path) -> list[Path]:
+def _write_page(run: SequenceRun, doubts: Sequence[Doubt | None], path: Path) -> list[Path]:
     ranked = sorted(
         ((doubt, line) for line, doubt in enumerate(doubts, start=1) if doubt is not None),
         key=lambda pair: (-pair[0].log_odds, pair[1]),

@@ -12,9 +12,8 @@ from regard.data.vocabulary import is_blank
 from regard.decoding import SearchTrace
 from regard.doubts.calibration_file import Calibration, Origin, read_calibration
 from regard.doubts.features import FeatureReader
-from regard.errors import InputError
 from regard.result import Result
-from regard.runs import SequenceRun, TranslationRun, load_translator
+from regard.runs import SequenceRun, load_translator
 
 MEANINGS = {
     "from_uniform": "distance of the attention from uniform",
@@ -64,12 +63,12 @@ class Doubter:
     Raises `InputError` if the run is not calibrated, or the run of the opposite direction is missing.
     """
 
-    def __init__(self, run: TranslationRun) -> None:
+    def __init__(self, run: SequenceRun) -> None:
         self.run = run
         self.calibration: Calibration = read_calibration(run)
-        self.reverse: TranslationRun | None = None
+        self.reverse: SequenceRun | None = None
         if self.calibration.reverse is not None:
-            self.reverse = check_translation_run(load_translator(self.calibration.reverse))
+            self.reverse = load_translator(self.calibration.reverse)
         self._reader = FeatureReader(run, self.calibration.basis, self.reverse)
 
     def measure(
@@ -117,7 +116,7 @@ class Doubter:
 
 
 def doubt(
-    run: TranslationRun, pairs: Sequence[tuple[str, str]], *, origin: Origin = "translations"
+    run: SequenceRun, pairs: Sequence[tuple[str, str]], *, origin: Origin = "translations"
 ) -> list[Doubt | None]:
     """Return the doubt of translations of a calibrated run, given as pairs of source and translation.
 
@@ -130,11 +129,4 @@ def doubt(
 
     Raises `InputError` if the run is not calibrated (`regard.calibrate_doubt`).
     """
-    return Doubter(check_translation_run(run)).measure(pairs, origin)
-
-
-def check_translation_run(run: SequenceRun) -> TranslationRun:
-    """Return a run on parallel text; raises `InputError` for other runs."""
-    if not isinstance(run, TranslationRun):
-        raise InputError(f"doubt needs a run on parallel text, and run {str(run.folder)!r} is on task {run.name}")
-    return run
+    return Doubter(run).measure(pairs, origin)

@@ -9,7 +9,6 @@ from torch import nn
 from regard.data.bleu_tokenizer import check_bleu_tokenizer, choose_bleu_tokenizer
 from regard.data.parallel import PairSource
 from regard.decoding import Search, translate
-from regard.errors import InputError
 from regard.evaluation.bleu import quality
 from regard.evaluation.scoring import score_pairs
 from regard.models import Seq2Seq
@@ -54,11 +53,7 @@ class Validation:
 
         self.task, self.criterion = task, criterion or find_criterion("bleu")
         self._warned = False
-        if self.criterion.text not in texts:
-            names = ", ".join(filter(None, texts)) or "none are given"
-            raise InputError(
-                f"criterion {self.criterion.figure}/{self.criterion.text} names no text of --extra_valid: {names}"
-            )
+        self.criterion.check_text(texts)
         if tokenize is not None:
             check_bleu_tokenizer(tokenize)
         self.texts: list[ValidationText] = []

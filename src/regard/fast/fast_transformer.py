@@ -13,6 +13,7 @@ Log-probabilities agree with those of the plain modules within 2e-5.
 Letters: B sources, K hypotheses per source, T steps, L layers, H heads, d width of a head, D width of states.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -22,7 +23,7 @@ from torch import Tensor, nn
 from regard.fast.kv_cache import KVCache, SourceCache
 from regard.fast.onednn import packed_logits
 from regard.fast.softmax import LANES
-from regard.fast.transformer_layers import FastDecoderLayer, FastEncoderLayer, Norm
+from regard.fast.transformer_layers import FastDecoderLayer, FastEncoderLayer, Norm, Part, join_rows
 
 
 def has_forward_hooks(model: nn.Module) -> bool:
@@ -73,15 +74,24 @@ class FastTransformer:
 
     def step(self, tokens: Tensor, state: KVCache) -> tuple[Tensor, KVCache]:
         """Append one token (B, K) to each hypothesis. Returns states (B, K, D) and the updated cache."""
-        time, (places, caches) = state.time, state.advance(tokens.shape[1])
-        state.cross_weights = []
-        sums, rotation = self._embed(tokens.flatten(), time), self.rotation(time, 1)
-        for layer, place, layer_cache, memory in zip(
-            self.decoder, places, caches, state.memory_layers, strict=True
-        ):
-            sums = layer(sums, place, layer_cache, memory, rotation, state.cross_weights)
-        states = sums if self.norms[1] is None else self.norms[1](sums)
-        return states.view(*tokens.shape, -1), state
+        return self.step_together([(tokens, state)]).view(*tokens.shape, -1), state
+
+    def step_together(self, requests: Sequence[tuple[Tensor, KVCache]]) -> Tensor:
+        """Append tokens (B, K) to the hypotheses of several caches, which are updated. Returns the states of all
+        hypotheses, (N, D)."""
+        inputs, rotations, parts = [], [], []
+        for tokens, state in requests:
+            rotation = self.rotation(state.time, 1)
+            inputs.append(self._embed(tokens.flatten(), state.time))
+            if rotation is not None:
+                rotations.append(rotation if len(requests) == 1 else rotation.expand(tokens.numel(), -1))
+            layers = zip(*state.advance(tokens.shape[1]), state.memory_layers, strict=True)
+            state.cross_weights = []
+            parts.append([Part(*layer, state.cross_weights) for layer in layers])
+        sums, rotation = join_rows(inputs), join_rows(rotations) if rotations else None
+        for layer, *layer_parts in zip(self.decoder, *parts, strict=True):
+            sums = layer(sums, layer_parts, rotation)
+        return sums if self.norms[1] is None else self.norms[1](sums)
 
     def _embed(self, tokens: Tensor, time: int) -> Tensor:
         """Return the input (N, D) of the decoder for tokens (N) at a step."""

@@ -2,11 +2,10 @@
 
 Replaces `torch.mm`, `torch.addmm` and `F.linear` without gradients.
 Gain: up to 2.3x for a product on an AMD EPYC; a training step of Signal 2 takes 3.05 ms instead of 3.65 ms,
-  `regard score` 0.96 s instead of 1.36 s (docs/dev/benchmarks.md, "Products in float32"). There is no gain on
-  Intel processors, where MKL is fast.
+  `regard score` 0.96 s instead of 1.36 s (docs/dev/benchmarks.md, "Products in float32").
 The fast path is not used for gradients, other dtypes, other devices, small products, autocast, compiled or
-  traced code, tensor subclasses, transforms of `torch.func`, builds of PyTorch without oneDNN, or with
-  `REGARD_REFERENCE=1`.
+  traced code, tensor subclasses, transforms of `torch.func`, builds of PyTorch without oneDNN, processors on
+  which MKL is as fast (see `is_faster`), or with `REGARD_REFERENCE=1`.
 
 PyTorch computes float32 products with MKL, which uses half of the vector width on processors that are not from
 Intel. This module calls the same oneDNN function as PyTorch's compiler. oneDNN compiles a kernel for each
@@ -14,14 +13,15 @@ shape, which takes half a millisecond and half a megabyte, and caches the latest
 `onednn_matmul` is for shapes that recur at each step, and the other functions pad the number of rows to one of
 a few values. A search multiplies a few rows by the same matrices at each step.
 
-MKL rearranges the matrix for each product, which takes most of the time with 5 rows and 12,000 tokens.
-`PackedLinear` rearranges the matrix once.
+Both libraries rearrange the matrix for each product, which takes most of the time with 5 rows and 12,000 tokens.
+`PackedLinear` rearranges the matrix once for oneDNN, or transposes it once for MKL.
 
 Letters: N rows of D columns, V rows of a weight.
 """
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Protocol
 
 import torch
@@ -31,6 +31,7 @@ from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 
 from regard.fast import enabled
+from regard.machine import choose
 
 MIN_MULTIPLICATIONS = 1 << 20
 """Smallest number of multiplications in a product for which oneDNN is faster."""
@@ -80,7 +81,9 @@ class PackedLinear:
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         weight, large = weight.detach(), weight.numel() >= MIN_PACKED
         self.bias = None if bias is None else bias.detach()
-        self._packed = torch.ops.mkldnn._reorder_linear_weight(weight) if _packable(weight) else None
+        self._packed = (
+            torch.ops.mkldnn._reorder_linear_weight(weight) if _is_wide(weight) and available() else None
+        )
         self._min_rows = (
             math.inf if self._packed is None else 0 if large else MIN_MULTIPLICATIONS / weight.numel()
         )
@@ -88,9 +91,11 @@ class PackedLinear:
         self._transposed = weight.t().contiguous() if self._min_rows else weight.t()
 
     def __call__(self, states: Tensor) -> Tensor:
-        """Return outputs (..., V) for states (..., D); states must have two dimensions if the weight has fewer
-        than `MIN_PACKED` values."""
-        count = states.shape[0]
+        """Return outputs (..., V) for states (..., D)."""
+        if states.dim() != 2:
+            outputs: Tensor = self(states.flatten(0, -2)).unflatten(0, states.shape[:-1])
+            return outputs
+        count = len(states)
         if self._packed is not None and self._use_onednn(count):
             rows = pad_rows(states) if self._min_rows else states
             return linear_by_onednn(rows, self._packed, self.bias)[:count]
@@ -129,7 +134,7 @@ def packed_logits(model: VocabularyModel) -> Callable[[Tensor], Tensor]:
     The function has no gradients, and is valid until the parameters of the model change.
     """
     weight, bias = model.vocabulary_layer
-    return PackedLinear(weight, bias) if weight.numel() >= MIN_PACKED and _packable(weight) else model.logits
+    return PackedLinear(weight, bias) if weight.numel() >= MIN_PACKED and _is_wide(weight) else model.logits
 
 
 def pad_rows(rows: Tensor) -> Tensor:
@@ -142,10 +147,28 @@ def pad_rows(rows: Tensor) -> Tensor:
 
 
 def available() -> bool:
-    """Return whether fast paths are enabled and PyTorch has the oneDNN product that its compiler uses."""
+    """Return whether fast paths are enabled, PyTorch has the oneDNN product that its compiler uses, and this
+    product is faster than MKL's."""
     mkldnn = torch.backends.mkldnn
     built = bool(mkldnn.is_available() and mkldnn.enabled) and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    return built and enabled()
+    return built and enabled() and is_faster()
+
+
+@cache
+def is_faster() -> bool:
+    """Return whether a product of two matrices by oneDNN is faster than by MKL (see `regard.machine`).
+
+    The choice affects the last digits of results, so it is stored for the machine.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        left, right = torch.ones(256, 128), torch.ones(128, 512)
+        packed = torch.ops.mkldnn._reorder_linear_weight(right.t().contiguous())
+        products = {"MKL": lambda: torch.mm(left, right), "oneDNN": lambda: linear_by_onednn(left, packed, None)}
+        return choose("float32-products", products, version=f"torch {torch.__version__}") == "oneDNN"
+    finally:
+        torch.set_num_threads(threads)
 
 
 def linear_by_onednn(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -154,11 +177,11 @@ def linear_by_onednn(states: Tensor, weight: Tensor, bias: Tensor | None) -> Ten
     return outputs
 
 
-def _packable(weight: Tensor) -> bool:
-    """Return whether a matrix is float32 on a CPU, outside of autocast, which would convert it to half
-    precision."""
+def _is_wide(weight: Tensor) -> bool:
+    """Return whether fast paths are enabled, and a matrix is float32 on a CPU, outside of autocast, which would
+    convert it to half precision."""
     wide = weight.device.type == "cpu" and weight.dtype == torch.float32
-    return wide and not torch.is_autocast_enabled("cpu") and available()
+    return wide and not torch.is_autocast_enabled("cpu") and enabled()
 
 
 def _contiguous(factor: Tensor) -> Tensor:

@@ -10,7 +10,8 @@ layer changes `sums` in place and returns it.
 Letters: B sequences, T steps or K hypotheses per sequence, H heads, d width of a head, D width of states.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -35,6 +36,20 @@ class Norm:
         return torch.layer_norm(states, *self.arguments)
 
 
+class Part(NamedTuple):
+    """What the hypotheses of some sources attend to in a decoder layer. Parts that decode together share the
+    products with the layer's matrices, and may differ in the numbers of steps and of hypotheses."""
+
+    place: Tensor
+    """Part of the cache for the keys and values of the step, (2, B, H, K, d)."""
+    cache: LayerCache
+    """Keys and values of all decoded steps."""
+    memory: LayerCache
+    """Keys and values of the sources."""
+    kept: list[Tensor]
+    """List to which the weights of the sources, (B H, K, Ts), are appended."""
+
+
 class FastResidual:
     """The normalization before or after a layer (see `attention.blocks.Residual`)."""
 
@@ -57,20 +72,16 @@ class FastSelfAttention:
         self.residual, self.output = FastResidual(residual), join_linears(layer.output)
         self.project = join_linears(layer.query, layer.key, layer.value, scale=layer.head_width**-0.5)
 
-    def queries(self, sums: Tensor, place: Tensor, rotation: Tensor | None) -> Tensor:
-        """Write keys and values to `place` (2, B, H, T, d), and return the scaled queries (N, H d).
+    def projections(self, sums: Tensor, steps: int, rotation: Tensor | None) -> Tensor:
+        """Return scaled queries, keys and values (N, 3 H d) of sequences of T `steps`.
 
         `rotation` (T or 1, H d): complex factors for rotary positions, or None.
         """
-        _, sequences, heads, steps, width = place.shape
         projected = self.project(self.residual.before(sums))
         if rotation is not None:
-            pairs = projected.view(sequences, steps, -1, 2)[:, :, : rotation.shape[1]]
+            pairs = projected.view(-1, steps, projected.shape[1] // 2, 2)[:, :, : rotation.shape[1]]
             torch.view_as_complex(pairs).mul_(rotation)
-        queries: Tensor
-        queries, keys_values = projected.split([heads * width, 2 * heads * width], dim=1)
-        place.copy_(keys_values.view(sequences, steps, 2, heads, width).permute(2, 0, 3, 1, 4))
-        return queries
+        return projected
 
     def add_output(self, sums: Tensor, context: Tensor) -> Tensor:
         """Add the output of the layer for the context (N, H d) to `sums`."""
@@ -90,17 +101,22 @@ class FastCrossAttention:
         _, sources, heads, steps, width = place.shape
         place.copy_(self.project(states).view(sources, steps, 2, heads, width).permute(2, 0, 3, 1, 4))
 
-    def __call__(self, sums: Tensor, count: int, memory: LayerCache, kept: list[Tensor]) -> Tensor:
-        """Attend to the memory with `count` hypotheses of each source, and append the weights to `kept`."""
-        context = attend(self.query(self.residual.before(sums)), count, memory, kept)
-        return self.residual.after(self.output.add_to(sums, context))
+    def __call__(self, sums: Tensor, parts: Sequence[Part]) -> Tensor:
+        """Attend to the memory of each part, and append the weights to its `kept`."""
+        queries = _split(self.query(self.residual.before(sums)), parts)
+        contexts = [
+            attend(rows, part.place.shape[3], part.memory, part.kept)
+            for rows, part in zip(queries, parts, strict=True)
+        ]
+        return self.residual.after(self.output.add_to(sums, join_rows(contexts)))
 
 
 class FastFeedForward:
     """The point-wise network."""
 
     def __init__(self, layer: Any, residual: Any) -> None:
-        self.residual, self.activate = FastResidual(residual), layer.activate
+        self.residual = FastResidual(residual)
+        self.activate = torch.relu_ if layer.activate is F.relu else layer.activate
         self.inner, self.outer = join_linears(layer.inner), join_linears(layer.outer)
 
     def __call__(self, sums: Tensor) -> Tensor:
@@ -118,8 +134,9 @@ class FastEncoderLayer:
 
     def __call__(self, sums: Tensor, place: Tensor, cache: LayerCache, rotation: Tensor | None) -> Tensor:
         """Attend to all steps. `place` (2, B, H, T, d) is the part of `cache` for their keys and values."""
-        queries = self.attention.queries(sums, place, rotation)
-        return self.feed_forward(self.attention.add_output(sums, attend(queries, place.shape[3], cache)))
+        steps = place.shape[3]
+        queries = store(self.attention.projections(sums, steps, rotation), place)
+        return self.feed_forward(self.attention.add_output(sums, attend(queries, steps, cache)))
 
 
 class FastDecoderLayer:
@@ -130,21 +147,39 @@ class FastDecoderLayer:
         self.cross = FastCrossAttention(layer.cross, layer.cross_residual)
         self.feed_forward = FastFeedForward(layer.feed_forward, layer.feed_forward_residual)
 
-    def __call__(
-        self,
-        sums: Tensor,
-        place: Tensor,
-        cache: LayerCache,
-        memory: LayerCache,
-        rotation: Tensor | None,
-        kept: list[Tensor],
-    ) -> Tensor:
-        """Attend to all decoded steps and to the memory. `place` (2, B, H, K, d) is the part of `cache` for the
-        new step. `kept`: see `FastCrossAttention`."""
-        count = place.shape[3]
-        context = attend(self.attention.queries(sums, place, rotation), count, cache)
-        sums = self.attention.add_output(sums, context)
-        return self.feed_forward(self.cross(sums, count, memory, kept))
+    def __call__(self, sums: Tensor, parts: Sequence[Part], rotation: Tensor | None) -> Tensor:
+        """Attend to all decoded steps and to the memory of each part. `rotation`: see `FastSelfAttention`."""
+        projected = _split(self.attention.projections(sums, len(sums), rotation), parts)
+        contexts = [
+            attend(store(rows, part.place), part.place.shape[3], part.cache)
+            for rows, part in zip(projected, parts, strict=True)
+        ]
+        sums = self.attention.add_output(sums, join_rows(contexts))
+        return self.feed_forward(self.cross(sums, parts))
+
+
+def store(projected: Tensor, place: Tensor) -> Tensor:
+    """Write keys and values to `place` (2, B, H, T, d), and return queries (B T, H d).
+
+    `projected` (B T, 3 H d): see `FastSelfAttention.projections`.
+    """
+    _, sequences, heads, steps, width = place.shape
+    queries: Tensor
+    queries, keys_values = projected.split([heads * width, 2 * heads * width], dim=1)
+    place.copy_(keys_values.view(sequences, steps, 2, heads, width).permute(2, 0, 3, 1, 4))
+    return queries
+
+
+def join_rows(parts: Sequence[Tensor]) -> Tensor:
+    """Return the rows (N, D) of all parts."""
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
+
+
+def _split(rows: Tensor, parts: Sequence[Part]) -> Sequence[Tensor]:
+    """Return the rows of each part."""
+    return (
+        [rows] if len(parts) == 1 else rows.split([part.place.shape[1] * part.place.shape[3] for part in parts])
+    )
 
 
 def attend(queries: Tensor, count: int, cache: LayerCache, kept: list[Tensor] | None = None) -> Tensor:

@@ -108,6 +108,8 @@ def check_writable(path: Path) -> None:
     """Raise `InputError` if `write_file` would fail for a known reason. No file is created."""
     check_name(path)
     try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if not _is_stream(path):
             _check_permission(resolve_parent(path).parent)
     except OSError as error:

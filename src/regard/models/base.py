@@ -10,8 +10,9 @@ Letters: B batch, T input steps, To output steps.
 """
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -43,14 +44,13 @@ class ModelConfig:
         Raises `InputError` for unknown parts, and for a part that contradicts `score` or `positions`.
         """
         mechanism = Mechanism.parse(self.attention)
-        fields = {field.name: field for field in dataclasses.fields(self)}
-        for slot, name in (("score", "score"), ("position", "positions")):
-            part, value = mechanism.slots.get(cast(Slot, slot)), getattr(self, name)
-            if part is not None and name in fields and value not in (fields[name].default, part.name, "none"):
-                raise InputError(
-                    f"--{name} {value} and attention part {part.name} are both for the slot {slot}: give one "
-                    f"of them{', or --positions none' if slot == 'position' else ''}"
-                )
+        # Values equal to a default do not count: a config does not know which values were given.
+        changed = {
+            field.name: value
+            for field in dataclasses.fields(self)
+            if field.name in ("score", "positions") and (value := getattr(self, field.name)) != field.default
+        }
+        check_replaced(mechanism.without("linear"), changed)
         return mechanism
 
     def check_heads(self, hidden: int, heads: int, hint: str = "") -> None:
@@ -94,6 +94,26 @@ class ModelConfig:
         if position is None:
             return self.positions
         return "bias" if issubclass(position.cls, Part) else position.name
+
+
+REPLACED: dict[Slot, str] = {
+    "score": "score",
+    "linear": "score",
+    "position": "positions",
+    "sharing": "key_value_heads",
+}
+"""Option that a part of each slot replaces."""
+
+
+def check_replaced(mechanism: Mechanism, options: Mapping[str, object]) -> None:
+    """Raise `InputError` for one of the options that a part of the mechanism replaces."""
+    for slot, part in mechanism.slots.items():
+        name = REPLACED.get(slot, "")
+        if options.get(name) not in (None, "none", part.name):
+            raise InputError(
+                f"--{name} {options[name]} and attention part {part.name} are both for the slot {slot}: give one "
+                f"of them{', or --positions none' if slot == 'position' else ''}"
+            )
 
 
 class TaskModel(nn.Module):

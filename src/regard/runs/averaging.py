@@ -11,7 +11,7 @@ from regard.errors import InputError
 from regard.io import hold_lock
 from regard.io.reading import list_steps
 from regard.runs.loading import load
-from regard.training import Checkpoint, create_run, tensor_specs
+from regard.training import Checkpoint, check_run_path, create_run, tensor_specs
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,10 +38,11 @@ def average(run: AnyRun, output: str | Path | None = None, *, overwrite: bool = 
             f"run {run.where!r} keeps {len(paths)} models, and a mean needs 2 or more: train with --keep, "
             f"such as --keep 5"
         )
+    check_run_path(target, overwrite=overwrite, flag="--output")
     models = (Checkpoint.load_kept(files, path, expected) for path in paths)
     steps, weights = _mean(models)
     config: Any = dataclasses.replace(run.config, averaged=steps)
-    with hold_lock(target), create_run(target, config, overwrite=overwrite) as folder:
+    with hold_lock(target), create_run(target, config, overwrite=overwrite, flag="--output") as folder:
         folder.write_vocabularies(files.read_vocabularies(run.config.tokenizer, run.task.file_names))
         for line in files.read_metrics():
             if line["step"] <= steps[-1]:

@@ -156,14 +156,10 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
 
             run.generate("CADBFED", new=2)[0][0].text
         """
-        check_range("n_best", n_best, 1, beam)
         if self.task.input_width:
             raise InputError(
                 f"{self.name} has real-valued inputs, and its outputs cannot be used as inputs: use `test`"
             )
-        tokens = [
-            self.task.parse(prompt)[0].tolist() for prompt in ([prompts] if isinstance(prompts, str) else prompts)
-        ]
         search = decoding.Search(
             beam=beam,
             length_penalty=length_penalty,
@@ -173,6 +169,9 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
             top_p=top_p,
             seed=seed,
         )
+        tokens = [
+            self.task.parse(prompt)[0].tolist() for prompt in ([prompts] if isinstance(prompts, str) else prompts)
+        ]
         longest = None if self.model.learned_positions is None else self.task.longest
         if new is None:
             left = DEFAULT_NEW if longest is None else longest - max(map(len, tokens), default=0)

@@ -180,6 +180,7 @@ def derived_config(before: AnyRun, task: str | RunConfig, flags: dict[str, Any])
     config = dataclasses.replace(
         changed_config(without_text(base), flags), text={}, initial=None, schedules=[], averaged=[]
     )
+    config.training.check_task(config.task)
     free = {*base.task_class.texts, *base.task_class.loose, *FREE_MODEL_FLAGS}
     fixed = {*vars(base.task), *vars(base.model), *FIXED_TRAINING_FLAGS} - free
     for name, value in config.flags().items():

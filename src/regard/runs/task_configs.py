@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from regard import tasks
 from regard.models import DecoderOnlyConfig, PoolingConfig, QueryModelConfig, RecurrentConfig, TransformerConfig
@@ -50,7 +50,11 @@ class FlatConfig(Generic[RunType]):
 
     def run_config(self) -> RunConfig:
         """Return the config with separate parts for task, model and training."""
-        return make_config(self.on, vars(self))
+        # A value that equals its default may not have been given, and gives way to the attention mechanism.
+        defaults = {option.name: option.default for option in dataclasses.fields(cast(Any, self))}
+        return make_config(
+            self.on, {name: value for name, value in vars(self).items() if value != defaults[name]}
+        )
 
 
 def _defaults_of(task: str) -> Callable[[type[Config]], type[Config]]:

@@ -42,13 +42,10 @@ def search_texts(
     precision: Precision,
     scored: bool,
 ) -> list[list[decoding.Candidate]]:
-    """Return the answers to each text; see `SequenceRun.search`.
+    """Return the answers to each text; see `SequenceRun.search`. Without texts, only the options are checked.
 
     Raises `InputError` if the vocabularies of the runs differ.
     """
-    check_range("beam", search.beam, 1, 1000)
-    check_range("n_best", search.n_best, 1, search.beam)
-    check_range("seed", search.seed, 0, 2**32 - 1)
     check_range("batchsize", batchsize, 1, 10**6)
     texts = [texts] if isinstance(texts, str) else list(texts)
     first = runs[0]
@@ -61,8 +58,11 @@ def search_texts(
     nonblank = [texts[index] for index in indices]
     search = search.select(indices, len(texts))
     opened = None
-    if engine != "regard" or precision != "float32":
+    own_engines = ("regard",) if nonblank else ("regard", "auto")  # auto opens no engine without texts
+    if engine not in own_engines or precision != "float32":
         opened = first.engines.choose(search, engine, precision, models=len(runs), scored=scored)
+    if not nonblank:
+        return [[decoding.blank_answer()] for _ in texts]
     own = partial(
         decoding.translate,
         [run.model for run in runs],

@@ -113,7 +113,6 @@ def train(
     run in the folder with the same result as without an interruption. The text must be the same, but its files
     may have moved. Other `steps` or another `lr` begin a new schedule at the last checkpoint. `overwrite`:
     replace the run. `trust_code`, `trust_edited`: as in `load`. Under `torchrun`, all processes train together.
-
     Raises `InputError` for invalid options, and `MachineError` if a file cannot be written.
 
         run = regard.train("counting", steps=500)
@@ -123,7 +122,8 @@ def train(
     config, before = _config_and_origin(task, flags, Path(savepath), start_from, resume, trust_code, trust_edited)
     folder, prepared = RunFolder(Path(savepath) / config.name, trust_edited), Path(savepath) / PREPARED
     # The models of the synthetic tasks are so small that a GPU would slow them down.
-    with join_processes(gpu=not config.task_class.draws) as context, context.lock(folder.path):
+    processes = join_processes(gpu=not config.task_class.draws, sharded=config.training.sharded)
+    with processes as context, context.lock(folder.path):
         show = progress and context.first
         if context.restarted and not resume and _created_before(folder, config, context, overwrite=overwrite):
             resume, config, before = True, folder.read_config(), None

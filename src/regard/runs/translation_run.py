@@ -116,6 +116,8 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         system of the targets. `lenient`: omit invalid lines of a file, instead of refusing the file. Other
         options as in `search`. Raises `InputError` if there is no text, or if the text cannot be read.
         """
+        search: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "batchsize": batchsize}
+        self.search([], **search)  # checks the options before the text is read
         task = self.task
         config = dataclasses.replace(task.config, lenient=True, strict=False) if lenient else task.config
         test_text = config.text("test") if text is None else ParallelText(text, lenient=lenient)
@@ -130,9 +132,7 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
             lines.append(test_text.number)
         check_pairs(pairs, test_text, "test")
         begin = time.perf_counter()
-        translations = self.translate(
-            [source for source, _ in pairs], beam=beam, length_penalty=length_penalty, batchsize=batchsize
-        )
+        translations = self.translate([source for source, _ in pairs], **search)
         seconds = time.perf_counter() - begin
         scores = evaluation.quality(
             translations, [target for _, target in pairs], lowercase=config.lowercase, tokenize=tokenize

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from regard.errors import InputError
 from regard.progress import print_status
 from regard.tasks.batch import BatchContext, BatchSettings
 from regard.tasks.pairs import SequenceTask
@@ -87,8 +86,13 @@ class Translation(SequenceTask):
         from regard.data.prepare import prepare_corpus
 
         self.config.check_files()
-        if settings.merge_dropout and self.config.guide is not None:
-            raise InputError("guide aligns tokens, which merge_dropout changes: leave out one of these flags")
+        recut = None
+        if settings.merge_dropout:
+            source, target = (
+                BpeDropout(each, settings.merge_dropout, settings.seed)
+                for each in (self.source_vocabulary, self.target_vocabulary)
+            )
+            recut = (source, target)
         corpora = [
             prepare_corpus(
                 text,
@@ -108,13 +112,6 @@ class Translation(SequenceTask):
         for warning in (warning for shares in self.unknown for warning in shares.warnings):
             print_status(f"regard: warning: {warning}", show=not beginning.sharing[0])
         guide = self._guide(corpora[0], progress=beginning.progress)
-        recut = None
-        if settings.merge_dropout:
-            source, target = (
-                BpeDropout(each, settings.merge_dropout, settings.seed)
-                for each in (self.source_vocabulary, self.target_vocabulary)
-            )
-            recut = (source, target)
         place, most = BatchPosition(*beginning.place), settings.batchsize
         return Buckets(corpus, settings.tokens, settings.seed, place, recut, most, guide)
 

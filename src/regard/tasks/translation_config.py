@@ -237,10 +237,9 @@ class TranslationTaskConfig:
         return self._texts("train")
 
     def check_files(self) -> None:
-        """Raise `InputError` if validation or test text is broken, or if the word alignment does not match the
-        text.
+        """Raise `InputError` if text is broken or has no pairs, or if the word alignment does not match the text.
 
-        Test text may be missing, because it is read later.
+        Test text may be missing or empty, because it is read later.
         """
         test = self.test if all(Path(path).exists() for path in self.test) else ()
         for part in (self.valid, test, *self.extra_paths.values()):
@@ -248,6 +247,14 @@ class TranslationTaskConfig:
                 from regard.data.parallel import ParallelText
 
                 ParallelText(part).check()
+        if self.hub is None:
+            from regard.data.prepare import check_first_pair  # imports the library of subwords
+
+            texts = [("training", text) for text in self._texts("train")]
+            texts += [("validation", text) for text in self._texts("valid")]
+            texts += [(f"validation {name}", text) for name, text in self.extra_texts().items()]
+            for description, text in texts:
+                check_first_pair(text, description)
         if self.guide is not None and self.train:
             from regard.data.guided_alignment import check_alignment_file
 

@@ -23,6 +23,7 @@ from regard.attention.mechanism import Mechanism, custom_parts
 from regard.data.parallel import TextDigest
 from regard.errors import InputError, unknown_choice
 from regard.models import ModelConfig
+from regard.models.base import check_replaced
 from regard.tasks import TASKS, AnyTask, find_task
 from regard.training.registry import ModelSpec, find_model, models_for
 from regard.training.settings import TrainingConfig
@@ -175,12 +176,15 @@ def make_config(task: str, flags: Mapping[str, object] | None = None) -> RunConf
     task_class, values = find_task(task), dict(flags or {})
     spec = _fitting_model(task_class, values.pop("model", None))
     preset = _preset_values(task_class, spec, values.pop("preset", None))
-    attention = values.get("attention")
-    if isinstance(attention, str) and "positions" not in values and Mechanism.parse(attention).position:
-        preset.pop("positions", None)  # the mechanism replaces the positions of a preset
+    if isinstance(attention := values.get("attention"), str):
+        mechanism = Mechanism.parse(attention)
+        check_replaced(mechanism, values)
+        if mechanism.position and "positions" not in values:
+            preset.pop("positions", None)  # the mechanism replaces the positions of a preset
     classes = spec.part_classes(task_class)
     _check_names(values, classes, "model")
     parts = _make_parts(classes, {**task_class.defaults, **preset, **values})
+    parts["training"].check_task(parts["task"])
     on = str(Path(task).resolve()) if task.endswith(".py") else task
     return _checked(RunConfig(on=on, kind=spec.name, **parts))
 

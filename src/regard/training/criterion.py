@@ -4,10 +4,10 @@
 True
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from regard.errors import unknown_choice
+from regard.errors import InputError, unknown_choice
 
 METRICS = {"bleu": "bleu", "chrf": "chrf", "loss": "valid_loss", "perplexity": "valid_perplexity"}
 """Name of each figure in metrics.jsonl, by the name of the criterion."""
@@ -42,10 +42,21 @@ class Criterion(NamedTuple):
         text = f" on {self.text}" if self.text else ""
         return f"{TITLES[self.figure].format(metrics[self.metric])}{text}"
 
+    def check_text(self, names: Iterable[str]) -> None:
+        """Raise `InputError` unless the text is one of the validation texts; `names`: their names."""
+        if self.text not in (names := list(names)):
+            others = ", ".join(filter(None, names)) or "none are given"
+            raise InputError(
+                f"criterion {self.figure}/{self.text} names no text of --extra_valid: {others}; give a text with "
+                f"--extra_valid {self.text}=SOURCE,TARGET, or another criterion"
+            )
+
 
 def find_criterion(name: str) -> Criterion:
     """Return the criterion for a name such as bleu or bleu/NAME. Raises `InputError` for an unknown figure."""
-    figure, _, text = name.partition("/")
+    figure, slash, text = name.partition("/")
+    if slash and not text:
+        figure = name
     if figure not in METRICS:
         raise unknown_choice("criterion", figure, METRICS, other="FIGURE/NAME for a text of --extra_valid")
     return Criterion(figure, text)

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
 from regard.data import PairBatch
-from regard.errors import MachineError
+from regard.errors import InputError, MachineError
 from regard.io import hold_lock
 from regard.tasks import Batch, TokenBatch
 
@@ -108,13 +108,16 @@ SINGLE_PROCESS = DistributedContext()
 
 
 @contextmanager
-def join_processes(*, gpu: bool) -> Iterator[DistributedContext]:
+def join_processes(*, gpu: bool, sharded: bool = False) -> Iterator[DistributedContext]:
     """Join the processes started by `torchrun`. Without torchrun, yield a single process.
 
-    `gpu`: use one GPU per process, if available. Raises `MachineError` if another process ends early.
+    `gpu`: use one GPU per process, if available. Raises `InputError` for `sharded` without torchrun, and
+    `MachineError` if another process ends early.
     """
     gpu = gpu and torch.cuda.is_available()
     if "WORLD_SIZE" not in os.environ:
+        if sharded:
+            raise InputError("sharded splits the model between processes: start training with torchrun")
         yield DistributedContext(device=torch.device("cuda" if gpu else "cpu"))
         return
     device = CPU

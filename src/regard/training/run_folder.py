@@ -284,28 +284,32 @@ class RunFolder:
 
 
 @contextmanager
-def create_run(path: Path, config: RunConfig, *, overwrite: bool) -> Iterator[RunFolder]:
+def create_run(
+    path: Path, config: RunConfig, *, overwrite: bool, flag: str = "--savepath"
+) -> Iterator[RunFolder]:
     """Create a run at `path`. Yields a temporary folder for the first files, which is moved to `path` on exit.
 
-    With `overwrite`, an existing run at `path` is replaced after the new run has been written to disk. Raises
-    `InputError` if `path` exists and is not a run, and `MachineError` if the folder cannot be written.
+    With `overwrite`, an existing run at `path` is replaced after the new run has been written to disk. `flag`: as
+    in `check_run_path`. Raises `InputError` if `path` exists and is not a run, and `MachineError` if the folder
+    cannot be written.
     """
-    check_run_path(path, overwrite=overwrite)
+    check_run_path(path, overwrite=overwrite, flag=flag)
     with new_folder(path) as building:
         folder = RunFolder(building)
         write_json(folder.config_file, add_digest({"format": FORMAT, **dataclasses.asdict(config)}))
         yield folder
 
 
-def check_run_path(path: Path, *, overwrite: bool) -> None:
-    """Raise `InputError` if a new run cannot be created at `path`."""
+def check_run_path(path: Path, *, overwrite: bool, flag: str = "--savepath") -> None:
+    """Raise `InputError` if a new run cannot be created at `path`. `flag`: the flag that names the path; only a
+    run at --savepath can be continued."""
     if RunFolder(path).exists() and not overwrite:
+        resume = "continue it with --resume, " if flag == "--savepath" else ""
         raise InputError(
-            f"{str(path)!r} already contains a run: continue it with --resume, replace it with --overwrite, "
-            f"or choose another --savepath"
+            f"{str(path)!r} already contains a run: {resume}replace it with --overwrite, or choose another {flag}"
         )
     if path.exists() and not RunFolder(path).exists() and (not path.is_dir() or any(path.iterdir())):
-        raise InputError(f"{str(path)!r} exists and is not a run: choose another --savepath")
+        raise InputError(f"{str(path)!r} exists and is not a run: choose another {flag}")
 
 
 def is_run_folder(folder: Path) -> bool:

@@ -8,7 +8,7 @@ therefore not fields. With these constants, the training loop can read every opt
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from regard.errors import InputError, check_choices, check_range, check_share
 from regard.models import ModelConfig
@@ -156,6 +156,9 @@ class TrainingConfig:
         check_range("seed", self.seed, 0, 2**32 - 1)
         if self.lr is not None and not 0 < self.lr < float("inf"):
             raise InputError(f"lr {self.lr} is out of range: choose a finite number above 0")
+
+    def check_task(self, task: Any) -> None:
+        """Raise `InputError` for options that have no effect with the options of a task."""
 
     @property
     def optimization(self) -> Recipe:

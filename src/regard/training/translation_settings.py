@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from regard.errors import InputError, check_range, check_share
+from regard.tasks.translation_config import TranslationTaskConfig
 from regard.training.criterion import find_criterion
 from regard.training.settings import (
     Decay,
@@ -94,6 +95,26 @@ class TranslationTraining(TrainingConfig):
             name = "snapshots" if self.snapshots else "keep"
             raise InputError(f"{name} needs the whole model in one process: leave out --{name} or --sharded")
         check_sharded_precision(self)
+
+    def check_task(self, task: TranslationTaskConfig) -> None:
+        """Raise `InputError` for options that have no effect with the text and the tokenizer of a task."""
+        criterion, validated = find_criterion(self.criterion), task.valid or task.hub
+        if criterion.text:
+            criterion.check_text(task.extra_paths)
+        if self.patience and not validated:
+            raise InputError(
+                f"patience {self.patience} counts validations, but there is no validation text: give --valid, or "
+                "--patience 0"
+            )
+        if self.merge_dropout and task.tokenizer in ("unigram", "words", "characters"):
+            raise InputError(
+                f"merge_dropout skips merges, which the tokenizer {task.tokenizer} does not have: use it with "
+                "--tokenizer bpe"
+            )
+        if self.merge_dropout and task.guide is not None:
+            raise InputError("guide aligns tokens, which merge_dropout changes: leave out one of these flags")
+        if task.languages and task.hub is None:
+            raise InputError("languages names columns of a data set: also give --hub, or leave out languages")
 
     @property
     def optimization(self) -> Recipe:

@@ -3,6 +3,13 @@
 These modules share no code with Regard, so a single error cannot affect both sides of a comparison.
 """
 
+from tests.course.reference.analysis_loops import (
+    auroc,
+    distance_from_uniform,
+    fourier_power,
+    logit_lens,
+    sink_softmax,
+)
 from tests.course.reference.attention_loops import (
     attention,
     concatenate_positions,
@@ -43,19 +50,23 @@ __all__ = [
     "apply_merges",
     "attention",
     "attention_rollout",
+    "auroc",
     "bahdanau_step",
     "beam_search",
     "cached_causal_mask",
     "cached_step",
     "concatenate_positions",
     "decoder_layer",
+    "distance_from_uniform",
     "encoder_layer",
     "feed_forward",
+    "fourier_power",
     "greedy_search",
     "grouped_attention",
     "induction_score",
     "label_smoothed_loss",
     "learn_merges",
+    "logit_lens",
     "luong_step",
     "masked_softmax",
     "multi_head_attention",
@@ -63,6 +74,7 @@ __all__ = [
     "patching_effect",
     "rms_norm",
     "score",
+    "sink_softmax",
     "sinusoidal_positions",
     "swiglu",
     "train_copy",

@@ -2,7 +2,16 @@
 
 from collections.abc import Sequence
 
-from regard.course.exercises import attention, language, recurrent, search, sublayers, training, transformer
+from regard.course.exercises import (
+    analysis,
+    attention,
+    language,
+    recurrent,
+    search,
+    sublayers,
+    training,
+    transformer,
+)
 from regard.course.exercises.exercise import Exercise as Exercise
 from regard.course.inputs import Case as Case
 from regard.errors import unknown_choice
@@ -15,6 +24,7 @@ EXERCISES: tuple[Exercise, ...] = (
     *recurrent.EXERCISES,
     *training.EXERCISES,
     *language.EXERCISES,
+    *analysis.EXERCISES,
 )
 
 

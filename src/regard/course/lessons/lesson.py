@@ -24,8 +24,19 @@ FIGURES = {
     "exact_match": "answers without an error",
     "relevance": "attention on inputs that the answer depends on (best head or last layer)",
     "alignment_error": "alignment error",
+    "lens_0": "right answers of the lens before block 1",
+    "lens_1": "after block 1",
+    "lens_2": "after block 2",
+    "first_token": "weight on the first token",
+    "to_sink": "weight on the sink",
+    "fitted": "steps until training answers are right",
+    "grokked": "steps until held-out answers are right (100.0%: never)",
+    "doubt_auroc": "AUROC of the doubt for real errors",
+    "probability_auroc": "AUROC of the log-probability",
 }
 """Measurements of a run that a lesson reports, with their labels."""
+SEEDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+"""Numbers of seeds as words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +109,21 @@ RUNS: dict[str, tuple[LessonRun, ...]] = {
     "cache": (),
     "modern": (),
     "induction": _runs("induction", {"steps": 800}, two_layers={"layers": 2}, one_layer={"layers": 1}),
+    "lens": _runs("induction", {"steps": 800}, three_layers={"layers": 3}),
+    "sinks": _runs(
+        "induction",
+        {"steps": 800, "layers": 2},
+        sink={"attention": "sink"},
+        softmax={"attention": "softmax"},
+    ),
+    "grokking": _runs(
+        "modular",
+        {"modulus": 31, "train_share": 0.5, "hidden": 64, "inner": 256, "norm": "none", "lr": 0.01}
+        | {"steps": 1000, "validate_every": 50},
+        decay={"weight_decay": 1.0},
+        without={"weight_decay": 0.0},
+    ),
+    "doubt": _runs("phrases", {"steps": 500}, phrases={}),
 }
 """The runs of each lesson, none if it measures without training. The order of the lessons: each lesson builds on
 the lessons before it."""
@@ -111,7 +137,7 @@ def _percent(value: float) -> str:
 
 @dataclass(frozen=True)
 class Range:
-    """Minimum, median and maximum of a measurement over ten seeds, as fractions (0 to 1).
+    """Minimum, median and maximum of a measurement over several seeds, as fractions (0 to 1).
 
     >>> str(Range(0.5, 0.75, 1.0))
     '50.0% to 100.0% (median 75.0%)'
@@ -122,6 +148,8 @@ class Range:
     low: float
     middle: float
     high: float
+    seeds: int = 10
+    """Number of seeds that were measured, from 1 to 10."""
 
     def __str__(self) -> str:
         low, high = _percent(self.low), _percent(self.high)
@@ -133,17 +161,17 @@ class Range:
         return low if low == high else f"{low} to {high}"
 
     def verdict(self, value: float) -> str:
-        """Return a sentence that compares a run's value with the ten seeds.
+        """Return a sentence that compares a run's value with the seeds.
 
         A value counts as usual if it is within the range after rounding, either to the four stored decimals or
         to the displayed decimals.
         """
         value = round(value, 4)
         if value < self.low and _percent(value) != _percent(self.low):
-            return f"below all ten seeds, which gave {self._ends}"
+            return f"below all {SEEDS[self.seeds]} seeds, which gave {self._ends}"
         if value > self.high and _percent(value) != _percent(self.high):
-            return f"above all ten seeds, which gave {self._ends}"
-        return f"usual: ten seeds gave {self._ends}"
+            return f"above all {SEEDS[self.seeds]} seeds, which gave {self._ends}"
+        return f"usual: {SEEDS[self.seeds]} seeds gave {self._ends}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,15 +189,21 @@ class Lesson:
 
     @property
     def ranges(self) -> dict[str, dict[str, Range]]:
-        """The results of ten seeds, by name of the run and name of the measurement."""
+        """The results of several seeds, by name of the run and name of the measurement."""
         return {
             run.name: {
-                name: Range(min(values), statistics.median(values), max(values))
+                name: Range(min(values), statistics.median(values), max(values), len(values))
                 for name, values in _measurements(self.name, run.name).get("figures", {}).items()
                 if name in FIGURES
             }
             for run in self.runs
         }
+
+    @property
+    def seeds(self) -> str:
+        """The number of seeds that every run was measured with, as a word."""
+        counts = [interval.seeds for ranges in self.ranges.values() for interval in ranges.values()]
+        return SEEDS[min(counts, default=0)]
 
     @property
     def seconds(self) -> float:

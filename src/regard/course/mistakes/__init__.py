@@ -8,6 +8,7 @@ code contradicts. Learners read all three.
 """
 
 from regard.course.mistakes import (
+    analysis_mistakes,
     attention_mistakes,
     decoder_mistakes,
     language_mistakes,
@@ -34,6 +35,7 @@ MODULES = (
     recurrent_mistakes,
     training_mistakes,
     language_mistakes,
+    analysis_mistakes,
 )
 MISTAKES: tuple[type[Solution], ...] = tuple(
     value

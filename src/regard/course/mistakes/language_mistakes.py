@@ -16,6 +16,7 @@ INDUCTION = "Olsson et al. 2022: an induction head attends to the token after th
 PATCHING = "This exercise's stub: 1 restores the clean logit, 0 restores nothing"
 RMS = "Zhang and Sennrich 2019, equation 4: divide by the root of the mean of the squares, times the gain"
 SWIGLU = "Shazeer 2020, equation 6: (Swish(x W) * x V) W_2"
+Pair = tuple[int, int]
 GROUPED = "Ainslie et al. 2023, section 2.2: each group of query heads shares a head of keys and values"
 positions = mistakes_in(Solution.query_positions, CAUSAL)
 attends = mistakes_in(Solution.may_attend, CAUSAL)
@@ -153,15 +154,22 @@ def every_other_pair(self: Solution, tokens: list[int]) -> list[tuple[int, int]]
 
 
 @choose_pair("Choose the pair with the largest count.")
-def rarest_pair(self: Solution, counts: dict[tuple[int, int], int]) -> tuple[int, int]:
+def rarest_pair(self: Solution, counts: dict[Pair, int], pairs: list[Pair]) -> Pair:
     """The least frequent pair is merged."""
     return min(counts, key=lambda pair: counts[pair])
 
 
 @choose_pair("Among equal counts, choose the pair that occurs first in the text.")
-def last_of_equal_pairs(self: Solution, counts: dict[tuple[int, int], int]) -> tuple[int, int]:
+def last_of_equal_pairs(self: Solution, counts: dict[Pair, int], pairs: list[Pair]) -> Pair:
     """Among equally frequent pairs, the last one is merged: >= instead of >, or a sort."""
     return max(reversed(list(counts)), key=lambda pair: counts[pair])
+
+
+@choose_pair("Among equal counts, compare the places where the pairs occur first, not where they occur last.")
+def latest_of_equal_pairs(self: Solution, counts: dict[Pair, int], pairs: list[Pair]) -> Pair:
+    """Among equally frequent pairs, the one that is found again latest in the text is merged."""
+    last = {pair: place for place, pair in enumerate(pairs)}
+    return max(counts, key=lambda pair: (counts[pair], last[pair]))
 
 
 class CountedOnce(Solution, paper=BPE):

@@ -108,8 +108,8 @@ class TextSolution(CausalSolution):
         """Return all pairs of neighbors, in order."""
         return list(pairwise(tokens))
 
-    def choose_pair(self, counts: dict[tuple[int, int], int]) -> tuple[int, int]:
-        """Return the most frequent pair. `counts` is in the order of the first occurrence."""
+    def choose_pair(self, counts: dict[tuple[int, int], int], pairs: list[tuple[int, int]]) -> tuple[int, int]:
+        """Return the most frequent pair. `counts` is in the order of the first occurrence in `pairs`."""
         return max(counts, key=lambda pair: counts[pair])
 
     def new_token(self, first: int, number: int) -> int:
@@ -148,9 +148,10 @@ class TextSolution(CausalSolution):
         merges: list[tuple[int, int]] = []
         for number in range(count):
             counts: dict[tuple[int, int], int] = {}
-            for pair in self.pairs(self.counted_tokens(original, merged)):
+            pairs = self.pairs(self.counted_tokens(original, merged))
+            for pair in pairs:
                 counts[pair] = counts.get(pair, 0) + 1
-            merges.append(self.choose_pair(self.candidate_pairs(counts, merges)))
+            merges.append(self.choose_pair(self.candidate_pairs(counts, merges), pairs))
             merged = self.merge_pair(merged, merges[-1], self.new_token(first, number))
         return np.array(merges), np.array(merged)
 

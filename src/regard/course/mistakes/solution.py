@@ -7,7 +7,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
-from regard.course.mistakes.language_solution import ExplanationSolution
+from regard.course.mistakes.analysis_solution import AnalysisSolution
 from regard.course.mistakes.transformer_solution import PADDING, Array, Mask
 
 Hypothesis = tuple[float, list[int]]
@@ -17,7 +17,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class RecurrentSolution(ExplanationSolution):
+class RecurrentSolution(AnalysisSolution):
     """One step of a recurrent decoder with attention."""
 
     def tanh(self, states: Array) -> Array:
