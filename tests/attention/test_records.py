@@ -182,6 +182,7 @@ def test_steps_are_joined_once_on_first_access(
     layer: MultiHeadAttention, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     joined, cat = [], torch.cat
+    layer.eval()  # in training, one product computes queries, keys and values, from a concatenated weight
 
     def counted(parts: list[Tensor], dim: int) -> Tensor:
         joined.append(len(parts))
