@@ -51,7 +51,7 @@ def test_notes_stay_in_the_browser_and_open_the_solution(page: Any, tmp_path: Pa
     assert page.is_visible("#solution")
     page.select_option("#state", "right")
     page.goto((tmp_path / "index.html").as_uri())
-    assert page.inner_text("#progress-of-all").startswith("1 of 20 lessons done, 1 of 27 exercises right")
+    assert page.inner_text("#progress-of-all").startswith("1 of 24 lessons done, 1 of 32 exercises right")
     assert page.inner_text("li[data-lesson=tokens] .progress") == "✓ done, prediction right"
 
 
@@ -74,7 +74,7 @@ def test_checks_of_a_terminal_and_verdicts_of_a_page_are_shared(page: Any, tmp_p
     record_checks(tmp_path, [CheckReport(name="a.py", exercises=[report])])
     with served_app(make_course_app(tmp_path)) as address:
         page.goto(address)
-        page.wait_for_function("document.querySelector('li[data-exercise=score] .progress').textContent")
+        page.wait_for_function("() => document.querySelector('li[data-exercise=score] .progress').textContent")
         assert page.inner_text("li[data-exercise=score] .progress") == "✓ right"
         page.goto(f"{address}tokens.html")
         page.fill("#prediction", "l and o")
@@ -82,7 +82,7 @@ def test_checks_of_a_terminal_and_verdicts_of_a_page_are_shared(page: Any, tmp_p
         with page.expect_response("**/api/progress/tokens/wrong"):
             page.select_option("#verdict", "wrong")
         page.goto(f"{address}exercise-score.html")
-        page.wait_for_function("document.getElementById('state').value === 'right'")
+        page.wait_for_function("() => document.getElementById('state').value === 'right'")
     assert read_progress(tmp_path).lessons == {"tokens": "wrong"}
 
 

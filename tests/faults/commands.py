@@ -38,8 +38,8 @@ CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u20
 LONGEST = 1000
 """Largest number of characters in a message."""
 PROGRESS = re.compile(
-    r"(train|Training on|Validating on) |Unknown tokens: |.*: step \d|.*: \d+ of \d+ done|.*step \d+: |"
-    r"learn the vocabulary|vocabulary of \d|encode|prepare|read|Writing the model for |"
+    r"(train|Training on|Validating on) |Unknown tokens: |Precision: |.*: step \d|.*: \d+ of \d+ done|"
+    r".*step \d+: |learn the vocabulary|vocabulary of \d|encode|prepare|read|Writing the model for |"
     r"fetch|[A-Z].*\d"
 )
 HALF_WRITTEN = re.compile(r"(^|/)\..*(~[0-9a-f]{8}-\d+-[0-9a-f]{6}-\d+\.(new|old)|\.lock)$")

@@ -7,8 +7,6 @@ from pathlib import Path
 from regard import course, server
 from regard.cli.parsing import parse
 from regard.cli.terminal import print_message
-from regard.course.exercise_pages import read_exercise
-from regard.course.exercises import EXERCISES
 from regard.course.translated import known_languages
 from regard.io import write_new
 
@@ -52,6 +50,9 @@ def run(argv: list[str]) -> None:
         language = str(Path(language).absolute())  # notebooks in another folder name it, too
     for line in course.describe_gaps(language):
         print_message(line)
+    from regard.course.exercise_pages import read_exercise  # imports a parser of Markdown
+    from regard.course.exercises import EXERCISES
+
     exercises = [read_exercise(exercise.name, language).exercise for exercise in EXERCISES]
     stubs = {} if flags.stubs is None else course.build_stubs(flags.stubs, exercises)
     notebooks = (

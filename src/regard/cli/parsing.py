@@ -84,7 +84,7 @@ def _refuse_renamed(default: object, argv: list[str]) -> None:
 
 def _refuse_empty_paths(default: object, argv: list[str]) -> None:
     """Raise `InputError` for an empty path, which `Path` would read as the current directory."""
-    for name in _names_of(type(default), Path):
+    for name in _names_of(type(default), Path, special=True):
         words, _ = take_flags(argv, [name])
         if any(word in ("", f"--{name}=", f"--{name.replace('_', '-')}=") for word in words):
             raise InputError(f"flag --{name} has an empty path: name a file or folder, or leave the flag out")
@@ -132,15 +132,15 @@ def _unfolded(helptext: str) -> str:
 _strings.remove_single_line_breaks = _unfolded
 
 
-def _names_of(flags: type, kind: type) -> set[str]:
+def _names_of(flags: type, kind: type, *, special: bool = False) -> set[str]:
     """Return the names of all fields whose type is `kind`, optional `kind` or a collection of `kind`, also in
-    nested dataclasses. Fields with a setting of the parser are left out, such as flags that may be repeated."""
+    nested dataclasses. special: also fields with a setting of the parser, such as flags that may be repeated."""
     names: set[str] = set()
-    for name, hint in get_type_hints(flags, include_extras=True).items():
+    for name, hint in get_type_hints(flags, include_extras=not special).items():
         if kind in (hint, get_origin(hint), *get_args(hint)):
             names.add(name)
         elif dataclasses.is_dataclass(hint):
-            names |= _names_of(hint, kind)  # type: ignore[arg-type]
+            names |= _names_of(hint, kind, special=special)  # type: ignore[arg-type]
     return names
 
 

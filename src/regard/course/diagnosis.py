@@ -128,7 +128,7 @@ def combine(mistakes: Sequence[Mistake]) -> Mistake | None:
 
     >>> from regard.course.mistakes import MISTAKES
     >>> combine(MISTAKES[:2]), combine([MISTAKES[0], MISTAKES[-1]]).__name__
-    (None, 'no_scale_and_elementwise_product')
+    (None, 'no_scale_and_ties_by_order')
     """
     steps = [step for mistake in mistakes for step in _steps(mistake)]
     if len(set(steps)) < len(steps):
