@@ -294,7 +294,7 @@ def _threshold(doubt: np.ndarray, false_alarms: float) -> float:
 
     Above the quantile of 90 %, the log-odds are taken as exponentially distributed, so that a tenth of the
     translations sets the threshold and not the few above it. On three runs with 500 pairs, the share of test
-    references with a warning was 0.6 to 1.5 % instead of 0.5 to 1.9 % for 1 % (docs/dev/results/doubt.md).
+    references with a warning was 0.6 to 1.5 % instead of 0.5 to 1.9 % for 1 % (docs/dev/doubt.md).
     """
     if false_alarms >= TAIL:
         return float(np.quantile(doubt, 1 - false_alarms))

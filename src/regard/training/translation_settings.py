@@ -106,10 +106,6 @@ class TranslationTraining(TrainingConfig):
                 f"patience {self.patience} counts validations, but there is no validation text: give --valid, or "
                 "--patience 0"
             )
-        if criterion.figure != "bleu" and not criterion.text and not validated:
-            raise InputError(
-                f"criterion {self.criterion} needs validation text: give --valid, or leave out --criterion"
-            )
         if self.merge_dropout and task.tokenizer in ("unigram", "words", "characters"):
             raise InputError(
                 f"merge_dropout skips merges, which the tokenizer {task.tokenizer} does not have: use it with "
