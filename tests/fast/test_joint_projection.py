@@ -123,6 +123,10 @@ def test_hooks_of_projections_see_their_calls(joined: list[int], part: str) -> N
     assert calls == [part] and joined in ([], [2])
 
 
+def test_layers_with_and_without_a_bias_are_separate() -> None:
+    assert not joint_projection.can_join([nn.Linear(2, 2), nn.Linear(2, 3, bias=False)])
+
+
 def test_another_class_of_projection_is_called(joined: list[int]) -> None:
     class Adapted(nn.Linear):
         def forward(self, input: Tensor) -> Tensor:

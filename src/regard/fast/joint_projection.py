@@ -1,7 +1,7 @@
 """One matrix product for several linear layers that read the same states, in training.
 
 Replaces the separate products for queries, keys and values in `MultiHeadAttention`.
-Gain: fewer operations in a training step (docs/dev/benchmarks.md, "Operations of a training step"), which counts
+Gain: fewer operations in a training step (docs/dev/benchmarks.md, "A training step on a CPU"), which counts
   on a GPU; on a CPU, the products take the same time.
 The fast path is not used in evaluation, without gradients, for layers with hooks or of another class than
   `nn.Linear`, or with `REGARD_REFERENCE=1`.
@@ -24,6 +24,8 @@ def can_join(layers: Sequence[nn.Linear]) -> bool:
     (True, False)
     """
     if not torch.is_grad_enabled() or not enabled():
+        return False
+    if len({layer.bias is None for layer in layers}) > 1:
         return False
     return all(type(layer) is nn.Linear and layer.training and not _is_watched(layer) for layer in layers)
 

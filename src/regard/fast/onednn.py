@@ -160,15 +160,10 @@ def is_faster() -> bool:
 
     The choice affects the last digits of results, so it is stored for the machine.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        left, right = torch.ones(256, 128), torch.ones(128, 512)
-        packed = torch.ops.mkldnn._reorder_linear_weight(right.t().contiguous())
-        products = {"MKL": lambda: torch.mm(left, right), "oneDNN": lambda: linear_by_onednn(left, packed, None)}
-        return choose("float32-products", products, version=f"torch {torch.__version__}") == "oneDNN"
-    finally:
-        torch.set_num_threads(threads)
+    left, right = torch.ones(256, 128), torch.ones(128, 512)
+    packed = torch.ops.mkldnn._reorder_linear_weight(right.t().contiguous())
+    products = {"MKL": lambda: torch.mm(left, right), "oneDNN": lambda: linear_by_onednn(left, packed, None)}
+    return choose("float32-products", products, version=f"torch {torch.__version__}") == "oneDNN"
 
 
 def linear_by_onednn(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

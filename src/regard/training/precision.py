@@ -23,7 +23,8 @@ def product_type(precision: Precision, context: DistributedContext = SINGLE_PROC
         return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float32
     capabilities = torch.cpu.get_capabilities()
     native = any(capabilities.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
-    faster = native and context.agree(context.first and _faster_in_bfloat16())
+    # Every process takes part, because the processors of several machines may differ.
+    faster = context.agree(context.first and native and _faster_in_bfloat16())
     return torch.bfloat16 if faster else torch.float32
 
 
@@ -36,9 +37,4 @@ def _faster_in_bfloat16() -> bool:
         left @ right.T, back @ right, back.T @ left
 
     products = {name: partial(multiply, getattr(torch, name)) for name in ("float32", "bfloat16")}
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        return choose("products", products, version=f"torch {torch.__version__}") == "bfloat16"
-    finally:
-        torch.set_num_threads(threads)
+    return choose("products", products, version=f"torch {torch.__version__}") == "bfloat16"
