@@ -32,6 +32,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "R-Drop": {"steps": 1500, "r_drop": 3.0},
     "dropout 0.3": {"steps": 1500, "dropout": 0.3},
     "R-Drop, half of the steps": {"steps": 750, "r_drop": 3.0},
+    "default, 4,000 steps": {"steps": 4000},
+    "dropout 0.1, 4,000 steps": {"steps": 4000, "dropout": 0.1},
 }
 """Changes of the defaults. R-Drop computes every batch twice: with half of the steps, it takes as long."""
 SEARCHES: dict[str, Search] = {
