@@ -99,10 +99,7 @@ def queries_times_queries(self: Solution, query: Array, key: Array) -> Array:
 )
 def softmax_over_queries(self: Solution, scores: Array) -> Array:
     """The softmax is over the queries: the columns of the weights sum to 1, not the rows."""
-    if scores.ndim < 3:  # a single query for each batch element
-        return Solution.softmax(self, scores)
-    powers = np.exp(scores - scores.max(-2, keepdims=True))
-    return np.asarray(powers / powers.sum(-2, keepdims=True))
+    return self.softmax_over(scores, -2 if scores.ndim > 2 else -1)  # 2: a single query for each batch element
 
 
 @mistake(
@@ -128,32 +125,25 @@ def divided_by_column_sums(self: Solution, scores: Array) -> Array:
 )
 def softmax_over_heads(self: Solution, scores: Array) -> Array:
     """The softmax is over the heads (axis 1): in each pair of query and key the heads share a weight of 1."""
-    if scores.ndim < 4:
-        return Solution.softmax(self, scores)
-    powers = np.exp(scores - scores.max(1, keepdims=True))
-    return np.asarray(powers / powers.sum(1, keepdims=True))
+    return self.softmax_over(scores, 1 if scores.ndim > 3 else -1)
 
 
 @mistake(Solution.softmax, SECTION_3_2_1, "Apply the softmax to the last dimension, the keys.", broken=MASKED)
 def softmax_over_batch(self: Solution, scores: Array) -> Array:
     """The softmax is over the batch: the weights of a row depend on the other elements of the batch."""
-    powers = np.exp(scores - scores.max(0, keepdims=True))
-    return np.asarray(powers / powers.sum(0, keepdims=True))
+    return self.softmax_over(scores, 0)
 
 
 @softmax_section_3_2_1("Apply the softmax to each row separately, over the last dimension.")
 def softmax_over_all(self: Solution, scores: Array) -> Array:
     """A single softmax covers queries and keys: all weights of a sequence sum to 1."""
-    axes = (-2, -1) if scores.ndim > 2 else (-1,)
-    powers = np.exp(scores - scores.max(axes, keepdims=True))
-    return np.asarray(powers / powers.sum(axes, keepdims=True))
+    return self.softmax_over(scores, (-2, -1) if scores.ndim > 2 else -1)
 
 
 @softmax_section_3_2_1("Sum over the last dimension only, and keep it: sum(-1, keepdims=True).")
 def softmax_over_everything(self: Solution, scores: Array) -> Array:
     """A single softmax covers the whole array, with all sequences: exp(x) / sum(exp(x)) without an axis."""
-    powers = np.exp(scores - scores.max())
-    return np.asarray(powers / powers.sum())
+    return self.softmax_over(scores, tuple(range(scores.ndim)))
 
 
 @softmax_equation_1(

@@ -49,8 +49,12 @@ class AttentionSolution:
 
     def softmax(self, scores: Array) -> Array:
         """Return the softmax over the keys."""
-        powers = np.exp(scores - scores.max(-1, keepdims=True))
-        return np.asarray(powers / powers.sum(-1, keepdims=True))
+        return self.softmax_over(scores, -1)
+
+    def softmax_over(self, scores: Array, axis: int | tuple[int, ...]) -> Array:
+        """Return the softmax over one or several dimensions."""
+        powers = np.exp(scores - scores.max(axis, keepdims=True))
+        return np.asarray(powers / powers.sum(axis, keepdims=True))
 
     def zero_masked_rows(self, weights: Array, masked: Array) -> Array:
         """Replace NaN by 0 in fully masked rows, where the softmax is 0 / 0."""
@@ -198,17 +202,29 @@ class LayerSolution(AttentionSolution, PositionSolution):
         """
         return self.activation(states @ w_1 + b_1) @ w_2 + b_2
 
+    normalized_axes: tuple[int, ...] = (-1,)
+    """Dimensions over which a layer norm takes mean and variance: the width of each step."""
+
     def standard_deviation(self, states: Array) -> Array:
         """Return the divisor of a layer norm."""
-        return np.sqrt(states.var(-1, keepdims=True) + self.epsilon)
+        return np.sqrt(states.var(self.normalized_axes, keepdims=True) + self.epsilon)
 
     def normalize(self, states: Array, gain: Array, shift: Array) -> Array:
-        """Return the states, with each step normalized over its width."""
-        return (states - states.mean(-1, keepdims=True)) / self.standard_deviation(states) * gain + shift
+        """Return the normalized states."""
+        mean = states.mean(self.normalized_axes, keepdims=True)
+        return (states - mean) / self.standard_deviation(states) * gain + shift
+
+    def residual(self, states: Array, kind: str, norm: int) -> Array:
+        """Return what is added to the output of a sublayer; `kind` and `norm` as in `sublayer`."""
+        return states
 
     def sublayer(self, states: Array, kind: str, function: Any, p: Parameters, norm: int) -> Array:
-        """Return `LayerNorm(x + Sublayer(x))`; `kind` is self_attention, cross_attention or feed_forward."""
-        return self.normalize(states + function(states), p[f"gain_{norm}"], p[f"shift_{norm}"])
+        """Return `LayerNorm(x + Sublayer(x))` with norm number `norm`.
+
+        kind: self_attention, cross_attention or feed_forward.
+        """
+        total = self.residual(states, kind, norm) + function(states)
+        return self.normalize(total, p[f"gain_{norm}"], p[f"shift_{norm}"])
 
     def apply_feed_forward(self, states: Array, p: Parameters) -> Array:
         """Return the feed-forward network of a layer."""
@@ -277,7 +293,11 @@ class TransformerSolution(LayerSolution):
     def embed(self, tokens: Array, table: Array, side: str) -> Array:
         """Return embeddings with positions; `side` is source or target."""
         vectors = self.scale_embeddings(table[tokens], side)
-        return vectors + self.position_vectors(vectors, vectors.shape[-1])
+        return vectors + self.added_positions(vectors, side)
+
+    def added_positions(self, vectors: Array, side: str) -> Array:
+        """Return the positions that are added to embeddings."""
+        return self.position_vectors(vectors, vectors.shape[-1])
 
     def encoder_mask(self, source: Array) -> Mask:
         """Return the mask of the encoder, (B, Ts, Ts)."""
