@@ -196,7 +196,7 @@ def _mark_helper(report: ExerciseReport, reports: list[ExerciseReport], result: 
         return report
     user = (right or users)[0]
     words = f"{user.object} uses it; as an answer to {report.exercise} it would be {report.state}"
-    without = {"cases": [], "diagnoses": [], "notes": [], "lines": [], "ending": ""}
+    without: dict[str, Any] = {"cases": [], "diagnoses": [], "notes": [], "lines": [], "ending": ""}
     return dataclasses.replace(report, state="helper", trouble=words, **without)
 
 

@@ -71,7 +71,7 @@ class Marks(Result):
 
     rows: list[Mark]
     kept: int
-    """Number of rows that the table contained already."""
+    """Number of rows, the first ones, that the table contained already. They were not checked again."""
 
     def table(self) -> RenderableType:
         """Return, for each exercise, how many people are right, wrong and without an answer, and the most
@@ -224,7 +224,7 @@ def _mark_person(
         report, file = begin_report(assignment.find(name), "", seed), ""
         if name in best:
             report, file = best[name][0], best[name][1].name
-            state = "" if report.state in ("right", "wrong", "stopped", "imported") else report.state
+            state = "" if report.state in ("right", "wrong", "imported") else report.state
             words = ": ".join(filter(None, (state, report.explanation)))
         cases = [case for case in report.cases if case.verdict != "not compared"]
         mark = Mark(

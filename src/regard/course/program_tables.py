@@ -36,6 +36,8 @@ KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (Aggregate, Average, Condition, Constant, Elementwise, Indices, Otherwise, Selector, Tokens)
 }
+PLAIN = (type(None), bool, int, float, str, tuple, list)
+"""Types of values that a learner may assign by mistake in place of an expression or a selector."""
 MAX_VALUES, MAX_TEXT = 128, 100
 """Largest numbers of possible values of an expression, and of characters of a value."""
 RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -73,12 +75,12 @@ def describe_program(
     Raises `InputError` for a function with unsuitable values.
     """
     description = _Description(alphabet, longest, lines)
-    named: list[tuple[str, int | None]] = []
+    named: list[tuple[str, int | str]] = []
     for name, value in names.items():
         if isinstance(value, Expression | Selector) and (id(value) in lines or name == "answer"):
             named.append((name, description.add(value)))  # others are imported
-        elif value is None and not name.startswith("_"):
-            named.append((name, None))
+        elif type(value) in PLAIN and not name.startswith("_"):
+            named.append((name, type(value).__name__))
     answer = names.get("answer", names)
     kind = "missing" if answer is names else "unwritten" if answer is ... else type(answer).__name__
     return {"parts": description.parts, "names": named, "answer": kind}
@@ -235,8 +237,8 @@ class WrittenProgram:
     """Line of each expression and selector, 0 if it is unknown, each after its parts."""
     answer_kind: str
     """Type of the name `answer`, "missing" or "unwritten"."""
-    nothing: list[str] = field(default_factory=list)
-    """Names with the value None."""
+    others: dict[str, str] = field(default_factory=dict)
+    """Types of other values, by name: "NoneType" for None."""
     failures: list[str] = field(default_factory=list)
     """Failures of the learner's functions since this list was cleared."""
 
@@ -287,13 +289,11 @@ def read_program(data: Mapping[str, Any]) -> WrittenProgram:
         parts.append(known or KINDS[kind](**content))
         if not isinstance(parts[-1], Condition):
             lines[parts[-1]] = node["line"]
-    named: dict[str, Any] = {name: parts[number] for name, number in data["names"] if number is not None}
+    named: dict[str, Any] = {name: parts[number] for name, number in data["names"] if isinstance(number, int)}
     for selector, line in lines.items():
         if isinstance(selector, Selector) and selector not in named.values():
             name = f"selector in line {line}"
             same = sum(other.partition(" (")[0] == name for other in named)
             named[f"{name} ({same + 1})" if same else name] = selector
-    nothing = [name for name, number in data["names"] if number is None]
-    return WrittenProgram(
-        named=named, lines=lines, answer_kind=data["answer"], nothing=nothing, failures=failures
-    )
+    others = {name: kind for name, kind in data["names"] if isinstance(kind, str)}
+    return WrittenProgram(named=named, lines=lines, answer_kind=data["answer"], others=others, failures=failures)

@@ -320,6 +320,8 @@ def evaluate(expression: Expression, text: str, output: int | str = "", *, causa
 
 
 def _check_kind(value: Any, kind: type[Expression | Selector]) -> None:
+    if kind is Expression and isinstance(value, str | int | float):
+        raise InputError(f"{value!r} is not an expression: write constant({value!r})")
     if not isinstance(value, kind):
         shown = "an expression" if isinstance(value, Expression) else shorten(str(value))
         example = "select(tokens, tokens)" if kind is Selector else "tokens"

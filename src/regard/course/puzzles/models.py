@@ -86,7 +86,7 @@ def _are_right(model: TaskModel, group: Texts) -> Tensor:
 def _attention(model: TaskModel, tokens: Tensor) -> dict[Place, Tensor]:
     """Return the attention (N, T - 1, T) of each head: of each step of the text, to "^" and each step.
 
-    The reader of an encoder has a row for each answer, and all other layers have a row for "^" too.
+    The answer heads of an encoder have a row for each answer, and all other heads have a row for "^" too.
     """
     with record_own(model) as records:
         model(tokens)
@@ -155,7 +155,7 @@ def show_place(place: Place) -> str:
     'layer 0 head 1'
     """
     layer = place[0].split(".")
-    return f"reader head {place[1]}" if layer == ["cross"] else f"layer {layer[1]} head {place[1]}"
+    return f"answer head {place[1]}" if layer == ["cross"] else f"layer {layer[1]} head {place[1]}"
 
 
 def match_heads(compiled: CompiledPuzzle, trained: TaskModel) -> list[HeadMatch]:
