@@ -173,8 +173,8 @@ def _mark_class(words: list[str], exercise: str | None, flags: CheckFlags) -> No
         people = list(dict.fromkeys(row.person for row in marks.rows[: marks.kept]))
         shown = ", ".join(people[:SHOWN]) + (", ..." if len(people) > SHOWN else "")
         print_message(
-            f"{flags.table}: rows 1 to {marks.kept} ({shown}) are old and were not checked again; delete the file to "
-            f"check everything again"
+            f"{flags.table}: rows 1 to {marks.kept} ({shown}) are old and were not checked again; delete the "
+            f"file to check everything again"
         )
     print_table(marks.table(), WIDTH)
     if flags.table is not None:

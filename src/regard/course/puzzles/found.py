@@ -252,14 +252,14 @@ def _check_model(path: Path, program: WrittenProgram, key_path: Path, key: Mappi
     model = re.search(r"^Model: (\w+)$", path.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
     if model is not None and model[1] != key.get("model", model[1]):
         raise InputError(
-            f"{path.name} has claims about the model {model[1]}, but {key_path.name} is the key of {key['model']}: "
-            f"give the key beside the model's folder"
+            f"{path.name} has claims about the model {model[1]}, but {key_path.name} is the key of "
+            f"{key['model']}: give the key beside the model's folder"
         )
     names = [name for name in (*program.named, *program.others) if HEAD.fullmatch(name)]
     if wrong := [name for name in names if name not in key["heads"]]:
         raise InputError(
-            f"{path.name} has a claim about {wrong[0]}, which the model of {key_path.name} does not have: its heads "
-            f"are {', '.join(key['heads'])}"
+            f"{path.name} has a claim about {wrong[0]}, which the model of {key_path.name} does not have: its "
+            f"heads are {', '.join(key['heads'])}"
         )
 
 
