@@ -94,6 +94,42 @@ def queries_times_queries(self: Solution, query: Array, key: Array) -> Array:
     return np.einsum("...id,...jd->...ij", query, query)
 
 
+@dot_products("Swap the last two dimensions of the keys only: key.swapaxes(-2, -1), in PyTorch also key.mT.")
+def all_axes_reversed(self: Solution, query: Array, key: Array) -> Array:
+    """key.T reverses all dimensions, the batch too: query @ key.T fails, or mixes the sequences of the batch."""
+    return query @ key.T
+
+
+@dot_products("Multiply by the transposed keys: query @ key.swapaxes(-2, -1), in PyTorch also key.mT.")
+def keys_not_transposed(self: Solution, query: Array, key: Array) -> Array:
+    """The keys are not transposed: query @ key fails, or adds over the keys instead of over the width."""
+    return query @ key
+
+
+@dot_products("Multiply Q Kᵀ: query @ key.swapaxes(-2, -1).")
+def keys_times_untransposed_queries(self: Solution, query: Array, key: Array) -> Array:
+    """Keys and queries are swapped, and nothing is transposed: key @ query."""
+    return key @ query
+
+
+@dot_products("Multiply Q Kᵀ: query @ key.swapaxes(-2, -1).")
+def keys_times_reversed_queries(self: Solution, query: Array, key: Array) -> Array:
+    """Keys and queries are swapped, and .T reverses all dimensions, the batch too: key @ query.T."""
+    return key @ query.T
+
+
+@dot_products("Use @ or np.matmul, which multiply the matrices of each sequence separately.")
+def dot_across_batch(self: Solution, query: Array, key: Array) -> Array:
+    """np.dot multiplies each sequence of the batch by each other sequence: the result has one dimension more."""
+    return np.dot(query, np.swapaxes(key, -2, -1))
+
+
+@dot_products("Multiply matrices: query @ key.swapaxes(-2, -1).")
+def elementwise_scores(self: Solution, query: Array, key: Array) -> Array:
+    """Queries and keys are multiplied element by element: query i meets key i only, and nothing is summed."""
+    return query * key
+
+
 @softmax_section_3_2_1(
     "Apply the softmax to the last dimension, so that each query's weights over the keys sum to 1.",
 )

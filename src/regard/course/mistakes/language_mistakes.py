@@ -16,6 +16,8 @@ INDUCTION = "Olsson et al. 2022: an induction head attends to the token after th
 PATCHING = "This exercise's stub: 1 restores the clean logit, 0 restores nothing"
 RMS = "Zhang and Sennrich 2019, equation 4: divide by the root of the mean of the squares, times the gain"
 SWIGLU = "Shazeer 2020, equation 6: (Swish(x W) * x V) W_2"
+ALL_KEPT = frozenset(["a low temperature", "a high temperature", "the four most likely"])
+"""Inputs with p = 1. Whether the sum of all probabilities is below 1 depends on rounding."""
 Pair = tuple[int, int]
 GROUPED = "Ainslie et al. 2023, section 2.2: each group of query heads shares a head of keys and values"
 positions = mistakes_in(Solution.query_positions, CAUSAL)
@@ -235,7 +237,7 @@ def top_k_ignored(self: Solution, logits: Array, top_k: int) -> Array:
     return np.ones(len(logits), bool)
 
 
-@top_p("Keep the token that crosses p, too: keep a token while the sum before it is below p.")
+@top_p("Keep the token that crosses p, too: keep a token while the sum before it is below p.", rounded=ALL_KEPT)
 def crossing_token_dropped(self: Solution, probabilities: Array, top_p: float) -> Array:
     """The token with which the sum reaches p is dropped: the kept tokens sum to less than p."""
     order = np.argsort(-probabilities)
@@ -243,6 +245,20 @@ def crossing_token_dropped(self: Solution, probabilities: Array, top_p: float) -
     kept[0] = True
     allowed = np.zeros(len(order), bool)
     allowed[order] = kept
+    return allowed
+
+
+@top_p(
+    "Keep the token that crosses p, too: keep a token while the sum before it is below p.",
+    rounded=ALL_KEPT,
+    broken=frozenset(["half of the probability", "temperature and top-p", "all three", "a single token"]),
+)
+def first_token_dropped(self: Solution, probabilities: Array, top_p: float) -> Array:
+    """The token with which the sum reaches p is dropped, even if it is the first one: then no token is left, and
+    the result is 0 / 0."""
+    order = np.argsort(-probabilities)
+    allowed = np.zeros(len(order), bool)
+    allowed[order] = np.cumsum(probabilities[order]) < top_p
     return allowed
 
 
