@@ -137,7 +137,7 @@ def training_steps(
         group = groups[int(torch.multinomial(sizes.sqrt(), 1, generator=generator))]
         optimizer.zero_grad()
         total = loss(group)
-        total.backward()  # type: ignore[no-untyped-call]
+        total.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()

@@ -1,6 +1,7 @@
 """A page for a teacher: who has done what, and which mistakes are frequent (`regard check FOLDER --page`)."""
 
 import html
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -22,7 +23,9 @@ LEGEND = (
     "✓ all inputs right, ◐ some inputs right, ✗ no input right, ! a file cannot be run, - no answer or not begun."
 )
 STOPPED = "stopped: "
-"""Beginning of the note of code that was stopped, for example by its time limit."""
+"""Beginning of the note of code that was stopped, for example after a crash."""
+TOO_LATE = re.compile(r"did not end within \d+ seconds?")
+"""Part of the note of code that was stopped by its time limit."""
 UNREADABLE = "a file cannot be run, for example because of a syntax error"
 PRIVACY = (
     "This file contains names and marks. It was made on this machine from local files, loads nothing from the "
@@ -144,9 +147,11 @@ def _mistakes(rows: Sequence[Mark], exercises: Sequence[Exercise]) -> str:
     }
     people: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        if row.state == "unreadable":
+        if late := TOO_LATE.search(row.note):
+            people[f"{STOPPED}{late[0]}"][row.person].append(row.exercise)
+        elif row.state == "unreadable":
             people[UNREADABLE][row.person].append(row.exercise)
-        if row.note.startswith(STOPPED):
+        elif row.note.startswith(STOPPED):
             people[row.note][row.person].append(row.exercise)
         elif row.state in ("partly", "wrong"):
             for mistake in _name_mistakes(row.note, known.get(row.exercise, set())):

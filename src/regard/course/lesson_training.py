@@ -91,7 +91,7 @@ def is_unmeasured(lesson: Lesson, home: Path) -> bool:
     if not 0 < progress["steps"] <= progress["step"] or _is_current(lesson, home):
         return False
     try:
-        return read_tensors(RunFolder(folder).model_file).step == progress["steps"]
+        return bool(read_tensors(RunFolder(folder).model_file).step == progress["steps"])
     except (InputError, DamageError, OSError):
         return False
 
