@@ -76,7 +76,9 @@ def test_claims_that_do_not_fit_are_named(
     ):
         score_claims(write("other", "layer7_head0 = select_all()"), key, fork_server)
     first, second, *_ = (claim.head for claim in score_claims(hidden / "claims.py", key, fork_server).claims)
-    report = str(score_claims(write("numbers", f"{first} = 3\n{second} = tokens"), key, fork_server))
+    report = str(
+        score_claims(write("numbers", f"{first} = 3\n{second} = tokens.map(str.upper)"), key, fork_server)
+    )
     assert f"{first:14} wrong: not a selector, but int" in report
     assert f"{second:14} wrong: not a selector, but an expression" in report
 

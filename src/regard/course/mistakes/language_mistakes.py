@@ -237,14 +237,17 @@ def top_k_ignored(self: Solution, logits: Array, top_k: int) -> Array:
     return np.ones(len(logits), bool)
 
 
+def _below(probabilities: Array, top_p: float) -> Array:
+    """Return for which tokens the sum of probabilities, including the token itself, is below p."""
+    order = np.argsort(-probabilities)
+    return np.asarray(np.cumsum(probabilities[order]) < top_p)[np.argsort(order)]
+
+
 @top_p("Keep the token that crosses p, too: keep a token while the sum before it is below p.", rounded=ALL_KEPT)
 def crossing_token_dropped(self: Solution, probabilities: Array, top_p: float) -> Array:
     """The token with which the sum reaches p is dropped: the kept tokens sum to less than p."""
-    order = np.argsort(-probabilities)
-    kept = np.cumsum(probabilities[order]) < top_p
-    kept[0] = True
-    allowed = np.zeros(len(order), bool)
-    allowed[order] = kept
+    allowed = _below(probabilities, top_p)
+    allowed[probabilities.argmax()] = True
     return allowed
 
 
@@ -256,10 +259,7 @@ def crossing_token_dropped(self: Solution, probabilities: Array, top_p: float) -
 def first_token_dropped(self: Solution, probabilities: Array, top_p: float) -> Array:
     """The token with which the sum reaches p is dropped, even if it is the first one: then no token is left, and
     the result is 0 / 0."""
-    order = np.argsort(-probabilities)
-    allowed = np.zeros(len(order), bool)
-    allowed[order] = np.cumsum(probabilities[order]) < top_p
-    return allowed
+    return _below(probabilities, top_p)
 
 
 @top_p("Sort by probability before the sums.")
