@@ -150,7 +150,7 @@ def gate_added(self: Solution, gated: Array, states: Array) -> Array:
 
 
 @pairs("Count every pair of neighbors: positions 0 and 1, 1 and 2, 2 and 3, ...")
-def every_other_pair(self: Solution, tokens: list[int]) -> list[tuple[int, int]]:
+def every_other_pair(self: Solution, tokens: list[int]) -> list[Pair]:
     """Only every other pair is counted: positions 0 and 1, 2 and 3, ..."""
     return list(zip(tokens[::2], tokens[1::2], strict=False))
 
@@ -182,21 +182,19 @@ class CountedOnce(Solution, paper=BPE):
     def counted_tokens(self, tokens: list[int], merged: list[int]) -> list[int]:
         return tokens
 
-    def candidate_pairs(
-        self, counts: dict[tuple[int, int], int], merges: list[tuple[int, int]]
-    ) -> dict[tuple[int, int], int]:
+    def candidate_pairs(self, counts: dict[Pair, int], merges: list[Pair]) -> dict[Pair, int]:
         return {pair: count for pair, count in counts.items() if pair not in merges}
 
 
 @merge_pair("Replace every occurrence of the pair.")
-def first_occurrence_only(self: Solution, tokens: list[int], pair: tuple[int, int], new: int) -> list[int]:
+def first_occurrence_only(self: Solution, tokens: list[int], pair: Pair, new: int) -> list[int]:
     """Only the first occurrence of the pair is replaced."""
     places = [place for place in range(len(tokens) - 1) if tuple(tokens[place : place + 2]) == pair]
     return [*tokens[: places[0]], new, *tokens[places[0] + 2 :]] if places else tokens
 
 
 @merge_pair("Replace from left to right: in 7 7 7, the first two become the new token.")
-def merged_from_the_right(self: Solution, tokens: list[int], pair: tuple[int, int], new: int) -> list[int]:
+def merged_from_the_right(self: Solution, tokens: list[int], pair: Pair, new: int) -> list[int]:
     """The pair is replaced from right to left: in 7 7 7, the last two become the new token."""
     return Solution.merge_pair(self, tokens[::-1], (pair[1], pair[0]), new)[::-1]
 
@@ -208,7 +206,7 @@ def same_new_token(self: Solution, first: int, number: int) -> int:
 
 
 @mistake(Solution.merge_order, BPE, "Apply the merges in the order in which they were learned.")
-def merges_reversed(self: Solution, merges: list[tuple[int, int]]) -> list[int]:
+def merges_reversed(self: Solution, merges: list[Pair]) -> list[int]:
     """The merges are applied in reverse order."""
     return list(range(len(merges)))[::-1]
 
