@@ -182,21 +182,21 @@ class NormOverTime(Solution, paper=LAYER_NORM):
     """The norm is over time (axis 1): steps affect each other, and the past depends on the future."""
 
     instead = "Normalize each step over its width, the last dimension."
-    normalized_axes = (1,)
+    norm_axes = (1,)
 
 
 class NormOverBatch(Solution, paper=LAYER_NORM):
     """The norm is over batch and time, like batch normalization."""
 
     instead = "Normalize each step over its width, the last dimension."
-    normalized_axes = (0, 1)
+    norm_axes = (0, 1)
 
 
 class NormOverAll(Solution, paper=LAYER_NORM):
     """The norm is over time and width of a sequence together."""
 
     instead = "Normalize each step separately, over the last dimension."
-    normalized_axes = (1, 2)
+    norm_axes = (1, 2)
 
 
 @normalize("Multiply by the gain and add the shift, one number for each dimension.")

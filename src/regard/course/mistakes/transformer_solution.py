@@ -138,6 +138,8 @@ class LayerSolution(AttentionSolution, PositionSolution):
     """Multi-head attention, feed-forward network, encoder and decoder layers."""
 
     epsilon = 1e-5
+    norm_axes: tuple[int, ...] = (-1,)
+    """Dimensions of the mean and the variance of a layer norm: the width."""
 
     def project(self, states: Array, weight: Array) -> Array:
         """Return `x W`."""
@@ -202,29 +204,23 @@ class LayerSolution(AttentionSolution, PositionSolution):
         """
         return self.activation(states @ w_1 + b_1) @ w_2 + b_2
 
-    normalized_axes: tuple[int, ...] = (-1,)
-    """Dimensions over which a layer norm takes mean and variance: the width of each step."""
-
     def standard_deviation(self, states: Array) -> Array:
         """Return the divisor of a layer norm."""
-        return np.sqrt(states.var(self.normalized_axes, keepdims=True) + self.epsilon)
+        return np.sqrt(states.var(self.norm_axes, keepdims=True) + self.epsilon)
 
     def normalize(self, states: Array, gain: Array, shift: Array) -> Array:
         """Return the normalized states."""
-        mean = states.mean(self.normalized_axes, keepdims=True)
-        return (states - mean) / self.standard_deviation(states) * gain + shift
+        centered = states - states.mean(self.norm_axes, keepdims=True)
+        return centered / self.standard_deviation(states) * gain + shift
 
     def residual(self, states: Array, kind: str, norm: int) -> Array:
         """Return what is added to the output of a sublayer; `kind` and `norm` as in `sublayer`."""
         return states
 
     def sublayer(self, states: Array, kind: str, function: Any, p: Parameters, norm: int) -> Array:
-        """Return `LayerNorm(x + Sublayer(x))` with norm number `norm`.
-
-        kind: self_attention, cross_attention or feed_forward.
-        """
-        total = self.residual(states, kind, norm) + function(states)
-        return self.normalize(total, p[f"gain_{norm}"], p[f"shift_{norm}"])
+        """Return `LayerNorm(x + Sublayer(x))`; `kind` is self_attention, cross_attention or feed_forward."""
+        x = self.residual(states, kind, norm) + function(states)
+        return self.normalize(x, p[f"gain_{norm}"], p[f"shift_{norm}"])
 
     def apply_feed_forward(self, states: Array, p: Parameters) -> Array:
         """Return the feed-forward network of a layer."""
@@ -232,13 +228,11 @@ class LayerSolution(AttentionSolution, PositionSolution):
 
     def self_attention(self, states: Array, p: Parameters, heads: int, mask: Mask) -> Array:
         """Return the self-attention of a layer."""
-        weights = p["w_q"], p["w_k"], p["w_v"], p["w_o"]
-        return self.multi_head_attention(states, states, states, *weights, heads, mask)
+        return self.multi_head_attention(states, states, states, *[p[f"w_{x}"] for x in "qkvo"], heads, mask)
 
     def cross_attention(self, states: Array, memory: Array, p: Parameters, heads: int, mask: Mask) -> Array:
         """Return the attention to the encoder's memory."""
-        weights = p["cross_q"], p["cross_k"], p["cross_v"], p["cross_o"]
-        return self.multi_head_attention(states, memory, memory, *weights, heads, mask)
+        return self.multi_head_attention(states, memory, memory, *[p[f"cross_{x}"] for x in "qkvo"], heads, mask)
 
     def encoder_layer(self, states: Array, parameters: Parameters, heads: int, mask: Mask = None) -> Array:
         """Return LayerNorm(x + Sublayer(x)) of self-attention, and then of the feed-forward network.
@@ -275,9 +269,8 @@ class LayerSolution(AttentionSolution, PositionSolution):
         Or as a module: class DecoderLayer(nn.Module): __init__(self, width, heads, inner),
         forward(self, states, memory, memory_mask=None)
         """
-        p, length = parameters, states.shape[1]
-        causal = np.broadcast_to(self.causal_mask(length), (len(states), length, length))
-        mask = self.cross_mask(memory_mask, length)
+        p, causal = parameters, self.causal_mask(states.shape[1])[None]
+        mask = self.cross_mask(memory_mask, states.shape[1])
         x = self.sublayer(states, "self_attention", lambda x: self.self_attention(x, p, heads, causal), p, 1)
         x = self.sublayer(x, "cross_attention", lambda x: self.cross_attention(x, memory, p, heads, mask), p, 2)
         return self.sublayer(x, "feed_forward", lambda x: self.apply_feed_forward(x, p), p, 3)
