@@ -324,10 +324,8 @@ def _check_kind(value: Any, kind: type[Expression | Selector]) -> None:
         raise InputError(f"{value!r} is not an expression: write constant({value!r})")
     if not isinstance(value, kind):
         shown = "an expression" if isinstance(value, Expression) else shorten(str(value))
-        example = (
-            "a selector such as select(tokens, tokens)" if kind is Selector else "an expression such as tokens"
-        )
-        raise InputError(f"{shown} is not {example}")
+        noun = "a selector such as select(tokens, tokens)" if kind is Selector else "an expression such as tokens"
+        raise InputError(f"{shown} is not {noun}")
 
 
 def _check_function(function: Any) -> None:
