@@ -43,7 +43,7 @@ def check_source(source: str, name: str, seed: int = 0) -> ExerciseReport:
         if answer["attempt"] == len(attempts):
             attempts.append([])
         attempts[answer["attempt"]].append(answer)
-    return grade(exercise, function, cases, attempts)
+    return grade(exercise, function, seed, attempts)
 
 
 def mistake_names(report: ExerciseReport) -> list[list[str]]:

@@ -51,6 +51,18 @@ WEIGHING: list[Plant] = [
             )
         ],
     ),
+    ("weighing_numpy", "score", "all axes reversed", [("Q @ K.transpose(0, 2, 1)", "Q @ K.T")]),
+    ("weighing_numpy", "score", "keys not transposed", [("Q @ K.transpose(0, 2, 1)", "Q @ K")]),
+    ("weighing_numpy", "attention", "keys not transposed", [("Q @ K.transpose(0, 2, 1)", "Q @ K")]),
+    ("weighing_numpy", "score", "keys times untransposed queries", [("Q @ K.transpose(0, 2, 1)", "K @ Q")]),
+    ("weighing_numpy", "score", "keys times reversed queries", [("Q @ K.transpose(0, 2, 1)", "K @ Q.T")]),
+    ("weighing_numpy", "score", "elementwise scores", [("Q @ K.transpose(0, 2, 1)", "Q * K")]),
+    (
+        "weighing_numpy",
+        "score",
+        "dot across batch",
+        [("Q @ K.transpose(0, 2, 1)", "np.dot(Q, K.transpose(0, 2, 1))")],
+    ),
     ("weighing_einsum", "score", "keys times queries", [("bqd,bkd->bqk", "bqd,bkd->bkq")]),
     ("weighing_einsum", "attention", "keys times queries", [("bqd,bkd->bqk", "bqd,bkd->bkq")]),
     ("weighing_einsum", "score", "queries times queries", [('->bqk", query, key)', '->bqk", query, query)')]),

@@ -20,6 +20,16 @@ ANALYSIS: list[tuple[str, str, str, list[tuple[str, str]]]] = [
     ),
     (N, "sink_softmax", "sink ignored", [(SINK, "e.sum(-1, keepdims=True)")]),
     (N, "sink_softmax", "sink not shifted", [("np.exp(a - m) +", "np.exp(a) +")]),
+    (
+        N,
+        "sink_softmax",
+        "only scores shifted",
+        [
+            ("m = np.maximum(scores.max(-1, keepdims=True), a)", "m = scores.max(-1, keepdims=True)"),
+            ("np.exp(a - m) +", "np.exp(a) +"),
+        ],
+    ),
+    (N, "sink_softmax", "sink by key", [("np.exp(a - m) +", "np.exp(sink - m) +")]),
     (N, "sink_softmax", "always one", [("a = sink[None, :, None, None]", "a = np.zeros((1, 1, 1, 1))")]),
     (
         N,

@@ -117,6 +117,12 @@ LANGUAGE: list[tuple[str, str, str, list[tuple[str, str]]]] = [
     ),
     (N, "next_token_probabilities", "top k ignored", [("keep = order[:top_k]", "keep = order")]),
     (
+        N,
+        "next_token_probabilities",
+        "first token dropped",
+        [("n = np.searchsorted(np.cumsum(p), top_p - 1e-12) + 1", "n = np.searchsorted(np.cumsum(p), top_p)")],
+    ),
+    (
         T,
         "next_token_probabilities",
         "crossing token dropped",

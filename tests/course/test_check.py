@@ -40,7 +40,7 @@ def test_the_mistake_of_a_wrong_file_is_reported(tmp_path: Path, command: Comman
     assert status == 1
     assert "The scores are not divided by √d_k." in out
     assert "Vaswani et al. 2017, equation 1" in out
-    assert "yours   [[2., 0.]," in out and "right   [[1.414, 0.]," in out, out
+    assert "yours   [[2., 2.]," in out and "right   [[1.414, 1.414]," in out, out
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["right"] is False
     assert report["exercises"][0]["diagnoses"][0]["findings"][0]["name"] == "no scale"

@@ -65,10 +65,14 @@ def test_mistakes_are_ranked_and_several_explanations_stay_together() -> None:
         mark("e", points=0, note="not begun"),
         mark("f", points=0, note="no answer", file=""),
         mark("g", points=0, note="no answer; score.py has a syntax error", file=""),
+        mark("i", points=0, note="no answer; i.py did not end within 20 seconds: an endless loop?", file=""),
+        mark("h", points=0, note="stopped: did not end within 20 seconds: is there an endless loop?"),
     ]
-    page = render_class(Marks(rows=rows, kept=0), Path(__file__).parent)
+    page = render_class(Marks(rows=rows, kept=2), Path(__file__).parent)
+    assert "2 of the 9 results are from an earlier check" in page
     ranked = re.findall(r"<tr><td>(\d+)</td><td><details><summary>([^<]*)", page)
-    assert ranked[0] == ("2", UNDIVIDED) and len(ranked) == 5 and ("1", UNREADABLE) in ranked
+    assert ranked[0] == ("2", UNDIVIDED) and len(ranked) == 6 and ("1", UNREADABLE) in ranked
+    assert ("2", "stopped: did not end within 20 seconds") in ranked
     assert ("1", both) in ranked and ("1", OTHER) in ranked
     assert page.count('class="none" data-key="-1"') == 2 and "◐ 3/7" in page and "<b>NameError" not in page
     right = render_class(Marks(rows=[mark("a")], kept=0), Path(__file__).parent)

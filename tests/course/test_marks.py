@@ -1,12 +1,14 @@
 """`regard check FOLDER --table`: the points of a class."""
 
 import csv
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from regard.course import mark_folder
+from regard.course.check import check_file
 from regard.errors import InputError
 
 RIGHT = "def score(q, k):\n    return q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5\n"
@@ -53,14 +55,25 @@ def test_files_and_folders_of_people_become_rows(tmp_path: Path, command: Comman
     assert marks["emil", "score"]["note"] == "no answer; emil.py cannot be run: ValueError: =1+1"
 
 
+def test_an_endless_loop_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.course.marks.check_file", functools.partial(check_file, seconds=1.0))
+    folder = write(tmp_path / "class", anna="def score(query, key):\n    while True:\n        pass\n")
+    [mark] = mark_folder(folder).rows
+    assert mark.note.startswith("stopped: did not end within 1 second")
+
+
 def test_a_table_is_continued(tmp_path: Path, command: Command) -> None:
     folder, table = write(tmp_path / "class", anna=RIGHT), tmp_path / "marks.csv"
     assert mark_folder(folder, table).kept == 0
     edited = table.read_text().replace("anna.py", "checked by hand")
     table.write_text(edited)
     write(folder, ben=WRONG)
-    status, _, err = command("check", folder, "--table", table)
-    assert status == 0 and "kept the 1 rows" in err
+    status, out, err = command("check", folder, "--table", table)
+    assert (
+        status == 0
+        and "Wrote 1 rows" in out
+        and "rows 1 to 1 (anna) are old and were not checked again" in " ".join(err.split())
+    )
     assert table.read_text().startswith(edited) and set(rows(table)) == {("anna", "score"), ("ben", "score")}
     with pytest.raises(InputError, match="with the seed 0, not 3"):
         mark_folder(folder, table, seed=3)

@@ -7,6 +7,7 @@ from regard.course.grading import spaced_name
 from regard.course.mistakes import MISTAKES
 from tests.course.checking import LEARNERS, check_source, mistake_names
 from tests.course.planted import PAIRS, PLANTS, TRIPLES, Edit
+from tests.course.readers import READERS
 
 
 def plant(file: str, edits: list[Edit]) -> str:
@@ -51,6 +52,13 @@ def test_two_mistakes_are_named(file: str, exercise: str, mistakes: list[str], e
     report = check_source(plant(file, edits), exercise)
     assert report.state == "wrong"
     assert sorted(mistakes) in [sorted(names) for names in mistake_names(report)]
+
+
+@pytest.mark.parametrize(("exercise", "mistakes", "source"), READERS)
+def test_mistakes_of_readers_are_named(exercise: str, mistakes: list[str], source: str) -> None:
+    report = check_source(source, exercise)
+    assert mistake_names(report) == [mistakes], report
+    assert report.ending == ""
 
 
 @pytest.mark.parametrize(("exercise", "mistakes", "source"), TRIPLES, ids=[case[0] for case in TRIPLES])

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+import regard
+from regard.course.lesson_training import RESULT
 from regard.course.lessons import lessons
 from regard.server.course_app import make_course_app
 
@@ -56,6 +58,27 @@ def test_training_and_exploring_a_lesson(client: TestClient) -> None:
     about = client.get("/explore/counting/api/run").json()
     title, address = about["back"]
     assert about["task"] == "counting" and title.startswith("Lesson: ") and address == "../../counting.html"
+
+
+def test_a_run_that_a_terminal_trained_is_noticed(client: TestClient, tmp_path: Path) -> None:
+    address, home = "/api/lessons/counting", tmp_path / "counting"
+    assert not client.get(address).json()["busy"]
+    run: Any = regard.train("counting", savepath=home, steps=2, progress=False)
+    run.files.model_file.rename(tmp_path / "hidden")
+    state = client.get(address).json()
+    assert not state["busy"] and state["words"] is None  # not finished
+    (tmp_path / "hidden").rename(run.files.model_file)
+    assert client.get(address).json()["busy"]  # measures the run
+    state = wait(client, address)
+    assert state["words"] and state["step"] == 2 and not state["failed"]
+    first = (home / RESULT).read_text()
+    regard.train("counting", savepath=home, steps=3, progress=False, overwrite=True)
+    assert client.get(address).json()["words"] is None
+    state = wait(client, address)
+    assert state["words"] and state["step"] == 3 and (home / RESULT).read_text() != first
+    (home / RESULT).unlink()
+    run.files.metrics_file.write_text("")
+    assert not client.get(address).json()["busy"]
 
 
 def wait(client: TestClient, address: str) -> Any:

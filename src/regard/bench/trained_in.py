@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,7 @@ def trained_in_model(name: str, seed: int, folder: Path) -> KnownModel:
     compiled = compile_program(PROGRAMS[name])
     path = folder / f"trained-in-{name}-seed-{seed}-{_digest(compiled)}.safetensors"
     report = path.with_suffix(".json")
-    model, config = _build(compiled, seed)
+    model, config = same_layers(compiled, seed, f"trained-in/{name}")
     if not is_file(report):
         steps, seconds = _train(compiled, model, seed)
         drawn = make_generator(seed, f"trained-in/{name}/test")
@@ -108,16 +108,45 @@ def _digest(compiled: Compiled) -> str:
     return hashlib.sha256(repr([__version__, program, settings]).encode()).hexdigest()[:12]
 
 
-def _build(compiled: Compiled, seed: int) -> tuple[Any, Any]:
-    """Return an untrained model with the layers and heads of the compiled model, and its options."""
+def same_layers(compiled: Compiled, seed: int, stream: str) -> tuple[Any, Any]:
+    """Return an untrained model with the layers and heads of the compiled model, and its options.
+
+    stream: name of the random numbers.
+    """
     old: Any = compiled.config
     changes: dict[str, Any] = {"norm": "layer", "hidden": HEAD_WIDTH * old.heads}
     if hasattr(old, "inner"):
         changes["inner"] = 2 * HEAD_WIDTH * old.heads
-    config = dataclasses.replace(old, **changes)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(seed, f"trained-in/{compiled.program.name}/model"))
-        return type(compiled.model)(config, **compiled.task.sizes), config
+    config, sizes = dataclasses.replace(old, **changes), dict[str, Any](compiled.task.sizes)
+    with torch.random.fork_rng(devices=[]), torch.inference_mode(mode=False):
+        torch.manual_seed(derive_seed(seed, f"{stream}/model"))
+        return type(compiled.model)(config, **sizes), config
+
+
+def training_steps(
+    model: Any, groups: Sequence[Texts], steps: int, generator: torch.Generator, loss: Callable[[Texts], Tensor]
+) -> Iterator[tuple[int, float]]:
+    """Train with Adam, and yield the number and the loss of each step.
+
+    loss: function of the texts of one length, among which it draws.
+    """
+    sizes = torch.tensor([float(len(group.answers)) for group in groups])
+    optimizer = torch.optim.Adam(model.parameters(), LR, betas=(0.9, 0.98))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LR, total_steps=steps, pct_start=0.05)
+    for step in range(1, steps + 1):
+        group = groups[int(torch.multinomial(sizes.sqrt(), 1, generator=generator))]
+        optimizer.zero_grad()
+        total = loss(group)
+        total.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        yield step, total.item()
+
+
+def draw_texts(group: Texts, generator: torch.Generator) -> Texts:
+    """Return a batch of texts."""
+    return group.pick(torch.randint(len(group.answers), (BATCH,), generator=generator))
 
 
 def _train(compiled: Compiled, model: Any, seed: int) -> tuple[int, float]:
@@ -126,18 +155,12 @@ def _train(compiled: Compiled, model: Any, seed: int) -> tuple[int, float]:
     generator = make_generator(seed, f"trained-in/{name}/train")
     circuit = circuit_nodes(compiled)
     outside = [node for node in find_nodes(model) if node not in circuit]
-    sizes = torch.tensor([float(len(group.answers)) for group in groups])
-    optimizer = torch.optim.Adam(model.parameters(), LR, betas=(0.9, 0.98))
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LR, total_steps=STEPS, pct_start=0.05)
-    for step in range(1, STEPS + 1):
-        group = groups[int(torch.multinomial(sizes.sqrt(), 1, generator=generator))]
-        count = len(group.answers)
-        base, other = (group.pick(torch.randint(count, (BATCH,), generator=generator)) for _ in range(2))
-        optimizer.zero_grad()
-        _loss(compiled, model, base, other, (circuit, outside), generator).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
+
+    def loss(group: Texts) -> Tensor:
+        base, other = (draw_texts(group, generator) for _ in range(2))
+        return _loss(compiled, model, base, other, (circuit, outside), generator)
+
+    for step, _ in training_steps(model, groups, STEPS, generator, loss):
         if step % CHECK_EVERY == 0:
             checks = make_generator(seed, f"trained-in/{name}/check/{step}")
             agreement = measure_agreement(compiled, model.eval(), groups, circuit, CHECK_PAIRS, checks)
@@ -158,22 +181,23 @@ def _loss(
     """Return the sum of the three losses. The gradient flows through both runs, as in Geiger et al. 2022."""
     circuit, outside = nodes
     _, own = run_recorded(model, other)
-    total = _cross_entropy(run(model, base), base.answers)
+    total = cross_entropy(run(model, base), base.answers)
     if circuit:
         chosen = torch.randint(len(circuit), (BATCH,), generator=generator)
         masks = {node: chosen == index for index, node in enumerate(circuit)}
         with torch.no_grad():
             _, theirs = run_recorded(compiled.model, other)
             wanted = answers_of(compiled, run_interchanged(compiled.model, base, theirs, masks), base)
-        total = total + _cross_entropy(run_interchanged(model, base, own, masks), wanted)
+        total = total + cross_entropy(run_interchanged(model, base, own, masks), wanted)
     if outside:
         drawn = torch.rand(len(outside), BATCH, generator=generator) < 0.5
         masks = dict(zip(outside, drawn, strict=True))
-        total = total + _cross_entropy(run_interchanged(model, base, own, masks), base.answers)
+        total = total + cross_entropy(run_interchanged(model, base, own, masks), base.answers)
     return total
 
 
-def _cross_entropy(logits: Tensor, answers: Tensor) -> Tensor:
+def cross_entropy(logits: Tensor, answers: Tensor) -> Tensor:
+    """Return the mean cross-entropy of the answers (N, T), 0 if there are none."""
     if (answers == IGNORE).all():
         return logits.sum() * 0.0
     return F.cross_entropy(logits.flatten(0, 1), answers.flatten(), ignore_index=IGNORE)

@@ -30,6 +30,8 @@ DESCRIPTION = (
 )
 USAGE = f"{PROG} FILE.py|FOLDER ... [EXERCISE]"
 WIDTH = 110
+SHOWN = 5
+"""Number of people in a message."""
 STANDARD_OUTPUT = "-"
 
 
@@ -168,12 +170,15 @@ def _mark_class(words: list[str], exercise: str | None, flags: CheckFlags) -> No
         check_people(folder)
     marks = mark_folder(folder, flags.table, exercise, seed=flags.seed, exercises=flags.exercises, show=True)
     if marks.kept:
+        people = list(dict.fromkeys(row.person for row in marks.rows[: marks.kept]))
+        shown = ", ".join(people[:SHOWN]) + (", ..." if len(people) > SHOWN else "")
         print_message(
-            f"kept the {marks.kept} rows that {flags.table} had: delete the file to check everything again"
+            f"{flags.table}: rows 1 to {marks.kept} ({shown}) are old and were not checked again; delete the "
+            f"file to check everything again"
         )
     print_table(marks.table(), WIDTH)
     if flags.table is not None:
-        sys.stdout.write(f"Wrote {len(marks.rows)} rows to {flags.table}\n")
+        sys.stdout.write(f"Wrote {len(marks.rows) - marks.kept} rows to {flags.table}\n")
     if flags.page is not None:
         exercises = choose_exercises(exercise, exercises=flags.exercises).exercises
         write_file(flags.page, render_class(marks, folder, seed=flags.seed, exercises=exercises).encode())

@@ -10,7 +10,7 @@ from typing import Any
 
 from regard.course.candidates import is_library
 from regard.course.exercises import EXERCISES, Exercise, find_exercise
-from regard.course.grading import grade
+from regard.course.grading import begin_report, grade
 from regard.course.own import load_exercises
 from regard.course.processes import ForkServer
 from regard.course.report import MAX_CHARACTERS, MAX_LINES, CheckReport, ExerciseReport
@@ -151,17 +151,9 @@ def _report(name: str, result: JobResult, exercises: dict[str, str], assignment:
         reports.append(_exercise_report(assignment.find(exercise), answer, result, assignment.seed))
     reports = [_mark_helper(report, reports, result) for report in reports]
     for exercise, (answer, module) in result.imported.items():
-        found = assignment.find(exercise)
-        reports.append(
-            ExerciseReport(
-                exercise=exercise,
-                title=found.title,
-                object=answer,
-                state="imported",
-                trouble=f"{answer} is imported from {module}: write your own",
-                inputs=len(found.cases(assignment.seed)),
-            )
-        )
+        begun = begin_report(assignment.find(exercise), answer, assignment.seed)
+        trouble = f"{answer} is imported from {module}: write your own"
+        reports.append(dataclasses.replace(begun, state="imported", trouble=trouble))
     return CheckReport(name=name, exercises=reports, prints=_truncate(result.prints.strip()))
 
 
@@ -173,17 +165,9 @@ def _exercise_report(exercise: Exercise, name: str, result: JobResult, seed: int
     )
     if exercise.name in result.failures or not result.answers.get(exercise.name):
         words, lines = result.failures.get(exercise.name, ("was not reached", []))
-        return ExerciseReport(
-            exercise=exercise.name,
-            title=exercise.title,
-            object=name,
-            state="stopped",
-            trouble=words,
-            lines=lines,
-            notes=replaced,
-            inputs=len(exercise.cases(seed)),
-        )
-    report = grade(exercise, name, exercise.cases(seed), result.answers[exercise.name])
+        report = begin_report(exercise, name, seed)
+        return dataclasses.replace(report, state="stopped", trouble=words, lines=lines, notes=replaced)
+    report = grade(exercise, name, seed, result.answers[exercise.name])
     notes = [
         f"{function} does the work of {name}, not your own code"
         for function in result.library.get(exercise.name, [])
@@ -212,14 +196,8 @@ def _mark_helper(report: ExerciseReport, reports: list[ExerciseReport], result: 
         return report
     user = (right or users)[0]
     words = f"{user.object} uses it; as an answer to {report.exercise} it would be {report.state}"
-    return ExerciseReport(
-        exercise=report.exercise,
-        title=report.title,
-        object=report.object,
-        state="helper",
-        trouble=words,
-        inputs=report.inputs,
-    )
+    without: dict[str, Any] = {"cases": [], "diagnoses": [], "notes": [], "lines": [], "ending": ""}
+    return dataclasses.replace(report, state="helper", trouble=words, **without)
 
 
 def build_stubs(folder: Path, exercises: Sequence[Exercise] = EXERCISES) -> dict[Path, bytes]:

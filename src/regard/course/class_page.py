@@ -1,6 +1,7 @@
 """A page for a teacher: who has done what, and which mistakes are frequent (`regard check FOLDER --page`)."""
 
 import html
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -21,6 +22,10 @@ SIGNS = {"right": "✓", "partly": "◐", "wrong": "✗", "unreadable": "!", "no
 LEGEND = (
     "✓ all inputs right, ◐ some inputs right, ✗ no input right, ! a file cannot be run, - no answer or not begun."
 )
+STOPPED = "stopped: "
+"""Beginning of the note of code that was stopped, for example after a crash."""
+TOO_LATE = re.compile(r"did not end within \d+ seconds?")
+"""Part of the note of code that was stopped by its time limit."""
 UNREADABLE = "a file cannot be run, for example because of a syntax error"
 PRIVACY = (
     "This file contains names and marks. It was made on this machine from local files, loads nothing from the "
@@ -40,7 +45,7 @@ def render_class(marks: Marks, folder: Path, *, seed: int = 0, exercises: Sequen
     body = "\n".join(
         [
             f"<header><h1>{html.escape(title)}</h1></header>\n<main>",
-            f"<p>Checked {now} with seed {seed}. {PRIVACY}</p>",
+            f"<p>Checked {now} with seed {seed}.{_old_rows(marks)} {PRIVACY}</p>",
             _table(marks.rows, progress),
             f"<p><small>{LEGEND} A click on a heading sorts the table.</small></p>",
             "<h2>Frequent mistakes</h2>",
@@ -55,6 +60,12 @@ def render_class(marks: Marks, folder: Path, *, seed: int = 0, exercises: Sequen
         f'<link rel="icon" href="data:,">\n<style>\n{read_asset("learn.css")}{read_asset("class.css")}</style>\n'
         f'</head>\n<body>\n{body}\n<script type="module">\n{read_asset("class.js")}</script>\n</body>\n</html>\n'
     )
+
+
+def _old_rows(marks: Marks) -> str:
+    if not marks.kept:
+        return ""
+    return f" {marks.kept} of the {len(marks.rows)} results are from an earlier check and were not checked again."
 
 
 def _find_progress(folder: Path) -> dict[str, CourseProgress]:
@@ -136,9 +147,13 @@ def _mistakes(rows: Sequence[Mark], exercises: Sequence[Exercise]) -> str:
     }
     people: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        if row.state == "unreadable":
+        if late := TOO_LATE.search(row.note):
+            people[f"{STOPPED}{late[0]}"][row.person].append(row.exercise)
+        elif row.state == "unreadable":
             people[UNREADABLE][row.person].append(row.exercise)
-        if row.state in ("partly", "wrong"):
+        elif row.note.startswith(STOPPED):
+            people[row.note][row.person].append(row.exercise)
+        elif row.state in ("partly", "wrong"):
             for mistake in _name_mistakes(row.note, known.get(row.exercise, set())):
                 people[mistake][row.person].append(row.exercise)
     if not people:

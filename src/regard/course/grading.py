@@ -1,5 +1,6 @@
 """Grade answers: compare them with the expected outputs, and name the mistakes that explain incorrect answers."""
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -35,18 +36,25 @@ MAX_TOKENS = 8
 Answer = Mapping[str, Any]
 
 
-def grade(
-    exercise: Exercise, name: str, cases: Sequence[Case], attempts: Sequence[Sequence[Answer]]
-) -> ExerciseReport:
+def begin_report(exercise: Exercise, name: str, seed: int) -> ExerciseReport:
+    """Return the report on an answer that was not begun. `name`: the learner's function or class."""
+    return ExerciseReport(
+        exercise=exercise.name,
+        title=exercise.title,
+        object=name,
+        state="not begun",
+        inputs=len(exercise.cases(seed)),
+    )
+
+
+def grade(exercise: Exercise, name: str, seed: int, attempts: Sequence[Sequence[Answer]]) -> ExerciseReport:
     """Return the report on the answers to all cases.
 
     name: the learner's function or class. attempts: answers for each interpretation of its parameters.
     """
+    cases, report = exercise.cases(seed), begin_report(exercise, name, seed)
     if any(answer.get("started") is False for answer in attempts[0]):
-        return ExerciseReport(
-            exercise=exercise.name, title=exercise.title, object=name, state="not begun", inputs=len(cases)
-        )
-    inputs = len(cases)
+        return report
     answered = [index for index, answer in enumerate(attempts[0]) if not answer.get("skipped")]
     cases = [cases[index] for index in answered]
     attempts = [[answers[index] for index in answered] for answers in attempts]
@@ -62,17 +70,14 @@ def grade(
     ending = ""
     if not explanations and _any_difference(exercise, cases, answers, expected):
         ending = NOTE_FIRST if shown_notes else UNKNOWN_MISTAKE if complete else SEARCH_LIMIT
-    return ExerciseReport(
-        exercise=exercise.name,
-        title=exercise.title,
-        object=name,
+    return dataclasses.replace(
+        report,
         state="wrong" if faulty else "right",
         cases=reports,
         diagnoses=[describe_mistakes(mistakes, exercise) for mistakes in explanations] if wrong else [],
         notes=shown_notes,
         lines=next((list(answer["lines"]) for answer in answers if answer.get("lines")), []),
         ending=ending,
-        inputs=inputs,
     )
 
 

@@ -14,8 +14,10 @@ from regard.course.lesson_measures import measure
 from regard.course.lessons import Lesson, find_lesson
 from regard.errors import EditedError, InputError
 from regard.io import refuse_links, write_json
+from regard.io.reading import DamageError
 from regard.runs import load, train
 from regard.training import RunFolder
+from regard.training.tensor_file import read_tensors
 
 if TYPE_CHECKING:
     from regard.runs import AnyRun
@@ -56,6 +58,11 @@ def train_lesson(lesson: Lesson, home: Path, *, progress: bool = True) -> list[s
     run: AnyRun = train_any(
         lesson_run.task, **lesson_run.flags, savepath=home / lesson.name, overwrite=True, progress=progress
     )
+    return measure_lesson(lesson, home, run)
+
+
+def measure_lesson(lesson: Lesson, home: Path, run: AnyRun) -> list[str]:
+    """Store the results of a lesson's run, and return them as sentences."""
     figures = measure(lesson.name, run)
     write_json(home / lesson.name / RESULT, {"figures": figures})
     return lesson.describe_figures(figures)
@@ -71,10 +78,31 @@ def training_state(lesson: Lesson, home: Path) -> dict[str, Any]:
     ended)."""
     try:
         result = json.loads((home / lesson.name / RESULT).read_text(encoding="utf-8"))
-        words = lesson.describe_figures(result["figures"])
+        words = lesson.describe_figures(result["figures"]) if _is_current(lesson, home) else None
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
         words = None
     return {"words": words, **_progress(run_folder(lesson, home))}
+
+
+def is_unmeasured(lesson: Lesson, home: Path) -> bool:
+    """Return whether the run of a lesson is trained, but has no results: `regard train` has trained it."""
+    folder = run_folder(lesson, home)
+    progress = _progress(folder)
+    if not 0 < progress["steps"] <= progress["step"] or _is_current(lesson, home):
+        return False
+    try:
+        return bool(read_tensors(RunFolder(folder).model_file).step == progress["steps"])
+    except (InputError, DamageError, OSError):
+        return False
+
+
+def _is_current(lesson: Lesson, home: Path) -> bool:
+    """Return whether the stored results belong to the run: they are newer than its options."""
+    config, result = RunFolder(run_folder(lesson, home)).config_file, home / lesson.name / RESULT
+    try:
+        return result.stat().st_mtime_ns >= config.stat().st_mtime_ns
+    except OSError:
+        return False
 
 
 def _progress(folder: Path) -> dict[str, Any]:
@@ -87,8 +115,10 @@ def _progress(folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Train the run of the lesson that the command line names: `HOME LESSON`."""
-    home, name = sys.argv[1:3]
-    lesson = find_lesson(name)
-    forget_result(lesson, Path(home))
-    train_lesson(lesson, Path(home), progress=False)
+    """Train the run of a lesson, or measure a trained run: `train HOME LESSON` or `measure HOME LESSON`."""
+    action, home, lesson = sys.argv[1], Path(sys.argv[2]), find_lesson(sys.argv[3])
+    forget_result(lesson, home)
+    if action == "train":
+        train_lesson(lesson, home, progress=False)
+    else:
+        measure_lesson(lesson, home, load_run(lesson, home))

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from regard.course.check import NoAnswerError, check_file, choose_exercises
+from regard.course.grading import begin_report
 from regard.course.processes import ForkServer
 from regard.course.report import ExerciseReport
 from regard.data.worker_pool import available_cores, map_in_processes
@@ -70,7 +71,7 @@ class Marks(Result):
 
     rows: list[Mark]
     kept: int
-    """Number of rows that the table contained already."""
+    """Number of rows, the first ones, that the table contained already. They were not checked again."""
 
     def table(self) -> RenderableType:
         """Return, for each exercise, how many people are right, wrong and without an answer, and the most
@@ -219,31 +220,24 @@ def _mark_person(
                 best[report.exercise] = report, path
     marks = []
     for name in wanted:
-        inputs = len(assignment.find(name).cases(seed))
-        if name not in best:
-            note = "; ".join([NO_ANSWER, *(words for of, words in troubles if of in ("", name))])
-            marks.append(
-                Mark(person=person, exercise=name, points=0, of=inputs, cases="", note=note, file="", seed=seed)
-            )
-            continue
-        report, path = best[name]
-        state = "" if report.state in ("right", "wrong", "stopped", "imported") else report.state
-        marks.append(
-            Mark(
-                person=person,
-                exercise=name,
-                points=report.points,
-                of=report.possible_points,
-                cases="; ".join(
-                    f"{int(case.verdict == 'right')} {case.name}"
-                    for case in report.cases
-                    if case.verdict != "not compared"
-                ),
-                note=": ".join(filter(None, (state, report.explanation))),
-                file=path.name,
-                seed=seed,
-            )
+        words = "; ".join([NO_ANSWER, *(words for of, words in troubles if of in ("", name))])
+        report, file = begin_report(assignment.find(name), "", seed), ""
+        if name in best:
+            report, file = best[name][0], best[name][1].name
+            state = "" if report.state in ("right", "wrong", "imported") else report.state
+            words = ": ".join(filter(None, (state, report.explanation)))
+        cases = [case for case in report.cases if case.verdict != "not compared"]
+        mark = Mark(
+            person=person,
+            exercise=name,
+            points=report.points,
+            of=report.inputs,
+            cases="; ".join(f"{int(case.verdict == 'right')} {case.name}" for case in cases),
+            note=words,
+            file=file,
+            seed=seed,
         )
+        marks.append(mark)
     return marks
 
 

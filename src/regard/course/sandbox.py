@@ -266,9 +266,8 @@ def _add_event(event: dict[str, Any], current: str | None, result: JobResult) ->
     """Add one event to the result. Return the exercise that runs after the event, like `_read_events`."""
     kind, name = event["event"], event.get("exercise", NO_EXERCISE)
     if kind == "loaded" and result.exercises is None:
-        result.exercises, result.names, result.calls = event["exercises"], event["names"], event["calls"]
-        result.passed_over, result.imported = event["passed_over"], event["imported"]
-        result.replaced = event["replaced"]
+        for field_name, value in event["found"].items():
+            setattr(result, field_name, value)
     elif kind == "begin":
         result.answers[name] = []
         return str(name)

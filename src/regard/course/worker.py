@@ -156,17 +156,9 @@ def run_job(job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], send:
         return
     if "object" in job:  # an object in memory may be written anywhere
         candidates = Candidates(candidates.names, dict(candidates.names), {job["object"]: job["object"]})
-    send_from_here(
-        {
-            "event": "loaded",
-            "exercises": candidates.exercises,
-            "names": list(candidates.own)[:20],
-            "passed_over": candidates.passed_over,
-            "imported": candidates.imported,
-            "replaced": candidates.replaced,
-            "calls": candidates.calls,
-        }
-    )
+    names = ("exercises", "passed_over", "imported", "replaced", "calls")
+    found = {"names": list(candidates.own)[:20], **{name: getattr(candidates, name) for name in names}}
+    send_from_here({"event": "loaded", "found": found})
     for exercise in job["exercises"]:
         if exercise.name in job["done"] or exercise.name not in candidates.exercises:
             continue

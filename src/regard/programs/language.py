@@ -320,12 +320,12 @@ def evaluate(expression: Expression, text: str, output: int | str = "", *, causa
 
 
 def _check_kind(value: Any, kind: type[Expression | Selector]) -> None:
+    if kind is Expression and isinstance(value, str | int | float):
+        raise InputError(f"{value!r} is not an expression: write constant({value!r})")
     if not isinstance(value, kind):
         shown = "an expression" if isinstance(value, Expression) else shorten(str(value))
-        example = "select(tokens, tokens)" if kind is Selector else "tokens"
-        raise InputError(
-            f"{shown} is not {'a selector' if kind is Selector else 'an expression'} such as {example}"
-        )
+        noun = "a selector such as select(tokens, tokens)" if kind is Selector else "an expression such as tokens"
+        raise InputError(f"{shown} is not {noun}")
 
 
 def _check_function(function: Any) -> None:

@@ -34,7 +34,7 @@ from starlette.types import Receive, Scope, Send
 
 from regard.course.exercise_pages import FOLDER, read_exercise, stub_name
 from regard.course.exercises import find_exercise
-from regard.course.lesson_training import forget_result, load_run, training_state
+from regard.course.lesson_training import forget_result, is_unmeasured, load_run, training_state
 from regard.course.lessons import Lesson, find_lesson, lessons
 from regard.course.notebooks import build_notebooks
 from regard.course.pages import exercise_page, index_page, lesson_page, read_asset
@@ -47,7 +47,7 @@ from regard.server.app import LOCAL, make_app, send_text
 from regard.server.explorer import Explorer
 from regard.server.messages import error_response
 
-TRAIN = "from regard.course.lesson_training import main; main()"
+RUN_LESSON = "from regard.course.lesson_training import main; main()"
 MAX_OUTPUT = 20_000
 """Number of characters of a process's output that a page shows."""
 
@@ -85,7 +85,7 @@ class CourseProcesses:
             self.home.mkdir(parents=True, exist_ok=True)
             forget_result(lesson, self.home)
             refuse_links(self.home / lesson.name)
-            self.start(lesson.name, ["-c", TRAIN, str(self.home), lesson.name])
+            self.start(lesson.name, ["-c", RUN_LESSON, "train", str(self.home), lesson.name])
 
     def busy(self, name: str) -> bool:
         """Return whether a process is running."""
@@ -93,9 +93,14 @@ class CourseProcesses:
         return process is not None and process.poll() is None
 
     def training_state(self, lesson: Lesson) -> dict[str, Any]:
-        """Return the progress of a lesson's run, and the end of its log if training failed."""
+        """Return the progress of a lesson's run, and the end of its log if training failed.
+
+        A run that was trained in a terminal is measured first.
+        """
         process = self.processes.get(lesson.name)
         failed = process is not None and process.poll() not in (None, 0)
+        if not failed and not self.busy(lesson.name) and is_unmeasured(lesson, self.home):
+            self.start(lesson.name, ["-c", RUN_LESSON, "measure", str(self.home), lesson.name])
         log = self._log(lesson.name).read_text(errors="replace").strip()[-300:] if failed else ""
         return {**training_state(lesson, self.home), "busy": self.busy(lesson.name), "failed": log}
 

@@ -60,6 +60,29 @@ def test_claims_are_scored(hidden: Path, write: Write, fork_server: ForkServer) 
     assert "no answer needs this head" in str(report)
 
 
+def test_claims_that_do_not_fit_are_named(
+    tmp_path: Path, hidden: Path, write: Write, fork_server: ForkServer
+) -> None:
+    key = hidden.with_name("found-key.json")
+    hide_program(
+        write("mine", OWN.replace("- 2", "- 1")), own_puzzle("xyz", 4, causal=True), tmp_path / "b", fork_server
+    )
+    with pytest.raises(
+        InputError, match=r"claims.py has claims about the model \w+, but found-key.json is the key"
+    ):
+        score_claims(tmp_path / "b" / "claims.py", key, fork_server)
+    with pytest.raises(
+        InputError, match="claim about layer7_head0, which the model of found-key.json does not have"
+    ):
+        score_claims(write("other", "layer7_head0 = select_all()"), key, fork_server)
+    first, second, *_ = (claim.head for claim in score_claims(hidden / "claims.py", key, fork_server).claims)
+    report = str(
+        score_claims(write("numbers", f"{first} = 3\n{second} = tokens.map(str.upper)"), key, fork_server)
+    )
+    assert f"{first:14} wrong: not a selector, but int" in report
+    assert f"{second:14} wrong: not a selector, but an expression" in report
+
+
 def test_heads_are_in_another_order_for_another_seed(
     tmp_path: Path, write: Write, fork_server: ForkServer
 ) -> None:

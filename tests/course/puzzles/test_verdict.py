@@ -70,6 +70,7 @@ def test_report_has_the_smallest_wrong_input(write: Write, fork_server: ForkServ
         ("answer = tokens[0]", rf"line {LINE}: cannot be run: TypeError: .*use .map\(lambda"),
         ("answer = width(tokens)", rf"line {LINE}: an expression is not a selector"),
         ("answer = width(select(tokens, 'a'))", rf"line {LINE}: 'a' is not an expression"),
+        ("answer = aggregate(select(indices, 0), tokens)", rf"line {LINE}: 0 is not .* write constant\(0\)"),
         ("answer = elementwise('a', tokens)", rf"line {LINE}: 'a' is not a function"),
         ("answer = tokens.map(list)", rf"line {LINE}: .* is not a suitable value"),
         ("answer = tokens.map(lambda t: 'x' * 10**6)", rf"line {LINE}: .* is not a suitable value"),

@@ -1,110 +1,42 @@
 """Exercises on what happens inside a model, and on which outputs to trust: logit lens, sinks, grokking, doubt."""
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
-from regard.course.exercises.exercise import Exercise, vary_sizes
-from regard.course.inputs import Array, Case
+from regard.course.exercises.draws import Draw, draw_cases, fixed, row
+from regard.course.exercises.exercise import Exercise
+from regard.course.inputs import Array
 from regard.course.mistakes import Solution
 
 
-def _lens(seed: int) -> list[Case]:
-    def case(name: str, layers: int, t: int, d: int, tokens: int, **options: Any) -> Case:
-        layers, t, d, tokens = vary_sizes(seed, layers, t, d, tokens)
-        generator = np.random.default_rng(seed + t + d)
-        # Each block adds to the state, so later states are larger.
-        states = generator.normal(size=(layers, t, d)).cumsum(0) + 0.3
-        arguments = {"states": states, "norm": generator.normal(size=d) + 1.0}
-        return Case(name=name, arguments=arguments | {"output": generator.normal(size=(tokens, d))}, **options)
-
-    small = {"states": np.array([[[2.0, 0.0]], [[2.0, 2.0]], [[2.0, 6.0]]]), "norm": np.array([1.0, 2.0])}
-    return [
-        case("prime sizes", 3, 5, 7, 11),
-        case("one step", 5, 1, 3, 13),
-        case("as many tokens as dimensions", 2, 3, 5, 5),
-        case("only the embeddings", 1, 5, 3, 7),
-        case("gradients", 2, 3, 5, 7, gradients=("states", "norm", "output")),
-        Case(name="by hand", arguments=small | {"output": np.eye(2)}),
-    ]
+def _draw_waves(draw: Draw) -> Array:
+    """Return cosine and sine of two random frequencies as embeddings (11, 4)."""
+    frequencies = 1 + draw.generator.permutation(5)[:2]
+    angles = 2 * np.pi * np.outer(np.arange(11), frequencies) / 11
+    return 0.2 + np.concatenate([np.cos(angles), 0.5 * np.sin(angles)], 1)
 
 
-def _sinks(seed: int) -> list[Case]:
-    def case(name: str, b: int, h: int, q: int, k: int, size: float = 1.0, **options: Any) -> Case:
-        b, h, q, k = vary_sizes(seed, b, h, q, k)
-        generator = np.random.default_rng(seed + b + k)
-        scores, sink = size * generator.normal(size=(b, h, q, k)), size * generator.normal(size=h)
-        return Case(name=name, arguments={"scores": scores, "sink": sink}, **options)
+def _attention(sharpness: float) -> Callable[[Draw], Array]:
+    """Return the rule for weights (H, Tt, Ts)."""
 
-    small = {"scores": np.log([[[[2.0, 4.0], [1.0, 1.0]]]]), "sink": np.log([2.0])}
-    return [
-        case("prime sizes", 2, 3, 5, 7),
-        case("one key", 2, 5, 3, 1),
-        case("as many queries as heads", 2, 3, 3, 5),
-        case("large scores", 2, 3, 5, 7, size=1000.0),
-        case("gradients", 2, 3, 2, 5, gradients=("scores", "sink")),
-        Case(name="by hand", arguments=small),
-    ]
+    def draw_weights(draw: Draw) -> Array:
+        powers = np.exp(sharpness * draw("h t s"))
+        return np.asarray(powers / powers.sum(-1, keepdims=True))
+
+    return draw_weights
 
 
-def _numbers(seed: int) -> list[Case]:
-    def case(name: str, count: int, width: int) -> Case:
-        (width,) = vary_sizes(seed, width)
-        generator = np.random.default_rng(seed + count)
-        return Case(name=name, arguments={"embeddings": generator.normal(size=(count, width)) + 0.5})
-
-    first, second = (1 + np.random.default_rng(seed).permutation(5)[:2]).tolist()
-    return [
-        case("an odd modulus", 13, 5),
-        case("an even modulus", 12, 7),
-        case("as many numbers as dimensions", 9, 9),
-        case("one dimension", 10, 1),
-        Case(name="two waves", arguments={"embeddings": _waves(11, (first, second)) + 0.2}),
-        Case(name="by hand", arguments={"embeddings": np.array([[1.0], [3.0], [1.0], [-1.0]])}),
-    ]
+def _draw_doubts(draw: Draw) -> Array:
+    """Return the doubts of n translations, as multiples of 1 / S."""
+    steps = draw.size("S")
+    return np.asarray(np.round(steps * draw.generator.random(draw.size("n"))) / steps)
 
 
-def _waves(count: int, frequencies: tuple[int, ...]) -> Array:
-    """Return cosine and sine of each frequency (count, 2 * frequencies)."""
-    angles = 2 * np.pi * np.outer(np.arange(count), frequencies) / count
-    return np.concatenate([np.cos(angles), 0.5 * np.sin(angles)], 1)
-
-
-def _attentions(seed: int) -> list[Case]:
-    def case(name: str, heads: int, t: int, s: int, sharp: float = 1.0) -> Case:
-        heads, t, s = vary_sizes(seed, heads, t, s)
-        powers = np.exp(sharp * np.random.default_rng(seed + heads + t).normal(size=(heads, t, s)))
-        return Case(name=name, arguments={"attention": powers / powers.sum(-1, keepdims=True)})
-
-    small = np.array([[[0.5, 0.5, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0]], [[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]]])
-    return [
-        case("two heads", 2, 5, 7),
-        case("one head, sharp", 1, 7, 3, sharp=4.0),
-        case("as many rows as source tokens", 3, 5, 5, sharp=2.0),
-        case("one row", 2, 1, 11, sharp=3.0),
-        Case(name="by hand", arguments={"attention": small}),
-    ]
-
-
-def _doubts(seed: int) -> list[Case]:
-    def case(name: str, count: int, faults: int, steps: int) -> Case:
-        (count,) = vary_sizes(seed, count)
-        generator = np.random.default_rng(seed + count)
-        faulty = generator.permutation(np.arange(count) < min(faults, count - 1)).astype(int)
-        doubts = np.round(steps * (generator.random(count) + 0.4 * faulty)) / steps
-        return Case(name=name, arguments={"doubts": doubts, "faulty": faulty})
-
-    return [
-        case("no ties", 23, 9, 10**6),
-        case("many ties", 29, 11, 4),
-        case("one fault", 19, 1, 5),
-        case("mostly faults", 17, 14, 3),
-        Case(name="equal doubts", arguments={"doubts": np.full(5, 0.5), "faulty": np.array([1, 0, 0, 1, 0])}),
-        Case(
-            name="by hand",
-            arguments={"doubts": np.array([0.9, 0.4, 0.4, 0.1]), "faulty": np.array([1, 0, 1, 0])},
-        ),
-    ]
+def _draw_faulty(draw: Draw) -> Array:
+    """Return 1 for F of the translations, which have more doubt than the others on average."""
+    noisy = draw.arguments["doubts"] + 0.3 * draw("n")
+    return np.asarray(np.argsort(np.argsort(-noisy)) < draw.size("F")).astype(int)
 
 
 EXERCISES = (
@@ -112,7 +44,26 @@ EXERCISES = (
         title="the logit lens",
         source="nostalgebraist 2020",
         solution=Solution.logit_lens,
-        cases=_lens,
+        cases=draw_cases(
+            "l t d v",
+            {
+                # Each block adds to the state, so later states are larger.
+                "states": lambda draw: 0.3 + draw("l t d").cumsum(0),
+                "norm": lambda draw: 1 + draw("d"),
+                "output": "v d",
+            },
+            row("prime sizes", 3, 5, 7, 11),
+            row("one step", 5, 1, 3, 13),
+            row("as many tokens as dimensions", 2, 3, 5, 5),
+            row("only the embeddings", 1, 5, 3, 7),
+            row("gradients", 2, 3, 5, 7, gradients=("states", "norm", "output")),
+            fixed(
+                "by hand",
+                states=[[[2.0, 0.0]], [[2.0, 2.0]], [[2.0, 6.0]]],
+                norm=[1.0, 2.0],
+                output=[[1.0, 0.0], [0.0, 1.0]],
+            ),
+        ),
         outputs=("probabilities",),
         aliases=("lens",),
     ),
@@ -120,7 +71,21 @@ EXERCISES = (
         title="a softmax with a sink",
         source="Miller 2023; Xiao et al. 2024, section 3.3",
         solution=Solution.sink_softmax,
-        cases=_sinks,
+        cases=draw_cases(
+            "b h q k",
+            {"scores": "b h q k", "sink": "h"},
+            row("prime sizes", 2, 3, 5, 7),
+            row("one key", 2, 5, 3, 1),
+            row("as many queries as heads", 2, 3, 3, 5),
+            row(
+                "large scores",
+                *(2, 3, 5, 7),
+                scores=lambda draw: 1000 * draw("b h q k"),
+                sink=lambda draw: 1000 * draw("h"),
+            ),
+            row("gradients", 2, 3, 2, 5, gradients=("scores", "sink")),
+            fixed("by hand", scores=np.log([[[[2.0, 4.0], [1.0, 1.0]]]]), sink=np.log([2.0])),
+        ),
         outputs=("weights",),
         aliases=("softmax_with_sink", "softmax_one", "softmax_off_by_one"),
     ),
@@ -128,7 +93,16 @@ EXERCISES = (
         title="the frequencies of embeddings",
         source="Nanda et al. 2023, section 4.1",
         solution=Solution.fourier_power,
-        cases=_numbers,
+        cases=draw_cases(
+            "P d",
+            {"embeddings": lambda draw: 0.5 + draw("P d")},
+            row("an odd modulus", 13, 5),
+            row("an even modulus", 12, 7),
+            row("as many numbers as dimensions", 9, 9),
+            row("one dimension", 10, 1),
+            row("two waves", 11, 4, embeddings=_draw_waves),
+            fixed("by hand", embeddings=[[1.0], [3.0], [1.0], [-1.0]]),
+        ),
         outputs=("shares",),
         aliases=("fourier_share", "fourier_spectrum"),
     ),
@@ -136,7 +110,17 @@ EXERCISES = (
         title="the distance of attention from uniform",
         source="Guerreiro et al. 2023, section 4.1",
         solution=Solution.distance_from_uniform,
-        cases=_attentions,
+        cases=draw_cases(
+            "h t s",
+            {"attention": _attention(1.0)},
+            row("two heads", 2, 5, 7),
+            row("one head, sharp", 1, 7, 3, attention=_attention(4.0)),
+            row("as many rows as source tokens", 3, 5, 5, attention=_attention(2.0)),
+            row("one row", 2, 1, 11, attention=_attention(3.0)),
+            fixed(
+                "by hand", attention=[[[0.5, 0.5, 0.0, 0.0]] * 2, [[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]]]
+            ),
+        ),
         outputs=("distance",),
         aliases=("wass_to_unif", "wasserstein_to_uniform"),
     ),
@@ -144,7 +128,16 @@ EXERCISES = (
         title="the AUROC of a doubt",
         source="Fawcett 2006, section 7",
         solution=Solution.auroc,
-        cases=_doubts,
+        cases=draw_cases(
+            "n F S",
+            {"doubts": _draw_doubts, "faulty": _draw_faulty},
+            row("no ties", 23, 9, 10**6),
+            row("many ties", 29, 11, 4),
+            row("one fault", 19, 1, 5),
+            row("mostly faults", 17, 14, 3),
+            fixed("equal doubts", doubts=[0.5] * 5, faulty=[1, 0, 0, 1, 0]),
+            fixed("by hand", doubts=[0.9, 0.4, 0.4, 0.1], faulty=[1, 0, 1, 0]),
+        ),
         outputs=("auroc",),
         aliases=("roc_auc", "area_under_the_curve"),
     ),

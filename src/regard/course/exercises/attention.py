@@ -1,153 +1,27 @@
 """Exercises: score, masked softmax, attention, positions."""
 
-from typing import Any
-
 import numpy as np
 
-from regard.course.exercises.exercise import Exercise, vary_sizes
-from regard.course.inputs import Array, Case
+from regard.course.exercises.draws import draw_cases, fixed, number, random_mask, row, with_empty_rows
+from regard.course.exercises.exercise import Exercise
 from regard.course.mistakes import Solution
-
-
-def _draw(seed: int, *shapes: tuple[int, ...]) -> list[Array]:
-    generator = np.random.default_rng(seed)
-    return [generator.normal(size=shape) for shape in shapes]
-
-
-def masks(seed: int, batch: int, queries: int, keys: int) -> Array:
-    """Return a random mask (B, Tq, Tk) in which each query may attend to some keys, and at least two queries to
-    each key.
-
-    If there is a single query, all keys are allowed.
-    """
-    generator = np.random.default_rng(seed + 1)
-    mask: Array = generator.random((batch, queries, keys)) < 0.4
-    for key in range(keys):
-        mask[:, key % queries, key] = mask[:, (key + 2) % queries, key] = True
-    for query in range(queries):
-        mask[:, query, (2 * query + 1) % keys] = True
-    return mask
-
-
-def _score(seed: int) -> list[Case]:
-    def case(name: str, b: int, tq: int, tk: int, d: int, **options: Any) -> Case:
-        b, tq, tk, d = vary_sizes(seed, b, tq, tk, d)
-        query, key = _draw(seed + b + tk, (b, tq, d), (b, tk, d))
-        return Case(name=name, arguments={"query": query, "key": key}, **options)
-
-    small = Case(
-        name="by hand",
-        arguments={"query": np.array([[[2.0, 0.0], [1.0, 1.0]]]), "key": np.array([[[1.0, 0.0], [0.0, 4.0]]])},
-    )
-    # Sizes are different primes, so swapped axes change the shape or the numbers of the result.
-    return [
-        case("Tq different from Tk", 2, 5, 7, 3),
-        case("as many keys as queries", 3, 5, 5, 7),
-        case("a wide key", 2, 3, 2, 31),
-        case("one step", 2, 1, 5, 3),
-        case("a batch of one", 1, 5, 7, 3),
-        case("gradients", 2, 3, 5, 7, gradients=("query", "key")),
-        small,
-    ]
-
-
-def _softmax(seed: int) -> list[Case]:
-    def case(name: str, b: int, tq: int, tk: int, scale: float = 2.0, **options: Any) -> Case:
-        b, tq, tk = vary_sizes(seed, b, tq, tk)
-        (scores,) = _draw(seed + b + tk, (b, tq, tk))
-        return Case(name=name, arguments={"scores": scores * scale, "mask": masks(seed, b, tq, tk)}, **options)
-
-    full, partial = case("", 2, 3, 5), case("", 2, 5, 5)
-    mask = partial.arguments["mask"].copy()
-    mask[0, 1], mask[1, -1] = False, False
-    fully_masked = {"scores": partial.arguments["scores"], "mask": mask}
-    small = {"scores": np.array([[[1.0, 2.0], [2.0, 3.0]]]), "mask": np.array([[[True, True], [True, False]]])}
-    return [
-        case("a mask", 2, 5, 7),
-        case("as many keys as queries", 3, 5, 5),
-        Case(
-            name="nothing masked",
-            arguments={**full.arguments, "mask": np.ones(full.arguments["mask"].shape, bool)},
-        ),
-        case("one step", 2, 1, 5),
-        case("a batch of one", 1, 5, 7),
-        case("large scores", 2, 3, 5, scale=2_000.0),  # exp overflows above 709 in 64 bits
-        Case(name="a fully masked row", arguments=fully_masked, gradients=("scores",)),
-        case("gradients", 2, 3, 5, gradients=("scores",)),
-        Case(name="by hand", arguments=small),
-    ]
-
-
-def _attention(seed: int) -> list[Case]:
-    def case(name: str, b: int, tq: int, tk: int, d: int, dv: int, masked: bool = True, **options: Any) -> Case:
-        b, tq, tk, d, dv = vary_sizes(seed, b, tq, tk, d, dv)
-        query, key, value = _draw(seed + b + tk, (b, tq, d), (b, tk, d), (b, tk, dv))
-        mask = masks(seed, b, tq, tk) if masked else None
-        return Case(name=name, arguments={"query": query, "key": key, "value": value, "mask": mask}, **options)
-
-    inputs = ("query", "key", "value")
-    fully_masked = case("a fully masked row", 2, 5, 7, 3, 11, gradients=inputs)
-    fully_masked.arguments["mask"][0, 1] = False
-    return [
-        case("Tq different from Tk", 2, 5, 7, 3, 11, masked=False),
-        case("as many keys as queries", 3, 5, 5, 7, 7, masked=False),
-        case("a mask", 2, 5, 7, 3, 11),
-        case("a square mask", 3, 5, 5, 7, 7),
-        case("one step", 2, 1, 5, 3, 7),
-        case("a batch of one", 1, 5, 7, 3, 11),
-        case("gradients", 2, 3, 5, 7, 2, gradients=inputs),
-        fully_masked,
-        Case(
-            name="by hand",
-            arguments={
-                "query": np.array([[[2.0, 0.0], [1.0, 1.0]]]),
-                "key": np.array([[[1.0, 0.0], [0.0, 4.0]]]),
-                "value": np.array([[[1.0, 0.0], [0.0, 10.0]]]),
-                "mask": np.array([[[True, True], [True, False]]]),
-            },
-        ),
-    ]
-
-
-def _positions(seed: int) -> list[Case]:
-    def case(name: str, length: int, width: int) -> Case:
-        (length,) = vary_sizes(seed, length)
-        return Case(name=name, arguments={"length": length, "width": width}, sizes={"width": width})
-
-    wide = 2 * (3 + seed % 5)
-    return [
-        case("prime sizes", 7, 2 * 5),
-        case("a wide model", 11, 2 * 23),
-        case("two dimensions", 5, 2),
-        case("one step", 1, 6),
-        case("many steps", 101, wide),
-        case("by hand", 2, 4),
-    ]
-
-
-def _concatenated(seed: int) -> list[Case]:
-    def case(name: str, b: int, t: int, d: int, width: int, **options: Any) -> Case:
-        b, t, d = vary_sizes(seed, b, t, d)
-        (states,) = _draw(seed + b + t, (b, t, d))
-        return Case(name=name, arguments={"states": states, "width": width}, sizes={"width": width}, **options)
-
-    small = {"states": np.array([[[5.0, 6.0], [7.0, 8.0]]]), "width": 2}
-    return [
-        case("prime sizes", 2, 7, 3, 10),
-        case("positions with the width of the states", 3, 5, 6, 6),
-        case("one step", 2, 1, 3, 4),
-        case("a batch of one", 1, 7, 3, 10),
-        case("gradients", 2, 3, 5, 4, gradients=("states",)),
-        Case(name="by hand", arguments=small, sizes={"width": 2}),
-    ]
-
 
 EXERCISES = (
     Exercise(
         title="the score of a query and a key",
         source="Vaswani et al. 2017, equation 1, without softmax and V",
         solution=Solution.score,
-        cases=_score,
+        cases=draw_cases(
+            "b q k d",
+            {"query": "b q d", "key": "b k d"},
+            row("Tq different from Tk", 2, 5, 7, 3),
+            row("as many keys as queries", 3, 5, 5, 7),
+            row("a wide key", 2, 3, 2, 31),
+            row("one step", 2, 1, 5, 3),
+            row("a batch of one", 1, 5, 7, 3),
+            row("gradients", 2, 3, 5, 7, gradients=("query", "key")),
+            fixed("by hand", query=[[[2.0, 0.0], [1.0, 1.0]]], key=[[[1.0, 0.0], [1.0, 4.0]]]),
+        ),
         outputs=("scores",),
         aliases=("scaled_dot_score", "scores", "scaled_scores", "dot_product_score"),
     ),
@@ -155,7 +29,25 @@ EXERCISES = (
         title="softmax with a mask",
         source="Vaswani et al. 2017, section 3.2.3",
         solution=Solution.masked_softmax,
-        cases=_softmax,
+        cases=draw_cases(
+            "b q k",
+            {"scores": lambda draw: 2 * draw("b q k"), "mask": random_mask("b q k")},
+            row("a mask", 2, 5, 7),
+            row("as many keys as queries", 3, 5, 5),
+            row("nothing masked", 2, 3, 5, mask=lambda draw: np.ones(draw.shape("b q k"), bool)),
+            row("one step", 2, 1, 5),
+            row("a batch of one", 1, 5, 7),
+            # exp overflows above 709 in 64 bits
+            row("large scores", 2, 3, 5, scores=lambda draw: 2_000 * draw("b q k")),
+            row(
+                "a fully masked row",
+                *(2, 5, 5),
+                mask=with_empty_rows("b q k", (0, 1), (1, -1)),
+                gradients=("scores",),
+            ),
+            row("gradients", 2, 3, 5, gradients=("scores",)),
+            fixed("by hand", scores=[[[1.0, 2.0], [2.0, 3.0]]], mask=[[[True, True], [True, False]]]),
+        ),
         outputs=("weights",),
         aliases=("softmax", "softmax_with_mask", "masked_soft_max"),
     ),
@@ -163,7 +55,30 @@ EXERCISES = (
         title="scaled dot-product attention",
         source="Vaswani et al. 2017, equation 1",
         solution=Solution.attention,
-        cases=_attention,
+        cases=draw_cases(
+            "b q k d v",
+            {"query": "b q d", "key": "b k d", "value": "b k v", "mask": random_mask("b q k")},
+            row("Tq different from Tk", 2, 5, 7, 3, 11, mask=None),
+            row("as many keys as queries", 3, 5, 5, 7, 7, mask=None),
+            row("a mask", 2, 5, 7, 3, 11),
+            row("a square mask", 3, 5, 5, 7, 7),
+            row("one step", 2, 1, 5, 3, 7),
+            row("a batch of one", 1, 5, 7, 3, 11),
+            row("gradients", 2, 3, 5, 7, 2, gradients=("query", "key", "value")),
+            row(
+                "a fully masked row",
+                *(2, 5, 7, 3, 11),
+                mask=with_empty_rows("b q k", (0, 1)),
+                gradients=("query", "key", "value"),
+            ),
+            fixed(
+                "by hand",
+                query=[[[2.0, 1.0], [0.0, 1.0]]],
+                key=[[[1.0, 0.0], [1.0, 4.0]]],
+                value=[[[1.0, 0.0], [0.0, 10.0]]],
+                mask=[[[True, True], [True, False]]],
+            ),
+        ),
         outputs=("context", "weights"),
         aliases=("scaled_dot_product_attention", "dot_product_attention", "single_head_attention"),
     ),
@@ -171,7 +86,17 @@ EXERCISES = (
         title="sinusoidal positions",
         source="Vaswani et al. 2017, section 3.5",
         solution=Solution.sinusoidal_positions,
-        cases=_positions,
+        cases=draw_cases(
+            "t p",  # p: pairs of dimensions
+            {"length": number("t"), "width": number("2*p")},
+            row("prime sizes", 7, 5),
+            row("a wide model", 11, 23),
+            row("two dimensions", 5, 1),
+            row("one step", 1, 3),
+            row("many steps", 101, 3),
+            row("by hand", 2, 2),
+            constructor={"width": "2*p"},
+        ),
         outputs=("waves",),
         aliases=("positional_encoding", "sinusoidal", "sinusoidal_embedding", "sinusoidal_encoding", "positions"),
     ),
@@ -179,7 +104,17 @@ EXERCISES = (
         title="positions concatenated to the states",
         source="Vaswani et al. 2017, section 3.5",
         solution=Solution.concatenate_positions,
-        cases=_concatenated,
+        cases=draw_cases(
+            "b t d p",
+            {"states": "b t d", "width": number("2*p")},
+            row("prime sizes", 2, 7, 3, 5),
+            row("positions with the width of the states", 3, 5, 6, 3, states="b t 2*p"),
+            row("one step", 2, 1, 3, 2),
+            row("a batch of one", 1, 7, 3, 5),
+            row("gradients", 2, 3, 5, 2, gradients=("states",)),
+            fixed("by hand", states=[[[5.0, 6.0], [7.0, 8.0]]], width=2, sizes={"width": 2}),
+            constructor={"width": "2*p"},
+        ),
         outputs=("states",),
         aliases=("concatenated_positions", "concat_positions", "ConcatenatedSinusoidal"),
         module_arguments=("width",),

@@ -18,19 +18,6 @@ NUDGE = 1e-5
 """Size of the change to an argument when a gradient is measured."""
 CACHE_SIZE = 512
 """Number of cached answers of `Solution`: twice the number of answers of all exercises."""
-PRIMES = (2, 3, 5, 7)
-"""Sizes that `vary_sizes` permutes."""
-
-
-def vary_sizes(seed: int, *sizes: int) -> list[int]:
-    """Return the sizes for a seed: unchanged for seed 0, otherwise with permuted primes. Equal sizes remain
-    equal and different sizes remain different.
-
-    >>> vary_sizes(0, 2, 5, 15)
-    [2, 5, 15]
-    """
-    primes = np.random.default_rng(seed).permutation(PRIMES).tolist() if seed else PRIMES
-    return [int(dict(zip(PRIMES, primes, strict=True)).get(size, size)) for size in sizes]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

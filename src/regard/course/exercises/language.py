@@ -1,105 +1,16 @@
 """Exercises: causal masks, caches, shared keys, modern layers, subwords, sampling, and explanations."""
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
-from regard.course.exercises.exercise import Exercise, vary_sizes
+from regard.course.exercises.draws import Draw, draw_cases, fixed, number, row
+from regard.course.exercises.exercise import Exercise
 from regard.course.inputs import Array, Case
 from regard.course.mistakes import Solution
 
 FIRST = 10
 """Number of the first token that byte-pair encoding adds."""
-
-
-def _draw(seed: int, *shapes: tuple[int, ...]) -> list[Array]:
-    generator = np.random.default_rng(seed)
-    return [generator.normal(size=shape) for shape in shapes]
-
-
-def _masks(seed: int) -> list[Case]:
-    def case(name: str, queries: int, keys: int) -> Case:
-        more = keys - queries
-        (queries,) = vary_sizes(seed, queries)
-        return Case(name=name, arguments={"queries": queries, "keys": queries + more})
-
-    return [
-        case("a whole text", 5, 5),
-        case("a cache", 3, 7),
-        case("one new token", 1, 5),
-        case("a single token", 1, 1),
-        case("a long cache", 2, 13),
-        Case(name="by hand", arguments={"queries": 2, "keys": 3}),
-    ]
-
-
-def _cached(seed: int) -> list[Case]:
-    def case(name: str, b: int, t: int, d: int, **options: Any) -> Case:
-        b, t, d = vary_sizes(seed, b, t, d)
-        names = ("state", "keys", "values", "w_q", "w_k", "w_v")
-        arrays = _draw(seed + b + t, (b, d), (b, t, d), (b, t, d), (d, d), (d, d), (d, d))
-        return Case(name=name, arguments=dict(zip(names, arrays, strict=True)), **options)
-
-    small: dict[str, Any] = {"state": np.array([[1.0, 2.0]]), "keys": np.array([[[1.0, 0.0]]])}
-    small |= {"values": np.array([[[3.0, 4.0]]]), "w_q": np.eye(2), "w_k": np.array([[0.0, 1.0], [1.0, 0.0]])}
-    return [
-        case("prime sizes", 2, 5, 3),
-        case("one earlier token", 3, 1, 5),
-        case("a batch of one", 1, 7, 3),
-        case("as many tokens as dimensions", 2, 5, 5),
-        case("gradients", 2, 3, 5, gradients=("state", "w_q", "w_k", "w_v")),
-        Case(name="by hand", arguments=small | {"w_v": 2 * np.eye(2)}),
-    ]
-
-
-def _grouped(seed: int) -> list[Case]:
-    def case(name: str, b: int, groups: int, each: int, t: int, d: int, **options: Any) -> Case:
-        b, t, d = vary_sizes(seed, b, t, d)
-        shapes = (b, groups * each, t, d), (b, groups, t, d), (b, groups, t, d)
-        arrays = dict(zip(("query", "key", "value"), _draw(seed + b + t, *shapes), strict=True))
-        return Case(name=name, arguments=arrays, **options)
-
-    return [
-        case("two groups of three", 2, 2, 3, 5, 7),
-        case("one group", 2, 1, 4, 3, 5),
-        case("a head for each group", 3, 3, 1, 5, 2),
-        case("four groups", 1, 4, 2, 5, 3),
-        case("gradients", 2, 2, 2, 3, 5, gradients=("query", "key", "value")),
-    ]
-
-
-def _norms(seed: int) -> list[Case]:
-    def case(name: str, b: int, t: int, d: int, **options: Any) -> Case:
-        b, t, d = vary_sizes(seed, b, t, d)
-        states, gain = _draw(seed + b + t, (b, t, d), (d,))
-        return Case(name=name, arguments={"states": states + 0.5, "gain": gain}, **options)
-
-    return [
-        case("prime sizes", 2, 5, 7),
-        case("one step", 3, 1, 5),
-        case("as many steps as dimensions", 2, 5, 5),
-        case("gradients", 2, 3, 5, gradients=("states", "gain")),
-        Case(
-            name="by hand",
-            arguments={"states": np.array([[[1.0, 7.0], [3.0, 4.0]]]), "gain": np.array([1.0, 2.0])},
-        ),
-    ]
-
-
-def _gates(seed: int) -> list[Case]:
-    def case(name: str, b: int, t: int, d: int, f: int, **options: Any) -> Case:
-        b, t, d = vary_sizes(seed, b, t, d)
-        names = ("states", "w_gate", "w_up", "w_down")
-        arrays = _draw(seed + b + t, (b, t, d), (d, f), (d, f), (f, d))
-        return Case(name=name, arguments=dict(zip(names, arrays, strict=True)), **options)
-
-    small = {"states": np.array([[[1.0], [-1.0]]]), "w_gate": np.array([[2.0]]), "w_up": np.array([[3.0]])}
-    return [
-        case("prime sizes", 2, 5, 3, 11),
-        case("one step", 2, 1, 5, 13),
-        case("gradients", 2, 3, 5, 11, gradients=("states", "w_gate", "w_up", "w_down")),
-        Case(name="by hand", arguments=small | {"w_down": np.array([[1.0]])}),
-    ]
 
 
 def _texts(seed: int) -> list[Array]:
@@ -129,87 +40,54 @@ def _applied(seed: int) -> list[Case]:
     return [*cases, Case(name="by hand", arguments={"tokens": tokens, "merges": merges, "first": FIRST})]
 
 
-def _sampled(seed: int) -> list[Case]:
-    def case(name: str, size: int, temperature: float, k: int, p: float) -> Case:
-        (size,) = vary_sizes(seed, size)
-        (logits,) = _draw(seed + size, (size,))
-        options = {"temperature": temperature, "top_k": min(k, size), "top_p": p}
-        return Case(name=name, arguments={"logits": 2 * logits, **options})
-
-    small = {"logits": np.log([0.2, 0.5, 0.3]), "temperature": 1.0, "top_k": 3, "top_p": 0.7}
-    return [
-        case("a low temperature", 11, 0.5, 11, 1.0),
-        case("a high temperature", 11, 2.0, 11, 1.0),
-        case("the four most likely", 13, 1.0, 4, 1.0),
-        case("half of the probability", 17, 1.0, 17, 0.5),
-        case("temperature and top-p", 23, 2.0, 23, 0.8),
-        case("all three", 19, 1.5, 7, 0.9),
-        case("a single token", 7, 1.0, 1, 0.3),
-        Case(name="by hand", arguments=small),
-    ]
+def _normalized(weights: Array) -> Array:
+    """Return weights whose rows sum to 1."""
+    return np.asarray(weights / weights.sum(-1, keepdims=True))
 
 
-def _induction(seed: int) -> list[Case]:
-    def case(name: str, length: int, letters: int) -> Case:
-        (length,) = vary_sizes(seed, length)
-        generator = np.random.default_rng(seed + length)
-        weights = np.tril(generator.random((length, length)))
-        tokens = np.concatenate([generator.integers(0, letters, length - 1), [0]])
-        tokens[0] = 0
-        return Case(name=name, arguments={"weights": weights / weights.sum(1, keepdims=True), "tokens": tokens})
-
-    small = np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.1, 0.7, 0.2]])
-    return [
-        case("many repetitions", 13, 3),
-        case("few repetitions", 11, 9),
-        case("two letters", 17, 2),
-        case("a short text", 5, 3),
-        Case(name="by hand", arguments={"weights": small, "tokens": np.array([4, 5, 4])}),
-    ]
-
-
-def _patched(seed: int) -> list[Case]:
-    def case(name: str, layers: int, heads: int, inputs: int) -> Case:
-        layers, heads = vary_sizes(seed, layers, heads)
-        clean, corrupt, patched = _draw(seed + inputs, (inputs,), (inputs,), (layers, heads, inputs))
-        return Case(name=name, arguments={"clean": clean + 6, "corrupt": corrupt, "patched": patched + 3})
-
-    small = {"clean": np.array([5.0, 3.0]), "corrupt": np.array([1.0, 1.0])}
-    patched = {"patched": np.array([[[4.0, 2.0], [1.0, 1.0]]])}
-    return [
-        case("prime sizes", 3, 5, 11),
-        case("one input", 2, 7, 1),
-        Case(name="by hand", arguments=small | patched),
-    ]
-
-
-def _rollouts(seed: int) -> list[Case]:
-    def case(name: str, layers: int, length: int) -> Case:
-        layers, length = vary_sizes(seed, layers, length)
-        weights = np.random.default_rng(seed + layers).random((layers, length, length)) ** 3
-        return Case(name=name, arguments={"weights": weights / weights.sum(-1, keepdims=True)})
-
-    small = np.array([[[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0], [0.0, 1.0]]])
-    return [
-        case("three layers", 3, 5),
-        case("one layer", 1, 7),
-        case("as many layers as steps", 5, 5),
-        Case(name="by hand", arguments={"weights": small}),
-    ]
+def _letters(count: int) -> Callable[[Draw], Array]:
+    """Return the rule for t tokens, of which the first and the last are 0."""
+    return lambda draw: np.array([0, *draw.generator.integers(0, count, draw.size("t") - 2), 0])
 
 
 EXERCISES = (
     Exercise(
         title="a causal mask with a cache",
         solution=Solution.cached_causal_mask,
-        cases=_masks,
+        cases=draw_cases(
+            "q C",  # C: keys before the first query
+            {"queries": number("q"), "keys": number("q+C")},
+            row("a whole text", 5, 0),
+            row("a cache", 3, 4),
+            row("one new token", 1, 4),
+            row("a single token", 1, 0),
+            row("a long cache", 2, 11),
+            fixed("by hand", queries=2, keys=3),
+        ),
         outputs=("mask",),
         aliases=("causal_mask_with_cache",),
     ),
     Exercise(
         title="one step with a KV cache",
         solution=Solution.cached_step,
-        cases=_cached,
+        cases=draw_cases(
+            "b t d",
+            {"state": "b d", "keys": "b t d", "values": "b t d", "w_q": "d d", "w_k": "d d", "w_v": "d d"},
+            row("prime sizes", 2, 5, 3),
+            row("one earlier token", 3, 1, 5),
+            row("a batch of one", 1, 7, 3),
+            row("as many tokens as dimensions", 2, 5, 5),
+            row("gradients", 2, 3, 5, gradients=("state", "w_q", "w_k", "w_v")),
+            fixed(
+                "by hand",
+                state=[[1.0, 2.0]],
+                keys=[[[1.0, 0.0]]],
+                values=[[[3.0, 4.0]]],
+                w_q=[[1.0, 0.0], [0.0, 1.0]],
+                w_k=[[0.0, 1.0], [1.0, 0.0]],
+                w_v=[[2.0, 0.0], [0.0, 2.0]],
+            ),
+        ),
         outputs=("context", "keys", "values"),
         aliases=("cached_attention", "kv_cache_step"),
     ),
@@ -217,7 +95,15 @@ EXERCISES = (
         title="attention with shared keys",
         source="Ainslie et al. 2023, section 2.2",
         solution=Solution.grouped_attention,
-        cases=_grouped,
+        cases=draw_cases(
+            "b G H t d",  # G groups of H heads
+            {"query": "b G*H t d", "key": "b G t d", "value": "b G t d"},
+            row("two groups of three", 2, 2, 3, 5, 7),
+            row("one group", 2, 1, 4, 3, 5),
+            row("a head for each group", 3, 3, 1, 5, 2),
+            row("four groups", 1, 4, 2, 5, 3),
+            row("gradients", 2, 2, 2, 3, 5, gradients=("query", "key", "value")),
+        ),
         outputs=("context",),
         aliases=("grouped_query_attention", "gqa"),
     ),
@@ -225,7 +111,15 @@ EXERCISES = (
         title="root mean square normalization",
         source="Zhang and Sennrich 2019, equation 4",
         solution=Solution.rms_norm,
-        cases=_norms,
+        cases=draw_cases(
+            "b t d",
+            {"states": lambda draw: 0.5 + draw("b t d"), "gain": "d"},
+            row("prime sizes", 2, 5, 7),
+            row("one step", 3, 1, 5),
+            row("as many steps as dimensions", 2, 5, 5),
+            row("gradients", 2, 3, 5, gradients=("states", "gain")),
+            fixed("by hand", states=[[[1.0, 7.0], [3.0, 4.0]]], gain=[1.0, 2.0]),
+        ),
         outputs=("states",),
         aliases=("rmsnorm",),
     ),
@@ -233,7 +127,14 @@ EXERCISES = (
         title="a feed-forward network with SwiGLU",
         source="Shazeer 2020, equation 6",
         solution=Solution.swiglu,
-        cases=_gates,
+        cases=draw_cases(
+            "b t d f",
+            {"states": "b t d", "w_gate": "d f", "w_up": "d f", "w_down": "f d"},
+            row("prime sizes", 2, 5, 3, 11),
+            row("one step", 2, 1, 5, 13),
+            row("gradients", 2, 3, 5, 11, gradients=("states", "w_gate", "w_up", "w_down")),
+            fixed("by hand", states=[[[1.0], [-1.0]]], w_gate=[[2.0]], w_up=[[3.0]], w_down=[[1.0]]),
+        ),
         outputs=("states",),
         aliases=("swi_glu", "swiglu_feed_forward"),
     ),
@@ -259,7 +160,18 @@ EXERCISES = (
         title="temperature, top-k and top-p",
         source="Holtzman et al. 2020, section 3",
         solution=Solution.next_token_probabilities,
-        cases=_sampled,
+        cases=draw_cases(
+            "v",
+            {"logits": lambda draw: 2 * draw("v"), "temperature": 1.0, "top_k": number("v"), "top_p": 1.0},
+            row("a low temperature", 11, temperature=0.5),
+            row("a high temperature", 11, temperature=2.0),
+            row("the four most likely", 13, top_k=4),
+            row("half of the probability", 17, top_p=0.5),
+            row("temperature and top-p", 23, temperature=2.0, top_p=0.8),
+            row("all three", 19, temperature=1.5, top_k=7, top_p=0.9),
+            row("a single token", 7, top_k=1, top_p=0.3),
+            fixed("by hand", logits=np.log([0.2, 0.5, 0.3]), temperature=1.0, top_k=3, top_p=0.7),
+        ),
         outputs=("probabilities",),
         aliases=("sampling_probabilities", "top_k_top_p", "nucleus_sampling"),
     ),
@@ -267,13 +179,34 @@ EXERCISES = (
         title="the score of an induction head",
         source="Olsson et al. 2022",
         solution=Solution.induction_score,
-        cases=_induction,
+        cases=draw_cases(
+            "t",
+            {
+                "weights": lambda draw: _normalized(np.tril(draw.generator.random(draw.shape("t t")))),
+                "tokens": None,
+            },
+            row("many repetitions", 13, tokens=_letters(3)),
+            row("few repetitions", 11, tokens=_letters(9)),
+            row("two letters", 17, tokens=_letters(2)),
+            row("a short text", 5, tokens=_letters(3)),
+            fixed("by hand", weights=[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.1, 0.7, 0.2]], tokens=[4, 5, 4]),
+        ),
         outputs=("score",),
     ),
     Exercise(
         title="the effect of patching each head",
         solution=Solution.patching_effect,
-        cases=_patched,
+        cases=draw_cases(
+            "l h N",
+            {
+                "clean": lambda draw: 6 + draw("N"),
+                "corrupt": "N",
+                "patched": lambda draw: 3 + draw("l h N"),
+            },
+            row("prime sizes", 3, 5, 11),
+            row("one input", 2, 7, 1),
+            fixed("by hand", clean=[5.0, 3.0], corrupt=[1.0, 1.0], patched=[[[4.0, 2.0], [1.0, 1.0]]]),
+        ),
         outputs=("effect",),
         aliases=("patch_effect", "restored_fraction"),
     ),
@@ -281,7 +214,14 @@ EXERCISES = (
         title="attention rollout",
         source="Abnar and Zuidema 2020, section 3",
         solution=Solution.attention_rollout,
-        cases=_rollouts,
+        cases=draw_cases(
+            "l t",
+            {"weights": lambda draw: _normalized(draw.generator.random(draw.shape("l t t")) ** 3)},
+            row("three layers", 3, 5),
+            row("one layer", 1, 7),
+            row("as many layers as steps", 5, 5),
+            fixed("by hand", weights=[[[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0], [0.0, 1.0]]]),
+        ),
         outputs=("weights",),
     ),
 )

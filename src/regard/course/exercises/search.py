@@ -2,29 +2,37 @@
 
 import contextlib
 
+from regard.course.exercises.draws import Draw, draw_cases, number, row
 from regard.course.exercises.exercise import Exercise
 from regard.course.inputs import END, START, Case, RandomLanguageModel
 from regard.course.mistakes import Solution, search_mistakes
 
 
-def _greedy(seed: int) -> list[Case]:
-    def case(name: str, number: int, size: int, longest: int) -> Case:
-        arguments = {
-            "step": RandomLanguageModel(97 * seed + number, size),
-            "start": START,
-            "end": END,
-            "longest": longest,
-        }
-        return Case(name=name, arguments=arguments)
+def _draw_model(draw: Draw) -> RandomLanguageModel:
+    """Return model number M with a vocabulary of V tokens."""
+    return RandomLanguageModel(89 * draw.seed + draw.size("M"), draw.size("V"))
 
-    return [
-        case("prime sizes", 0, 7, 11),
-        case("a small vocabulary", 1, 3, 13),
-        case("an early end", 2, 5, 17),
-        case("another model", 3, 5, 7),
-        case("one step", 4, 11, 1),
-        case("no end token", 5, 13, 5),
-    ]
+
+_draw_beams = draw_cases(
+    "M V W T",
+    {
+        "step": _draw_model,
+        "start": START,
+        "end": END,
+        "width": number("W"),
+        "longest": number("T"),
+        "alpha": 0.6,
+    },
+    row("prime sizes", 0, 7, 3, 5),
+    row("a small vocabulary", 1, 3, 2, 11, alpha=0.7),
+    row("a wide beam", 2, 5, 11, 7, alpha=1.0),
+    row("alpha of 0", 3, 5, 3, 7, alpha=0.0),
+    row("a large alpha", 4, 5, 3, 7, alpha=1.3),
+    row("a beam of one", 5, 7, 1, 5),
+    row("one step", 6, 7, 3, 1),
+    row("another model", 7, 5, 2, 13),
+    row("short and long hypotheses", 8, 3, 3, 11, alpha=1.3),
+)
 
 
 def _beam(seed: int) -> list[Case]:
@@ -47,36 +55,20 @@ def _shown_mistakes(cases: list[Case]) -> set[str]:
     return {value.__name__ for value in known if issubclass(value, Solution) and answers(value) != right}
 
 
-def _draw_beams(seed: int) -> list[Case]:
-    def case(name: str, number: int, size: int, width: int, longest: int, alpha: float) -> Case:
-        arguments = {
-            "step": RandomLanguageModel(89 * seed + number, size),
-            "start": START,
-            "end": END,
-            "width": width,
-            "longest": longest,
-            "alpha": alpha,
-        }
-        return Case(name=name, arguments=arguments)
-
-    return [
-        case("prime sizes", 0, 7, 3, 5, 0.6),
-        case("a small vocabulary", 1, 3, 2, 11, 0.7),
-        case("a wide beam", 2, 5, 11, 7, 1.0),
-        case("alpha of 0", 3, 5, 3, 7, 0.0),
-        case("a large alpha", 4, 5, 3, 7, 1.3),
-        case("a beam of one", 5, 7, 1, 5, 0.6),
-        case("one step", 6, 7, 3, 1, 0.6),
-        case("another model", 7, 5, 2, 13, 0.6),
-        case("short and long hypotheses", 8, 3, 3, 11, 1.3),
-    ]
-
-
 EXERCISES = (
     Exercise(
         title="greedy search",
         solution=Solution.greedy_search,
-        cases=_greedy,
+        cases=draw_cases(
+            "M V T",
+            {"step": _draw_model, "start": START, "end": END, "longest": number("T")},
+            row("prime sizes", 0, 7, 11),
+            row("a small vocabulary", 1, 3, 13),
+            row("an early end", 2, 5, 17),
+            row("another model", 3, 5, 7),
+            row("one step", 4, 11, 1),
+            row("no end token", 5, 13, 5),
+        ),
         instruction="Write it",
         outputs=("tokens",),
         aliases=("greedy", "greedy_decode", "greedy_decoding"),

@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from regard.course.exercises.exercise import Exercise, vary_sizes
+from regard.course.exercises.draws import Draw, draw_cases, fixed, row
+from regard.course.exercises.exercise import Exercise
 from regard.course.inputs import COPY_VOCABULARY, PADDING, Array, Case, copy_words
 from regard.course.mistakes import Solution
 
@@ -35,32 +36,15 @@ def _training(seed: int) -> list[Case]:
     ]
 
 
-def _loss(seed: int) -> list[Case]:
-    def case(name: str, n: int, size: int, smoothing: float, padded: bool = True, **options: Any) -> Case:
-        n, size = vary_sizes(seed, n, size)
-        generator = np.random.default_rng(seed + n)
-        target = generator.integers(1, size, n)
-        if padded:
-            target[n // 2 :: 3] = PADDING
-        arguments = {"logits": 2 * generator.normal(size=(n, size)), "target": target, "smoothing": smoothing}
-        return Case(name=name, arguments=arguments, **options)
-
-    small = {"logits": np.array([[0.0, 2.0, 0.0]]), "target": np.array([1]), "smoothing": 0.3}
-    return [
-        case("prime sizes", 7, 11, 0.1),
-        case("no padding", 5, 7, 0.1, padded=False),
-        case("no smoothing", 11, 5, 0.0),
-        case("one step", 1, 7, 0.2, padded=False),
-        case("gradients", 5, 7, 0.1, gradients=("logits",)),
-        Case(name="by hand", arguments=small),
-    ]
+def _target(draw: Draw) -> Array:
+    """Return token numbers, among them padding."""
+    target = draw.generator.integers(1, draw.size("v"), draw.size("n"))
+    target[len(target) // 2 :: 3] = PADDING
+    return np.asarray(target)
 
 
-def _small_loss() -> list[Case]:
-    logits = np.array([[0.0, 2.0, 0.0], [1.0, 0.0, 0.0]])
-    return [
-        Case(name="by hand", arguments={"logits": logits, "target": np.array([1, PADDING]), "smoothing": 0.3})
-    ]
+def _target_without_padding(draw: Draw) -> Array:
+    return draw.generator.integers(1, draw.size("v"), draw.size("n"))
 
 
 EXERCISES = (
@@ -68,8 +52,19 @@ EXERCISES = (
         title="the label-smoothed loss",
         source="Szegedy et al. 2016, section 7",
         solution=Solution.label_smoothed_loss,
-        cases=_loss,
-        small_cases=_small_loss,
+        cases=draw_cases(
+            "n v",
+            {"logits": lambda draw: 2 * draw("n v"), "target": _target, "smoothing": 0.1},
+            row("prime sizes", 7, 11),
+            row("no padding", 5, 7, target=_target_without_padding),
+            row("no smoothing", 11, 5, smoothing=0.0),
+            row("one step", 1, 7, smoothing=0.2, target=_target_without_padding),
+            row("gradients", 5, 7, gradients=("logits",)),
+            fixed("by hand", logits=[[0.0, 2.0, 0.0]], target=[1], smoothing=0.3),
+        ),
+        small_cases=lambda: [
+            fixed("by hand", logits=[[0.0, 2.0, 0.0], [1.0, 0.0, 0.0]], target=[1, PADDING], smoothing=0.3)
+        ],
         outputs=("loss",),
         aliases=("label_smoothing", "smoothed_loss", "label_smoothing_loss", "loss"),
     ),

@@ -1,165 +1,115 @@
 """Exercises: encoder layer, decoder layer, the Transformer."""
 
-from collections.abc import Sequence
-from typing import Any
+import dataclasses
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from regard.course.exercises.exercise import Exercise, vary_sizes
-from regard.course.exercises.sublayers import (
-    ATTENTION,
-    FEED_FORWARD,
-    HEADS,
-    INNER,
-    WIDTH,
-    constructor_arguments,
-    draw_parameters,
+from regard.course.exercises.draws import (
+    Draw,
+    draw_cases,
+    fixed,
+    number,
+    padding_mask,
+    parameters,
+    row,
 )
-from regard.course.inputs import Array, Case
+from regard.course.exercises.exercise import Exercise
+from regard.course.exercises.sublayers import ATTENTION, CONSTRUCTOR, FEED_FORWARD, INNER, WIDTH
+from regard.course.inputs import PADDING, Array, Case
 from regard.course.mistakes import Solution
 
-STACK = 2
 SOURCE_SIZE, TARGET_SIZE = 17, 13
+MODEL = {"width": "10", "heads": "2", "inner": INNER}
 CROSS = ("cross_q", "cross_k", "cross_v", "cross_o")
 NORMS = ("gain_1", "shift_1", "gain_2", "shift_2", "gain_3", "shift_3")
 ENCODER = (*ATTENTION, *FEED_FORWARD, *NORMS[:4])
 DECODER = (*ATTENTION, *CROSS, *FEED_FORWARD, *NORMS)
 
 
-def _padding_mask(seed: int, batch: int, rows: int, length: int) -> Array:
-    """Return a mask (B, rows, T) that hides the padding. The last sentence has no padding."""
-    lengths = [*(max(1, length - 1 - (row + seed) % 3) for row in range(batch - 1)), length]
-    if batch == 1:
-        lengths = [max(1, length - 1)]
-    visible = np.arange(length) < np.array(lengths)[:, None]
-    return np.broadcast_to(visible[:, None], (batch, rows, length)).copy()
+def _states(letters: str) -> Callable[[Draw], Array]:
+    return lambda draw: 0.3 + draw(f"{letters} {WIDTH}")
 
 
-def _encoder(seed: int) -> list[Case]:
-    def case(name: str, b: int, t: int, masked: bool = True, **options: Any) -> Case:
-        b, t, heads, size = vary_sizes(seed, b, t, HEADS, WIDTH // HEADS)
-        generator = np.random.default_rng(seed + b + t)
-        arguments: dict[str, Any] = {
-            "states": generator.normal(0.3, 1, size=(b, t, heads * size)),
-            "parameters": draw_parameters(generator, ENCODER, heads * size, INNER),
-            "heads": heads,
-            "mask": _padding_mask(seed, b, t, t) if masked else None,
-        }
-        return Case(name=name, arguments=arguments, sizes=constructor_arguments(heads * size, heads), **options)
+def _tokens(letters: str, size: int) -> Callable[[Draw], Array]:
+    """Return the rule for token numbers (B, T) with padding."""
+    return lambda draw: draw.generator.integers(1, size, draw.shape(letters)) * padding_mask(letters)(draw)
 
-    return [
-        case("prime sizes", 2, 5, masked=False),
-        case("a mask", 3, 7),
-        case("one step", 2, 1, masked=False),
-        case("a batch of one", 1, 5, masked=False),
-        case("gradients", 2, 3, gradients=("states", "parameters")),
+
+def _draw_model(draw: Draw) -> dict[str, Array]:
+    """Return the parameters of a Transformer."""
+    width = MODEL["width"]
+    model = {"source": draw(f"{SOURCE_SIZE} {width}") / 2, "target": draw(f"{TARGET_SIZE} {width}") / 2}
+    for side, names in (("encoder", ENCODER), ("decoder", DECODER)):
+        for layer in range(draw.size("N")):
+            weights = parameters(names, width, INNER)(draw)
+            model |= {f"{side}.{layer}.{name}": value for name, value in weights.items()}
+    return {**model, "w_out": draw(f"{width} {TARGET_SIZE}") / 2, "b_out": draw(str(TARGET_SIZE)) / 2}
+
+
+def _without_padding(cases: Callable[[int], list[Case]]) -> Callable[[int], list[Case]]:
+    """Return the inputs of the Transformer, whose logits of padding are not compared."""
+    return lambda seed: [
+        dataclasses.replace(case, valid_steps=case.arguments["target"] != PADDING) for case in cases(seed)
     ]
 
 
-def _decoder(seed: int) -> list[Case]:
-    def case(name: str, b: int, t: int, ts: int, masked: bool = True, **options: Any) -> Case:
-        b, t, ts, heads, size = vary_sizes(seed, b, t, ts, HEADS, WIDTH // HEADS)
-        generator = np.random.default_rng(seed + b + t)
-        arguments: dict[str, Any] = {
-            "states": generator.normal(0.3, 1, size=(b, t, heads * size)),
-            "memory": generator.normal(size=(b, ts, heads * size)),
-            "parameters": draw_parameters(generator, DECODER, heads * size, INNER),
-            "heads": heads,
-            "memory_mask": _padding_mask(seed, b, t, ts) if masked else None,
-        }
-        return Case(name=name, arguments=arguments, sizes=constructor_arguments(heads * size, heads), **options)
-
-    return [
-        case("source longer than target", 2, 5, 7, masked=False),
-        case("a mask", 3, 5, 7),
-        case("target as long as the source", 2, 5, 5),
-        case("one step", 2, 1, 5),
-        # A single weight is always 1, so this input separates mistakes in weights from all others.
-        case("one source step", 2, 1, 1, masked=False),
-        case("a batch of one", 1, 5, 7, masked=False),
-        case("gradients", 2, 3, 5, gradients=("states", "memory", "parameters")),
-    ]
-
-
-def _transformer(seed: int) -> list[Case]:
-    def case(name: str, b: int, ts: int, tt: int, stack: int = STACK, **options: Any) -> Case:
-        b, ts, tt = vary_sizes(seed, b, ts, tt)
-        generator = np.random.default_rng(seed + b + tt)
-        source = generator.integers(1, SOURCE_SIZE, (b, ts)) * _padding_mask(seed, b, 1, ts)[:, 0]
-        target = generator.integers(1, TARGET_SIZE, (b, tt)) * _padding_mask(seed + 1, b, 1, tt)[:, 0]
-        width = 10
-        p: dict[str, Array] = {
-            "source": generator.normal(size=(SOURCE_SIZE, width)) * 0.5,
-            "target": generator.normal(size=(TARGET_SIZE, width)) * 0.5,
-        }
-        for side, names in (("encoder", ENCODER), ("decoder", DECODER)):
-            for layer in range(stack):
-                p |= {
-                    f"{side}.{layer}.{k}": v for k, v in draw_parameters(generator, names, width, INNER).items()
-                }
-        p["w_out"] = generator.normal(size=(width, TARGET_SIZE)) * 0.5
-        p["b_out"] = generator.normal(size=TARGET_SIZE) * 0.5
-        arguments = {"source": source, "target": target, "parameters": p, "heads": 2, "layers": stack}
-        sizes = {
-            **constructor_arguments(width, 2),
-            "source_size": SOURCE_SIZE,
-            "target_size": TARGET_SIZE,
-            "layers": stack,
-        }
-        return Case(name=name, arguments=arguments, sizes=sizes, valid_steps=target != 0, **options)
-
-    return [
-        case("padded source and target", 3, 7, 5),
-        case("target as long as the source", 2, 5, 5),
-        case("three layers", 2, 3, 5, 3),
-        case("one step", 2, 5, 1),
-        case("a batch of one", 1, 7, 5),
-        case("gradients", 2, 3, 2, gradients=("parameters",)),
-    ]
-
-
-def _simple_parameters(names: Sequence[str], width: int) -> dict[str, Array]:
+def _simple_parameters(names: Sequence[str], prefix: str = "") -> dict[str, Array]:
     """Return parameters for calculations by hand: identity matrices, and equal biases, gains and shifts."""
-    parameters: dict[str, Array] = {}
-    for name in names:
-        kind = name.partition("_")[0]
-        if kind in ("b", "gain", "shift"):
-            parameters[name] = np.full(width, {"b": 0.5, "gain": 2.0, "shift": 1.0}[kind])
-        else:
-            parameters[name] = np.eye(width)
-    return parameters
+    values = {"b": 0.5, "gain": 2.0, "shift": 1.0}
+    kinds = {name: name.partition("_")[0] for name in names}
+    return {
+        prefix + name: np.full(4, values[kind]) if kind in values else np.eye(4) for name, kind in kinds.items()
+    }
 
 
-STATES = np.array([[[1.0, 0.0, 3.0, 0.0], [0.0, 2.0, 0.0, 1.0]]])
-MEMORY = np.array([[[0.0, 0.0, 2.0, 1.0], [3.0, 1.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]])
-
-
-def _small_encoder() -> list[Case]:
-    arguments = {"states": STATES, "parameters": _simple_parameters(ENCODER, 4), "heads": 2, "mask": None}
-    return [Case(name="by hand", arguments=arguments)]
-
-
-def _small_decoder() -> list[Case]:
-    arguments = {"states": STATES, "memory": MEMORY, "parameters": _simple_parameters(DECODER, 4), "heads": 2}
-    return [Case(name="by hand", arguments={**arguments, "memory_mask": np.array([[[True, True, False]] * 2])})]
-
-
-def _small_transformer() -> list[Case]:
-    p: dict[str, Array] = {"source": np.eye(3, 4), "target": np.eye(3, 4)}
-    p |= {f"encoder.0.{name}": value for name, value in _simple_parameters(ENCODER, 4).items()}
-    p |= {f"decoder.0.{name}": value for name, value in _simple_parameters(DECODER, 4).items()}
-    p |= {"w_out": np.eye(4, 3), "b_out": np.full(3, 0.5)}
-    arguments = {"source": np.array([[1, 2, 0]]), "target": np.array([[2, 1]]), "parameters": p, "heads": 2}
-    return [Case(name="by hand", arguments={**arguments, "layers": 1})]
-
-
+STATES = [[[1.0, 0.0, 3.0, 0.0], [0.0, 2.0, 0.0, 1.0]]]
+MEMORY = [[[0.0, 0.0, 2.0, 1.0], [3.0, 1.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]]
+SMALL_ENCODER = fixed("by hand", states=STATES, parameters=_simple_parameters(ENCODER), heads=2, mask=None)
+SMALL_DECODER = fixed(
+    "by hand",
+    states=STATES,
+    memory=MEMORY,
+    parameters=_simple_parameters(DECODER),
+    heads=2,
+    memory_mask=[[[True, True, False]] * 2],
+)
+SMALL_TRANSFORMER = fixed(
+    "by hand",
+    source=[[1, 2, 0]],
+    target=[[2, 1]],
+    parameters={
+        "source": np.eye(3, 4),
+        "target": np.eye(3, 4),
+        **_simple_parameters(ENCODER, "encoder.0."),
+        **_simple_parameters(DECODER, "decoder.0."),
+        "w_out": np.eye(4, 3),
+        "b_out": np.full(3, 0.5),
+    },
+    heads=2,
+    layers=1,
+)
 EXERCISES = (
     Exercise(
         title="an encoder layer",
         source="Vaswani et al. 2017, section 3.1 and figure 1, left",
         solution=Solution.encoder_layer,
-        cases=_encoder,
-        small_cases=_small_encoder,
+        cases=draw_cases(
+            "b t h s",
+            {
+                "states": _states("b t"),
+                "parameters": parameters(ENCODER, WIDTH, INNER),
+                "heads": number("h"),
+                "mask": padding_mask("b t t"),
+            },
+            row("prime sizes", 2, 5, 3, 5, mask=None),
+            row("a mask", 3, 7, 3, 5),
+            row("one step", 2, 1, 3, 5, mask=None),
+            row("a batch of one", 1, 5, 3, 5, mask=None),
+            row("gradients", 2, 3, 3, 5, gradients=("states", "parameters")),
+            constructor=CONSTRUCTOR,
+        ),
+        small_cases=lambda: [SMALL_ENCODER],
         outputs=("states",),
         aliases=("transformer_encoder_layer", "encoder_block"),
         module_arguments=("parameters", "heads"),
@@ -169,8 +119,26 @@ EXERCISES = (
         title="a decoder layer",
         source="Vaswani et al. 2017, section 3.1 and figure 1, right",
         solution=Solution.decoder_layer,
-        cases=_decoder,
-        small_cases=_small_decoder,
+        cases=draw_cases(
+            "b t m h s",
+            {
+                "states": _states("b t"),
+                "memory": f"b m {WIDTH}",
+                "parameters": parameters(DECODER, WIDTH, INNER),
+                "heads": number("h"),
+                "memory_mask": padding_mask("b t m"),
+            },
+            row("source longer than target", 2, 5, 7, 3, 5, memory_mask=None),
+            row("a mask", 3, 5, 7, 3, 5),
+            row("target as long as the source", 2, 5, 5, 3, 5),
+            row("one step", 2, 1, 5, 3, 5),
+            # A single weight is always 1, so this input separates mistakes in weights from all others.
+            row("one source step", 2, 1, 1, 3, 5, memory_mask=None),
+            row("a batch of one", 1, 5, 7, 3, 5, memory_mask=None),
+            row("gradients", 2, 3, 5, 3, 5, gradients=("states", "memory", "parameters")),
+            constructor=CONSTRUCTOR,
+        ),
+        small_cases=lambda: [SMALL_DECODER],
         outputs=("states",),
         aliases=("transformer_decoder_layer", "decoder_block"),
         module_arguments=("parameters", "heads"),
@@ -180,8 +148,31 @@ EXERCISES = (
         title="the Transformer",
         source="Vaswani et al. 2017, figure 1",
         solution=Solution.transformer,
-        cases=_transformer,
-        small_cases=_small_transformer,
+        cases=_without_padding(
+            draw_cases(
+                "b m t N",
+                {
+                    "source": _tokens("b m", SOURCE_SIZE),
+                    "target": _tokens("b t", TARGET_SIZE),
+                    "parameters": _draw_model,
+                    "heads": int(MODEL["heads"]),
+                    "layers": number("N"),
+                },
+                row("padded source and target", 3, 7, 5, 2),
+                row("target as long as the source", 2, 5, 5, 2),
+                row("three layers", 2, 3, 5, 3),
+                row("one step", 2, 5, 1, 2),
+                row("a batch of one", 1, 7, 5, 2),
+                row("gradients", 2, 3, 2, 2, gradients=("parameters",)),
+                constructor={
+                    "source_size": str(SOURCE_SIZE),
+                    "target_size": str(TARGET_SIZE),
+                    "layers": "N",
+                    **MODEL,
+                },
+            )
+        ),
+        small_cases=lambda: [SMALL_TRANSFORMER],
         outputs=("logits",),
         aliases=("transformer_model",),
         module_arguments=("parameters", "heads", "layers"),

@@ -15,6 +15,7 @@ AUROC = "Fawcett 2006, section 7: the probability that a positive is ranked abov
 LARGE = frozenset(["large scores"])
 lens_states = mistakes_in(Solution.lens_states, LENS)
 lens_norm = mistakes_in(Solution.lens_norm, LENS)
+place_sink = mistakes_in(Solution.place_sink, SINK)
 sink_power = mistakes_in(Solution.sink_power, SINK)
 power = mistakes_in(Solution.power, FOURIER)
 fold = mistakes_in(Solution.fold, FOURIER)
@@ -86,7 +87,19 @@ def sink_ignored(self: Solution, sink: Array, largest: Array) -> Array:
 @sink_power("Subtract the same number from the sink as from the scores: exp(a - m).")
 def sink_not_shifted(self: Solution, sink: Array, largest: Array) -> Array:
     """The largest score is subtracted from the scores, but not from the sink: 1 or exp(a) is added as it is."""
-    return np.exp(sink[:, None, None] + 0 * largest)
+    return np.exp(self.place_sink(sink) + 0 * largest)
+
+
+class OnlyScoresShifted(Solution, paper=SINK):
+    """The largest score of the row is subtracted from the scores only, and exp of the sink is added as it is."""
+
+    instead = "Subtract the same number from the sink as from the scores: exp(a - m)."
+
+    def largest_score(self, scores: Array, sink: Array) -> Array:
+        return np.asarray(scores.max(-1, keepdims=True))
+
+    def sink_power(self, sink: Array, largest: Array) -> Array:
+        return np.exp(self.place_sink(sink) + 0 * largest)
 
 
 @sink_power("Take the score of each head's sink, not 0.")
@@ -98,13 +111,20 @@ def always_one(self: Solution, sink: Array, largest: Array) -> Array:
 @sink_power("Add exp(a), not a: the sink is a score.")
 def sink_without_exp(self: Solution, sink: Array, largest: Array) -> Array:
     """The sink itself is added to the sum, without exp."""
-    return sink[:, None, None] * np.exp(-largest)
+    return self.place_sink(sink) * np.exp(-largest)
 
 
-@sink_power("The sink belongs to a head: give it the shape (H, 1, 1).")
-def sink_by_query(self: Solution, sink: Array, largest: Array) -> Array:
+@place_sink("The sink belongs to a head: give it the shape (H, 1, 1).")
+def sink_by_query(self: Solution, sink: Array) -> Array:
     """The sinks lie along the queries instead of the heads: the shape (H, 1) is read as (Tq, 1)."""
-    return np.exp(sink[:, None] - largest)
+    return sink[:, None]
+
+
+@place_sink("The sink belongs to a head: give it the shape (H, 1, 1), with sink[:, None, None].")
+def sink_by_key(self: Solution, sink: Array) -> Array:
+    """The sinks lie along the keys instead of the heads: the shape (H,) is read as (Tk,), so each key has its own
+    sum."""
+    return sink
 
 
 @mistake(Solution.numerator, SINK, "Add the sink to the denominator only.")

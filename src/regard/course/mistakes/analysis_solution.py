@@ -34,9 +34,13 @@ class AnalysisSolution(ExplanationSolution):
         """Return what is subtracted from the scores and the sink (B, H, Tq, 1), so that exp stays small."""
         return np.maximum(scores.max(-1, keepdims=True), sink[:, None, None])
 
+    def place_sink(self, sink: Array) -> Array:
+        """Return the sink of each head with the dimensions of the scores, (H, 1, 1)."""
+        return sink[:, None, None]
+
     def sink_power(self, sink: Array, largest: Array) -> Array:
         """Return the exp of the sink, which can be added to the sum of a row."""
-        return np.exp(sink[:, None, None] - largest)
+        return np.exp(self.place_sink(sink) - largest)
 
     def numerator(self, powers: Array, sink_power: Array) -> Array:
         """Return the numerators of the weights."""

@@ -94,15 +94,48 @@ def queries_times_queries(self: Solution, query: Array, key: Array) -> Array:
     return np.einsum("...id,...jd->...ij", query, query)
 
 
+@dot_products("Swap the last two dimensions of the keys only: key.swapaxes(-2, -1), in PyTorch also key.mT.")
+def all_axes_reversed(self: Solution, query: Array, key: Array) -> Array:
+    """key.T reverses all dimensions, the batch too: query @ key.T fails, or mixes the sequences of the batch."""
+    return query @ key.T
+
+
+@dot_products("Multiply by the transposed keys: query @ key.swapaxes(-2, -1), in PyTorch also key.mT.")
+def keys_not_transposed(self: Solution, query: Array, key: Array) -> Array:
+    """The keys are not transposed: query @ key fails, or adds over the keys instead of over the width."""
+    return query @ key
+
+
+@dot_products("Multiply Q Kᵀ: query @ key.swapaxes(-2, -1).")
+def keys_times_untransposed_queries(self: Solution, query: Array, key: Array) -> Array:
+    """Keys and queries are swapped, and nothing is transposed: key @ query."""
+    return key @ query
+
+
+@dot_products("Multiply Q Kᵀ: query @ key.swapaxes(-2, -1).")
+def keys_times_reversed_queries(self: Solution, query: Array, key: Array) -> Array:
+    """Keys and queries are swapped, and .T reverses all dimensions, the batch too: key @ query.T."""
+    return key @ query.T
+
+
+@dot_products("Use @ or np.matmul, which multiply the matrices of each sequence separately.")
+def dot_across_batch(self: Solution, query: Array, key: Array) -> Array:
+    """np.dot multiplies each sequence of the batch by each other sequence: the result has one dimension more."""
+    return np.dot(query, np.swapaxes(key, -2, -1))
+
+
+@dot_products("Multiply matrices: query @ key.swapaxes(-2, -1).")
+def elementwise_scores(self: Solution, query: Array, key: Array) -> Array:
+    """Queries and keys are multiplied element by element: query i meets key i only, and nothing is summed."""
+    return query * key
+
+
 @softmax_section_3_2_1(
     "Apply the softmax to the last dimension, so that each query's weights over the keys sum to 1.",
 )
 def softmax_over_queries(self: Solution, scores: Array) -> Array:
     """The softmax is over the queries: the columns of the weights sum to 1, not the rows."""
-    if scores.ndim < 3:  # a single query for each batch element
-        return Solution.softmax(self, scores)
-    powers = np.exp(scores - scores.max(-2, keepdims=True))
-    return np.asarray(powers / powers.sum(-2, keepdims=True))
+    return self.softmax_over(scores, -2 if scores.ndim > 2 else -1)  # 2: a single query for each batch element
 
 
 @mistake(
@@ -128,32 +161,25 @@ def divided_by_column_sums(self: Solution, scores: Array) -> Array:
 )
 def softmax_over_heads(self: Solution, scores: Array) -> Array:
     """The softmax is over the heads (axis 1): in each pair of query and key the heads share a weight of 1."""
-    if scores.ndim < 4:
-        return Solution.softmax(self, scores)
-    powers = np.exp(scores - scores.max(1, keepdims=True))
-    return np.asarray(powers / powers.sum(1, keepdims=True))
+    return self.softmax_over(scores, 1 if scores.ndim > 3 else -1)
 
 
 @mistake(Solution.softmax, SECTION_3_2_1, "Apply the softmax to the last dimension, the keys.", broken=MASKED)
 def softmax_over_batch(self: Solution, scores: Array) -> Array:
     """The softmax is over the batch: the weights of a row depend on the other elements of the batch."""
-    powers = np.exp(scores - scores.max(0, keepdims=True))
-    return np.asarray(powers / powers.sum(0, keepdims=True))
+    return self.softmax_over(scores, 0)
 
 
 @softmax_section_3_2_1("Apply the softmax to each row separately, over the last dimension.")
 def softmax_over_all(self: Solution, scores: Array) -> Array:
     """A single softmax covers queries and keys: all weights of a sequence sum to 1."""
-    axes = (-2, -1) if scores.ndim > 2 else (-1,)
-    powers = np.exp(scores - scores.max(axes, keepdims=True))
-    return np.asarray(powers / powers.sum(axes, keepdims=True))
+    return self.softmax_over(scores, (-2, -1) if scores.ndim > 2 else -1)
 
 
 @softmax_section_3_2_1("Sum over the last dimension only, and keep it: sum(-1, keepdims=True).")
 def softmax_over_everything(self: Solution, scores: Array) -> Array:
     """A single softmax covers the whole array, with all sequences: exp(x) / sum(exp(x)) without an axis."""
-    powers = np.exp(scores - scores.max())
-    return np.asarray(powers / powers.sum())
+    return self.softmax_over(scores, tuple(range(scores.ndim)))
 
 
 @softmax_equation_1(

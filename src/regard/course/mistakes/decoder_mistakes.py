@@ -1,11 +1,9 @@
 """Mistakes in decoder layers."""
 
-from typing import Any
-
 import numpy as np
 
 from regard.course.mistakes.solution import Solution, mistake, mistakes_in
-from regard.course.mistakes.sublayer_mistakes import ResidualsFromInput
+from regard.course.mistakes.sublayer_mistakes import ResidualsFromInput, residual
 from regard.course.mistakes.transformer_solution import Array, Mask, Parameters
 
 CAUSAL = "Vaswani et al. 2017, section 3.2.3: 'prevent leftward information flow in the decoder'"
@@ -88,18 +86,10 @@ def no_cross(self: Solution, states: Array, memory: Array, p: Parameters, heads:
     return np.zeros_like(states)
 
 
-@mistake(
-    Solution.sublayer,
-    "Vaswani et al. 2017, section 3.1: LayerNorm(x + Sublayer(x))",
-    "Add the input of the attention to the encoder to its output, before the norm.",
-)
-def no_residual_around_cross(
-    self: Solution, states: Array, kind: str, function: Any, p: Parameters, norm: int
-) -> Array:
+@residual("Add the input of the attention to the encoder to its output, before the norm.")
+def no_residual_around_cross(self: Solution, states: Array, kind: str, norm: int) -> Array:
     """The residual connection around the attention to the encoder is missing."""
-    if kind != "cross_attention":
-        return Solution.sublayer(self, states, kind, function, p, norm)
-    return self.normalize(function(states), p[f"gain_{norm}"], p[f"shift_{norm}"])
+    return states * (kind != "cross_attention")
 
 
 class CrossResidualFromInput(ResidualsFromInput):

@@ -16,6 +16,8 @@ INDUCTION = "Olsson et al. 2022: an induction head attends to the token after th
 PATCHING = "This exercise's stub: 1 restores the clean logit, 0 restores nothing"
 RMS = "Zhang and Sennrich 2019, equation 4: divide by the root of the mean of the squares, times the gain"
 SWIGLU = "Shazeer 2020, equation 6: (Swish(x W) * x V) W_2"
+ALL_KEPT = frozenset(["a low temperature", "a high temperature", "the four most likely"])
+"""Inputs with p = 1. Whether the sum of all probabilities is below 1 depends on rounding."""
 Pair = tuple[int, int]
 GROUPED = "Ainslie et al. 2023, section 2.2: each group of query heads shares a head of keys and values"
 positions = mistakes_in(Solution.query_positions, CAUSAL)
@@ -148,7 +150,7 @@ def gate_added(self: Solution, gated: Array, states: Array) -> Array:
 
 
 @pairs("Count every pair of neighbors: positions 0 and 1, 1 and 2, 2 and 3, ...")
-def every_other_pair(self: Solution, tokens: list[int]) -> list[tuple[int, int]]:
+def every_other_pair(self: Solution, tokens: list[int]) -> list[Pair]:
     """Only every other pair is counted: positions 0 and 1, 2 and 3, ..."""
     return list(zip(tokens[::2], tokens[1::2], strict=False))
 
@@ -180,21 +182,19 @@ class CountedOnce(Solution, paper=BPE):
     def counted_tokens(self, tokens: list[int], merged: list[int]) -> list[int]:
         return tokens
 
-    def candidate_pairs(
-        self, counts: dict[tuple[int, int], int], merges: list[tuple[int, int]]
-    ) -> dict[tuple[int, int], int]:
+    def candidate_pairs(self, counts: dict[Pair, int], merges: list[Pair]) -> dict[Pair, int]:
         return {pair: count for pair, count in counts.items() if pair not in merges}
 
 
 @merge_pair("Replace every occurrence of the pair.")
-def first_occurrence_only(self: Solution, tokens: list[int], pair: tuple[int, int], new: int) -> list[int]:
+def first_occurrence_only(self: Solution, tokens: list[int], pair: Pair, new: int) -> list[int]:
     """Only the first occurrence of the pair is replaced."""
     places = [place for place in range(len(tokens) - 1) if tuple(tokens[place : place + 2]) == pair]
     return [*tokens[: places[0]], new, *tokens[places[0] + 2 :]] if places else tokens
 
 
 @merge_pair("Replace from left to right: in 7 7 7, the first two become the new token.")
-def merged_from_the_right(self: Solution, tokens: list[int], pair: tuple[int, int], new: int) -> list[int]:
+def merged_from_the_right(self: Solution, tokens: list[int], pair: Pair, new: int) -> list[int]:
     """The pair is replaced from right to left: in 7 7 7, the last two become the new token."""
     return Solution.merge_pair(self, tokens[::-1], (pair[1], pair[0]), new)[::-1]
 
@@ -206,7 +206,7 @@ def same_new_token(self: Solution, first: int, number: int) -> int:
 
 
 @mistake(Solution.merge_order, BPE, "Apply the merges in the order in which they were learned.")
-def merges_reversed(self: Solution, merges: list[tuple[int, int]]) -> list[int]:
+def merges_reversed(self: Solution, merges: list[Pair]) -> list[int]:
     """The merges are applied in reverse order."""
     return list(range(len(merges)))[::-1]
 
@@ -235,15 +235,29 @@ def top_k_ignored(self: Solution, logits: Array, top_k: int) -> Array:
     return np.ones(len(logits), bool)
 
 
-@top_p("Keep the token that crosses p, too: keep a token while the sum before it is below p.")
+def _below(probabilities: Array, top_p: float) -> Array:
+    """Return for which tokens the sum of probabilities, including the token itself, is below p."""
+    order = np.argsort(-probabilities)
+    return np.asarray(np.cumsum(probabilities[order]) < top_p)[np.argsort(order)]
+
+
+@top_p("Keep the token that crosses p, too: keep a token while the sum before it is below p.", rounded=ALL_KEPT)
 def crossing_token_dropped(self: Solution, probabilities: Array, top_p: float) -> Array:
     """The token with which the sum reaches p is dropped: the kept tokens sum to less than p."""
-    order = np.argsort(-probabilities)
-    kept = np.cumsum(probabilities[order]) < top_p
-    kept[0] = True
-    allowed = np.zeros(len(order), bool)
-    allowed[order] = kept
+    allowed = _below(probabilities, top_p)
+    allowed[probabilities.argmax()] = True
     return allowed
+
+
+@top_p(
+    "Keep the token that crosses p, too: keep a token while the sum before it is below p.",
+    rounded=ALL_KEPT,
+    broken=frozenset(["half of the probability", "temperature and top-p", "all three", "a single token"]),
+)
+def first_token_dropped(self: Solution, probabilities: Array, top_p: float) -> Array:
+    """The token with which the sum reaches p is dropped, even if it is the first one: then no token is left, and
+    the result is 0 / 0."""
+    return _below(probabilities, top_p)
 
 
 @top_p("Sort by probability before the sums.")

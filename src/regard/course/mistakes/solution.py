@@ -229,6 +229,9 @@ class Solution(SearchSolution):
     The positions of NaN or infinity depend on the order of operations and on the number of bits.
     """
 
+    rounded: frozenset[str] = frozenset()
+    """Names of inputs on which the answers of this mistake depend on rounding. They are not compared."""
+
     def __init_subclass__(cls, paper: str = "", **options: Any) -> None:
         """Set `paper` for several related mistakes."""
         super().__init_subclass__(**options)
@@ -293,11 +296,12 @@ def mistake(
     *,
     companion: bool = False,
     broken: frozenset[str] = frozenset(),
+    rounded: frozenset[str] = frozenset(),
 ) -> Callable[[Callable[Concatenate[Any, P], R]], type[Solution]]:
     """Turn a function into a mistake: the correct solution, with one step replaced by the function.
 
     step: the method of `Solution` that the function replaces, with the same arguments. The docstring of the
-    function describes the error. `paper`, `instead`, `companion` and `broken`: see `Solution`.
+    function describes the error. The other arguments are the attributes of `Solution`.
 
     >>> @mistake(Solution.project_output, "Vaswani et al. 2017, section 3.2.2", "Multiply by W^O.")
     ... def no_output_projection(self, joined, w_o):
@@ -308,9 +312,9 @@ def mistake(
     """
 
     def derive(wrong: Callable[Concatenate[Any, P], R]) -> type[Solution]:
-        attributes = {"paper": paper, "instead": instead, "companion": companion, "broken": broken}
-        names = {"__doc__": wrong.__doc__, "__module__": wrong.__module__}
-        return type(wrong.__name__, (Solution,), {step.__name__: wrong, **attributes, **names})
+        attributes = {"paper": paper, "instead": instead, "companion": companion}
+        names = {"__doc__": wrong.__doc__, "__module__": wrong.__module__, step.__name__: wrong}
+        return type(wrong.__name__, (Solution,), {**attributes, "broken": broken, "rounded": rounded, **names})
 
     return derive
 

@@ -13,6 +13,7 @@ LAYER_NORM = "Ba et al. 2016, equation 4: mean and variance over the width of on
 activation = mistakes_in(Solution.activation, EQUATION_2)
 feed_forward = mistakes_in(Solution.feed_forward, EQUATION_2)
 sublayer = mistakes_in(Solution.sublayer, SUBLAYER)
+residual = mistakes_in(Solution.residual, SUBLAYER)
 normalize = mistakes_in(Solution.normalize, LAYER_NORM)
 standard_deviation = mistakes_in(Solution.standard_deviation, LAYER_NORM)
 
@@ -128,30 +129,22 @@ def norm_before_adding(
     return states + self.normalize(function(states), p[f"gain_{norm}"], p[f"shift_{norm}"])
 
 
-@sublayer("Add each sublayer's input to its output before the norm.")
-def no_residuals(self: Solution, states: Array, kind: str, function: Any, p: Parameters, norm: int) -> Array:
+@residual("Add each sublayer's input to its output before the norm.")
+def no_residuals(self: Solution, states: Array, kind: str, norm: int) -> Array:
     """There are no residual connections: LayerNorm(Sublayer(x))."""
-    return self.normalize(function(states), p[f"gain_{norm}"], p[f"shift_{norm}"])
+    return np.zeros_like(states)
 
 
-@sublayer("Add the layer's input to the output of self-attention, before the norm.")
-def no_residual_around_attention(
-    self: Solution, states: Array, kind: str, function: Any, p: Parameters, norm: int
-) -> Array:
+@residual("Add the layer's input to the output of self-attention, before the norm.")
+def no_residual_around_attention(self: Solution, states: Array, kind: str, norm: int) -> Array:
     """The residual connection around self-attention is missing."""
-    if kind != "self_attention":
-        return Solution.sublayer(self, states, kind, function, p, norm)
-    return self.normalize(function(states), p[f"gain_{norm}"], p[f"shift_{norm}"])
+    return states * (kind != "self_attention")
 
 
-@sublayer("Add the input of the feed-forward network to its output, before the norm.")
-def no_residual_around_feed_forward(
-    self: Solution, states: Array, kind: str, function: Any, p: Parameters, norm: int
-) -> Array:
+@residual("Add the input of the feed-forward network to its output, before the norm.")
+def no_residual_around_feed_forward(self: Solution, states: Array, kind: str, norm: int) -> Array:
     """The residual connection around the feed-forward network is missing."""
-    if kind != "feed_forward":
-        return Solution.sublayer(self, states, kind, function, p, norm)
-    return self.normalize(function(states), p[f"gain_{norm}"], p[f"shift_{norm}"])
+    return states * (kind != "feed_forward")
 
 
 @mistake(Solution.normalize, SUBLAYER, "Normalize after every residual connection: LayerNorm(x + Sublayer(x)).")
@@ -185,25 +178,25 @@ def mean_not_subtracted(self: Solution, states: Array, gain: Array, shift: Array
     return states / np.sqrt((states**2).mean(-1, keepdims=True) + self.epsilon) * gain + shift
 
 
-@normalize("Normalize each step over its width, the last dimension.")
-def norm_over_time(self: Solution, states: Array, gain: Array, shift: Array) -> Array:
+class NormOverTime(Solution, paper=LAYER_NORM):
     """The norm is over time (axis 1): steps affect each other, and the past depends on the future."""
-    deviation = np.sqrt(states.var(1, keepdims=True) + self.epsilon)
-    return (states - states.mean(1, keepdims=True)) / deviation * gain + shift
+
+    instead = "Normalize each step over its width, the last dimension."
+    norm_axes = (1,)
 
 
-@normalize("Normalize each step over its width, the last dimension.")
-def norm_over_batch(self: Solution, states: Array, gain: Array, shift: Array) -> Array:
+class NormOverBatch(Solution, paper=LAYER_NORM):
     """The norm is over batch and time, like batch normalization."""
-    deviation = np.sqrt(states.var((0, 1), keepdims=True) + self.epsilon)
-    return (states - states.mean((0, 1), keepdims=True)) / deviation * gain + shift
+
+    instead = "Normalize each step over its width, the last dimension."
+    norm_axes = (0, 1)
 
 
-@normalize("Normalize each step separately, over the last dimension.")
-def norm_over_all(self: Solution, states: Array, gain: Array, shift: Array) -> Array:
+class NormOverAll(Solution, paper=LAYER_NORM):
     """The norm is over time and width of a sequence together."""
-    deviation = np.sqrt(states.var((1, 2), keepdims=True) + self.epsilon)
-    return (states - states.mean((1, 2), keepdims=True)) / deviation * gain + shift
+
+    instead = "Normalize each step separately, over the last dimension."
+    norm_axes = (1, 2)
 
 
 @normalize("Multiply by the gain and add the shift, one number for each dimension.")
@@ -236,9 +229,8 @@ class ResidualsFromInput(Solution, paper=SUBLAYER):
         self.layer_input = states
         return super().decoder_layer(states, *inputs, **options)
 
-    def sublayer(self, states: Array, kind: str, function: Any, p: Parameters, norm: int) -> Array:
-        residual = self.layer_input if (kind, norm) in self.places else states
-        return self.normalize(residual + function(states), p[f"gain_{norm}"], p[f"shift_{norm}"])
+    def residual(self, states: Array, kind: str, norm: int) -> Array:
+        return self.layer_input if (kind, norm) in self.places else states
 
 
 @sublayer("Give each sublayer a separate norm, with a separate gain and shift.")

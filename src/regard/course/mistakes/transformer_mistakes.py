@@ -16,7 +16,7 @@ STACK = "Vaswani et al. 2017, section 3.1: 'a stack of N = 6 identical layers', 
 LOGITS = "This exercise's stub: returns logits"
 OUTPUT = "This exercise's stub: the output layer is w_out, b_out"
 scale_embeddings = mistakes_in(Solution.scale_embeddings, EMBEDDING)
-embed = mistakes_in(Solution.embed, POSITIONS)
+added_positions = mistakes_in(Solution.added_positions, POSITIONS)
 logits_logits = mistakes_in(Solution.logits, LOGITS)
 memory_for_layer = mistakes_in(Solution.memory_for_layer, CROSS)
 logits_output = mistakes_in(Solution.logits, OUTPUT)
@@ -59,20 +59,16 @@ def no_positions(self: Solution, states: Array, width: int) -> Array:
     return np.zeros((*states.shape[:2], width))
 
 
-@embed("Add the positions to the source's embeddings too.")
-def no_source_positions(self: Solution, tokens: Array, table: Array, side: str) -> Array:
+@added_positions("Add the positions to the source's embeddings too.")
+def no_source_positions(self: Solution, vectors: Array, side: str) -> Array:
     """The source has no positions."""
-    if side != "source":
-        return Solution.embed(self, tokens, table, side)
-    return self.scale_embeddings(table[tokens], side)
+    return Solution.added_positions(self, vectors, side) * (side != "source")
 
 
-@embed("Add the positions to the target's embeddings too.")
-def no_target_positions(self: Solution, tokens: Array, table: Array, side: str) -> Array:
+@added_positions("Add the positions to the target's embeddings too.")
+def no_target_positions(self: Solution, vectors: Array, side: str) -> Array:
     """The target has no positions."""
-    if side != "target":
-        return Solution.embed(self, tokens, table, side)
-    return self.scale_embeddings(table[tokens], side)
+    return Solution.added_positions(self, vectors, side) * (side != "target")
 
 
 @mistake(Solution.encoder_mask, PADDING, "Hide the source's padding in the encoder's self-attention.")

@@ -7,6 +7,7 @@ for all inputs.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ import torch
 from regard.attention import attention_layers, short_name
 from regard.bench.known_models import RUNS, run_compiled
 from regard.course.processes import ForkServer
+from regard.course.program_tables import WrittenProgram
 from regard.course.puzzles.models import Place, compile_puzzle, show_place
 from regard.course.puzzles.puzzle import NO_VALUE, Puzzle
 from regard.course.puzzles.verdict import answers_of, load_program
@@ -26,7 +28,7 @@ from regard.io.reading import DamageError, damaged_file, read_json
 from regard.models import TaskModel
 from regard.programs.circuit import Circuit
 from regard.programs.compiler import Compiled
-from regard.programs.language import Selector, aggregate, indices, select, steps, tokens
+from regard.programs.language import Expression, Selector, aggregate, indices, select, steps, tokens
 from regard.programs.program import Family, Program
 from regard.programs.readings import Reading
 from regard.programs.task import START, make_task
@@ -34,19 +36,22 @@ from regard.result import Result, to_plain
 from regard.runs import AnyRun
 from regard.streams import make_generator
 from regard.training.registry import find_model
-from regard.training.tensor_file import pack_tensors, read_tensors
+from regard.training.tensor_file import digest_tensors, pack_tensors, read_tensors
 
 MOST_INPUTS = 20_000
 """Largest number of inputs of a found model."""
+HEAD = re.compile(r"(layer\d+|answer|reader)_head\d+")
+"""Names of claims."""
 REMEDY = "ask your teacher for the file again"
 CLAIMS = '''"""Which head does what? Look at the model: regard write {folder}
 
 Write the selector of each head, as in select(indices, indices.map(lambda i: i - 1)), or None for a head that
 no answer needs: switch it off on the page, and no answer changes. "^" is an additional step before the text. A
-head attends to it if it selects nothing, or if it counts steps. The heads of the reader give the answers: if a
-head reads the own step of each answer, write select(indices, indices).
+head attends to it if it selects nothing, or if it counts steps. The queries of an answer head are the answers,
+not the steps of the text. If answer 0 attends to step 0, answer 1 to step 1, and so on: select(indices, indices).
 
 Your teacher scores the file with the key: regard write claims.py --score KEY.json
+Model: {digest}
 """
 
 import operator
@@ -74,7 +79,7 @@ def claim_name(place: Place) -> str:
     """Return the name of a head in a file of claims.
 
     >>> claim_name(("encoder.1.self_attention", 0)), claim_name(("cross", 2))
-    ('layer1_head0', 'reader_head2')
+    ('layer1_head0', 'answer_head2')
     """
     return show_place(place).replace(" head ", "_head").replace(" ", "")
 
@@ -105,12 +110,15 @@ def hide_program(path: Path, puzzle: Puzzle, folder: Path, server: ForkServer, *
         for new, old in _shuffle_heads(compiled.model, seed).items()
     }
     lines = "\n".join(f"{name} = ..." for name in key)
+    digest = digest_tensors(compiled.model.state_dict())[:12]
     return write_new(
         {
             folder / "model.safetensors": pack_tensors(compiled.model.state_dict(), 0),
             folder / "model.json": json.dumps(model, ensure_ascii=False).encode(),
-            folder / "claims.py": CLAIMS.format(folder=folder.name, heads=lines).encode(),
-            folder.with_name(f"{folder.name}-key.json"): json.dumps({**sizes, "heads": key}).encode(),
+            folder / "claims.py": CLAIMS.format(folder=folder.name, heads=lines, digest=digest).encode(),
+            folder.with_name(f"{folder.name}-key.json"): json.dumps(
+                {**sizes, "model": digest, "heads": key}
+            ).encode(),
         }
     )
 
@@ -208,7 +216,10 @@ class ClaimReport(Result):
 
 
 def score_claims(path: Path, key_path: Path, server: ForkServer) -> ClaimReport:
-    """Compare the claims in a learner's file with a key. Raises `InputError` for an invalid file."""
+    """Compare the claims in a learner's file with a key.
+
+    Raises `InputError` for an invalid file, and for claims about another model than that of the key.
+    """
     key = read_json(key_path, dict[str, Any], REMEDY)
     try:
         puzzle = own_puzzle(key["alphabet"], key["longest"], causal=key["causal"])
@@ -216,11 +227,14 @@ def score_claims(path: Path, key_path: Path, server: ForkServer) -> ClaimReport:
     except (KeyError, TypeError) as error:
         raise damaged_file(key_path, error, "write it again with --hide") from error
     program = load_program(path, puzzle.alphabet, puzzle.longest, server)
+    _check_model(path, program, key_path, key)
     claims = []
     for name, rows in heads.items():
-        claim = program.selectors.get(name)
-        if name in program.nothing:
+        claim, kind = program.named.get(name), program.others.get(name)
+        if kind == "NoneType":
             words = "" if rows is None else "answers need this head"
+        elif kind or isinstance(claim, Expression):
+            words = f"not a selector, but {kind or 'an expression'}: write select(keys, queries), or None"
         elif claim is None:
             claims.append(ScoredClaim(head=name, needed=rows is not None, verdict="no claim"))
             continue
@@ -231,6 +245,22 @@ def score_claims(path: Path, key_path: Path, server: ForkServer) -> ClaimReport:
         verdict: Literal["right", "wrong"] = "wrong" if words else "right"
         claims.append(ScoredClaim(head=name, needed=rows is not None, verdict=verdict, words=words))
     return ClaimReport(claims=claims)
+
+
+def _check_model(path: Path, program: WrittenProgram, key_path: Path, key: Mapping[str, Any]) -> None:
+    """Raise `InputError` if the claims are about another model than that of the key."""
+    model = re.search(r"^Model: (\w+)$", path.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+    if model is not None and model[1] != key.get("model", model[1]):
+        raise InputError(
+            f"{path.name} has claims about the model {model[1]}, but {key_path.name} is the key of "
+            f"{key['model']}: give the key beside the model's folder"
+        )
+    names = [name for name in (*program.named, *program.others) if HEAD.fullmatch(name)]
+    if wrong := [name for name in names if name not in key["heads"]]:
+        raise InputError(
+            f"{path.name} has a claim about {wrong[0]}, which the model of {key_path.name} does not have: its "
+            f"heads are {', '.join(key['heads'])}"
+        )
 
 
 def _difference(puzzle: Puzzle, claim: Selector, rows: Mapping[str, list[list[int]]]) -> str:

@@ -5,26 +5,26 @@ attention is most similar, over all inputs. The similarity of two heads is the m
 attention that both have in common: the sum of min(a, b) over the keys. It is 1 for equal attention.
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention import short_name
 from regard.attention.recording import record_own
+from regard.bench.interchange import Texts, run
+from regard.bench.trained_in import cross_entropy, draw_texts, same_layers, training_steps
 from regard.course.program_tables import WrittenProgram
 from regard.course.puzzles.puzzle import Puzzle
 from regard.models import TaskModel
 from regard.programs.compiler import Compiled, assemble
 from regard.programs.planner import Planner
-from regard.streams import derive_seed, make_generator
+from regard.streams import make_generator
 from regard.tasks import IGNORE
 
-HEAD_WIDTH, BATCH, STEPS, CHECK_EVERY, LR = 16, 128, 2000, 100, 2e-3
+STEPS, CHECK_EVERY = 2000, 100
 """Training ends at the first check at which the answers to all inputs are right."""
 LEAST_SIMILARITY = 0.7
 """A head with less similar attention does not match a selector."""
@@ -32,15 +32,6 @@ Place = tuple[str, int]
 """Layer and head."""
 Progress = Callable[[dict[str, float]], None]
 """Receives the training step, its loss, and the fraction of inputs with right answers."""
-
-
-class Inputs(NamedTuple):
-    """All inputs of one length."""
-
-    tokens: Tensor
-    """(N, T)."""
-    answers: Tensor
-    """(N, Tq); `IGNORE` without an answer."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +42,7 @@ class CompiledPuzzle:
     compiled: Compiled
     heads: Mapping[Place, str]
     """Name of the selector of each head. A selector that is used twice has two heads."""
-    inputs: Sequence[Inputs]
+    inputs: Sequence[Texts]
 
     def count_right(self, model: TaskModel) -> int:
         """Return the number of inputs to which all answers of a model are right."""
@@ -81,12 +72,12 @@ def compile_puzzle(puzzle: Puzzle, program: WrittenProgram, *, seed: int = 0) ->
     for text in puzzle.inputs:
         groups.setdefault(len(text), []).append(text)
     tokens = [torch.cat([task.parse(text) for text in texts]) for texts in groups.values()]
-    return CompiledPuzzle(puzzle, compiled, heads, [Inputs(group, task.answer(group)) for group in tokens])
+    return CompiledPuzzle(puzzle, compiled, heads, [Texts((group,), task.answer(group)) for group in tokens])
 
 
 @torch.inference_mode()
-def _are_right(model: TaskModel, group: Inputs) -> Tensor:
-    chosen = model(group.tokens).argmax(-1)
+def _are_right(model: TaskModel, group: Texts) -> Tensor:
+    chosen = run(model, group).argmax(-1)
     right: Tensor = ((chosen == group.answers) | (group.answers == IGNORE)).all(-1)
     return right
 
@@ -95,7 +86,7 @@ def _are_right(model: TaskModel, group: Inputs) -> Tensor:
 def _attention(model: TaskModel, tokens: Tensor) -> dict[Place, Tensor]:
     """Return the attention (N, T - 1, T) of each head: of each step of the text, to "^" and each step.
 
-    The reader of an encoder has a row for each answer, and all other layers have a row for "^" too.
+    The answer heads of an encoder have a row for each answer, and all other heads have a row for "^" too.
     """
     with record_own(model) as records:
         model(tokens)
@@ -112,32 +103,19 @@ def train_beside(compiled: CompiledPuzzle, *, seed: int = 0, progress: Progress 
 
     Takes about 10 to 60 seconds on one core. The result depends only on the program and the seed.
     """
-    old: Any = compiled.compiled.config
-    width = HEAD_WIDTH * old.heads
-    sizes = {"inner": 2 * width} if hasattr(old, "inner") else {}
-    config = dataclasses.replace(old, norm="layer", hidden=width, **sizes)
-    name = compiled.puzzle.name
-    with torch.random.fork_rng(devices=[]), torch.inference_mode(mode=False):
-        torch.manual_seed(derive_seed(seed, f"puzzle/{name}/model"))
-        model: Any = type(compiled.compiled.model)(config, **dict[str, Any](compiled.compiled.task.sizes))
-    generator = make_generator(seed, f"puzzle/{name}/train")
-    counts = torch.tensor([float(len(group.tokens)) for group in compiled.inputs])
-    optimizer = torch.optim.Adam(model.parameters(), LR, betas=(0.9, 0.98))
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LR, total_steps=STEPS, pct_start=0.05)
-    for step in range(1, STEPS + 1):
-        group = compiled.inputs[int(torch.multinomial(counts.sqrt(), 1, generator=generator))]
-        rows = torch.randint(len(group.tokens), (BATCH,), generator=generator)
-        logits = model.train()(group.tokens[rows])
-        loss = F.cross_entropy(logits.flatten(0, 1), group.answers[rows].flatten(), ignore_index=IGNORE)
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
+    stream = f"puzzle/{compiled.puzzle.name}"
+    model, _ = same_layers(compiled.compiled, seed, stream)
+    generator = make_generator(seed, f"{stream}/train")
+
+    def loss(group: Texts) -> Tensor:
+        batch = draw_texts(group, generator)
+        return cross_entropy(run(model.train(), batch), batch.answers)
+
+    for step, value in training_steps(model, compiled.inputs, STEPS, generator, loss):
         if step % CHECK_EVERY == 0:
             right = compiled.count_right(model.eval()) / len(compiled.puzzle.inputs)
             if progress is not None:
-                progress({"step": step, "loss": loss.item(), "exact_match": right})
+                progress({"step": step, "loss": value, "exact_match": right})
             if right == 1.0:
                 break
     trained: TaskModel = model.eval()
@@ -177,7 +155,7 @@ def show_place(place: Place) -> str:
     'layer 0 head 1'
     """
     layer = place[0].split(".")
-    return f"reader head {place[1]}" if layer == ["cross"] else f"layer {layer[1]} head {place[1]}"
+    return f"answer head {place[1]}" if layer == ["cross"] else f"layer {layer[1]} head {place[1]}"
 
 
 def match_heads(compiled: CompiledPuzzle, trained: TaskModel) -> list[HeadMatch]:
@@ -189,8 +167,8 @@ def match_heads(compiled: CompiledPuzzle, trained: TaskModel) -> list[HeadMatch]
     uniform = dict.fromkeys(heads, 0.0)
     total = len(compiled.puzzle.inputs)
     for group in compiled.inputs:
-        own, other = (_attention(model, group.tokens) for model in (compiled.compiled.model, trained))
-        share = len(group.tokens) / total
+        own, other = (_attention(model, group.reads[0]) for model in (compiled.compiled.model, trained))
+        share = len(group.answers) / total
         for name, place in heads.items():
             for candidate, weights in other.items():
                 same = share * _similarity(own[place], weights)

@@ -6,12 +6,12 @@ right, the learner's program is a right solution with one mistake, and the line 
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from regard.course.program_tables import RELATIONS, TableFunction, WrittenProgram
+from regard.course.program_tables import RELATIONS, Part, TableFunction, WrittenProgram
 from regard.course.puzzles.puzzle import BLANK, Puzzle, show_answer
 from regard.errors import InputError
 from regard.programs.language import (
@@ -105,7 +105,7 @@ def _all_repairs(program: WrittenProgram, alphabet: str) -> Iterator[Repair]:
             aggregate(select(keys, queries), tokens),
         )
     for condition, line in lines.items():
-        for words, instead, new in _change_condition(condition, program.relations.get(condition), alphabet):
+        for words, instead, new in _change_condition(condition, alphabet):
             yield Repair(line, words, instead, condition, new)
     for selector in selectors:
         for words, instead, new in _change_selector(selector):
@@ -119,8 +119,9 @@ def _all_repairs(program: WrittenProgram, alphabet: str) -> Iterator[Repair]:
 Change = tuple[str, str, Any]
 
 
-def _change_condition(condition: Condition, relation: str | None, alphabet: str) -> Iterator[Change]:
+def _change_condition(condition: Condition, alphabet: str) -> Iterator[Change]:
     keys, queries, predicate = condition.keys, condition.queries, condition.predicate
+    relation: str | None = cast(TableFunction, predicate).relation
     if relation in STRICT:
         new = STRICT[relation]
         strict = "strict: equal values are left out" if relation in "<>" else "not strict: equal values count too"
@@ -257,17 +258,12 @@ def _rebuild(answer: Expression, repair: Repair) -> Expression:
 
 def _with_parts(part: Any, visit: Callable[[Any], Any]) -> Any:
     """Return a copy of a part whose own parts are visited."""
-    if isinstance(part, Condition):
-        return replace(part, keys=visit(part.keys), queries=visit(part.queries))
-    if isinstance(part, Selector):
-        return replace(part, conditions=tuple(map(visit, part.conditions)))
-    if isinstance(part, Elementwise):
-        return replace(part, arguments=tuple(map(visit, part.arguments)))
-    if isinstance(part, Otherwise):
-        return replace(part, argument=visit(part.argument))
-    if isinstance(part, Aggregate):
-        return replace(part, selector=visit(part.selector), values=visit(part.values))
-    if isinstance(part, Average):
-        numbers = None if part.numbers is None else visit(part.numbers)
-        return replace(part, selector=visit(part.selector), numbers=numbers)
-    return part
+
+    def copy(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(copy, value))
+        return visit(value) if isinstance(value, Part) else value
+
+    if part in (tokens, indices):
+        return part
+    return replace(part, **{item.name: copy(getattr(part, item.name)) for item in fields(part)})

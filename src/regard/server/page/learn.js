@@ -40,16 +40,23 @@ function describeRun(run) {
   return say("step {0} of {1}", run.step, run.steps) + loss;
 }
 
+let timer = 0;
+let shown = "";
+
 /** @param {string} method */
 async function ask(method) {
+  clearTimeout(timer);
   const response = await fetch(address, { method }).catch(() => null);
   if (!response?.ok) {
     part("state").textContent = say("The course server has ended: start it again with regard learn");
     return;
   }
-  const run = /** @type {State} */ (await response.json());
-  show(run);
-  if (run.busy) setTimeout(() => ask("GET"), 400);
+  const text = await response.text();
+  const run = /** @type {State} */ (JSON.parse(text));
+  if (text !== shown) show(run);
+  shown = text;
+  clearTimeout(timer);
+  timer = setTimeout(() => ask("GET"), run.busy ? 400 : 3000); // a terminal may train the run, too
 }
 
 button.addEventListener("click", () => ask("POST"));
