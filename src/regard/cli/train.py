@@ -138,11 +138,10 @@ def model_choice(argv: list[str]) -> dict[str, Any]:
 def given_flags(argv: list[str], config: RunConfig, base: RunConfig) -> dict[str, Any]:
     """Return the flags in `argv`, with the values of the parsed `config`.
 
-    Values equal to those of `base` are left out, except for flags that the attention mechanism may contradict.
+    Values equal to those of `base` are also given: other flags may contradict them.
     """
-    values = config.flags()
-    explicit = {name: values[name] for name in ("positions", "score") if take_flag(argv, f"--{name}")[0]}
-    return {**model_choice(argv), **explicit, **changed_flags(config, base)}
+    given = {name: value for name, value in config.flags().items() if take_flags(argv, [name])[0]}
+    return {**given, **model_choice(argv), **changed_flags(config, base)}
 
 
 def _run_choice(argv: list[str], *, task: str) -> RunChoice:

@@ -19,6 +19,7 @@ from regard.training import (
     RunConfig,
     RunFolder,
     changed_config,
+    check_dependent,
     create_run,
     make_config,
     pack_tensors,
@@ -43,6 +44,16 @@ SCHEDULE_FLAGS = ("steps", "lr")
 """Training flags that may change when a run is resumed: a new learning-rate schedule begins."""
 
 
+def new_config(task: str | RunConfig, flags: dict[str, Any]) -> RunConfig:
+    """Return the config of a new run. Raises the errors of `make_config`, and `InputError` for a flag without an
+    effect."""
+    if isinstance(task, RunConfig):
+        return task
+    config = make_config(task, flags)
+    check_dependent(flags, config.flags())
+    return config
+
+
 def resumed_config(
     task: str | RunConfig,
     flags: dict[str, Any],
@@ -60,6 +71,7 @@ def resumed_config(
     folder = RunFolder(savepath / name, trust_edited)
     stored = folder.read_config(trust_code=trust_code)
     if isinstance(task, str):
+        _check_preset(stored, flags)
         named = {name: value for name, value in flags.items() if name not in ("model", "preset")}
         wanted = {**changed_config(stored, named).resolved().flags(), "model": flags.get("model", stored.kind)}
         flags = {name: wanted[name] for name in (*named, "model")}
@@ -81,6 +93,19 @@ def resumed_config(
             )
     config = dataclasses.replace(stored, task=dataclasses.replace(stored.task, **moved))
     return rescheduled(config, folder, schedule) if schedule else config
+
+
+def _check_preset(stored: RunConfig, flags: dict[str, Any]) -> None:
+    """Raise `InputError` for a preset with other values than a stored run, besides those of the schedule."""
+    if flags.get("preset") is None:
+        return
+    preset, before = make_config(stored.on, flags), stored.flags()
+    for name, value in {**vars(preset.model), **vars(preset.training)}.items():
+        if value != before.get(name) and name not in SCHEDULE_FLAGS:
+            raise InputError(
+                f"preset {flags['preset']} has {name} {value}, but the run has {before.get(name)}: a resumed run "
+                f"keeps its flags; leave preset out, or train a new run"
+            )
 
 
 def rescheduled(config: RunConfig, folder: RunFolder, flags: Mapping[str, Any]) -> RunConfig:
@@ -181,6 +206,8 @@ def derived_config(before: AnyRun, task: str | RunConfig, flags: dict[str, Any])
         changed_config(without_text(base), flags), text={}, initial=None, schedules=[], averaged=[]
     )
     config.training.check_task(config.task)
+    if isinstance(task, str):
+        check_dependent(flags, config.flags())
     free = {*base.task_class.texts, *base.task_class.loose, *FREE_MODEL_FLAGS}
     fixed = {*vars(base.task), *vars(base.model), *FIXED_TRAINING_FLAGS} - free
     for name, value in config.flags().items():

@@ -99,7 +99,13 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         """
         if beam is None:
             beam = 1 if temperature else self.usual_beam
-        length_penalty = self.usual_length_penalty if length_penalty is None else length_penalty
+        if length_penalty is None:
+            length_penalty = self.usual_length_penalty
+        elif length_penalty and beam == 1:
+            raise InputError(
+                f"length_penalty {length_penalty:g} ranks the answers of a beam search, but beam is 1: raise "
+                "beam, or leave out length_penalty"
+            )
         sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
         ranking: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "n_best": n_best}
         settings = decoding.Search(**ranking, **sampling, controls=controls or decoding.Controls(), traced=traced)
