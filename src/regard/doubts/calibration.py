@@ -134,8 +134,8 @@ def calibrate_doubt(
     >>> pairs = list(run.unseen(500, 0))    # doctest: +SKIP
     >>> print(regard.calibrate_doubt(run, pairs))    # doctest: +SKIP
 
-    Raises `InputError` for too few pairs, for pairs of the training text, and for a model without attention to its
-    source.
+    Raises `InputError` for too few pairs, for pairs of the training text, and for a model without attention to
+    its source.
     """
     check_calibration(run, false_alarms=false_alarms, beam=beam, seed=seed)
     left_out = {} if reverse else {"reverse": "no run of the opposite direction was given"}
@@ -274,8 +274,8 @@ def _threshold(doubt: np.ndarray, false_alarms: float) -> float:
     """Return the log-odds above which a share of good translations lies.
 
     Above the quantile of 90 %, the log-odds are taken as exponentially distributed, so that a tenth of the
-    translations sets the threshold and not the few above it. On three runs with 500 pairs, the share of test
-    references with a warning was 0.6 to 1.5 % instead of 0.5 to 1.9 % for 1 % (docs/dev/doubt.md).
+    translations sets the threshold and not the few above it. Quantiles and generalised Pareto tails are farther
+    from the stated share (docs/dev/doubt.md).
     """
     if false_alarms >= TAIL:
         return float(np.quantile(doubt, 1 - false_alarms))

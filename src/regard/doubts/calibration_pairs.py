@@ -15,7 +15,7 @@ Pairs = Sequence[tuple[str, str]]
 
 
 def training_pairs(run: SequenceRun) -> list[tuple[str, str]]:
-    """Return the first pairs of the training text, or pairs that the task generates; none if the text is absent."""
+    """Return the first pairs of the training text, or pairs that the task generates; none without text."""
     try:
         return run.trained_on(REFERENCES if run.task.draws else MOST_COMPARED)
     except InputError:  # the file was moved
