@@ -103,6 +103,8 @@ def test_commands_of_extend_work(
             argv += ["--steps", "2"]
         if argv[0] == "test":
             argv += ["--samples", "5"]
+        if argv[0] == "card":
+            argv += ["--steps", "2", "--seeds", "1"]
         status, _, err = command(*argv)
         assert status == 0, f"{line}: {err}"
 
