@@ -22,6 +22,13 @@ RIGHT = "def score(q, k):\n    return q @ k.transpose(0, 2, 1) / q.shape[-1] ** 
 Command = Callable[..., tuple[int, str, str]]
 
 
+@pytest.fixture(autouse=True)
+def _one_server_for_harmless_files(request: pytest.FixtureRequest) -> None:
+    """Share the processes, except for files that may damage them."""
+    if "file_that" not in request.node.name:
+        request.getfixturevalue("one_server")
+
+
 def write(folder: Path, text: str) -> Path:
     path = folder / "mine.py"
     path.write_text(text, encoding="utf-8")

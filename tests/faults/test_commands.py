@@ -90,5 +90,5 @@ def test_unpickling_is_detected(tmp_path: Path) -> None:
         return read(folder, **others)
 
     with mock.patch.object(RunFolder, "read_config", unpickling):
-        report = main(30, seed=0)
+        report = main(12, seed=0)
     assert any("unpickles" in fault for fault in report.faults), report.told()

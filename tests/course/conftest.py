@@ -1,0 +1,22 @@
+"""Fixtures of the course."""
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from regard.course.processes import ForkServer
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    """Processes that run files of learners."""
+    with ForkServer() as running:
+        yield running
+
+
+@pytest.fixture
+def one_server(server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check all files of a module with the same processes, because new ones take a second to start."""
+    for module in ("course", "cli"):
+        monkeypatch.setattr(f"regard.{module}.check.ForkServer", lambda: contextlib.nullcontext(server))
