@@ -135,7 +135,7 @@ def test_trust_refuses_the_training_text(german: regard.TranslationRun, command:
             "--samples is for generated samples, but RUN has parallel text: to test",
         ),
         (["test", "RUN", "--plot"], "draw one translation with `regard translate RUN TEXT --plot`"),
-        (["explain", "RUN", "--depth", "2"], "--depth has no effect without --why"),
+        (["explain", "RUN", "--depth", "3"], "--depth has no effect without --why"),
         (["examine", "RUN", "--explorer", "http://x"], "--explorer has no effect without --html"),
         (
             ["compare", "counting", "--vary", "heads=1", "--explorer", "x"],
@@ -220,7 +220,6 @@ BAD_TRAINING = {
     "merges of unigrams": (["--merge_dropout", "0.1", "--tokenizer", "unigram"], "use it with --tokenizer bpe"),
     "patience": (["--patience", "3"], "patience 3 counts validations, but there is no validation text"),
     "guide": (["--guide_weight", "0.05"], "guide_weight 0.05 has no effect without --guide: leave it out"),
-    "validation": (["--validate_every", "9"], "validate_every 9 has no effect without validation text"),
     "no tabs": (
         ["--train", "PLAIN"],
         "0 pairs; left out: 24 without a partner; separate source and target in each",

@@ -1,6 +1,7 @@
 """Fixtures of the course."""
 
 import contextlib
+import importlib
 from collections.abc import Iterator
 
 import pytest
@@ -18,5 +19,5 @@ def server() -> Iterator[ForkServer]:
 @pytest.fixture
 def one_server(server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check all files of a module with the same processes, because new ones take a second to start."""
-    for module in ("course", "cli"):
-        monkeypatch.setattr(f"regard.{module}.check.ForkServer", lambda: contextlib.nullcontext(server))
+    for name in ("regard.course.check", "regard.cli.check"):
+        monkeypatch.setattr(importlib.import_module(name), "ForkServer", lambda: contextlib.nullcontext(server))

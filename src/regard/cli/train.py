@@ -24,6 +24,7 @@ from regard.training import (
     RunConfig,
     RunFolder,
     changed_flags,
+    check_dependent,
     find_criterion,
     find_run,
     make_config,
@@ -91,8 +92,11 @@ def run(argv: list[str]) -> None:
         before = find_run(place.start_from, place.savepath, trust_edited=place.trust_edited)
         base = without_text(before.read_config(trust_code=place.trust_code))
     config, _ = parse_config(base, argv, task=task)
+    given = given_flags(argv, config, base)
+    if not place.resume:
+        check_dependent(given, config.flags())
     try:
-        trained = runs.train(task, **vars(place), **given_flags(argv, config, base))
+        trained = runs.train(task, **vars(place), **given)
     except Interrupted:
         command = shlex.join([*PROG.split(), task, "--resume", *_savepath_flag(place.savepath)])
         print_message(f"stopped and saved in {place.savepath}; continue with `{command}`")

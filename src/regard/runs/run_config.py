@@ -19,7 +19,6 @@ from regard.training import (
     RunConfig,
     RunFolder,
     changed_config,
-    check_dependent,
     create_run,
     make_config,
     pack_tensors,
@@ -42,16 +41,6 @@ FIXED_TRAINING_FLAGS = ("vary_len",)
 """Training flags that affect the shapes of a model's parameters."""
 SCHEDULE_FLAGS = ("steps", "lr")
 """Training flags that may change when a run is resumed: a new learning-rate schedule begins."""
-
-
-def new_config(task: str | RunConfig, flags: dict[str, Any]) -> RunConfig:
-    """Return the config of a new run. Raises the errors of `make_config`, and `InputError` for a flag without an
-    effect."""
-    if isinstance(task, RunConfig):
-        return task
-    config = make_config(task, flags)
-    check_dependent(flags, config.flags())
-    return config
 
 
 def resumed_config(
@@ -206,8 +195,6 @@ def derived_config(before: AnyRun, task: str | RunConfig, flags: dict[str, Any])
         changed_config(without_text(base), flags), text={}, initial=None, schedules=[], averaged=[]
     )
     config.training.check_task(config.task)
-    if isinstance(task, str):
-        check_dependent(flags, config.flags())
     free = {*base.task_class.texts, *base.task_class.loose, *FREE_MODEL_FLAGS}
     fixed = {*vars(base.task), *vars(base.model), *FIXED_TRAINING_FLAGS} - free
     for name, value in config.flags().items():

@@ -27,7 +27,7 @@ from regard.runs.loading import (
     read_run,
     read_task,
 )
-from regard.runs.run_config import check_text, derived_config, new_config, resumed_config, write_rescheduled
+from regard.runs.run_config import check_text, derived_config, resumed_config, write_rescheduled
 from regard.tasks import BatchContext
 from regard.training import (
     DistributedContext,
@@ -210,7 +210,7 @@ def _config_and_origin(
         before = read_run(find_run(start_from, savepath, trust_edited=trust_edited), trust_code=trust_code)
         config = derived_config(before, task, flags)
     else:
-        config = new_config(task, flags).resolved()
+        config = (make_config(task, flags) if isinstance(task, str) else task).resolved()
     if config.training.tensorboard:  # what torch.utils.tensorboard imports
         import_library("tensorboard.summary.writer.event_file_writer", "the flag tensorboard", "track")
     if config.custom_parts and not resume:  # whoever trains with code trusts it

@@ -26,10 +26,6 @@ DEPENDENT: dict[str, tuple[Callable[[Flags], bool], str]] = {
     "query": (lambda flags: flags["score"] != "none", "with --score none"),
     "rotary_base": (lambda flags: flags["positions"] == "rotary", "without --positions rotary"),
     "score": (lambda flags: flags.get("pooling", "attention") == "attention", "without --pooling attention"),
-    "validate_every": (
-        lambda flags: "valid" not in flags or flags["valid"] or flags["hub"] or flags["keep"],
-        "without validation text (--valid) or --keep",
-    ),
     "vocab_size": (_learns_to_size, "with this --tokenizer"),
 }
 """Options, whether each of them has an effect together with all options of a run, and when it has none."""
