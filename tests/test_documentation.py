@@ -103,6 +103,8 @@ def test_commands_of_extend_work(
             argv += ["--steps", "2"]
         if argv[0] == "test":
             argv += ["--samples", "5"]
+        if argv[0] == "card":
+            argv += ["--steps", "2", "--seeds", "1"]
         status, _, err = command(*argv)
         assert status == 0, f"{line}: {err}"
 
@@ -180,7 +182,11 @@ def run_small(command: Callable[..., tuple[int, str, str]], line: str) -> None:
         argv += ["--steps", "2", "--hidden", "16"]
         argv += ["--vocab_size", "60"] if argv[1] == "translation" else []
     if argv[0] == "trust":
-        argv += ["--data", "corpus.tsv", "--samples", "50"]
+        pairs = [
+            (source[:-1], target[:-1]) for source, target in sentences()
+        ]  # unlike those of the training text
+        Path("unseen.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+        argv += ["--data", "unseen.tsv", "--samples", "50"]
     if argv[:2] == ["test", "dates"]:
         argv += ["--samples", "5"]
     if argv[:2] == ["align", "phrases"]:

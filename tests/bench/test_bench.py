@@ -73,9 +73,9 @@ def test_a_repeated_call_measures_nothing_and_gives_the_same(
 def test_measured_again_the_scores_are_identical(here: None, tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("first", "second")]
     for folder in folders:
-        bench("all", models="lookup,sink", seeds=1, quick=True, savepath=folder, progress=False)
+        bench("all", models="lookup", seeds=1, quick=True, savepath=folder, progress=False)
     paths = [sorted(path.relative_to(folder) for path in folder.rglob("*.json")) for folder in folders]
-    assert paths[0] == paths[1] and len(paths[0]) == 2 * len(choose_methods("all"))
+    assert paths[0] == paths[1] and len(paths[0]) == len(choose_methods("all"))
     for path in paths[0]:
         first, second = (json.loads((folder / path).read_text()) for folder in folders)
         for score in [*first["scores"], *second["scores"]]:

@@ -18,7 +18,14 @@ BAD_SEARCH = {
     "beam": (["--beam", "0"], "beam 0 is out of range: choose from 1 to 1000"),
     "n_best": (["--beam", "2", "--n_best", "3"], "n_best 3 exceeds beam 2: lower n_best, or raise beam"),
     "penalty": (["--beam", "1", "--length_penalty", "nan"], "length_penalty nan is out of range: choose from 0"),
-    "temperature": (["--temperature", "nan"], "temperature nan is out of range: choose from 0.001 to 1000.0"),
+    "temperature": (["--temperature", "nan"], "temperature nan is out of range: choose from 0.001 to 1000, or 0"),
+    "negative temperature": (["--temperature", "-1"], "temperature -1.0 is out of range"),
+    "infinite temperature": (["--temperature", "inf"], "temperature inf is out of range"),
+    "penalty of greedy search": (
+        ["--beam", "1", "--length_penalty", "2"],
+        "length_penalty 2 ranks the answers of",
+    ),
+    "penalty of samples": (["--temperature", "1", "--length_penalty", "2"], "length_penalty 2 ranks the answers"),
     "top_k": (["--temperature", "1", "--top_k", "-1"], "top_k -1 is out of range"),
     "top_p": (["--temperature", "1", "--top_p", "nan"], "top_p nan is out of range"),
     "seed": (["--seed", "3"], "top_k, top_p and seed change sampling, but there is no temperature"),
@@ -113,6 +120,38 @@ def test_trust_is_lenient_only_with_data(german: regard.TranslationRun, command:
     refused(command("trust", german.folder, "--lenient"), "--lenient leaves out lines of --data: give --data")
 
 
+def test_trust_refuses_the_training_text(german: regard.TranslationRun, command: Command) -> None:
+    refused(
+        command("trust", german.folder, "--data", *german.task.config.train),
+        "240 of 240 pairs are in the training text of the run",
+    )
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (
+            ["test", "RUN", "--samples", "9"],
+            "--samples is for generated samples, but RUN has parallel text: to test",
+        ),
+        (["test", "RUN", "--plot"], "draw one translation with `regard translate RUN TEXT --plot`"),
+        (["explain", "RUN", "--depth", "3"], "--depth has no effect without --why"),
+        (["examine", "RUN", "--explorer", "http://x"], "--explorer has no effect without --html"),
+        (
+            ["compare", "counting", "--vary", "heads=1", "--explorer", "x"],
+            "--explorer has no effect without --html",
+        ),
+        (["clean", "a.de", "a.en", "--min_score", "0.5"], "--min_score has no effect without --runs"),
+        (["write", "previous", "--causal"], "--causal has no effect without --hide"),
+    ],
+)
+def test_options_without_effect_are_refused(
+    german: regard.TranslationRun, command: Command, argv: list[str], message: str
+) -> None:
+    run = str(german.folder)
+    refused(command(*(word.replace("RUN", run) for word in argv)), message.replace("RUN", run))
+
+
 def test_test_checks_options_and_keeps_its_input(
     german: regard.TranslationRun, command: Command, tmp_path: Path
 ) -> None:
@@ -180,6 +219,11 @@ BAD_TRAINING = {
     "merges of words": (["--merge_dropout", "0.1", "--tokenizer", "words"], "which the tokenizer words does not"),
     "merges of unigrams": (["--merge_dropout", "0.1", "--tokenizer", "unigram"], "use it with --tokenizer bpe"),
     "patience": (["--patience", "3"], "patience 3 counts validations, but there is no validation text"),
+    "guide": (["--guide_weight", "0.05"], "guide_weight 0.05 has no effect without --guide: leave it out"),
+    "no tabs": (
+        ["--train", "PLAIN"],
+        "0 pairs; left out: 24 without a partner; separate source and target in each",
+    ),
     "languages": (["--languages", "de", "en"], "languages names columns of a data set: also give --hub"),
     "two positions": (["--attention", "alibi", "--positions", "sinusoidal"], "are both for the slot position"),
     "default positions": (["--attention", "alibi", "--positions", "rotary"], "are both for the slot position"),
@@ -197,7 +241,10 @@ def test_training_checks_options_before_it_learns_a_vocabulary(
     valid, empty = tmp_path / "valid.tsv", tmp_path / "empty.tsv"
     valid.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
     empty.touch()
-    words = [word.replace("VALID", str(valid)).replace("EMPTY", str(empty)) for word in flags]
+    places = {"VALID": str(valid), "EMPTY": str(empty), "PLAIN": text["valid"][0]}
+    words = flags
+    for name, place in places.items():
+        words = [word.replace(name, place) for word in words]
     train = [] if "--train" in flags else ["--train", *text["train"]]
     result = command("train", "translation", *train, *words, "--steps", "2", "--savepath", tmp_path / "runs")
     refused(result, message)

@@ -1,9 +1,9 @@
 """Commands import only the modules that they need."""
 
 import importlib.util
+import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -52,33 +52,55 @@ LIGHT = {
 }
 """Command lines, and the modules of the lists above that each command line may import."""
 CODE = """
-import sys
+import json, os, sys
+import torch  # before the forks, because its import takes a second
 from regard.cli import main
-try:
-    status = main(sys.argv[1:])
-except SystemExit as stop:
-    status = stop.code
-loaded = [name for name in sys.modules if sys.modules[name] is not None]
-sys.stdout.write("\\n" + " ".join(loaded) + "\\n")
-sys.exit(status)
+for name, words in json.loads(sys.argv[1]).items():
+    if pid := os.fork():
+        assert os.waitpid(pid, 0)[1] == 0, words
+        continue
+    try:
+        status = main(words)
+    except SystemExit as stop:
+        status = stop.code
+    with open(f"{name}.loaded", "w") as file:
+        file.write(" ".join(module for module in sys.modules if sys.modules[module] is not None))
+    sys.stdout.flush()
+    os._exit(status or 0)
 """
+"""Program that runs command lines, each in a fork, and writes the names of the loaded modules to files."""
+
+
+@pytest.fixture(scope="module")
+def loaded(
+    trained: regard.AnswerRun, translator: regard.PairRun, tmp_path_factory: pytest.TempPathFactory
+) -> dict[tuple[str, ...], set[str]]:
+    """Return the modules that each command line has loaded."""
+    folder = tmp_path_factory.mktemp("startup")
+    (folder / "pairs.tsv").write_text("3. Mai 1979\t1979-05-03\n")
+    for side in ("source", "target"):
+        (folder / side).write_text("".join(f"{side} {number % 7} {number % 3}\n" for number in range(60)))
+    text = ["--train", "source", "target", "--valid", "source", "target"]
+    named = {"RUN": [str(trained.folder)], "PAIRS": [str(translator.folder)]}
+    named["TRANSLATION"] = ["translation", *text, "--vocab_size", "40", "--steps", "1"]
+    lines = {
+        str(number): [part for word in argv for part in named.get(word, [word])]
+        for number, argv in enumerate(LIGHT)
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, json.dumps(lines)], capture_output=True, text=True, cwd=folder
+    )
+    assert done.returncode == 0, done.stderr
+    files = [folder / f"{number}.loaded" for number in lines]
+    return {argv: set(file.read_text().split()) for argv, file in zip(LIGHT, files, strict=True)}
 
 
 @pytest.mark.parametrize("argv", LIGHT, ids=" ".join)
 def test_commands_import_only_what_they_need(
-    argv: tuple[str, ...], trained: regard.AnswerRun, translator: regard.PairRun, tmp_path: Path
+    argv: tuple[str, ...], loaded: dict[tuple[str, ...], set[str]]
 ) -> None:
-    (tmp_path / "pairs.tsv").write_text("3. Mai 1979\t1979-05-03\n")
-    for side in ("source", "target"):
-        (tmp_path / side).write_text("".join(f"{side} {number % 7} {number % 3}\n" for number in range(60)))
-    text = ["--train", "source", "target", "--valid", "source", "target"]
-    named = {"RUN": [str(trained.folder)], "PAIRS": [str(translator.folder)]}
-    named["TRANSLATION"] = ["translation", *text, "--vocab_size", "40", "--steps", "1"]
-    words = [part for word in argv for part in named.get(word, [word])]
-    done = subprocess.run([sys.executable, "-c", CODE, *words], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    loaded = set(done.stdout.splitlines()[-1].split())
-    unneeded = {name for name in HEAVY if name in loaded} | {name for name in PARTS if _is_loaded(name, loaded)}
+    names = loaded[argv]
+    unneeded = {name for name in HEAVY if name in names} | {name for name in PARTS if _is_loaded(name, names)}
     assert unneeded - LIGHT[argv] == set()
 
 

@@ -150,7 +150,7 @@ def test_existing_run_is_kept_without_overwrite(command: Command, tmp_path: Path
     assert (tmp_path / "counting/model.safetensors").read_bytes() != before
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_random_flags_are_parsed_or_refused_in_one_line(data: Any, tmp_path_factory: Any) -> None:
     """Parsing arbitrary words returns flags or fails with a one-line error."""

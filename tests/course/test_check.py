@@ -22,6 +22,13 @@ RIGHT = "def score(q, k):\n    return q @ k.transpose(0, 2, 1) / q.shape[-1] ** 
 Command = Callable[..., tuple[int, str, str]]
 
 
+@pytest.fixture(autouse=True)
+def _one_server_for_harmless_files(request: pytest.FixtureRequest) -> None:
+    """Share the processes, except for files that may damage them."""
+    if "file_that" not in request.node.name:
+        request.getfixturevalue("one_server")
+
+
 def write(folder: Path, text: str) -> Path:
     path = folder / "mine.py"
     path.write_text(text, encoding="utf-8")
@@ -166,7 +173,6 @@ def test_a_file_that_cannot_be_loaded_is_one_line(tmp_path: Path, text: str, wor
         ("print('x' * 3_000_000)", "prints without end"),
         ("import os; os.closerange(3, 999)", "made the checker fail"),
         ("import builtins; builtins.len = None", "made the checker fail"),
-        ("import os\nfor n in range(3, 30):\n    try: os.write(n, b'{}\\n')\n    except OSError: pass", "that contains its answers"),  # noqa: E501
     ],
 )  # fmt: skip
 def test_a_file_that_crashes_while_loading_is_one_line(
@@ -176,6 +182,13 @@ def test_a_file_that_crashes_while_loading_is_one_line(
     assert status == 1 and err == "", err
     first = out.splitlines()[0]
     assert first.startswith("mine.py: stopped, ") and words in first, out
+
+
+def test_a_file_that_writes_to_the_checker_is_one_line(tmp_path: Path) -> None:
+    text = "import os\nfor n in range(3, 30):\n    try: os.write(n, b'{}\\n')\n    except OSError: pass\n"
+    report = str(check_file(write(tmp_path, text + RIGHT), seconds=1))  # the file blocks until its time limit
+    first = report.splitlines()[0]
+    assert first.startswith("mine.py: stopped, ") and "that contains its answers" in first, report
 
 
 def test_a_file_that_changes_python_is_still_checked(tmp_path: Path, command: Command) -> None:

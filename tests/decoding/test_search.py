@@ -210,7 +210,9 @@ def test_invalid_numbers_are_refused(options: dict[str, Any], message: str) -> N
 @pytest.mark.parametrize("temperature", [0.0, 1e-320, 1e308, float("nan")])
 def test_invalid_temperature_is_refused(temperature: float) -> None:
     source = collate([[4]])
-    with pytest.raises(InputError, match="temperature .* is out of range: choose from 0.001 to 1000.0"):
+    with pytest.raises(
+        InputError, match="temperature .* is out of range: choose from 0.001 to 1000, or 0 for a search"
+    ):
         sample(make(0), source, source != 0, max_len=3, temperature=temperature, seeds=[0])
 
 

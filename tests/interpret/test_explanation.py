@@ -24,13 +24,13 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "concat": ("counting", {"score": "concat"}),
     "additive": ("counting", {"score": "additive"}),
     "pooling": ("recall", {}),
-    "luong": ("reverse", {}),
-    "bahdanau": ("reverse", {"score": "additive", "context": "cell", "query": "previous"}),
-    "input feeding": ("reverse", {"input_feeding": True, "context": "output", "query": "current"}),
-    "transformer": ("reverse", {"model": "transformer", "heads": 2}),
+    "luong": ("reverse", {"max_len": 6}),
+    "bahdanau": ("reverse", {"max_len": 6, "score": "additive", "context": "cell", "query": "previous"}),
+    "input feeding": ("reverse", {"max_len": 6, "input_feeding": True, "context": "output", "query": "current"}),
+    "transformer": ("reverse", {"max_len": 6, "model": "transformer", "heads": 2}),
     "transformer, rotary, pre-norm": (
         "reverse",
-        {"model": "transformer", "heads": 2, "positions": "rotary", "pre_norm": True},
+        {"max_len": 6, "model": "transformer", "heads": 2, "positions": "rotary", "pre_norm": True},
     ),
 }
 TINY: dict[str, Any] = {"hidden": 8, "steps": 5, "batchsize": 4, "progress": False}

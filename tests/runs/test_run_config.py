@@ -13,6 +13,7 @@ import torch
 
 import regard
 from regard.errors import InputError
+from regard.runs import run_config
 from regard.training import Checkpoint
 from tests.earlier import to_format_6
 from tests.german import sentences, write
@@ -261,3 +262,12 @@ def test_start_from_on_the_command_line(
     assert status == 0 and "--from" in out and "(default: 0.95)" in out  # the averaged parameters of that run
     status, _, err = command("compare", "dates", "--vary", "lr=0.1,0.2", "--from", "start")
     assert status == 2 and "--from is not available here" in err and err.count("\n") == 1
+
+
+def test_preset_of_a_resumed_run_must_agree(german: regard.TranslationRun) -> None:
+    with pytest.raises(InputError, match="preset base has hidden 512, but the run has 32: a resumed run keeps"):
+        regard.train("translation", resume=True, preset="base", savepath=german.folder.parent, progress=False)
+    stored = regard.make_config("translation", {"preset": "small", "heads": 8})
+    run_config._check_preset(stored, {"preset": "small", "heads": 8})
+    with pytest.raises(InputError, match="preset small has heads 4, but the run has 8"):
+        run_config._check_preset(stored, {"preset": "small"})

@@ -25,7 +25,7 @@ from regard.server.messages import AttendRequest, ExplainRequest, InterventionRe
 
 NODE = shutil.which("node")
 ANSWER = Path(__file__).parents[1] / "js" / "live" / "answer.js"
-INPUTS = 200
+INPUTS = 40
 RUNS: dict[str, dict[str, Any]] = {
     "counting": {"hidden": 16, "steps": 60},
     "difference": {"hidden": 8, "steps": 20, "vary_len": True, "self_att": True},

@@ -1,15 +1,16 @@
 """Runs of other users do not execute code."""
 
 import json
+import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import regard
+from regard.cli import main
 from regard.io.reading import add_digest
+from tests.faults.children import Ended, run
 
 SCORE = """
 import pathlib
@@ -32,16 +33,14 @@ class Mine(Counting):
 TINY = ["--steps", "2", "--batchsize", "2", "--hidden", "4"]
 
 
-def command(folder: Path, *words: str, state: str = "state") -> subprocess.CompletedProcess[str]:
-    """Run a command in `folder` as a user whose records are in `state`."""
-    return subprocess.run(
-        [sys.executable, "-m", "regard", *words],
-        cwd=folder,
-        env={"XDG_STATE_HOME": str(folder / state), "PYTHONPATH": ":".join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def command(folder: Path, *words: str, state: str = "state") -> Ended:
+    """Run a command in `folder`, in a forked child, as a user whose records are in `state`."""
+
+    def work(told: int) -> int:
+        os.environ["XDG_STATE_HOME"] = str(folder / state)
+        return main(list(words))
+
+    return run(work, folder, patience=120)
 
 
 @pytest.fixture(params=["score", "task"])
@@ -54,26 +53,26 @@ def name(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         (tmp_path / "mine.py").write_text(TASK)
         words = ["mine.py"]
     done = command(tmp_path, "train", *words, *TINY)
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.err
     (tmp_path / "ran").unlink()
     return "counting" if request.param == "score" else "mine"
 
 
-def refused(done: subprocess.CompletedProcess[str], folder: Path) -> bool:
+def refused(done: Ended, folder: Path) -> bool:
     """Return whether a command reported the untrusted code in one line and did not execute the code."""
-    one_line = done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
-    said = "uses code that" in done.stderr and "mine.py" in done.stderr and "--trust_code" in done.stderr
-    return done.returncode == 2 and one_line and said and not (folder / "ran").exists()
+    one_line = done.err.count("\n") == 1 and "Traceback" not in done.err
+    said = "uses code that" in done.err and "mine.py" in done.err and "--trust_code" in done.err
+    return done.status == 2 and one_line and said and not (folder / "ran").exists()
 
 
 def test_code_runs_only_for_its_trainer(tmp_path: Path, name: str) -> None:
-    assert command(tmp_path, "test", name, "--samples", "2").returncode == 0
+    assert command(tmp_path, "test", name, "--samples", "2").status == 0
     (tmp_path / "ran").unlink()
     for words in (["test", name], ["examine", name], ["prune", name], ["show", name], ["translate", name, "A"]):
         assert refused(command(tmp_path, *words, state="other"), tmp_path), words
     assert refused(command(tmp_path, "plot", "positions", name, state="other"), tmp_path)
     trusting = command(tmp_path, "test", name, "--samples", "2", "--trust_code", state="other")
-    assert trusting.returncode == 0 and (tmp_path / "ran").exists()
+    assert trusting.status == 0 and (tmp_path / "ran").exists()
     (tmp_path / "ran").unlink()
     assert refused(command(tmp_path, "test", name, state="other"), tmp_path)  # trusting once is not permanent
 
@@ -88,7 +87,7 @@ def test_code_in_another_folder_is_not_trusted(tmp_path: Path) -> None:
     """A module with the same name as a trusted module is not trusted."""
     (tmp_path / "mine.py").write_text(SCORE)
     done = command(tmp_path, "train", "counting", "--score", "mine:Mine", *TINY)
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.err
     (tmp_path / "sent").mkdir()
     shutil.copytree(tmp_path / "models", tmp_path / "sent" / "models")
     shutil.copy(tmp_path / "mine.py", tmp_path / "sent")
@@ -99,11 +98,11 @@ def test_code_in_another_folder_is_not_trusted(tmp_path: Path) -> None:
 def test_resuming_with_untrusted_code_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(SCORE)
     words = ["train", "counting", "--score", "mine:Mine", *TINY]
-    assert command(tmp_path, *words).returncode == 0
+    assert command(tmp_path, *words).status == 0
     (tmp_path / "ran").unlink()
     again = ["train", "counting", "--resume"]
     assert refused(command(tmp_path, *again, state="other"), tmp_path)
-    assert command(tmp_path, *again, "--trust_code", state="other").returncode == 0
+    assert command(tmp_path, *again, "--trust_code", state="other").status == 0
 
 
 def test_run_without_custom_code_needs_no_trust(

@@ -87,7 +87,7 @@ def test_system_fonts_provide_missing_glyphs(
     assert not caplog.records
 
 
-@settings(max_examples=30)
+@settings(max_examples=10)
 @given(text=st.text(st.characters(exclude_categories=[]), max_size=5))
 def test_any_label_can_be_drawn(text: str) -> None:
     with warnings.catch_warnings():

@@ -41,6 +41,8 @@ def test_width_fonts_and_text_size(
     width_and_height = drawn.get_size_inches()
     assert (np.asarray(needed.min) > -0.02).all() and (np.asarray(needed.max) < width_and_height + 0.02).all()
 
+    if kind != "heads" and width != WIDTHS[0]:
+        return  # files of the other width differ only in the size, which "heads" checks
     pdf = figure.save(tmp_path / "figure.pdf").read_bytes()
     [right] = re.findall(rb"/MediaBox \[ 0 0 ([\d.]+) ", pdf)
     assert float(right) == pytest.approx(width * 72)

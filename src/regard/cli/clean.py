@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.cli.parsing import parse
+from regard.cli.parsing import check_needed, parse
 from regard.data.cleaning import CleaningRules, clean_corpus
 from regard.errors import InputError, check_range, check_share
 
@@ -54,6 +54,7 @@ def run(argv: list[str]) -> None:
         raise InputError(
             f"the corpus is missing: name a source and a target file first, as in `{PROG} train.de train.en`"
         )
+    check_needed(flags, {"min_score": "runs", "batchsize": "runs"})
     check_share("min_score", flags.min_score)
     check_range("batchsize", flags.batchsize, 1, 10**6)
     report = clean_corpus(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.cli.machines import OPTIONS, MachineFlags, make_backend
-from regard.cli.parsing import first_word, parse, take_flag, wants_help
+from regard.cli.parsing import check_needed, first_word, parse, take_flag, wants_help
 from regard.cli.terminal import EXPLORER, print_table, resumable
 from regard.cli.train import given_flags, model_choice, parse_config
 from regard.errors import InputError, unknown_choice
@@ -84,6 +84,7 @@ def run(argv: list[str]) -> None:
         values, argv = take_flag(argv, flag)
         own += [word for value in values for word in (flag, value)]
     flags = parse(CompareFlags(), own, prog=f"{PROG} {task}", description=DESCRIPTION)
+    check_needed(flags, {"explorer": "html"})
     machines = make_backend(flags)
     if flags.html is not None:
         check_writable(flags.html)

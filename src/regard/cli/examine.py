@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from regard.cli.parsing import parse_of_runs
+from regard.cli.parsing import check_needed, parse_of_runs
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import EXPLORER, print_table, resumable
 from regard.interpret import Examination, ExaminedRuns
@@ -48,6 +48,7 @@ class ExamineFlags:
 def run(argv: list[str]) -> None:
     """Examine the runs, then print and save the report."""
     names, flags = parse_of_runs(ExamineFlags(), argv, prog=PROG, description=DESCRIPTION, example=EXAMPLE)
+    check_needed(flags, {"explorer": "html"})
     for path in (flags.html, flags.json):
         if path is not None:
             check_writable(path)

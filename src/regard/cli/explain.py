@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.cli.parsing import parse_of_run
+from regard.cli.parsing import check_needed, parse_of_run
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import print_table
 from regard.errors import InputError
@@ -56,6 +56,7 @@ class ExplainFlags:
 def run(argv: list[str]) -> None:
     """Print the computation of one weight."""
     name, flags = parse_of_run(ExplainFlags(), argv, prog=PROG, description=DESCRIPTION)
+    check_needed(flags, {"depth": "why"})
     run = flags.storage.load(name)
     if flags.why:
         _print_reasons(run, flags)

@@ -29,8 +29,6 @@ class GenerateFlags:
     """Number of tokens to generate. None: 20, or fewer if the model has fewer positions left."""
     beam: int = 1
     """Beam width; 1 is greedy search."""
-    length_penalty: float = 0.0
-    """Exponent of the length penalty; 0 disables the penalty."""
     n_best: int = 1
     """Number of continuations, at most the beam width. Each continuation has its own line, best first."""
     temperature: float = 0.0

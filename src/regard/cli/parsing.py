@@ -64,6 +64,14 @@ def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Fl
         raise InputError(_one_line(stderr.getvalue())) from None
 
 
+def check_needed(flags: Any, needed: Mapping[str, str]) -> None:
+    """Raise `InputError` for a flag that differs from its default without the other flag that it needs."""
+    default = type(flags)()
+    for name, other in needed.items():
+        if getattr(flags, name) != getattr(default, name) and getattr(flags, other) == getattr(default, other):
+            raise InputError(f"--{name} has no effect without --{other}: leave out --{name}, or give --{other}")
+
+
 def _escaped(value: Any) -> Any:
     """Return a default value in which all text and paths, also in nested dataclasses, are escaped by
     `escape_controls`."""

@@ -72,8 +72,8 @@ class TranslationTestFlags:
     test text."""
     beam: int = field(default_factory=lambda: runs.TranslationRun.usual_beam)
     """Beam width; 1 is greedy search."""
-    length_penalty: float = field(default_factory=lambda: runs.TranslationRun.usual_length_penalty)
-    """Exponent of the length penalty; 0 disables the penalty. Larger values favor longer answers."""
+    length_penalty: float | None = None
+    """Exponent of the length penalty; 0 disables the penalty. Larger values favor longer answers. Default: 1."""
     batchsize: int = 64
     """Number of sentences per batch."""
     bleu_tokenize: str | None = None
@@ -105,8 +105,20 @@ def run(argv: list[str]) -> None:
         trust_edited="__trust_edited" in words,
     )
     parallel = tested.task.answers == "text" and not tested.task.draws
+    if parallel:
+        _refuse_generated(argv, name)
     argv = _drop_training_flags(tested, argv, TranslationTestFlags if parallel else TestFlags)
     (_test_translation if parallel else _test_task)(tested, argv, name)
+
+
+def _refuse_generated(argv: list[str], name: str) -> None:
+    """Raise `InputError` for a flag that applies only to runs whose samples are generated."""
+    advice = f"draw one translation with `regard translate {name} TEXT --plot`"
+    for flag in ("samples", "sample_len", "signal", "input", "plot"):
+        if take_flags(argv, [flag])[0]:
+            if flag not in ("input", "plot"):
+                advice = "to test other or fewer pairs, give their files with --data SOURCE TARGET"
+            raise InputError(f"--{flag} is for generated samples, but {name} has parallel text: {advice}")
 
 
 def _drop_training_flags(run: AnyRun, argv: list[str], flags: type) -> list[str]:

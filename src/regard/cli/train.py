@@ -24,6 +24,7 @@ from regard.training import (
     RunConfig,
     RunFolder,
     changed_flags,
+    check_dependent,
     find_criterion,
     find_run,
     make_config,
@@ -91,8 +92,11 @@ def run(argv: list[str]) -> None:
         before = find_run(place.start_from, place.savepath, trust_edited=place.trust_edited)
         base = without_text(before.read_config(trust_code=place.trust_code))
     config, _ = parse_config(base, argv, task=task)
+    given = given_flags(argv, config, base)
+    if not place.resume:
+        check_dependent(given, config.flags())
     try:
-        trained = runs.train(task, **vars(place), **given_flags(argv, config, base))
+        trained = runs.train(task, **vars(place), **given)
     except Interrupted:
         command = shlex.join([*PROG.split(), task, "--resume", *_savepath_flag(place.savepath)])
         print_message(f"stopped and saved in {place.savepath}; continue with `{command}`")
@@ -138,11 +142,10 @@ def model_choice(argv: list[str]) -> dict[str, Any]:
 def given_flags(argv: list[str], config: RunConfig, base: RunConfig) -> dict[str, Any]:
     """Return the flags in `argv`, with the values of the parsed `config`.
 
-    Values equal to those of `base` are left out, except for flags that the attention mechanism may contradict.
+    Values equal to those of `base` are also given: other flags may contradict them.
     """
-    values = config.flags()
-    explicit = {name: values[name] for name in ("positions", "score") if take_flag(argv, f"--{name}")[0]}
-    return {**model_choice(argv), **explicit, **changed_flags(config, base)}
+    given = {name: value for name, value in config.flags().items() if take_flags(argv, [name])[0]}
+    return {**given, **model_choice(argv), **changed_flags(config, base)}
 
 
 def _run_choice(argv: list[str], *, task: str) -> RunChoice:

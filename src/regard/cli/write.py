@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.cli.parsing import parse, wants_help
+from regard.cli.parsing import check_needed, parse, wants_help
 from regard.course.check import choose_exercises
 from regard.course.processes import ForkServer
 from regard.course.puzzles.puzzle import PUZZLES, Puzzle, find_puzzle
@@ -63,6 +63,7 @@ def run(argv: list[str]) -> None:
     if argv[0].startswith("-"):
         raise InputError(f"the first word must be a puzzle, a file or a folder, as in {PROG} previous.py")
     word, flags = argv[0], parse(WriteFlags(), argv[1:], prog=PROG, description=DESCRIPTION)
+    check_needed(flags, dict.fromkeys(("alphabet", "longest", "causal"), "hide"))
     check_range("seed", flags.seed, 0, 2**32 - 1)
     if Path(word).is_dir():
         _show_found(Path(word), flags)

@@ -75,6 +75,8 @@ def no_pairs(text: PairSource, description: str, counts: PairCounts) -> InputErr
     """Return an error for a text without pairs. `description`: its use, such as "training"."""
     files = " and ".join(map(repr, text.locations()))
     way_out = "raise max_len, or give another text" if counts.too_long else "give another text"
+    if counts.without_partner and len(text.locations()) == 1:
+        way_out = "separate source and target in each line by a tab, or give two files"
     return InputError(f"{description} text {files} has no pairs: {counts}; {way_out}")
 
 

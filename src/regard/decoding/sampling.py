@@ -26,7 +26,9 @@ def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
     >>> check_sampling(1.0, top_k=5, top_p=0.9)
     """
     if not COLDEST <= temperature <= HOTTEST:
-        raise InputError(f"temperature {temperature} is out of range: choose from {COLDEST} to {HOTTEST}")
+        raise InputError(
+            f"temperature {temperature} is out of range: choose from {COLDEST} to {HOTTEST:g}, or 0 for a search"
+        )
     check_range("top_k", top_k, 0, 10**9)
     if not 0 < top_p <= 1:
         raise InputError(f"top_p {top_p} is out of range: choose above 0 and at most 1")

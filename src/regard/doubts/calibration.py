@@ -15,6 +15,7 @@ import numpy as np
 
 from regard.doubts.basis import read_basis
 from regard.doubts.calibration_file import Calibration, Origin, store_calibration
+from regard.doubts.calibration_pairs import REFERENCES, check_pairs, training_pairs
 from regard.doubts.classifier import GOOD, Classifier, fit
 from regard.doubts.faults import FAULTS, plant
 from regard.doubts.features import FeatureReader
@@ -31,16 +32,12 @@ FALSE_ALARMS = 0.01
 """Default share of good translations that get a warning."""
 FOLDS = 5
 RESAMPLES = 1000
-SMALLEST = 50
-"""Smallest number of pairs for a calibration."""
 TAIL = 0.1
 """Share of good translations whose log-odds set a threshold for fewer false alarms."""
 FEWEST_ALARMS = 5
 """Smallest number of good translations with a warning for a certain threshold."""
 FEWEST = 20
 """Smallest number of planted faults of a kind that the classifier knows."""
-REFERENCES = 1000
-"""Number of training pairs that `from_data` compares."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,12 +134,17 @@ def calibrate_doubt(
     >>> pairs = list(run.unseen(500, 0))    # doctest: +SKIP
     >>> print(regard.calibrate_doubt(run, pairs))    # doctest: +SKIP
 
-    Raises `InputError` for too few pairs, and for a model without attention to its source.
+    Raises `InputError` for too few pairs, for pairs of the training text, and for a model without attention to
+    its source.
     """
     check_calibration(run, false_alarms=false_alarms, beam=beam, seed=seed)
-    _check_pairs(pairs)
     left_out = {} if reverse else {"reverse": "no run of the opposite direction was given"}
-    basis = read_basis(run, pairs, _training_pairs(run, left_out))
+    training = training_pairs(run)
+    check_pairs(run, pairs, training)
+    if not training:
+        left_out["from_data"] = "the training text is not here"
+    known = [pair for pair in training[:REFERENCES] if run.too_long(pair[0]) is None]
+    basis = read_basis(run, pairs, known)
     reader = FeatureReader(run, basis, reverse)
     names, sources = reader.names, [source for source, _ in pairs]
     print_status(f"translating {len(pairs):,} sources", show=show)
@@ -190,27 +192,6 @@ def check_calibration(run: SequenceRun, *, false_alarms: float, beam: int | None
         raise InputError(f"false_alarms {false_alarms} is out of range: choose above 0 and less than 0.5")
     check_range("seed", seed, 0, 2**32 - 1)
     run.search([], beam=beam)
-
-
-def _check_pairs(pairs: Sequence[tuple[str, str]]) -> None:
-    if len(pairs) < SMALLEST:
-        raise InputError(
-            f"{len(pairs)} pairs are too few to calibrate the doubt: give at least {SMALLEST}, preferably 500"
-        )
-    equal = sum(source == target for source, target in pairs)
-    if 2 * equal > len(pairs):
-        raise InputError(f"in {equal} of {len(pairs)} pairs, the reference equals the source: give translations")
-
-
-def _training_pairs(run: SequenceRun, left_out: dict[str, str]) -> list[tuple[str, str]]:
-    """Return the first training pairs; none if the text is absent, which goes to `left_out`."""
-    try:
-        training = [pair for pair in run.trained_on(REFERENCES) if run.too_long(pair[0]) is None]
-    except InputError:  # the file was moved
-        training = []
-    if not training:
-        left_out["from_data"] = "the training text is not here"
-    return training
 
 
 @dataclass(frozen=True)
@@ -293,8 +274,8 @@ def _threshold(doubt: np.ndarray, false_alarms: float) -> float:
     """Return the log-odds above which a share of good translations lies.
 
     Above the quantile of 90 %, the log-odds are taken as exponentially distributed, so that a tenth of the
-    translations sets the threshold and not the few above it. On three runs with 500 pairs, the share of test
-    references with a warning was 0.6 to 1.5 % instead of 0.5 to 1.9 % for 1 % (docs/dev/doubt.md).
+    translations sets the threshold and not the few above it. Quantiles and generalised Pareto tails are farther
+    from the stated share (docs/dev/doubt.md).
     """
     if false_alarms >= TAIL:
         return float(np.quantile(doubt, 1 - false_alarms))

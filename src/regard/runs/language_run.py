@@ -140,7 +140,6 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         *,
         new: int | None = None,
         beam: int = 1,
-        length_penalty: float = 0.0,
         n_best: int = 1,
         temperature: float = 0.0,
         top_k: int = 0,
@@ -162,7 +161,6 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
             )
         search = decoding.Search(
             beam=beam,
-            length_penalty=length_penalty,
             n_best=n_best,
             temperature=temperature,
             top_k=top_k,

@@ -60,6 +60,7 @@ def resumed_config(
     folder = RunFolder(savepath / name, trust_edited)
     stored = folder.read_config(trust_code=trust_code)
     if isinstance(task, str):
+        _check_preset(stored, flags)
         named = {name: value for name, value in flags.items() if name not in ("model", "preset")}
         wanted = {**changed_config(stored, named).resolved().flags(), "model": flags.get("model", stored.kind)}
         flags = {name: wanted[name] for name in (*named, "model")}
@@ -81,6 +82,19 @@ def resumed_config(
             )
     config = dataclasses.replace(stored, task=dataclasses.replace(stored.task, **moved))
     return rescheduled(config, folder, schedule) if schedule else config
+
+
+def _check_preset(stored: RunConfig, flags: dict[str, Any]) -> None:
+    """Raise `InputError` for a preset with other values than a stored run, besides those of the schedule."""
+    if flags.get("preset") is None:
+        return
+    preset, before = make_config(stored.on, flags), stored.flags()
+    for name, value in {**vars(preset.model), **vars(preset.training)}.items():
+        if value != before.get(name) and name not in SCHEDULE_FLAGS:
+            raise InputError(
+                f"preset {flags['preset']} has {name} {value}, but the run has {before.get(name)}: a resumed run "
+                f"keeps its flags; leave preset out, or train a new run"
+            )
 
 
 def rescheduled(config: RunConfig, folder: RunFolder, flags: Mapping[str, Any]) -> RunConfig:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         make_config as make_config,
     )
     from regard.training.criterion import Criterion as Criterion, find_criterion as find_criterion
+    from regard.training.dependent_options import check_dependent as check_dependent
     from regard.training.distributed import (
         SINGLE_PROCESS as SINGLE_PROCESS,
         DistributedContext as DistributedContext,

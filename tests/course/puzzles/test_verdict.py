@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from regard.course.processes import ForkServer
+from regard.course.puzzles import verdict
 from regard.course.puzzles.puzzle import PUZZLES
 from regard.course.puzzles.verdict import PuzzleReport, check_file
 from regard.errors import InputError
@@ -59,7 +60,7 @@ def test_report_has_the_smallest_wrong_input(write: Write, fork_server: ForkServ
     ("code", "message"),
     [
         ("answer = (tokens", rf"bad.py: has a syntax error: .* \(line {LINE}\)"),
-        ("while True: pass", rf"bad.py, line {LINE}: did not end within 5 seconds: is there an endless loop\?"),
+        ("while True: pass", rf"bad.py, line {LINE}: did not end within 1 second: is there an endless loop\?"),
         ("print('x' * 10**9)\nanswer = tokens", rf"bad.py, line {LINE}: prints without end"),
         ("result = tokens", "bad.py: the name `answer` is missing"),
         ("answer = ...", rf"bad.py, line {LINE}: nothing is written yet"),
@@ -87,8 +88,10 @@ def test_report_has_the_smallest_wrong_input(write: Write, fork_server: ForkServ
     ],
 )
 def test_file_that_cannot_be_run_is_one_line(
-    code: str, message: str, write: Write, fork_server: ForkServer
+    code: str, message: str, write: Write, fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if "while True" in code:
+        monkeypatch.setattr(verdict, "SECONDS", 1.0)
     with pytest.raises(InputError, match=message) as raised:
         check(write("bad", code), "previous", fork_server)
     assert "\n" not in str(raised.value)

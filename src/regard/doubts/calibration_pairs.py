@@ -1,0 +1,41 @@
+"""Pairs for the calibration of the doubt: sources and references that the model has not learned."""
+
+from collections.abc import Sequence
+
+from regard.errors import InputError
+from regard.runs import SequenceRun
+
+SMALLEST = 50
+"""Smallest number of pairs for a calibration."""
+REFERENCES = 1000
+"""Number of training pairs that the feature `from_data` compares."""
+MOST_COMPARED = 200_000
+"""Largest number of training pairs among which the pairs of a calibration are looked for."""
+Pairs = Sequence[tuple[str, str]]
+
+
+def training_pairs(run: SequenceRun) -> list[tuple[str, str]]:
+    """Return the first pairs of the training text, or pairs that the task generates; none without text."""
+    try:
+        return run.trained_on(REFERENCES if run.task.draws else MOST_COMPARED)
+    except InputError:  # the file was moved
+        return []
+
+
+def check_pairs(run: SequenceRun, pairs: Pairs, training: Pairs) -> None:
+    """Raise `InputError` for too few pairs, and for pairs that do not show how the model translates other text:
+    copies of the source, and the text of training, which the model translates better."""
+    if len(pairs) < SMALLEST:
+        raise InputError(
+            f"{len(pairs)} pairs are too few to calibrate the doubt: give at least {SMALLEST}, preferably 500"
+        )
+    equal = sum(source == target for source, target in pairs)
+    if 2 * equal > len(pairs):
+        raise InputError(f"in {equal} of {len(pairs)} pairs, the reference equals the source: give translations")
+    learned = set() if run.task.draws else set(training)
+    known = sum(pair in learned for pair in pairs)
+    if 2 * known > len(pairs):
+        raise InputError(
+            f"{known} of {len(pairs)} pairs are in the training text of the run, which it translates better than "
+            "other text: give pairs that were not used for training"
+        )
