@@ -33,8 +33,9 @@ from markdown_tables import markdown
 TOLERANCE = 0.2
 """Accepted difference between the slopes of a curve and of its arithmetic: caches and kernels depend on sizes."""
 REPEATS = 5
-SHORTEST, LONGEST = 0.02, 2.5
-"""Processor seconds of one repeat, at least, and of all repeats of one size, at most."""
+SHORTEST, LONGEST = 0.02, 1.0
+"""Processor seconds of one repeat, at least, and of all repeats of one size, at most. A longer call is measured
+once."""
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_ARENA_MAX": "1"}
 """Settings with which glibc returns freed memory at once, so that peaks of memory are those of one pass."""
 Work = Callable[[], Any]
@@ -109,10 +110,12 @@ def processor_seconds() -> float:
 
 
 def time_work(work: Work, repeats: int) -> float:
-    """Return the median processor seconds of a call, after one call that is not counted."""
+    """Return the median processor seconds of a call, without the first call if it is short."""
     begin = processor_seconds()
     work()
-    calls = 1 if repeats == 1 else max(1, math.ceil(SHORTEST / max(processor_seconds() - begin, 1e-6)))
+    if (first := processor_seconds() - begin) > LONGEST:
+        return first
+    calls = 1 if repeats == 1 else max(1, math.ceil(SHORTEST / max(first, 1e-6)))
     times: list[float] = []
     while len(times) < repeats and (not times or sum(times) * calls < LONGEST):
         begin = processor_seconds()
@@ -232,11 +235,13 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="few small sizes")
     parser.add_argument("--json", type=Path, help="write the measurements to this file")
     parser.add_argument("--pictures", type=Path, help="write the pictures to this folder")
-    parser.add_argument("--from-json", type=Path, help="draw earlier measurements instead of measuring")
+    parser.add_argument(
+        "--from-json", type=Path, nargs="+", help="draw earlier measurements instead of measuring"
+    )
     parser.add_argument("--memory", action="store_true", help=argparse.SUPPRESS)
     flags = parser.parse_args()
     if flags.from_json:
-        curves = [Curve(**values) for values in json.loads(flags.from_json.read_text())]
+        curves = [Curve(**values) for path in flags.from_json for values in json.loads(path.read_text())]
     else:
         import torch
 

@@ -18,7 +18,7 @@ from regard.data.parallel import ParallelText
 from regard.data.prepare import TokenizerConfig, learn_vocabularies, prepare_corpus
 from regard.decoding import Controls
 
-PAIRS = spread_sizes(2000, 200_000, 5)
+PAIRS = spread_sizes(1000, 100_000, 5)
 TERMS = spread_sizes(100, 10_000)
 LINES = spread_sizes(30, 3000)
 SENTENCES = 20

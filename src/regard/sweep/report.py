@@ -258,8 +258,9 @@ def learning_curves(comparison: Measurements, format: str) -> bytes:
     for axes, quantity in zip(figure.subplots(1, 2), ("exact_match", "loss"), strict=True):
         for variant in comparison.variants:
             lines = comparison.metrics(variant)
-            steps = sorted(set.intersection(*({line["step"] for line in seed} for seed in lines)))
-            values = np.array([[line[quantity] for line in seed if line["step"] in set(steps)] for seed in lines])
+            shared = set.intersection(*({line["step"] for line in seed} for seed in lines))
+            steps = sorted(shared)
+            values = np.array([[line[quantity] for line in seed if line["step"] in shared] for seed in lines])
             smooth = _running_mean(values)
             intervals = [seed_range(column) for column in smooth.T.tolist()]
             _plot_band(axes, steps, intervals, label=variant.name or comparison.task)
