@@ -36,7 +36,7 @@ REPEATS = 5
 SHORTEST, LONGEST = 0.02, 1.0
 """Processor seconds of one repeat, at least, and of all repeats of one size, at most. A longer call is measured
 once."""
-MALLOC = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_ARENA_MAX": "1"}
+MALLOC = {"MALLOC_MMAP_THRESHOLD_": "4096", "MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_ARENA_MAX": "1"}
 """Settings with which glibc returns freed memory at once, so that peaks of memory are those of one pass."""
 Work = Callable[[], Any]
 

@@ -14,6 +14,7 @@ from regard.training.cross_entropy import cross_entropy
 
 WIDTH, HEADS = 64, 4
 LENGTHS = spread_sizes(40, 4000)
+MEMORY_LENGTHS = spread_sizes(100, 10_000)
 COUNTS = spread_sizes(3, 300)
 HEAD_COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
 HEAD_WIDTH, HEAD_LENGTH = 8, 128
@@ -30,7 +31,7 @@ def attention_growths() -> list[Growth]:
             growths.append(
                 Growth(
                     group="attention",
-                    panel="backward" if backward else "forward",
+                    panel="attention, forward and backward" if backward else "attention, forward",
                     name=name,
                     size="sequence length",
                     sizes=LENGTHS,
@@ -41,19 +42,19 @@ def attention_growths() -> list[Growth]:
         growths.append(
             Growth(
                 group="attention",
-                panel="memory",
+                panel="attention, memory",
                 name=name,
                 size="sequence length",
-                sizes=LENGTHS,
-                prepare=partial(attention_pass, WIDTH, HEADS, None, recorded, False),
-                demanded=(lambda length: HEADS * length**2) if recorded == {} else float,
+                sizes=MEMORY_LENGTHS,
+                prepare=partial(attention_pass, WIDTH, 1, None, recorded, False),
+                demanded=(lambda length: length**2) if recorded == {} else float,
                 unit="MiB",
             )
         )
         growths.append(
             Growth(
                 group="attention",
-                panel="heads",
+                panel="attention, heads",
                 name=name,
                 size="heads of width 8",
                 sizes=HEAD_COUNTS,

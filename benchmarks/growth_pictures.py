@@ -17,7 +17,6 @@ COLORS = {
     "-dark": ("#58a6ff", "#f0883e", "#3fb950", "#bc8cff", "#ff7bac"),
 }
 MARKERS = "os^Dv"
-COLUMNS = 3
 UNITS = {"s": "processor seconds", "MiB": "MiB", "KB": "KB"}
 
 
@@ -33,7 +32,8 @@ def draw(curves: list[Curve], folder: Path) -> None:
 def _draw_group(curves: list[Curve], theme: str, path: Path) -> None:
     colors = THEMES[theme]
     panels = list(dict.fromkeys((curve.panel, curve.unit) for curve in curves))
-    rows = math.ceil(len(panels) / COLUMNS)
+    columns = 2 if len(panels) in (2, 4) else min(3, len(panels))
+    rows = math.ceil(len(panels) / columns)
     settings = {
         "text.color": colors["text"],
         "axes.labelcolor": colors["text"],
@@ -45,10 +45,10 @@ def _draw_group(curves: list[Curve], theme: str, path: Path) -> None:
         "svg.hashsalt": "growth",
     }
     with mpl.rc_context(settings):
-        figure = Figure(figsize=(4 * min(COLUMNS, len(panels)), 3.6 * rows), layout="constrained")
+        figure = Figure(figsize=(4 * columns, 4 * rows), layout="constrained")
         figure.set_facecolor(colors["back"])
         for number, (panel, unit) in enumerate(panels):
-            axes = figure.add_subplot(rows, min(COLUMNS, len(panels)), number + 1)
+            axes = figure.add_subplot(rows, columns, number + 1)
             shown = [curve for curve in curves if (curve.panel, curve.unit) == (panel, unit)]
             _draw_panel(axes, shown, COLORS[theme], colors)
         figure.savefig(path, metadata={"Date": None})
@@ -66,9 +66,9 @@ def _draw_panel(axes: Any, curves: list[Curve], colors: tuple[str, ...], theme: 
     axes.set_xscale("log")
     axes.set_yscale("log")
     bottom, top = (limit([cost for curve in curves for cost in curve.costs]) for limit in (min, max))
-    axes.set_ylim(bottom / 2.5, top * 2.5)
+    axes.set_ylim(bottom / 2, top * 2)
     axes.set_title(curves[0].panel, fontsize=10, fontweight="bold")
     axes.set_xlabel(curves[0].size)
     axes.set_ylabel(UNITS[curves[0].unit])
     axes.grid(color=theme["grid"], linewidth=0.6)
-    axes.legend(fontsize=7, frameon=False, loc="upper left", labelcolor=theme["text"])
+    axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.16), labelcolor=theme["text"])

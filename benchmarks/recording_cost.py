@@ -60,7 +60,7 @@ def recording(model: Any, inputs: Any, rounds: int) -> None:
     print("|---|---|---|---|---|")
     for name, median, minimum in zip(ways, medians, minima, strict=True):
         ratios = [f"{median / medians[base]:.3f} ({minimum / minima[base]:.3f})" for base in (0, -1)]
-        print(f"| {name} | {median:.3f} | {minimum:.3f} | {' | '.join(ratios)} |")
+        print(f"| {name} | {median:.3f} | {minimum:.3f} | {' | '.join(ratios)} |", flush=True)
 
 
 def showing(model: Any, inputs: Any, tokens: list[str]) -> None:
