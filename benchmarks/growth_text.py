@@ -12,7 +12,8 @@ from growth import Growth, Work, spread_sizes
 import regard
 from regard.cli import translate
 from regard.data.buckets import Buckets
-from regard.data.corpus import open_corpus
+from regard.data.chunks import LINES as LINES_PER_CHUNK
+from regard.data.corpus import POOL, SEGMENT, open_corpus
 from regard.data.glossary import parse_glossary
 from regard.data.parallel import ParallelText
 from regard.data.prepare import TokenizerConfig, learn_vocabularies, prepare_corpus
@@ -31,9 +32,9 @@ def text_growths() -> list[Growth]:
     glossary: dict[str, Any] = {"group": "text", "panel": "glossary", "size": "terms", "sizes": TERMS}
     return [
         Growth(**corpus, name="preparation", prepare=prepare_text, demanded=float),
-        Growth(**corpus, name="first batch of a training", prepare=first_batch, demanded=float),
-        Growth(**corpus, name="memory of the preparation", prepare=prepare_text, demanded=constant, unit="MiB"),
-        Growth(**corpus, name="memory of the first batch", prepare=first_batch, demanded=constant, unit="MiB"),
+        Growth(**corpus, name="first batch of a training", prepare=first_batch, demanded=pool),
+        Growth(**corpus, name="memory of the preparation", prepare=prepare_text, demanded=chunk, unit="MiB"),
+        Growth(**corpus, name="memory of the first batch", prepare=first_batch, demanded=pool, unit="MiB"),
         Growth(**glossary, name="reading", prepare=read_terms, demanded=float),
         Growth(**glossary, name="terms of 20 sentences", prepare=find_terms, demanded=constant),
         Growth(
@@ -52,6 +53,16 @@ def constant(size: int) -> float:
     """Return the demand of a task that does not depend on the size."""
     del size
     return 1.0
+
+
+def chunk(pairs: int) -> float:
+    """Return the pairs in memory during a preparation."""
+    return float(min(pairs, LINES_PER_CHUNK))
+
+
+def pool(pairs: int) -> float:
+    """Return the pairs that are read for the first batch."""
+    return float(min(pairs, POOL * SEGMENT))
 
 
 def prepare_text(pairs: int, folder: Path) -> Work:

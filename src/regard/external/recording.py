@@ -238,9 +238,14 @@ def check_layers(layers: Collection[str] | None, tracker: ForwardTracker, likely
 
 def is_sequence_mixer(module: nn.Module) -> bool:
     """Return whether a module mixes the steps of a sequence, judged by the name of its class."""
+    cls: Any = type(module)
+    return _mixes_steps(cls)
+
+
+@cache
+def _mixes_steps(cls: Any) -> bool:
     # Only the class name shows it: the code of linear attention consists of products and sums, like any other
     # layer.
-    cls = type(module)
     return MIXER.search(cls.__name__) is not None and not cls.__module__.startswith(("torch.", "regard."))
 
 
