@@ -140,7 +140,7 @@ def _status(name: str) -> int:
 
 
 def measure(growth: Growth, repeats: int) -> Curve:
-    """Measure a cost at all sizes, and fit the slopes."""
+    """Measure a cost at all sizes."""
     costs = []
     for size in growth.sizes:
         with tempfile.TemporaryDirectory() as folder:
@@ -149,6 +149,11 @@ def measure(growth: Growth, repeats: int) -> Curve:
                 costs.append(float(work()))
             else:
                 costs.append(peak_memory(work) if growth.unit == "MiB" else time_work(work, repeats))
+    return fit(growth, costs)
+
+
+def fit(growth: Growth, costs: list[float]) -> Curve:
+    """Fit the slopes of measured costs."""
     sizes, demanded = list(growth.sizes), [growth.demanded(size) for size in growth.sizes]
     upper = [index for index, size in enumerate(sizes) if size >= sizes[-1] / 12]  # a decade, with rounded ends
     return Curve(

@@ -170,7 +170,7 @@ def layers_pass(build: Any, recorded: str | None, layers: int, folder: Path) -> 
     inputs = torch.zeros(1, 4, 8) if isinstance(model, nn.Sequential) else torch.ones(1, 4, dtype=torch.long)
     with torch.no_grad(), regard.record(model) as records:
         model(inputs)
-    options = {"layers": list(records)[:1]} if recorded == "one" else {}
+    options: dict[str, Any] = {"layers": list(records)[:1]} if recorded == "one" else {}
 
     def work() -> None:
         with torch.no_grad():

@@ -34,7 +34,7 @@ def _draw_group(curves: list[Curve], theme: str, path: Path) -> None:
     panels = list(dict.fromkeys((curve.panel, curve.unit) for curve in curves))
     columns = 2 if len(panels) in (2, 4) else min(3, len(panels))
     rows = math.ceil(len(panels) / columns)
-    settings = {
+    settings: Any = {
         "text.color": colors["text"],
         "axes.labelcolor": colors["text"],
         "axes.edgecolor": colors["grid"],
@@ -43,6 +43,8 @@ def _draw_group(curves: list[Curve], theme: str, path: Path) -> None:
         "ytick.color": colors["text"],
         "font.size": 9,
         "svg.hashsalt": "growth",
+        "svg.fonttype": "none",
+        "font.family": "sans-serif",
     }
     with mpl.rc_context(settings):
         figure = Figure(figsize=(4 * columns, 4 * rows), layout="constrained")

@@ -173,7 +173,7 @@ def main() -> None:
                 training = work(train, symbols, seed)
                 used = user_seconds() - begin
                 rows.setdefault(name, []).append((training.validation_loss(held_out), used))
-            training.model = WithLogits(run.model.eval())
+            training.model = WithLogits(run.model.eval())  # type: ignore[assignment]
             rows.setdefault("Regard", []).append((training.validation_loss(held_out), regard_time))
             print(f"seed {seed} done", flush=True)
     table = [
