@@ -13,6 +13,12 @@ from typing import Any
 HERE = Path(__file__).parent
 NEEDS = ("joeynmt==2.3.0", "torch==2.13.0", "importlib_metadata", "sentencepiece==0.2.0")
 """JoeyNMT 2.3 does not declare importlib_metadata, and fails with newer versions of sentencepiece."""
+MALLOC = {
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(2**62),
+    "MALLOC_TOP_PAD_": str(64 << 20),
+}
+"""Settings of glibc, as `regard.fast.memory` sets them in Regard's own process."""
 JAX = ("jax==0.10.2", "jaxlib==0.10.2")
 
 
@@ -27,8 +33,8 @@ def peers_parser(description: str) -> argparse.ArgumentParser:
 
 
 def run(command: list[str], threads: int) -> dict[str, Any]:
-    """Run a process without a GPU, and return the JSON value of its last line."""
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    """Run a process without a GPU and with the settings `MALLOC`; return the JSON value of its last line."""
+    environment = {**os.environ, **MALLOC, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
     environment["CUDA_VISIBLE_DEVICES"] = ""
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:

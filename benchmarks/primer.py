@@ -1,13 +1,15 @@
 """Compare the speed of the primer's tasks in Regard, in a plain eager loop, and in a loop compiled by JAX.
 
     python benchmarks/primer.py [--repeats 3] [--jax [FOLDER]] [--json FILE]
+    python benchmarks/primer.py --profile TASK
 
 For each task and repeat, Regard and the plain loop train alternately in separate processes. The program
 measures wall-clock and processor time from the start of the process, including imports, until an exact match of
 99 % on 2,000 new samples. The program also measures steps per second, without the first 50 steps. Both programs
 evaluate the model every 50 steps, and the time of the evaluation is subtracted. Regard writes its run to disk
 as `regard train` does. `--jax` adds the time of a step of `jax_loop.py` without compilation, and creates an
-environment for JAX in .venv/jax or FOLDER.
+environment for JAX in .venv/jax or FOLDER. `--profile` prints the operations of a step of Regard instead, with
+their shares of the time.
 """
 
 import argparse
@@ -169,6 +171,39 @@ def head(jax: bool) -> str:
     return head + "\n| --- |" + " ---: |" * (head.count("|") - 2)
 
 
+def print_profile(task: str) -> None:
+    """Print the operations of a training step in one thread: their number, and their shares of the time."""
+    import torch
+    from learner import with_learner
+
+    def work(learner: Any, settings: Any) -> None:
+        step = lambda: learner.learn(settings.schedule_at(learner.step))  # noqa: E731
+        for _ in range(EVERY):
+            step()
+        begin = time.process_time()
+        for _ in range(EVERY):
+            step()
+        used = time.process_time() - begin
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+            for _ in range(EVERY):
+                step()
+        calls: dict[str, list[float]] = {}
+        for event in profiler.events():
+            calls.setdefault(event.name, []).append(event.self_cpu_time_total)
+        # Times of the profiler include interruptions by other programs, so a median represents the calls.
+        times = {name: len(durations) * statistics.median(durations) for name, durations in calls.items()}
+        total, count = sum(times.values()), sum(map(len, calls.values()))
+        print(f"{task}: {1e3 * used / EVERY:.2f} ms and {count / EVERY:.0f} calls per step, ", end="")
+        print(f"{total / EVERY / 1e3:.2f} ms in calls\n")
+        print("| operation | calls per step | share of the time |\n| --- | ---: | ---: |")
+        for name in sorted(times, key=lambda name: -times[name])[:12]:
+            print(f"| {name} | {len(calls[name]) / EVERY:.1f} | {times[name] / total:.0%} |")
+
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        with_learner(work, task, folder, TASKS[task])
+
+
 def main() -> None:
     """Run all measurements, and print the table."""
     began = time.perf_counter()
@@ -182,8 +217,12 @@ def main() -> None:
         help="also run JAX, installed in this folder",
     )
     parser.add_argument("--json", type=Path, help="also write the measurements to this file")
+    parser.add_argument("--profile", choices=TASKS, help="profile a step of Regard instead")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.profile:
+        print_profile(args.profile)
+        return
     if args.child:
         program, task, seed = args.child
         trained = (train_regard if program == "regard" else train_plain)(task, int(seed), began)

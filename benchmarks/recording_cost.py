@@ -1,18 +1,19 @@
 """Measure the cost of recording and displaying a model with 12 layers and 12 heads.
 
-    python benchmarks/recording_cost.py [--tokens 64]
+    python benchmarks/recording_cost.py [--tokens 64] [--batch 1] [--rounds 7]
 
-The baselines are the model without recording and, if installed, BertViz. The program prints medians of
-processor seconds in one thread.
+The baselines are the model without recording, eager attention with `output_attentions` and, if installed,
+BertViz. The model has the size of BERT-base and random weights. The program prints medians and minima of
+the user time in one thread.
 """
 
 import argparse
 import functools
 import importlib
 import importlib.util
+import resource
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,38 +23,44 @@ import torch
 import regard
 
 
-def seconds(*works: Callable[[], Any], repeats: int = 7) -> list[float]:
-    """Return the median processor seconds of each function, called alternately after one warm-up round."""
+def user_seconds(*works: Callable[[], Any], rounds: int = 7) -> list[list[float]]:
+    """Return the user seconds of each function in each round, called alternately after one warm-up round."""
     timings: list[list[float]] = [[] for _ in works]
-    for _ in range(repeats + 1):
-        for work, times in zip(works, timings, strict=True):
-            start = time.process_time()
-            work()
-            times.append(time.process_time() - start)
-    return [statistics.median(times[1:]) for times in timings]
+    for number in range(rounds + 1):
+        order = range(len(works)) if number % 2 else reversed(range(len(works)))
+        for index in order:
+            start = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+            works[index]()
+            timings[index].append(resource.getrusage(resource.RUSAGE_SELF).ru_utime - start)
+    return [times[1:] for times in timings]
 
 
-def recording(model: Any, inputs: Any) -> None:
+def recording(model: Any, inputs: Any, rounds: int) -> None:
     """Print the time of passes with and without recording."""
     eager = type(model)(model.config)
     eager.load_state_dict(model.state_dict())
     eager.set_attn_implementation("eager")
     eager.eval()
 
-    def recorded(**options: Any) -> None:
-        with regard.record(model, **options):
-            model(inputs)
+    def recorded(module: Any = model, **options: Any) -> None:
+        with regard.record(module, **options):
+            module(inputs)
 
     ways: dict[str, Callable[[], Any]] = {
         "not recorded (sdpa)": lambda: model(inputs),
+        "one row recorded": lambda: recorded(rows=[0]),
         "one layer recorded": lambda: recorded(layers=["encoder.layer.5.attention.self"]),
         "all layers recorded": recorded,
+        "all layers of the eager model recorded": lambda: recorded(eager),
         "eager, output_attentions=True": lambda: eager(inputs, output_attentions=True),
     }
-    medians = seconds(*ways.values())
-    print("| pass | seconds | relative to the pass without recording |\n|---|---|---|")
-    for name, median in zip(ways, medians, strict=True):
-        print(f"| {name} | {median:.3f} | {median / medians[0]:.2f} |")
+    timings = user_seconds(*ways.values(), rounds=rounds)
+    medians, minima = [statistics.median(times) for times in timings], [min(times) for times in timings]
+    print("| pass | median, s | minimum, s | relative to no recording | relative to eager |")
+    print("|---|---|---|---|---|")
+    for name, median, minimum in zip(ways, medians, minima, strict=True):
+        ratios = [f"{median / medians[base]:.3f} ({minimum / minima[base]:.3f})" for base in (0, -1)]
+        print(f"| {name} | {median:.3f} | {minimum:.3f} | {' | '.join(ratios)} |", flush=True)
 
 
 def showing(model: Any, inputs: Any, tokens: list[str]) -> None:
@@ -64,18 +71,13 @@ def showing(model: Any, inputs: Any, tokens: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         page, picture = Path(folder, "page.html"), Path(folder, "heads.png")
         outputs = {
-            "Regard, page": (
-                seconds(lambda: regard.view_weights(weights, tokens).to_html(page), repeats=3),
-                page,
-            ),
-            "Regard, picture": (
-                seconds(lambda: regard.view_weights(weights, tokens).plot(picture), repeats=3),
-                picture,
-            ),
+            "Regard, page": (lambda: regard.view_weights(weights, tokens).to_html(page), page),
+            "Regard, picture": (lambda: regard.view_weights(weights, tokens).plot(picture), picture),
         }
         print("\n| | seconds | size, KiB |\n|---|---|---|")
-        for name, ([median], path) in outputs.items():
-            print(f"| {name} | {median:.2f} | {path.stat().st_size / 1024:,.0f} |")
+        for name, (write, path) in outputs.items():
+            [times] = user_seconds(write, rounds=3)
+            print(f"| {name} | {statistics.median(times):.2f} | {path.stat().st_size / 1024:,.0f} |")
     if importlib.util.find_spec("bertviz") is None:
         print("| BertViz | not installed | |")
         return
@@ -83,7 +85,8 @@ def showing(model: Any, inputs: Any, tokens: list[str]) -> None:
     for name in ("head_view", "model_view"):
         show: Any = functools.partial(getattr(bertviz, name), weights, tokens, html_action="return")
         size = len(show().data.encode())
-        print(f"| BertViz, {name} | {seconds(show, repeats=3)[0]:.2f} | {size / 1024:,.0f} |")
+        [times] = user_seconds(show, rounds=3)
+        print(f"| BertViz, {name} | {statistics.median(times):.2f} | {size / 1024:,.0f} |")
 
 
 def main() -> None:
@@ -92,15 +95,19 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     model = transformers.BertModel(transformers.BertConfig()).eval()
-    inputs = torch.randint(0, 1000, (1, options.tokens))
-    print(f"Regard {regard.__version__}, PyTorch {torch.__version__}, {options.tokens} tokens\n")
+    inputs = torch.randint(0, 1000, (options.batch, options.tokens))
+    print(
+        f"Regard {regard.__version__}, PyTorch {torch.__version__}, {options.batch} x {options.tokens} tokens\n"
+    )
     with torch.no_grad():
-        recording(model, inputs)
-        showing(model, inputs, [f"w{number}" for number in range(options.tokens)])
+        recording(model, inputs, options.rounds)
+        showing(model, inputs[:1], [f"w{number}" for number in range(options.tokens)])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Measure a training step on a CPU: Regard beside the plain loops of strong_loop.py.
 
-    python benchmarks/training_step.py [--rounds 3] [--steps 6] [--models tiny decoder-only] [--compile]
+    python benchmarks/training_step.py [--rounds 3] [--steps 6] [--models tiny decoder-only]
+        [--precisions float32 bfloat16] [--compile]
 
 Each program runs in a process of its own with one thread and the same settings of the allocator. The processes
 run in turn. The table shows the processor time of a step (user time, the median of all steps of all rounds, and
@@ -120,6 +121,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="processes for each program")
     parser.add_argument("--steps", type=int, default=6, help="measured steps in each process")
     parser.add_argument("--models", nargs="+", choices=models(), default=list(models()))
+    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
     parser.add_argument("--compile", action="store_true", help="with torch.compile, which takes minutes")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     flags = parser.parse_args()
@@ -130,7 +132,7 @@ def main() -> None:
     results: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for number in range(flags.rounds):
         for name in flags.models:
-            for precision in PRECISIONS:
+            for precision in flags.precisions:
                 for program in PROGRAMS:
                     command = [
                         sys.executable,

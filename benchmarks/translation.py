@@ -1,11 +1,11 @@
-"""Compare the speed of the Transformer on Multi30k with JoeyNMT 2.3, Hugging Face's MarianMT, and CTranslate2.
+"""Compare the speed of the Transformer on Multi30k with JoeyNMT, Hugging Face, CTranslate2 and a strong loop.
 
     python benchmarks/translation.py DATA [--parts training search] [--rounds 3] [--steps 100] [--model RUN]
 
 DATA is the folder that `regard data multi30k` creates. All programs use the same subwords, sizes and threads. The
-programs run alternately in separate processes, and the tables show medians. translation_training.py and
-translation_search.py define the timed parts; peers.py installs JoeyNMT. The program needs the extras peers and
-export.
+programs run alternately in separate processes with the same settings of the allocator, and the tables show
+medians. translation_training.py and translation_search.py define the timed parts; peers.py installs JoeyNMT. The
+program needs the extras peers and export.
 """
 
 import argparse

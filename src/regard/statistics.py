@@ -20,6 +20,8 @@ MAX_ARRANGEMENTS = 13_000
 """Largest number of arrangements that a permutation test enumerates, enough for two groups of 8; of more, it
 draws random ones."""
 DRAWN_ARRANGEMENTS = 19_999
+BLOCK = 100_000
+"""Number of values that are permuted at once. All arrangements of hundreds of seeds would need hundreds of MB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,9 +146,13 @@ def permutation_p(first: Sequence[float], second: Sequence[float]) -> float:
     if math.comb(len(values), size) <= MAX_ARRANGEMENTS:
         chosen = np.array(list(itertools.combinations(range(len(values)), size)))
         return float((np.abs(values[chosen].sum(1)) >= observed - tolerance).mean())
-    random = np.random.default_rng(0)
-    drawn = random.permuted(np.tile(values, (DRAWN_ARRANGEMENTS, 1)), axis=1)[:, :size].sum(1)
-    return float((1 + (np.abs(drawn) >= observed - tolerance).sum()) / (1 + DRAWN_ARRANGEMENTS))
+    random, extreme = np.random.default_rng(0), 1
+    rows = 1 + BLOCK // len(values)
+    for begin in range(0, DRAWN_ARRANGEMENTS, rows):
+        block = np.tile(values, (min(rows, DRAWN_ARRANGEMENTS - begin), 1))
+        sums = random.permuted(block, axis=1, out=block)[:, :size].sum(1)
+        extreme += int((np.abs(sums) >= observed - tolerance).sum())
+    return extreme / (1 + DRAWN_ARRANGEMENTS)
 
 
 def sign_flip_p(differences: Sequence[float]) -> float:

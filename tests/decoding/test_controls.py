@@ -1,6 +1,7 @@
 """Constrained searches agree with an exhaustive search over all targets that satisfy the constraints."""
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -214,6 +215,15 @@ def test_prefixes_and_glossary_terms_are_texts() -> None:
     assert "yyx" in second
     [answer] = text_search(Search(beam=3, controls=Controls(glossary={"a": "xxx", "a b": "zyz"})), ["a b"])
     assert "zyz" in answer and "xxx" not in answer  # the longest term counts
+
+
+@given(st.dictionaries(st.text("ab é-", min_size=1, max_size=5), st.just("x"), min_size=1), st.text("ab é-"))
+def test_glossary_terms_are_those_of_a_pattern_of_all_terms(terms: dict[str, str], text: str) -> None:
+    glossary = {term.strip(): f"{term} translated" for term in terms if term.strip()}
+    longest_first = sorted(glossary, key=len, reverse=True)
+    pattern = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
+    expected = [glossary[match.group()] for match in pattern.finditer(text)] if glossary else []
+    assert Controls(glossary=glossary).translations(text) == expected
 
 
 def test_default_limit_grows_by_the_length_of_the_constraints() -> None:

@@ -232,6 +232,8 @@ def short_name(name: str) -> str:
 
 def plain_name(name: str) -> str:
     """Return a module's name without the wrapper of `torch.compile`."""
+    if "_orig_mod" not in name:  # a recording calls this function for every module
+        return name
     return ".".join(part for part in name.split(".") if part != "_orig_mod")
 
 

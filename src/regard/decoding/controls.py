@@ -14,6 +14,9 @@ from regard.decoding.rules import MinLength, NoRepeatNgram, RepetitionPenalty, R
 from regard.errors import InputError, check_range, shorten
 
 LARGEST_REPETITION_PENALTY = 100
+WORD = re.compile(r"(?<!\w)(?:\w+|\W)")
+"""A word, or another character that no word precedes directly."""
+WORD_CHARACTER = re.compile(r"\w")
 LONGEST_SHOWN = 20
 """Maximum number of characters of a text in an error message."""
 
@@ -92,17 +95,28 @@ class Controls:
 
     def translations(self, text: str) -> list[str]:
         """Return the translations of the glossary's terms in a text."""
-        if self._pattern is None:
-            return []
-        return [self.glossary[match.group()] for match in self._pattern.finditer(text)]
-
-    @cached_property
-    def _pattern(self) -> re.Pattern[str] | None:
-        """A pattern that matches the terms of the glossary as whole words, the longest first."""
         if not self.glossary:
-            return None
-        longest_first = sorted(self.glossary, key=len, reverse=True)
-        return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
+            return []
+        found, position = [], 0
+        while word := WORD.search(text, position):
+            begin, position = word.span()
+            for term in self._terms.get(word.group(), ()):
+                end = begin + len(term)
+                if text.startswith(term, begin) and not WORD_CHARACTER.match(text, end):
+                    found.append(self.glossary[term])
+                    position = end
+                    break
+        return found
+
+    # One pattern with all terms would try each term at each word of a text.
+    @cached_property
+    def _terms(self) -> dict[str, list[str]]:
+        """The terms of the glossary by their first word, the longest first."""
+        terms: dict[str, list[str]] = {}
+        for term in sorted(self.glossary, key=len, reverse=True):
+            if word := WORD.match(term):
+                terms.setdefault(word.group(), []).append(term)
+        return terms
 
 
 class Requirement(NamedTuple):

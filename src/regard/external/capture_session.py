@@ -118,6 +118,8 @@ class CaptureSession:
         """Modules that match `modules`; interventions change only the weights of these modules."""
         self.with_cache: set[str] = set()
         """Records made with a cache, to which later steps may be added."""
+        self._repeated: dict[str, set[str]] = {}
+        """By layer that ran several times: the names of its calls after the first."""
         self._single_query: dict[str, int] = {}
         """By layer: the value of `_many_query_calls` at the layer's last call with a single query."""
         self._many_query_calls = 0
@@ -152,10 +154,11 @@ class CaptureSession:
         if self.tracker.paused:
             return None
         numbered = self.tracker.number(name)
-        if numbered == name:  # a new pass drops the numbered calls of an earlier one
-            for record_name in [earlier for earlier in self.recorder.parts if earlier.startswith(f"{name}#")]:
-                if not self.tracker.start:
-                    del self.recorder.parts[record_name]
+        if numbered != name:
+            self._repeated.setdefault(name, set()).add(numbered)
+        elif not self.tracker.start:  # a new pass drops the numbered calls of an earlier one
+            for record_name in self._repeated.pop(name, ()):
+                self.recorder.parts.pop(record_name, None)
         return numbered if self.wants(numbered) else None
 
     def record_call(self, name: str, call: AttentionCall) -> None:

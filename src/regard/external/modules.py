@@ -39,8 +39,16 @@ def resolve_module(model: Any, modules: str | None = None) -> tuple[nn.Module, s
 
 def is_transformers_model(module: nn.Module) -> bool:
     """Return whether a module is a transformers model, without importing transformers."""
+    cls: Any = type(module)
+    return _is_transformers_class(cls)
+
+
+# A recording asks for every module of a model. The answer for a class never changes: a class that exists before
+# transformers or peft is imported does not inherit from their classes.
+@cache
+def _is_transformers_class(cls: Any) -> bool:
     transformers = sys.modules.get(TRANSFORMERS)
-    return transformers is not None and isinstance(module, transformers.PreTrainedModel)
+    return transformers is not None and issubclass(cls, transformers.PreTrainedModel)
 
 
 def parameter_names(module: nn.Module) -> tuple[str, ...]:
@@ -60,8 +68,14 @@ def _forward_parameters(cls: Any) -> tuple[str, ...]:
 
 def is_peft_model(module: nn.Module) -> bool:
     """Return whether a module is a PEFT model, without importing peft."""
+    cls: Any = type(module)
+    return _is_peft_class(cls)
+
+
+@cache
+def _is_peft_class(cls: Any) -> bool:
     peft = sys.modules.get("peft")
-    return peft is not None and isinstance(module, peft.PeftModel | peft.PeftMixedModel)
+    return peft is not None and issubclass(cls, peft.PeftModel | peft.PeftMixedModel)
 
 
 def unwrap(model: nn.Module) -> nn.Module:

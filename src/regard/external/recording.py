@@ -42,7 +42,7 @@ from regard.external.capture_session import CaptureSession, InterventionSession
 from regard.external.forward_tracker import ForwardTracker
 from regard.external.modules import prompt_length, resolve_module
 from regard.external.output_attentions import names_in_code
-from regard.external.token_labels import TokenLabeler, TokenLabels, is_inside
+from regard.external.token_labels import TokenLabeler, TokenLabels
 
 MIXER = re.compile(
     r"(Attention|Attn|Mixer|MambaLayer|DeltaNet|DeltaRule|ShortConv|ShortConvolution|RecurrentBlock|SSM|FourierTransform"
@@ -238,9 +238,14 @@ def check_layers(layers: Collection[str] | None, tracker: ForwardTracker, likely
 
 def is_sequence_mixer(module: nn.Module) -> bool:
     """Return whether a module mixes the steps of a sequence, judged by the name of its class."""
+    cls: Any = type(module)
+    return _mixes_steps(cls)
+
+
+@cache
+def _mixes_steps(cls: Any) -> bool:
     # Only the class name shows it: the code of linear attention consists of products and sums, like any other
     # layer.
-    cls = type(module)
     return MIXER.search(cls.__name__) is not None and not cls.__module__.startswith(("torch.", "regard."))
 
 
@@ -254,16 +259,24 @@ def find_missing_layers(session: CaptureSession, recorded: Collection[str]) -> d
     names = {name.split("#")[0].rpartition(".stream")[0] or name.split("#")[0] for name in recorded}
     if not names <= session.tracker.modules.keys():  # the model returned weights without naming the layer
         return {}
+    contain_recorded = {parent for name in names for parent in _and_parents(name)}
     missing: dict[str, str] = {}
     for name, module in session.tracker.modules.items():
         if name not in session.tracker.seen or not is_sequence_mixer(module) or not session.wants(name):
             continue
-        if any(is_inside(name, layer) or is_inside(layer, name) for layer in names):
+        parents = _and_parents(name)
+        if name in contain_recorded or not names.isdisjoint(parents):
             continue
-        if not any(is_inside(name, layer) for layer in missing):
+        if missing.keys().isdisjoint(parents):
             reason = HIDDEN_WEIGHTS if _computes_softmax(module) else NO_SOFTMAX
             missing[name] = f"{type(module).__name__} {reason}"
     return missing
+
+
+def _and_parents(name: str) -> list[str]:
+    """Return the names of a module and of all modules that contain it."""
+    parts = name.split(".") if name else []
+    return [".".join(parts[:count]) for count in range(len(parts) + 1)]
 
 
 def _computes_softmax(module: nn.Module) -> bool:

@@ -11,6 +11,7 @@ same model before training. A head that divides its attention between two steps 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
 from typing import Any
 
@@ -79,10 +80,14 @@ class HeadRoles(Result):
 
     def of(self, layer: str, head: int) -> HeadRole:
         """Return the role of one head; raises `InputError` for an unknown head."""
-        for role in self.heads:
-            if (role.layer, role.head) == (layer, head):
-                return role
-        raise InputError(f"{layer} head {head} is not in the model")
+        try:
+            return self._by_head[layer, head]
+        except KeyError:
+            raise InputError(f"{layer} head {head} is not in the model") from None
+
+    @cached_property
+    def _by_head(self) -> dict[tuple[str, int], HeadRole]:
+        return {(role.layer, role.head): role for role in self.heads}
 
     def summary(self) -> str:
         """Return a text with the number of heads that have a role."""

@@ -258,8 +258,9 @@ def learning_curves(comparison: Measurements, format: str) -> bytes:
     for axes, quantity in zip(figure.subplots(1, 2), ("exact_match", "loss"), strict=True):
         for variant in comparison.variants:
             lines = comparison.metrics(variant)
-            steps = sorted(set.intersection(*({line["step"] for line in seed} for seed in lines)))
-            values = np.array([[line[quantity] for line in seed if line["step"] in set(steps)] for seed in lines])
+            shared = set.intersection(*({line["step"] for line in seed} for seed in lines))
+            steps = sorted(shared)
+            values = np.array([[line[quantity] for line in seed if line["step"] in shared] for seed in lines])
             smooth = _running_mean(values)
             intervals = [seed_range(column) for column in smooth.T.tolist()]
             _plot_band(axes, steps, intervals, label=variant.name or comparison.task)
@@ -267,10 +268,13 @@ def learning_curves(comparison: Measurements, format: str) -> bytes:
         axes.grid(alpha=0.3)
     figure.axes[0].set_ylim(-0.02, 1.02)
     figure.axes[1].set_yscale("log")
-    figure.axes[0].legend(fontsize=8)
+    if len(comparison.variants) <= MOST_LABELS:
+        figure.axes[0].legend(fontsize=8)
     return figure_bytes(figure, format)
 
 
+MOST_LABELS = 20
+"""Number of lines of a plot up to which it has a legend. A longer legend leaves no space for the lines."""
 WINDOW = 10
 """Number of metrics lines that are averaged for a point of a learning curve: the point's line and earlier
 lines."""
@@ -307,6 +311,7 @@ def curves(comparison: Measurements, format: str) -> bytes:
         _plot_band(axes, positions, means, marker="o", label=", ".join(map(str, others)) or comparison.task)
     axes.set(xlabel=last, ylabel="exact match (mean, range of the seeds)", ylim=(-0.02, 1.02))
     axes.set_xticks(positions, [str(value) for value in values])
-    axes.legend()
+    if len(_series(comparison)) <= MOST_LABELS:
+        axes.legend()
     axes.grid(alpha=0.3)
     return figure_bytes(figure, format)
