@@ -32,10 +32,12 @@ class AttentionSolution:
         return float(np.sqrt(query.shape[-1]))
 
     def score(self, query: Array, key: Array) -> Array:
-        """Return Q Kᵀ / √D.
+        """Return Q Kᵀ / √D: the dot product of each query with each key, divided by the root of the width.
 
         query (B, Tq, D), key (B, Tk, D); returns (B, Tq, Tk).
-        B is the batch size, Tq and Tk are the numbers of queries and keys, D is the width.
+        B is the batch size: B examples are computed at once, each from its own queries and keys. Tq and Tk are
+        the numbers of queries and keys, D is the width. Kᵀ swaps the last two dimensions of the keys.
+        Example: the query [[[0, 3]]] and the keys [[[3, 0], [0, 3]]] give [[[0, 9]]] / √2 (B = 1, Tq = 1).
         """
         return self.scaled_products(query, key, heads=1)
 
@@ -79,8 +81,9 @@ class AttentionSolution:
     def attention(self, query: Array, key: Array, value: Array, mask: Mask = None) -> tuple[Array, ...]:
         """Return context = softmax(Q Kᵀ / √D) V, and the weights.
 
-        query (B, Tq, D), key (B, Tk, D), value (B, Tk, Dv); mask (B, Tq, Tk), True = may attend.
-        Returns context (B, Tq, Dv), weights (B, Tq, Tk). A row in which no key is allowed has zero weights.
+        query (B, Tq, D), key (B, Tk, D), value (B, Tk, Dv); mask (B, Tq, Tk), True = may attend;
+        None = all keys. Returns context (B, Tq, Dv), weights (B, Tq, Tk). A row in which no key is allowed has
+        zero weights. The scores are exercise 1 (score), the weights exercise 2 (masked_softmax).
         """
         return self.attend(query, key, value, mask)
 
@@ -124,8 +127,7 @@ class PositionSolution:
     def concatenate_positions(self, states: Array, width: int) -> Array:
         """Return the states, each followed by the sinusoidal position vector of the given width.
 
-        states (B, T, D); returns (B, T, D + width). The position vectors are defined in the exercise
-        sinusoidal_positions.
+        states (B, T, D); returns (B, T, D + width). The position vectors are exercise 4 (sinusoidal_positions).
         """
         return np.concatenate([states, self.position_vectors(states, width)], -1)
 
@@ -175,7 +177,7 @@ class LayerSolution(AttentionSolution, PositionSolution):
 
         query (B, Tq, D), key and value (B, Tk, D); w_q, w_k, w_v, w_o (D, D), applied as x @ w;
         mask (B, Tq, Tk), True = may attend. Head i has the columns i D/h to (i + 1) D/h. Returns (B, Tq, D).
-        A row in which no key is allowed has zero weights.
+        A row in which no key is allowed has zero weights. Attention is exercise 3 (attention), for each head.
 
         Or as a module with its own weights, which the checker sets: class MultiHeadAttention(nn.Module):
         __init__(self, width, heads), forward(self, query, key, value, mask=None)
@@ -192,7 +194,8 @@ class LayerSolution(AttentionSolution, PositionSolution):
     def feed_forward(self, states: Array, w_1: Array, b_1: Array, w_2: Array, b_2: Array) -> Array:
         """Return max(0, x W_1 + b_1) W_2 + b_2.
 
-        states (B, T, D); w_1 (D, F), b_1 (F,), w_2 (F, D), b_2 (D,). Returns (B, T, D).
+        states (B, T, D); w_1 (D, F), b_1 (F,), w_2 (F, D), b_2 (D,). Returns (B, T, D). max(0, ...), the ReLU,
+        is taken of every number.
 
         Or as a module: class FeedForward(nn.Module): __init__(self, width, inner), forward(self, states)
         """
@@ -230,6 +233,8 @@ class LayerSolution(AttentionSolution, PositionSolution):
         states (B, T, D); mask (B, T, T), True = may attend. Returns (B, T, D).
         parameters: a dictionary with w_q, w_k, w_v, w_o (D, D); w_1 (D, F), b_1, w_2 (F, D), b_2; and gain_1,
         shift_1, gain_2, shift_2 (D,) of the two layer norms, which divide by √(variance + 1e-5).
+        Self-attention is exercise 6 (multi_head_attention) with the states as query, key and value. The network
+        is exercise 7 (feed_forward), with the ReLU max(0, x). Copy your answers of both into this file.
 
         Or as a module: class EncoderLayer(nn.Module): __init__(self, width, heads, inner),
         forward(self, states, mask=None)
@@ -254,7 +259,8 @@ class LayerSolution(AttentionSolution, PositionSolution):
 
         states (B, T, D), which may not attend to later states; memory (B, Ts, D); memory_mask (B, T, Ts), True =
         may attend. Returns (B, T, D). parameters: those of the encoder layer, and cross_q, cross_k, cross_v,
-        cross_o (D, D), gain_3, shift_3 (D,).
+        cross_o (D, D), gain_3, shift_3 (D,). Both attentions are exercise 6 (multi_head_attention), the network
+        is exercise 7 (feed_forward), and the layer norms are those of exercise 8 (encoder_layer).
 
         Or as a module: class DecoderLayer(nn.Module): __init__(self, width, heads, inner),
         forward(self, states, memory, memory_mask=None)
@@ -319,7 +325,8 @@ class TransformerSolution(LayerSolution):
         Embeddings times √D plus sinusoidal positions; encoder and decoder layers, which do not attend to the
         source's padding; one linear layer. Logits of padding are not compared. parameters: source (Vs, D) and
         target (V, D), the embeddings; encoder.0.w_q and so on as in the exercises before, decoder.0.cross_q and
-        so on; w_out (D, V), b_out (V,), which are not shared with the embeddings.
+        so on; w_out (D, V), b_out (V,), which are not shared with the embeddings. Use your answers of exercise 4
+        (sinusoidal_positions), exercise 8 (encoder_layer) and exercise 9 (decoder_layer).
 
         Or as a module: class Transformer(nn.Module):
         __init__(self, source_size, target_size, width, heads, inner, layers), forward(self, source, target)
