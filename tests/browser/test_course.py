@@ -56,7 +56,8 @@ def test_notes_stay_in_the_browser_and_open_the_solution(page: Any, tmp_path: Pa
 
 
 def test_code_is_not_cut_off(page: Any, tmp_path: Path) -> None:
-    (tmp_path / "learn.css").write_text(read_asset("learn.css"), encoding="utf-8")
+    for name in ("learn.css", "notes.js"):
+        (tmp_path / name).write_text(read_asset(name), encoding="utf-8")
     (tmp_path / "page.html").write_text(exercise_page("encoder_layer"), encoding="utf-8")
     page.goto((tmp_path / "page.html").as_uri())
     for width in (390, 1000):
