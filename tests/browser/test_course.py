@@ -55,6 +55,19 @@ def test_notes_stay_in_the_browser_and_open_the_solution(page: Any, tmp_path: Pa
     assert page.inner_text("li[data-lesson=tokens] .progress") == "✓ done, prediction right"
 
 
+def test_code_is_not_cut_off(page: Any, tmp_path: Path) -> None:
+    for name in ("learn.css", "notes.js"):
+        (tmp_path / name).write_text(read_asset(name), encoding="utf-8")
+    (tmp_path / "page.html").write_text(exercise_page("encoder_layer"), encoding="utf-8")
+    page.goto((tmp_path / "page.html").as_uri())
+    for width in (390, 1000):
+        page.set_viewport_size({"width": width, "height": 700})
+        hidden = page.evaluate(
+            "Math.max(...[...document.querySelectorAll('pre')].map((x) => x.scrollWidth - x.clientWidth))"
+        )
+        assert hidden == 0 and page.evaluate("document.documentElement.scrollWidth") == width
+
+
 def test_a_page_is_in_the_language_of_its_words(page: Any, tmp_path: Path) -> None:
     pages = {"learn.css": read_asset("learn.css"), "notes.js": read_asset("notes.js")}
     pages |= {"index.html": index_page("de"), "tokens.html": lesson_page(find_lesson("tokens", "de"), see="")}

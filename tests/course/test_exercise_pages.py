@@ -1,5 +1,7 @@
 """Hints and worked solutions of all exercises, and the pages that show them."""
 
+import re
+
 import pytest
 
 from regard.course.exercise_pages import exercise_names, read_exercise, solution_code
@@ -39,3 +41,34 @@ def test_lessons_and_index_link_to_exercises() -> None:
         page = lesson_page(lesson, see="")
         for name in exercise_names(lesson):
             assert f'<a href="exercise-{name}.html"' in page and f'href="exercise-{name}.html"' in index
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_texts_name_the_exercises_that_an_exercise_needs(language: str) -> None:
+    names = [exercise.name for exercise in EXERCISES]
+    needs = {}
+    for number, name in enumerate(names, 1):
+        text = read_exercise(name, language).exercise.stub.split('"""', 3)[3]
+        needs[name] = re.findall(r"(?:exercise|Übung)\s+(\d+)\s+\((\w+)", text)
+        for earlier, needed in needs[name]:
+            assert names[int(earlier) - 1] == needed and int(earlier) < number, name
+    assert [needed for _, needed in needs["encoder_layer"]] == ["multi_head_attention", "feed_forward"]
+    assert sum(map(bool, needs.values())) == 12
+    for lesson in lessons(language):
+        for name in exercise_names(lesson):
+            for _, needed in needs[name]:
+                assert needed in lesson.parts["Exercises"], (lesson.name, name, needed)
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_links_of_lessons_name_their_pages(language: str) -> None:
+    titles = {f"{lesson.name}.html": lesson.title for lesson in lessons(language)}
+    numbers = {f"exercise-{item.name}.html": (number, item.name) for number, item in enumerate(EXERCISES, 1)}
+    for lesson in lessons(language):
+        for before, label, page in re.findall(
+            r"(.{0,12})\[([^][]+)\]\(([^)]*)\)", "\n".join(lesson.parts.values())
+        ):
+            if page in titles:
+                assert label == titles[page]
+            else:
+                assert label == numbers[page][1] and before.endswith(f" {numbers[page][0]}, "), (before, label)

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from regard.course.exercises import EXERCISES
 from regard.course.lessons import RUNS, find_lesson, lessons
 from regard.course.lessons.lesson import FIGURES, PARTS, english_text
 from regard.course.notebooks import lesson_notebook
-from regard.course.originals import build_texts, describe_gaps, read_originals
+from regard.course.originals import build_texts, list_gaps, read_originals
 from regard.course.pages import VERDICTS, exercise_page, index_page, lesson_page
 from regard.course.pictures import picture_texts
 from regard.course.translated import find_language, make_digest
@@ -27,6 +28,7 @@ PAGES = (
     "course/exercise_pages.py",
     "course/notebooks.py",
     "course/lessons/lesson.py",
+    "cli/learn.py",
     "server/course_app.py",
 )
 SCRIPTS = ("course/notes.js", "server/page/learn.js", "server/page/course-commands.js")
@@ -49,10 +51,7 @@ def _numbers(text: str) -> Counter[str]:
 
 
 def test_german_is_complete() -> None:
-    states = {name: GERMAN.translate(name, text)[1] for name, text in read_originals().items()}
-    translated = [name for name, state in states.items() if state not in ("missing", "outdated")]
-    assert sum(name.startswith("lessons/") for name in translated) >= 20
-    assert sum(name.startswith("exercises/") for name in translated) >= 27 and "challenges" in translated
+    assert list_gaps("de") == []
 
 
 def test_german_has_all_texts_of_the_code() -> None:
@@ -73,6 +72,7 @@ def test_german_has_all_texts_of_the_code() -> None:
             assert set(picture_texts(lesson.name)) <= set(GERMAN.words["pictures"])
             assert {run.name for run in lesson.runs} <= set(pages)
             assert {FIGURES[name] for ranges in lesson.ranges.values() for name in ranges} <= set(pages)
+    assert {exercise.source for exercise in EXERCISES if exercise.source} <= set(pages)
 
 
 def test_pages_and_notebooks_are_german() -> None:
@@ -105,8 +105,27 @@ def test_an_untranslated_text_is_english_and_says_so(folder: Path, command: Comm
     page = lesson_page(find_lesson("tokens", str(folder)), see="")
     assert page.count("not translated yet") == 1 and '<div lang="en">' in page
     status, _, err = command("learn", "--language", folder, "--notebooks", folder / "notebooks")
-    count = len(RUNS) + len(EXERCISES) + 1
-    assert status == 0 and f"not translated and shown in English: {count} texts, lessons/lookups," in err
+    gaps = list_gaps(str(folder))
+    assert status == 0 and err.count("\n") == 1 and f"{len(gaps)} texts are missing or older" in err
+    assert err.endswith(f"regard learn --language {folder} --gaps\n")
+    status, out, err = command("learn", "--language", folder, "--gaps")
+    assert status == 0 and not err and out.splitlines() == gaps
+    assert len([gap for gap in gaps if ".md: not translated" in gap]) == len(RUNS) + len(EXERCISES) + 1
+    assert any("words.json: not translated: 'Predict'" in gap for gap in gaps)
+
+
+def test_the_command_reports_gaps_in_the_language(folder: Path, command: Command) -> None:
+    assert command("learn", "--language", "de", "--gaps")[1] == "The translation de is complete.\n"
+    for name in ("lessons/tokens.md", "exercises/score.md", "words.json"):
+        shutil.copy(ROOT / "course" / "translations" / "de" / name, folder / name)
+    err = command("learn", "--language", folder, "--stubs", folder / "stubs")[2]
+    assert (
+        err.startswith(f"regard: {len(list_gaps(str(folder)))} Texte fehlen oder sind älter")
+        and err.count("\n") == 1
+    )
+    index = index_page(str(folder))
+    assert index.count("(auf Englisch)") == len(RUNS) + len(EXERCISES) - 2
+    assert "Byte-Paare von Hand</a> <small" in index and "Averages and look-ups</a> <em>(auf Englisch)" in index
 
 
 def test_a_newer_original_is_noticed(folder: Path) -> None:
@@ -115,7 +134,11 @@ def test_a_newer_original_is_noticed(folder: Path) -> None:
     path.write_text(re.sub(r"\A.*", f"original: {make_digest('old')}", text), encoding="utf-8")
     lesson = find_lesson("tokens", str(folder))
     assert lesson.title == "Jetons" and lesson.state == "older" and "text is newer" in lesson_page(lesson, see="")
-    assert any("lessons/tokens (original: " in line for line in describe_gaps(str(folder)))
+    digest = f"begin it with 'original: {make_digest(english_text('tokens'))}'"
+    assert any(
+        f"lessons/tokens.md: older than the English text; when it is up to date, {digest}" in line
+        for line in list_gaps(str(folder))
+    )
     find_language.cache_clear()
     lessons.cache_clear()
     path.write_text(path.read_text(encoding="utf-8").replace("`learn_merges`", "`apprendre`"), encoding="utf-8")
@@ -124,11 +147,59 @@ def test_a_newer_original_is_noticed(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("before", "after", "state"),
+    [
+        ("joins the most frequent pair", "merges the most frequent pair", "older"),
+        ("print(*text)", "print(text)", "outdated"),
+    ],
+)
+def test_an_edit_of_an_english_lesson_is_noticed(
+    command: Command, monkeypatch: pytest.MonkeyPatch, before: str, after: str, state: str
+) -> None:
+    def edited(name: str) -> str:
+        return english_text(name).replace(before, after)
+
+    assert edited("tokens") != english_text("tokens")
+    for module in ("lessons.lesson", "originals"):
+        monkeypatch.setattr(f"regard.course.{module}.english_text", edited)
+    lessons.cache_clear()
+    try:
+        lesson = find_lesson("tokens", "de")
+        assert lesson.state == state and (lesson.title == "Tokens: byte pairs by hand") == (state == "outdated")
+        assert GERMAN.say(NOTES[lesson.state]) in lesson_page(lesson, see="")
+        assert ("(auf Englisch)" in index_page("de")) == (state == "outdated")
+        status, out, _ = command("learn", "--language", "de", "--gaps")
+        assert (
+            status == 0
+            and out.startswith("lessons/tokens.md: older than the English text")
+            and out.count("\n") == 1
+        )
+    finally:
+        lessons.cache_clear()
+
+
+@pytest.mark.parametrize(
     ("before", "after", "words"),
     [
         ("## Why\n", "", "the parts are Predict, Answer, By hand, See, Exercises, but must be Predict"),
         ("`learn_merges`", "`lernen`", "part 'Exercises' lacks the command or code 'learn_merges'"),
-        ("print(*text)", "print(text)", "part 'By hand' lacks the code block 'from collections import Counter'"),
+        (
+            "print(*text)",
+            "print(text)",
+            "part 'By hand' has the line 'print(text)' in a code block, which must be 'print(*",
+        ),
+        (
+            "low e 3 15",
+            "low e 3 16",
+            "part 'By hand' has the line 'low e 3 16' in a code block, which must be 'low e 3 15'",
+        ),
+        ("low e 3 15\n", "", "has the line 'low _ 2 13' in a code block, which must be 'low e 3 15'"),
+        ("```text\n", "", "part 'By hand' has 1 code blocks, but the original has 2"),
+        (
+            "## Why",
+            "## Pourquoi",
+            "the heading 'Pourquoi' must be 'Why', or add it to words.json as the translation",
+        ),
         ("- In which", "In which", "part 'Exercises' lacks the item of a list '- '"),
         ("original: ", "digest: ", "does not begin with the line 'original: "),
     ],

@@ -1,5 +1,6 @@
 """`regard learn`: open the course, or write it as a website or as notebooks."""
 
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 from regard import course, server
 from regard.cli.parsing import parse
 from regard.cli.terminal import print_message
-from regard.course.translated import known_languages
+from regard.course.translated import find_language, known_languages
 from regard.io import write_new
 
 DESCRIPTION = (
@@ -28,6 +29,8 @@ class LearnFlags:
     """Write the lessons to this folder as Jupyter notebooks."""
     language: str = "en"
     """Language of the course: en, de, or the folder of a translation."""
+    gaps: bool = False
+    """List what the translation of --language lacks, and do nothing else."""
     texts: Path | None = None
     """Write the English texts to this folder, to translate them. Then use the folder as the language."""
     stubs: Path | None = None
@@ -48,8 +51,18 @@ def run(argv: list[str]) -> None:
     language = flags.language
     if language not in known_languages():
         language = str(Path(language).absolute())  # notebooks in another folder name it, too
-    for line in course.describe_gaps(language):
-        print_message(line)
+    gaps = course.list_gaps(language)
+    if flags.gaps:
+        sys.stdout.write("\n".join(gaps or [f"The translation {flags.language} is complete."]) + "\n")
+        return
+    if gaps:
+        print_message(
+            find_language(language).say(
+                "{0} texts are missing or older than the English text. Their list: {1}",
+                len(gaps),
+                f"regard learn --language {shlex.quote(flags.language)} --gaps",
+            )
+        )
     from regard.course.exercise_pages import read_exercise  # imports a parser of Markdown
     from regard.course.exercises import EXERCISES
 

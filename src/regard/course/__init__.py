@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from regard.course.check import build_stubs as build_stubs, check as check, write_stubs as write_stubs
     from regard.course.marks import Mark as Mark, Marks as Marks, mark_folder as mark_folder
     from regard.course.notebooks import build_notebooks as build_notebooks
-    from regard.course.originals import build_texts as build_texts, describe_gaps as describe_gaps
+    from regard.course.originals import build_texts as build_texts, list_gaps as list_gaps
     from regard.course.own import make_exercise as make_exercise
     from regard.course.pages import check_site as check_site, write_site as write_site
     from regard.course.report import (

@@ -41,7 +41,7 @@ def draw_sinks() -> Drawing:
     weights = softmax(np.where(allowed, scores, -np.inf))
     names = list("SABCA")
     drawing.grid(34, 26, weights, rows=names, columns=names, color=RED)
-    drawing.text(99, 168, "the sink: column 1", size=11)
+    drawing.text(99, 168, "the sink: first column", size=11)
     for row, (name, length) in enumerate(zip(names, (0.06, 0.8, 0.9, 0.7, 0.8), strict=True)):
         y = 26 + row * SIZE
         drawing.text(218, y + 13, name, size=11)
@@ -57,7 +57,7 @@ def draw_grokking() -> Drawing:
     drawing.line(36, 124, 316, 124)
     drawing.line(36, 124, 36, 14)
     for name, values, color, x, y in (
-        ("training", FITTED, BLUE, 88, 36),
+        ("training", FITTED, BLUE, 88, 13),
         ("held out", GENERALIZED, RED, 150, 72),
     ):
         width = 280 / (len(values) - 1)

@@ -155,6 +155,12 @@ def state_note(state: State, say: Callable[[str], str]) -> str:
     return f'<p class="note">{say(NOTES[state])}</p>' if state else ""
 
 
+def mark_english(state: State, say: Callable[[str], str]) -> str:
+    """Return a mark for a title whose page is shown in English because its translation is missing, or an empty
+    text."""
+    return f" <em>({say('in English')})</em>" if state in NOT_TRANSLATED else ""
+
+
 def language_flag(language: str) -> str:
     """Return the flag of `regard learn` for a language, or an empty text for English."""
     return "" if language == ENGLISH else f" --language {html.escape(shlex.quote(language))}"

@@ -10,6 +10,9 @@ from regard.course.lessons import Lesson, lessons
 from regard.course.lessons.lesson import FIGURES, HOME, set_home
 from regard.course.translated import ENGLISH
 
+PAGE_LINK = r"\[([^][]+)\]\([\w-]+\.html\)"
+"""Pattern of a link to another page, which a notebook cannot open."""
+
 
 def build_notebooks(folder: Path, home: Path = HOME, language: str = ENGLISH) -> dict[Path, bytes]:
     """Return the path and content of a notebook for each lesson.
@@ -31,7 +34,7 @@ def notebook_name(lesson: Lesson) -> str:
 
 def lesson_notebook(lesson: Lesson, home: Path = HOME) -> dict[str, Any]:
     """Return a lesson as a notebook in the format nbformat 4.5, with its run and commands under `home`."""
-    part = {name: set_home(text, home) for name, text in lesson.parts.items()}
+    part = {name: re.sub(PAGE_LINK, r"\1", set_home(text, home)) for name, text in lesson.parts.items()}
     before, after = re.split(r"```python\n.*?```", part["By hand"], maxsplit=1, flags=re.DOTALL)
     after = re.sub(r"```text\n.*?```", "", after, flags=re.DOTALL).strip()
     names, say = exercise_names(lesson), lesson.say

@@ -13,8 +13,6 @@ from regard.course.translated import find_language, make_digest
 
 WORDS_FROM = "de"
 """The language whose `words.json` has all texts of the pages and scripts; a test compares it with the code."""
-SHOWN = 5
-"""Number of file names in a message."""
 
 
 def read_originals() -> dict[str, str]:
@@ -43,26 +41,25 @@ def build_texts(folder: Path) -> dict[Path, bytes]:
     return {**texts, folder / "words.json": (json.dumps(words, indent=2, ensure_ascii=False) + "\n").encode()}
 
 
-def describe_gaps(language: str) -> list[str]:
-    """Return a line for each kind of text that a translation lacks. Raises `InputError` if a file is invalid."""
+def list_gaps(language: str) -> list[str]:
+    """Return a line for each text that is not translated, or that is older than its original. Raises
+    `InputError` if a file is invalid."""
     chosen = find_language(language)
     if chosen.folder is None:
         return []
-    states = {name: chosen.translate(name, text)[1] for name, text in read_originals().items()}
-    missing = [name for name, state in states.items() if state == "missing"]
-    old = [
-        f"{name} (original: {make_digest(text)})"
-        for name, text in read_originals().items()
-        if states[name] in ("older", "outdated")
-    ]
-    keys = [key for part in read_words().values() for key in part]
-    words = [repr(key) for key in keys if not any(part.get(key) for part in chosen.words.values())]
-    return [
-        f"language {chosen.name}: {line} {', '.join(names[:SHOWN])}" + (" ..." if len(names) > SHOWN else "")
-        for names, line in (
-            (missing, f"not translated and shown in English: {len(missing)} texts,"),
-            (words, f"not translated in words.json: {len(words)} of {len(keys)} texts,"),
-            (old, f"the English text is newer than the translation: {len(old)} texts,"),
-        )
-        if names
+    lines = []
+    for name, text in read_originals().items():
+        state = chosen.translate(name, text)[1]
+        if state == "missing":
+            lines.append(f"{name}.md: not translated, shown in English")
+        elif state:
+            shown = ", shown in English" if state == "outdated" else ""
+            lines.append(
+                f"{name}.md: older than the English text{shown}; when it is up to date, begin it with "
+                f"'original: {make_digest(text)}'"
+            )
+    return lines + [
+        f"words.json: not translated: {key!r}"
+        for key in (key for part in read_words().values() for key in part)
+        if not any(part.get(key) for part in chosen.words.values())
     ]

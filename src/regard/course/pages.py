@@ -12,6 +12,7 @@ from regard.course.exercise_pages import (
     exercise_links,
     exercise_names,
     language_flag,
+    mark_english,
     read_exercise,
     render_part,
     state_note,
@@ -70,15 +71,17 @@ def index_page(language: str = ENGLISH, *, script: str = "") -> str:
     say = chosen.say
     rows = "\n".join(
         f'<li data-lesson="{lesson.name}" data-exercises="{" ".join(exercise_names(lesson))}">'
-        f'<a href="{lesson.name}.html">{html.escape(lesson.title)}</a> <small class="progress"></small>'
+        f'<a href="{lesson.name}.html">{html.escape(lesson.title)}</a>{mark_english(lesson.state, say)} '
+        f'<small class="progress"></small>'
         f"<small>{MARKDOWN.renderInline(lesson.question)}</small></li>"
         for lesson in lessons(language)
     )
     exercises = "\n".join(
         f'<li data-exercise="{exercise.name}"><a href="exercise-{exercise.name}.html">{exercise.name}</a> '
-        f"{html.escape(read_exercise(exercise.name, language).exercise.title)} "
+        f"{html.escape(text.exercise.title)}{mark_english(text.state, say)} "
         '<small class="progress"></small></li>'
         for exercise in EXERCISES
+        for text in [read_exercise(exercise.name, language)]
     )
     text, state = chosen.translate("challenges", read_asset("challenges.md"))
     intro = say(

@@ -120,7 +120,7 @@ def _signal2() -> Drawing:
     for row, (lens, line) in enumerate(zip(lenses, weights, strict=True)):
         y, color = 12 + row * 40, COLORS[row]
         drawing.grid(76, y, line[None] * 2, labels=[list(letters)], color=color)
-        drawing.text(2, y + 13, f"{row + 1}: {lens}", color=color, anchor="start")
+        drawing.text(2, y + 13, f"{row}: {lens}", color=color, anchor="start")
     return drawing
 
 
@@ -206,8 +206,8 @@ def _multihead() -> Drawing:
         drawing.box(x - 34, 74, word, width=68)
     drawing.arc(centers[1], centers[2], 72, 22, color=BLUE)
     drawing.arc(centers[1], centers[3], 72, 34, color=GREEN)
-    drawing.text(centers[2] + 26, 14, "head 2: what?", color=GREEN)
-    drawing.text(2, 50, "head 1: does what?", color=BLUE, anchor="start")
+    drawing.text(centers[2] + 26, 14, "head 1: what?", color=GREEN)
+    drawing.text(2, 50, "head 0: does what?", color=BLUE, anchor="start")
     drawing.text(WIDTH / 2, 122, "one head alone would return the mean of both", size=11)
     return drawing
 

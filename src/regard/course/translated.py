@@ -14,6 +14,7 @@ import hashlib
 import re
 from collections import Counter
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
 
@@ -28,13 +29,12 @@ has other code or parts, so that the English text is used."""
 DIGEST = re.compile(r"original: ([0-9a-f]{12})\n+")
 FENCE = r"^```.*?^```$"
 PIECES = {
-    "code block": FENCE,
     "command or code": r"`[^`\n]+`",
     "link": r"\]\([^)\s]*\)",
     "path": r"\bdocs/[\w/.-]+\w",
     "item of a list": r"^(?:-|\d+\.) ",
 }
-"""What a translation has in common with its original. The other pieces are outside of code blocks."""
+"""What a translation has in common with its original outside of code blocks."""
 PLACEHOLDER = r"\{\d\}|[{}]|</?\w+[^>]*>"
 """Pattern of values, braces and HTML tags in a text of a page."""
 
@@ -86,19 +86,25 @@ class Language:
         """Return the first difference in parts or code as a sentence, or an empty text."""
         titles, others = part_titles(original), part_titles(translation)
         translated = [self.say(title) for title in titles]
-        if len(others) != len(titles) or any(
-            other not in choices for other, *choices in zip(others, titles, translated, strict=True)
-        ):
+        if len(others) != len(titles):
             return f"the parts are {', '.join(others) or 'missing'}, but must be {', '.join(translated)}"
+        for title, word, other in zip(titles, translated, others, strict=True):
+            if other not in (title, word):
+                missing = "" if word != title else f", or add it to words.json as the translation of {title!r}"
+                return f"the heading {other!r} must be {word!r}{missing}"
         for title, first, second in zip(
             ("title", *titles), _split_parts(original), _split_parts(translation), strict=True
         ):
+            if fault := _compare_code(first, second):
+                return f"part {title!r} {fault}"
             for name, pattern in PIECES.items():
-                left, right = _find_pieces(pattern, first), _find_pieces(pattern, second)
+                left, right = (
+                    Counter(re.findall(pattern, _strip_code(text), re.MULTILINE)) for text in (first, second)
+                )
                 for piece in left - right:
-                    return f"part {title!r} lacks the {name} {_first_line(piece)!r} of the original"
+                    return f"part {title!r} lacks the {name} {piece.strip('`')!r} of the original"
                 for piece in right - left:
-                    return f"part {title!r} has the {name} {_first_line(piece)!r}, which the original lacks"
+                    return f"part {title!r} has the {name} {piece.strip('`')!r}, which the original lacks"
         return ""
 
 
@@ -112,15 +118,23 @@ def _split_parts(text: str) -> list[str]:
     return re.split(r"^## .*$", text, flags=re.MULTILINE)
 
 
-def _find_pieces(pattern: str, text: str) -> Counter[str]:
-    if pattern != FENCE:
-        text = re.sub(FENCE, "", text, flags=re.MULTILINE | re.DOTALL)
-        return Counter(re.findall(pattern, text, re.MULTILINE))
-    return Counter(re.findall(pattern, text, re.MULTILINE | re.DOTALL))
+def _strip_code(text: str) -> str:
+    """Return a text without its code blocks."""
+    return re.sub(FENCE, "", text, flags=re.MULTILINE | re.DOTALL)
 
 
-def _first_line(piece: str) -> str:
-    return next((line for line in piece.splitlines() if "```" not in line), piece).strip("`")
+def _compare_code(original: str, translation: str) -> str:
+    """Return the first difference in the code blocks of a part, or an empty text."""
+    firsts, seconds = (re.findall(FENCE, text, re.MULTILINE | re.DOTALL) for text in (original, translation))
+    if len(firsts) != len(seconds):
+        return f"has {len(seconds)} code blocks, but the original has {len(firsts)}"
+    for first, second in zip(firsts, seconds, strict=True):
+        for left, right in zip_longest(first.splitlines(), second.splitlines()):
+            if left is None or right is None:
+                return f"has another number of lines in a code block: {left or right!r}"
+            if left != right:
+                return f"has the line {right!r} in a code block, which must be {left!r}"
+    return ""
 
 
 def make_digest(text: str) -> str:

@@ -239,7 +239,7 @@ class Lesson:
         """
         text = "\n".join(set_home(part, home) for part in self.parts.values())
         commands = re.findall(r"`(regard \w+ [^`\n]+)`", text)
-        return [command for command in commands if command.split()[1] not in ("show", "learn", "check")]
+        return [command for command in commands if command.split()[1] not in ("show", "look", "learn", "check")]
 
 
 def set_home(text: str, home: Path, escape: Callable[[str], str] = str) -> str:

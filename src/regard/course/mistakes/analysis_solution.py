@@ -25,8 +25,9 @@ class AnalysisSolution(ExplanationSolution):
         """Return the probabilities that the output layer reads in the state of each layer.
 
         states (L, T, D): the residual stream before the first block, and after each block; norm (D,): the gain of
-        the final norm, x / √(mean(x²) + 1e-5) * norm for each state x; output (V, D): a row for each token.
-        Returns (L, T, V); the last layer is the model's own prediction.
+        the final norm, x / √(mean(x²) + 1e-5) * norm for each state x, as in exercise 20 (rms_norm);
+        output (V, D): a row for each token. The scores of the tokens are norm(x) @ outputᵀ, followed by a
+        softmax. Returns (L, T, V); the last layer is the model's own prediction.
         """
         return self.softmax(self.token_logits(self.lens_norm(self.lens_states(states), norm), output))
 

@@ -47,7 +47,7 @@ class CausalSolution(TransformerSolution):
 
         state (B, D): the new token's state; keys and values (B, T, D): those of the earlier tokens, already
         projected; w_q, w_k, w_v (D, D), applied as x @ w. The token attends to all earlier tokens and to itself,
-        with scaled dot products. Returns context (B, D), keys (B, T + 1, D), values (B, T + 1, D).
+        as in exercise 3 (attention). Returns context (B, D), keys (B, T + 1, D), values (B, T + 1, D).
         """
         key, value = self.new_entries(state, w_k, w_v)
         keys, values = self.append(keys, key), self.append(values, value)
@@ -62,8 +62,8 @@ class CausalSolution(TransformerSolution):
         """Return the contexts (B, H, T, D) of H heads that share G heads of keys and values.
 
         query (B, H, T, D); key and value (B, G, T, D); G divides H. Neighboring heads share: with H = 4 and
-        G = 2, the heads 0 and 1 have the keys 0, and the heads 2 and 3 have the keys 1. Scaled dot products
-        without a mask.
+        G = 2, the heads 0 and 1 have the keys 0, and the heads 2 and 3 have the keys 1. Each head is
+        exercise 3 (attention), without a mask.
         """
         groups = self.groups_of_heads(query.shape[1], key.shape[1])
         scores = np.einsum("bhid,bhjd->bhij", query, key[:, groups]) / np.sqrt(query.shape[-1])
@@ -162,9 +162,9 @@ class TextSolution(CausalSolution):
     def apply_merges(self, tokens: Sequence[int] | Array, merges: Array, first: int) -> Array:
         """Encode a text with learned merges: return the tokens (any length).
 
-        tokens (T,): numbers below `first`; merges (M, 2): pairs in the order in which they were learned. The
-        first pair becomes the token `first`, the second `first` + 1, and so on. Apply every merge to the whole
-        text, in the order in which they were learned, from left to right.
+        tokens (T,): numbers below `first`; merges (M, 2): pairs in the order in which exercise 22 (learn_merges)
+        learned them. The first pair becomes the token `first`, the second `first` + 1, and so on. Apply every
+        merge to the whole text, in this order, from left to right.
         """
         merged, pairs = [int(token) for token in tokens], [(int(a), int(b)) for a, b in merges]
         for number in self.merge_order(pairs):

@@ -59,6 +59,7 @@ class RecurrentSolution(AnalysisSolution):
         previous (B, E): the previous word's embedding y_(i-1); state (B, D): s_(i-1); memory (B, T, M): the h_j;
         cell: a function, cell(input (B, E + M), state (B, D)) returns the next state (B, D);
         w (D, A), u (M, A), v (A,); mask (B, T), True = may attend. Returns s_i (B, D), α_i (B, T).
+        The softmax with a mask is exercise 2 (masked_softmax).
 
         Or as a module with its own weights: class BahdanauStep(nn.Module): __init__(self, width, memory, inner)
         for D, M and A, forward(self, previous, state, memory, cell, mask=None)
@@ -94,6 +95,7 @@ class RecurrentSolution(AnalysisSolution):
         previous (B, E): the previous word's embedding y_(t-1); state (B, D): h_(t-1); memory (B, T, M): the h̄_s;
         cell: a function, cell(input (B, E), state (B, D)) returns the next state (B, D);
         w_a (D, M), w_c (M + D, D); mask (B, T), True = may attend. Returns h̃_t (B, D), h_t (B, D), a_t (B, T).
+        The softmax with a mask is exercise 2 (masked_softmax).
 
         Or as a module with its own weights: class LuongStep(nn.Module): __init__(self, width, memory) for D and
         M, forward(self, previous, state, memory, cell, mask=None)

@@ -31,10 +31,10 @@ class AttentionSolution:
         return float(np.sqrt(query.shape[-1]))
 
     def score(self, query: Array, key: Array) -> Array:
-        """Return Q Kᵀ / √D.
+        """Return Q Kᵀ / √D: the dot product of each query with each key, divided by the root of the width.
 
-        query (B, Tq, D), key (B, Tk, D); returns (B, Tq, Tk).
-        B is the batch size, Tq and Tk are the numbers of queries and keys, D is the width.
+        query (B, Tq, D), key (B, Tk, D); returns (B, Tq, Tk): B examples with Tq queries, Tk keys and width D. Kᵀ
+        swaps the last two dimensions. The query [[[0, 3]]] and keys [[[3, 0], [0, 3]]] give [[[0, 9]]] / √2.
         """
         return self.scaled_products(query, key, heads=1)
 
@@ -80,9 +80,9 @@ class AttentionSolution:
         return self.context(weights, value), weights
 
     def attention(self, query: Array, key: Array, value: Array, mask: Mask = None) -> tuple[Array, ...]:
-        """Return context = softmax(Q Kᵀ / √D) V, and the weights.
+        """Return context = softmax(Q Kᵀ / √D) V and the weights: exercise 1 (score), exercise 2 (masked_softmax).
 
-        query (B, Tq, D), key (B, Tk, D), value (B, Tk, Dv); mask (B, Tq, Tk), True = may attend.
+        query (B, Tq, D), key (B, Tk, D), value (B, Tk, Dv); mask (B, Tq, Tk), True = may attend; None: all may.
         Returns context (B, Tq, Dv), weights (B, Tq, Tk). A row in which no key is allowed has zero weights.
         """
         return self.attend(query, key, value, mask)
@@ -127,8 +127,7 @@ class PositionSolution:
     def concatenate_positions(self, states: Array, width: int) -> Array:
         """Return the states, each followed by the sinusoidal position vector of the given width.
 
-        states (B, T, D); returns (B, T, D + width). The position vectors are defined in the exercise
-        sinusoidal_positions.
+        states (B, T, D); returns (B, T, D + width). The position vectors are exercise 4 (sinusoidal_positions).
         """
         return np.concatenate([states, self.position_vectors(states, width)], -1)
 
@@ -179,7 +178,7 @@ class LayerSolution(AttentionSolution, PositionSolution):
 
         query (B, Tq, D), key and value (B, Tk, D); w_q, w_k, w_v, w_o (D, D), applied as x @ w;
         mask (B, Tq, Tk), True = may attend. Head i has the columns i D/h to (i + 1) D/h. Returns (B, Tq, D).
-        A row in which no key is allowed has zero weights.
+        A row in which no key is allowed has zero weights. Attention is exercise 3 (attention), for each head.
 
         Or as a module with its own weights, which the checker sets: class MultiHeadAttention(nn.Module):
         __init__(self, width, heads), forward(self, query, key, value, mask=None)
@@ -194,7 +193,7 @@ class LayerSolution(AttentionSolution, PositionSolution):
         return np.maximum(hidden, 0)
 
     def feed_forward(self, states: Array, w_1: Array, b_1: Array, w_2: Array, b_2: Array) -> Array:
-        """Return max(0, x W_1 + b_1) W_2 + b_2.
+        """Return max(0, x W_1 + b_1) W_2 + b_2. The function max(0, z) is the ReLU.
 
         states (B, T, D); w_1 (D, F), b_1 (F,), w_2 (F, D), b_2 (D,). Returns (B, T, D).
 
@@ -240,6 +239,7 @@ class LayerSolution(AttentionSolution, PositionSolution):
         states (B, T, D); mask (B, T, T), True = may attend. Returns (B, T, D).
         parameters: a dictionary with w_q, w_k, w_v, w_o (D, D); w_1 (D, F), b_1, w_2 (F, D), b_2; and gain_1,
         shift_1, gain_2, shift_2 (D,) of the two layer norms, which divide by √(variance + 1e-5).
+        Copy exercise 6 (multi_head_attention) and exercise 7 (feed_forward, with its ReLU) into this file.
 
         Or as a module: class EncoderLayer(nn.Module): __init__(self, width, heads, inner),
         forward(self, states, mask=None)
@@ -264,7 +264,7 @@ class LayerSolution(AttentionSolution, PositionSolution):
 
         states (B, T, D), which may not attend to later states; memory (B, Ts, D); memory_mask (B, T, Ts), True =
         may attend. Returns (B, T, D). parameters: those of the encoder layer, and cross_q, cross_k, cross_v,
-        cross_o (D, D), gain_3, shift_3 (D,).
+        cross_o (D, D), gain_3, shift_3 (D,). Needs exercise 6 (multi_head_attention), exercise 8 (encoder_layer).
 
         Or as a module: class DecoderLayer(nn.Module): __init__(self, width, heads, inner),
         forward(self, states, memory, memory_mask=None)
@@ -329,10 +329,10 @@ class TransformerSolution(LayerSolution):
         """Return logits (B, Tt, V) of the next token after each step of the target.
 
         source (B, Ts) and target (B, Tt): token numbers, padded with 0 at the end; the target is already shifted.
-        Embeddings times √D plus sinusoidal positions; encoder and decoder layers, which do not attend to the
-        source's padding; one linear layer. Logits of padding are not compared. parameters: source (Vs, D) and
-        target (V, D), the embeddings; encoder.0.w_q and so on as in the exercises before, decoder.0.cross_q and
-        so on; w_out (D, V), b_out (V,), which are not shared with the embeddings.
+        Embeddings times √D plus exercise 4 (sinusoidal_positions); layers of exercise 8 (encoder_layer) and
+        exercise 9 (decoder_layer), which do not attend to the source's padding; one linear layer. Logits of
+        padding are not compared. parameters: source (Vs, D) and target (V, D), the embeddings; encoder.0.w_q,
+        decoder.0.cross_q and so on as there; w_out (D, V), b_out (V,), not shared with the embeddings.
 
         Or as a module: class Transformer(nn.Module):
         __init__(self, source_size, target_size, width, heads, inner, layers), forward(self, source, target)
