@@ -90,7 +90,7 @@ def test_sharded_losses_equal_one_process_and_resume_on_another_number(alone: Pa
     # Resume from the checkpoint after half of the training steps with one process.
     config = tmp_path / "translation" / "config.json"
     config.write_text(config.read_text().replace('"steps": 12', '"steps": 18'))
-    done = resume(tmp_path, 0)
+    done = resume(tmp_path, 1)
     assert done.returncode != 0 and "config.json: steps is 18 in config.json, 12 in model.safe" in done.stderr
     [part, _] = sorted(tmp_path.glob("translation/trainer/step-*/*.safetensors"))
     content = part.read_bytes()
@@ -160,6 +160,7 @@ def test_restarted_processes_continue_at_the_last_checkpoint(tmp_path: Path) -> 
     assert "pair.cc" not in done.stderr
 
 
+@pytest.mark.slow
 def test_restarted_processes_replace_an_earlier_run_of_equal_flags(tmp_path: Path) -> None:
     """If a process is killed before the new run exists, the restarted processes do not continue the old run."""
     assert train(tmp_path, 2).returncode == 0

@@ -15,7 +15,7 @@ import numpy as np
 
 from regard.doubts.basis import read_basis
 from regard.doubts.calibration_file import Calibration, Origin, store_calibration
-from regard.doubts.calibration_pairs import REFERENCES, check_pairs, training_pairs
+from regard.doubts.calibration_pairs import check_pairs
 from regard.doubts.classifier import GOOD, Classifier, fit
 from regard.doubts.faults import FAULTS, plant
 from regard.doubts.features import FeatureReader
@@ -128,23 +128,18 @@ def calibrate_doubt(
 
     `pairs`: sources and references that were not used for training, at least 50. `reverse`: a run of the opposite
     direction, whose probability of the source is a further feature. `false_alarms`: share (0 to 0.5) of good
-    translations that get a warning. `beam`: as in `run.search`. `seed`: draws the faults.
-    `show`: print the progress to standard error.
+    translations that get a warning. `beam`: as in `run.search`. `seed`: draws the faults. `show`: print progress.
 
     >>> pairs = list(run.unseen(500, 0))    # doctest: +SKIP
     >>> print(regard.calibrate_doubt(run, pairs))    # doctest: +SKIP
 
-    Raises `InputError` for too few pairs, for pairs of the training text, and for a model without attention to
-    its source.
+    Raises `InputError` for few pairs, pairs of the training text, and a model without attention to its source.
     """
     check_calibration(run, false_alarms=false_alarms, beam=beam, seed=seed)
     left_out = {} if reverse else {"reverse": "no run of the opposite direction was given"}
-    training = training_pairs(run)
-    check_pairs(run, pairs, training)
-    if not training:
+    if not (training := check_pairs(run, pairs)):
         left_out["from_data"] = "the training text is not here"
-    known = [pair for pair in training[:REFERENCES] if run.too_long(pair[0]) is None]
-    basis = read_basis(run, pairs, known)
+    basis = read_basis(run, pairs, training)
     reader = FeatureReader(run, basis, reverse)
     names, sources = reader.names, [source for source, _ in pairs]
     print_status(f"translating {len(pairs):,} sources", show=show)

@@ -14,17 +14,12 @@ MOST_COMPARED = 200_000
 Pairs = Sequence[tuple[str, str]]
 
 
-def training_pairs(run: SequenceRun) -> list[tuple[str, str]]:
-    """Return the first pairs of the training text, or pairs that the task generates; none without text."""
-    try:
-        return run.trained_on(REFERENCES if run.task.draws else MOST_COMPARED)
-    except InputError:  # the file was moved
-        return []
+def check_pairs(run: SequenceRun, pairs: Pairs) -> Pairs:
+    """Return the first training pairs of a run, which are none if its text is absent.
 
-
-def check_pairs(run: SequenceRun, pairs: Pairs, training: Pairs) -> None:
-    """Raise `InputError` for too few pairs, and for pairs that do not show how the model translates other text:
-    copies of the source, and the text of training, which the model translates better."""
+    Raises `InputError` for too few `pairs`, and for pairs that do not show how the model translates other text:
+    copies of the source, and the text of training, which the model translates better.
+    """
     if len(pairs) < SMALLEST:
         raise InputError(
             f"{len(pairs)} pairs are too few to calibrate the doubt: give at least {SMALLEST}, preferably 500"
@@ -32,6 +27,10 @@ def check_pairs(run: SequenceRun, pairs: Pairs, training: Pairs) -> None:
     equal = sum(source == target for source, target in pairs)
     if 2 * equal > len(pairs):
         raise InputError(f"in {equal} of {len(pairs)} pairs, the reference equals the source: give translations")
+    try:
+        training = run.trained_on(REFERENCES if run.task.draws else MOST_COMPARED)
+    except InputError:  # the file was moved
+        training = []
     learned = set() if run.task.draws else set(training)
     known = sum(pair in learned for pair in pairs)
     if 2 * known > len(pairs):
@@ -39,3 +38,4 @@ def check_pairs(run: SequenceRun, pairs: Pairs, training: Pairs) -> None:
             f"{known} of {len(pairs)} pairs are in the training text of the run, which it translates better than "
             "other text: give pairs that were not used for training"
         )
+    return [pair for pair in training[:REFERENCES] if run.too_long(pair[0]) is None]
