@@ -106,7 +106,12 @@ RUNS: dict[str, tuple[LessonRun, ...]] = {
     "tokens": (),
     "sampling": (),
     "cache": (),
-    "modern": (),
+    "modern": _runs(
+        "dyck",
+        {"steps": 500, "feed_forward": True},
+        Llama={"norm": "rms", "activation": "swiglu", "key_value_heads": 1, "positions": "rotary"},
+        GPT_2={"norm": "layer", "activation": "gelu", "positions": "learned"},
+    ),
     "induction": _runs("induction", {"steps": 800}, two_layers={"layers": 2}, one_layer={"layers": 1}),
     "lens": _runs("induction", {"steps": 800}, three_layers={"layers": 3}),
     "sinks": _runs(
