@@ -104,10 +104,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         ranking: dict[str, Any] = {"beam": beam, "length_penalty": penalty, "n_best": n_best}
         settings = decoding.Search(**ranking, **sampling, controls=controls or decoding.Controls(), traced=traced)
         if length_penalty and beam == 1:
-            raise InputError(
-                f"length_penalty {length_penalty:g} ranks the answers of a beam search, but beam is 1: raise "
-                "beam, or leave out length_penalty"
-            )
+            raise InputError(f"length_penalty {length_penalty:g} ranks answers of a beam: give beam 2 or more")
         how: dict[str, Any] = {"batchsize": batchsize, "engine": engine, "precision": precision, "scored": scored}
         return search_texts([self, *ensemble], texts, settings, **how)
 
