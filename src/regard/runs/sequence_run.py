@@ -97,8 +97,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         vocabularies; each token is predicted by the mean of the probabilities of all runs. Raises `InputError`
         for a text that is too long, invalid options, and a search that the engine does not support.
         """
-        if beam is None:
-            beam = 1 if temperature else self.usual_beam
+        beam = (1 if temperature else self.usual_beam) if beam is None else beam
         penalty = self.usual_length_penalty if length_penalty is None else length_penalty
         sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
         ranking: dict[str, Any] = {"beam": beam, "length_penalty": penalty, "n_best": n_best}
