@@ -78,7 +78,7 @@ def test_page_and_markdown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     page, table = tmp_path / "cards.html", tmp_path / "cards.md"
     files = ["--html", str(page), "--markdown", str(table)]
     assert (
-        main(["card", "--all", "--seeds", "1", "--steps", "1", "--savepath", str(tmp_path / "runs"), *files]) == 0
+        main(["card", "--all", "--seeds", "2", "--steps", "1", "--savepath", str(tmp_path / "runs"), *files]) == 0
     )
     assert "2 attention mechanisms" in page.read_text()
     assert "trained for 1 steps only" in page.read_text()
