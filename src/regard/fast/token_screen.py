@@ -1,17 +1,18 @@
 """Most likely token without the exact logits of all tokens.
 
 Replaces the product with the output layer and `argmax` in a greedy search without log-probabilities.
-Gain: 1.5x to 2.4x for 64 states and 12,000 tokens (docs/dev/benchmarks.md, "Translation").
-The fast path is not used with an output bias, for other dtypes, widths above 1,024 and processors on which an int8
-  product is not faster (see `is_faster`), or with `REGARD_REFERENCE=1`.
+Gain: 1.3x to 1.6x for 16 to 64 states and 12,000 tokens (docs/dev/benchmarks.md, "Translation").
+The fast path is not used with an output bias, for other dtypes, widths above 1,024, searches for fewer than eight
+  sources and processors on which an int8 product is not faster (see `is_faster`), or with `REGARD_REFERENCE=1`.
 
-An int8 product computes approximate logits. Its matrix has a quarter of the size of the float32 matrix, which does not
-fit in a processor's L2 cache. A bound on the error of the approximation excludes nearly all tokens (1.6 of 12,000
-remain in a translation model), and the logits of the others are computed in float32. The result is therefore exact.
+An int8 product computes approximate logits. Its matrix has a quarter of the size of the float32 matrix, which
+does not fit in the L2 cache of a processor. A bound on the error of the approximation excludes nearly all tokens
+(1.6 of 12,000 remain in a translation model), and the logits of the others are computed in float32. The result is
+therefore exact.
 
-Error bound: let h = t (q + d) be a state with its rounded values q and |d_i| <= 1/2, and w = s (v + e) a row of the matrix
-with its rounded values v. Then h w / (t s) = (q + d) w / s = q v + q e + d w / s, which differs from q v by at most
-|q| |e| + sqrt(D) / 2 |w| / s.
+Error bound: let h = t (q + d) be a state with its rounded values q and |d_i| <= 1/2, and w = s (v + e) a row of
+the matrix with its rounded values v. Then h w / (t s) = (q + d) w / s = q v + q e + d w / s, which differs from
+q v by at most |q| |e| + sqrt(D) / 2 |w| / s.
 
 Letters: N states of width D, V tokens.
 """
@@ -29,8 +30,9 @@ from regard.machine import choose
 MAX_WIDTH = 1024
 """Largest width for which float32 represents sums of int8 products exactly."""
 MIN_STATES = 8
-"""Smallest number of sources of a search in which the search gains more than the preparation of the matrix takes."""
+"""Smallest number of sources for which a search gains more than the preparation of the matrix takes."""
 LARGEST, LOWEST = 127, -(1 << 30)
+"""Largest rounded value, and the product of excluded tokens, which is below all others."""
 
 
 class TokenScreen:
@@ -68,7 +70,7 @@ class TokenScreen:
         maxima = chunks.amax(-1)
         # The best token and each other token may both be wrong by the bound. Rounding to integers adds 1.
         slack = 2 * (rounded.norm(dim=1, keepdim=True) * self.bounds[0] + self.bounds[1]) + 2
-        threshold = (maxima.amax(1, keepdim=True) - slack).int()
+        threshold = (maxima.amax(1, keepdim=True) - slack.nan_to_num_()).int()  # NaN: any token, with logit NaN
         rows, near = (maxima >= threshold).nonzero(as_tuple=True)
         places, offsets = (chunks[rows, near] >= threshold[rows]).nonzero(as_tuple=True)
         rows, tokens = rows[places], near[places] * CHUNK + offsets

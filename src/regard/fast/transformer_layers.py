@@ -59,7 +59,7 @@ class Projections:
         sequences, steps, heads, width = shape
         self.rows, self.shape, self.rotation = rows, shape, rotation
         parts = rows.view(sequences, steps, 3, heads, width).permute(2, 0, 3, 1, 4)
-        self.queries, self.keys_values = parts[0], parts[1:]  # (B, H, T, d) and (2, B, H, T, d)
+        self.queries, self.keys_values = parts[0].transpose(1, 2), parts[1:]  # (B, T, H, d) and (2, B, H, T, d)
         if rotation is not None:
             pairs = rows.view(sequences, steps, -1, 2)[:, :, : rotation.shape[1]]
             self.pairs = torch.view_as_complex(pairs)
@@ -97,7 +97,7 @@ class FastCrossAttention:
         self, sums: Tensor, shape: tuple[int, int, int, int], cache: LayerCache
     ) -> tuple[Tensor, Tensor]:
         """Attend to `cache`, and also return the weights; `shape`: (B, K, H, d)."""
-        queries = self.query(self.residual.before(sums)).view(shape).transpose(1, 2)
+        queries = self.query(self.residual.before(sums)).view(shape)
         context, weights = attend(queries, cache)
         return self.residual.after(self.output.add_to(sums, context)), weights
 
@@ -145,12 +145,14 @@ class FastDecoderLayer:
 
 
 def attend(queries: Tensor, cache: LayerCache) -> tuple[Tensor, Tensor]:
-    """Return the contexts (B T, H d) and the weights (B H, T, N) for scaled queries (B, H, T, d).
+    """Return the contexts (B T, H d) and the weights (B H, T, N) for scaled queries (B, T, H, d).
 
     Above `MIN_KERNEL` queries, no weights are computed, and the returned weights are empty.
     """
     keys, values, offsets = cache
-    by_head, steps = queries.flatten(0, 1), queries.shape[2]
+    sources, steps, heads, width = queries.shape
+    # A single step needs no transposition.
+    by_head = (queries if steps == 1 else queries.transpose(1, 2)).reshape(-1, steps, width)
     if steps > MIN_KERNEL:
         states = by_head[None], keys.transpose(1, 2)[None], values[None]
         weights = offsets.new_empty(0)
@@ -158,7 +160,9 @@ def attend(queries: Tensor, cache: LayerCache) -> tuple[Tensor, Tensor]:
     else:
         weights = torch.baddbmm(offsets, by_head, keys).softmax(-1)
         contexts = torch.bmm(weights, values)
-    return contexts.view(queries.shape).transpose(1, 2).reshape(-1, queries.shape[1] * queries.shape[3]), weights
+    if steps > 1:
+        contexts = contexts.view(sources, heads, steps, width).transpose(1, 2)
+    return contexts.reshape(sources * steps, heads * width), weights
 
 
 def join_linears(*layers: nn.Linear, scale: float = 1.0) -> PackedLinear:

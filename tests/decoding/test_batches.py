@@ -1,0 +1,80 @@
+"""Texts decode in batches, and each answer is that of a search for its text alone."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import regard
+from regard.decoding import Candidate, Controls, translation
+from tests.german import sentences
+
+TEXTS = [source for source, _ in sentences()[:14]] + [
+    "Hund",
+    "",
+    "Heute singt der alte Wolf. Oft singt der Wolf.",
+]
+PREFIXES = ["the", "", "a"] * 5 + ["the", "the"]
+
+
+@pytest.fixture(autouse=True)
+def threads() -> Iterator[None]:
+    """Restore the number of threads."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def check_same(found: list[list[Candidate]], expected: list[list[Candidate]]) -> None:
+    for answers, others in zip(found, expected, strict=True):
+        assert [answer.tokens for answer in answers] == [other.tokens for other in others]
+        for answer, other in zip(answers, others, strict=True):
+            assert answer.log_probability == pytest.approx(other.log_probability, abs=1e-4)
+            assert (answer.trace is None) == (other.trace is None)
+            if answer.trace is not None and other.trace is not None:
+                for name in ("log_probabilities", "attention", "contribution"):
+                    np.testing.assert_allclose(getattr(answer.trace, name), getattr(other.trace, name), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"beam": 1},
+        {"beam": 1, "traced": True},
+        {"beam": 3, "n_best": 3},
+        {"beam": 3, "traced": True},
+        {"temperature": 0.8, "seed": 3},
+        {"beam": 1, "controls": Controls(prefix=PREFIXES, no_repeat_ngram=2)},
+        {"beam": 3, "controls": Controls(prefix=PREFIXES, repetition_penalty=1.5)},
+        {"beam": 4, "controls": Controls(terms=["the"], min_length=4)},
+    ],
+)
+def test_answers_are_those_of_separate_searches(german: regard.TranslationRun, options: dict[str, Any]) -> None:
+    together = german.search(TEXTS, batchsize=4, **options)
+    for index, (text, found) in enumerate(zip(TEXTS, together, strict=True)):
+        alone = dict(options)
+        if "controls" in options:
+            alone["controls"] = options["controls"].select([index], len(TEXTS))
+        check_same([found], german.search([text], **alone))
+
+
+def test_an_ensemble_of_equal_models_gives_the_answers_of_the_model(german: regard.TranslationRun) -> None:
+    plain = german.search(TEXTS[:6], batchsize=2, beam=2)
+    check_same(german.search(TEXTS[:6], batchsize=2, beam=2, ensemble=[german]), plain)
+
+
+def test_no_batch_starts_after_an_error(german: regard.TranslationRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_num_threads(2)
+    begun: list[int] = []
+
+    def failing(batch: Any) -> Any:
+        begun.append(len(batch))
+        raise regard.InputError("the batch")
+
+    monkeypatch.setattr(translation, "collate", failing)
+    with pytest.raises(regard.InputError, match="the batch"):
+        german.translate(TEXTS * 20, batchsize=1)
+    # The pool has a thread for each core; a thread may begin another batch before the first error is read.
+    assert len(begun) < 20
