@@ -89,8 +89,9 @@ def greedy_search(
     """
 
     decoder = make_decoder(model)
-    screened = isinstance(decoder, FastTransformer) and not scored and len(source) >= MIN_STATES
-    screen = decoder.screen(NEVER) if screened else None
+    screen = None
+    if not scored and len(source) >= MIN_STATES and isinstance(decoder, FastTransformer):
+        screen = decoder.screen(NEVER)
 
     def most_likely(states: Tensor, rows: Sequence[int], time: int) -> tuple[Tensor, Tensor | None]:
         del rows, time

@@ -194,7 +194,11 @@ def search_batch(
     """
     decoder, mask = make_decoder(model, search.beam), source != PAD
     if search.temperature:
-        options = {"temperature": search.temperature, "top_k": search.top_k, "top_p": search.top_p}
+        options: dict[str, Any] = {
+            "temperature": search.temperature,
+            "top_k": search.top_k,
+            "top_p": search.top_p,
+        }
         drawn = sample(decoder, source, mask, max_len=most, seeds=seeds, **options, constraints=constraints)
         return [[best] for best in drawn]
     tracer = None

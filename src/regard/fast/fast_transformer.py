@@ -25,7 +25,13 @@ from regard.fast.kv_cache import KVCache, LayerCache, SourceCache, make_offsets
 from regard.fast.onednn import packed_logits
 from regard.fast.softmax import LANES
 from regard.fast.token_screen import TokenScreen, make_screen
-from regard.fast.transformer_layers import FastDecoderLayer, FastEncoderLayer, Norm, Projections, join_linears
+from regard.fast.transformer_layers import (
+    FastDecoderLayer,
+    FastEncoderLayer,
+    Norm,
+    ProjectionBuffer,
+    join_linears,
+)
 
 
 def has_forward_hooks(model: nn.Module) -> bool:
@@ -91,10 +97,10 @@ class FastTransformer:
         states = sums if self.norms[1] is None else self.norms[1](sums)
         return states.view(*tokens.shape, -1), state
 
-    def _projections(self, sums: Tensor, shape: torch.Size, rotation: Tensor | None) -> Projections:
+    def _projections(self, sums: Tensor, shape: torch.Size, rotation: Tensor | None) -> ProjectionBuffer:
         """Return memory for the projections of states (N, D) of tokens (B, T); `shape`: (B, T)."""
         rows = sums.new_empty(len(sums), 3 * self.heads * self.width)
-        return Projections(rows, (*shape, self.heads, self.width), rotation)
+        return ProjectionBuffer(rows, (*shape, self.heads, self.width), rotation)
 
     def _embed(self, tokens: Tensor, time: int) -> Tensor:
         """Return the input (N, D) of the decoder for tokens (N) at a step."""
@@ -106,7 +112,8 @@ class FastTransformer:
 
     def _screen(self, never: Sequence[int]) -> TokenScreen | None:
         """Return a function that finds the most likely token without all logits, or None."""
-        return make_screen(*self.model.vocabulary_layer, never)
+        weight, bias = self.model.vocabulary_layer
+        return make_screen(weight, bias, never)
 
     def _position(self, time: int) -> Tensor:
         """Return the position vector (1, D) of a step."""

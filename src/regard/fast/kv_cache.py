@@ -90,8 +90,10 @@ class KVCache:
         places = self.states[..., begin : self.used, :].unbind()
         keys, values = own[:, 0].transpose(2, 3).unbind(), own[:, 1].unbind()
         return [
-            LayerMemory(place, LayerCache(*key_values, offsets), memory)
-            for place, *key_values, memory in zip(places, keys, values, self.memory_layers, strict=True)
+            LayerMemory(place, LayerCache(layer_keys, layer_values, offsets), memory)
+            for place, layer_keys, layer_values, memory in zip(
+                places, keys, values, self.memory_layers, strict=True
+            )
         ]
 
     def choose(self, hypotheses: Tensor) -> "KVCache":

@@ -57,7 +57,7 @@ class TokenScreen:
         padded = rounded.new_zeros(-(-symbols // CHUNK) * CHUNK, weight.shape[1], dtype=torch.int8)
         padded[:symbols] = rounded
         self.matrix = padded.t()
-        self.excluded = [slice(symbols, None), *never]
+        self.excluded: list[slice | int] = [slice(symbols, None), *never]
 
     def __call__(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """Return the most likely token (N, 1) after states (N, D), and its logit (N, 1); NaN for NaN."""

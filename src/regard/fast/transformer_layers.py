@@ -50,7 +50,7 @@ class FastResidual:
         return sums if self.pre_norm else self.norm(sums)
 
 
-class Projections:
+class ProjectionBuffer:
     """Memory for scaled queries, keys and values (N, 3 H d) of T steps of B sequences. All layers use the same
     memory, so that its views are made once."""
 
@@ -77,7 +77,7 @@ class FastSelfAttention:
         self.residual, self.output = FastResidual(residual), join_linears(layer.output)
         self.project = join_linears(layer.query, layer.key, layer.value, scale=layer.head_width**-0.5)
 
-    def __call__(self, sums: Tensor, projections: Projections, place: Tensor, cache: LayerCache) -> Tensor:
+    def __call__(self, sums: Tensor, projections: ProjectionBuffer, place: Tensor, cache: LayerCache) -> Tensor:
         """Write keys and values to `place` (2, B, H, T, d), which is part of `cache`, and attend to `cache`."""
         self.project.write(projections.rows, self.residual.before(sums))
         projections.rotate()
@@ -123,7 +123,7 @@ class FastEncoderLayer:
         self.attention = FastSelfAttention(layer.self_attention, layer.attention_residual)
         self.feed_forward = FastFeedForward(layer.feed_forward, layer.feed_forward_residual)
 
-    def __call__(self, sums: Tensor, projections: Projections, place: Tensor, cache: LayerCache) -> Tensor:
+    def __call__(self, sums: Tensor, projections: ProjectionBuffer, place: Tensor, cache: LayerCache) -> Tensor:
         """Attend to all steps; see `FastSelfAttention`."""
         return self.feed_forward(self.attention(sums, projections, place, cache))
 
@@ -136,7 +136,9 @@ class FastDecoderLayer:
         self.cross = FastCrossAttention(layer.cross, layer.cross_residual)
         self.feed_forward = FastFeedForward(layer.feed_forward, layer.feed_forward_residual)
 
-    def __call__(self, sums: Tensor, projections: Projections, layer: LayerMemory, kept: list[Tensor]) -> Tensor:
+    def __call__(
+        self, sums: Tensor, projections: ProjectionBuffer, layer: LayerMemory, kept: list[Tensor]
+    ) -> Tensor:
         """Attend to all decoded steps and to the sources, and append the weights of the sources to `kept`."""
         sums = self.attention(sums, projections, layer.place, layer.cache)
         sums, weights = self.cross(sums, projections.shape, layer.memory)
