@@ -2,13 +2,11 @@
 tokens."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.data import BOS
-from regard.decoding.batches import Steps, run_batch
 from regard.decoding.extensions import UNCONSTRAINED, Constraints, check_finite, impossible
 from regard.decoding.incremental import IncrementalDecoder, make_decoder
 from regard.decoding.search import Hypothesis, decode, source_limits
@@ -54,26 +52,8 @@ def sample(
     see `truncate`. `log_probability` is computed without temperature and truncation. Raises `InputError` for a
     value out of range, and if no token satisfies the `constraints`.
     """
-    decoder = make_decoder(model)
-    options: dict[str, Any] = {"temperature": temperature, "seeds": seeds, "top_k": top_k, "top_p": top_p}
-    steps = sample_steps(decoder, source, source_mask, max_len=max_len, **options, constraints=constraints)
-    return run_batch(decoder, steps)
-
-
-def sample_steps(
-    decoder: IncrementalDecoder,
-    source: Tensor,
-    source_mask: Tensor,
-    *,
-    max_len: int | Sequence[int],
-    temperature: float,
-    seeds: Sequence[int],
-    top_k: int = 0,
-    top_p: float = 1.0,
-    constraints: Constraints = UNCONSTRAINED,
-) -> Steps[list[Hypothesis]]:
-    """Return the steps of `sample`."""
     check_sampling(temperature, top_k, top_p)
+    decoder = make_decoder(model)
 
     # One random number for each source and step, drawn on the CPU so that it is the same on every device.
     steps = max(source_limits(max_len, len(source))) + 1
@@ -83,9 +63,10 @@ def sample_steps(
 
     prefixes = torch.full((len(source), steps + 1), BOS, device=source.device)
 
-    def draw(logits: Tensor, rows: Sequence[int], time: int) -> tuple[Tensor, Tensor]:
+    def draw(states: Tensor, rows: Sequence[int], time: int) -> tuple[Tensor, Tensor]:
         before = prefixes[list(rows), None, : time + 1]
-        log_probs = constraints.log_probabilities(logits.unsqueeze(1), before, rows).squeeze(1)
+        logits = decoder.logits(states).unsqueeze(1)
+        log_probs = constraints.log_probabilities(logits, before, rows).squeeze(1)
         check_finite(log_probs)
         if bool((log_probs.amax(-1) == -torch.inf).any()):
             raise impossible()

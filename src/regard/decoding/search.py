@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from regard.data import BOS, EOS
-from regard.decoding.batches import Steps, run_batch
 from regard.decoding.extensions import (
+    NEVER,
     UNCONSTRAINED,
     Constraints,
     check_finite,
@@ -30,6 +30,8 @@ from regard.decoding.extensions import (
 )
 from regard.decoding.incremental import IncrementalDecoder, make_decoder
 from regard.errors import InputError, check_range
+from regard.fast.fast_transformer import FastTransformer
+from regard.fast.token_screen import MIN_STATES
 from regard.fast.topk import argmax
 from regard.models import Seq2Seq
 
@@ -85,40 +87,37 @@ def greedy_search(
     `source_mask` (B, Ts): True before the end. `max_len`: a single limit, or a limit for each source. Finished
     sources are not decoded further. `scored`: If False, log-probabilities are not computed, and are NaN.
     """
+
     decoder = make_decoder(model)
-    return run_batch(decoder, greedy_steps(decoder, source, source_mask, max_len=max_len, scored=scored))
+    screen = None
+    if not scored and len(source) >= MIN_STATES and isinstance(decoder, FastTransformer):
+        screen = decoder.screen(NEVER)
 
-
-def greedy_steps(
-    decoder: IncrementalDecoder,
-    source: Tensor,
-    source_mask: Tensor,
-    *,
-    max_len: int | Sequence[int],
-    scored: bool = True,
-) -> Steps[list[Hypothesis]]:
-    """Return the steps of `greedy_search`."""
-
-    def most_likely(logits: Tensor, rows: Sequence[int], time: int) -> tuple[Tensor, Tensor | None]:
+    def most_likely(states: Tensor, rows: Sequence[int], time: int) -> tuple[Tensor, Tensor | None]:
         del rows, time
-        # Greedy search needs no softmax, because a softmax does not change which token is the most likely.
-        values = log_probabilities(logits) if scored else mask_special_tokens(logits)
-        tokens = argmax(values)
-        best = values.gather(1, tokens)
+        if screen is None:
+            # A softmax does not change which token is the most likely.
+            logits = decoder.logits(states)
+            values = log_probabilities(logits) if scored else mask_special_tokens(logits)
+            tokens = argmax(values)
+            best = values.gather(1, tokens)
+        else:
+            tokens, best = screen(states)
         check_finite(best)  # NaN counts as the largest value
         return tokens, best if scored else None
 
     return decode(decoder, source, source_mask, most_likely, max_len)
 
 
+@torch.inference_mode()
 def decode(
     decoder: IncrementalDecoder,
     source: Tensor,
     source_mask: Tensor,
     choose: Callable[[Tensor, Sequence[int], int], tuple[Tensor, Tensor | None]],
     max_len: int | Sequence[int],
-) -> Steps[list[Hypothesis]]:
-    """Decode with `choose`, which maps logits (B, V), the source of each row, and the step to tokens (B, 1).
+) -> list[Hypothesis]:
+    """Decode with `choose`, which maps states (B, D), the source of each row, and the step to tokens (B, 1).
 
     `choose` also returns the tokens' log-probabilities, or None.
     """
@@ -129,8 +128,8 @@ def decode(
     totals, finished = [0.0] * len(active), [False] * len(active)
     state = decoder.start(decoder.encode(source, source_mask))
     for time in range(max(limits) + 1):
-        logits, state = yield tokens, state
-        tokens, log_probs = choose(logits[:, 0], active, time)
+        states, state = decoder.step(tokens, state)
+        tokens, log_probs = choose(states[:, 0], active, time)
         going = []
         best = [math.nan] * len(active) if log_probs is None else log_probs[:, 0].tolist()
         for index, token, log_prob in zip(active, tokens[:, 0].tolist(), best, strict=True):
@@ -194,6 +193,7 @@ class Step(NamedTuple):
     """Whether the length limit is reached, so that the new prefixes are dropped."""
 
 
+@torch.inference_mode()
 def beam_search(
     model: Seq2Seq | IncrementalDecoder,
     source: Tensor,
@@ -214,26 +214,8 @@ def beam_search(
     hypotheses follow. `on_step`: function that is called with every step. Raises `InputError` for values out of
     range, and if no target of a source satisfies the `constraints`.
     """
-    decoder = make_decoder(model, width)
-    options: dict[str, Any] = {"width": width, "max_len": max_len, "alpha": alpha, "n_best": n_best}
-    steps = beam_steps(decoder, source, source_mask, **options, on_step=on_step, constraints=constraints)
-    return run_batch(decoder, steps)
-
-
-def beam_steps(
-    decoder: IncrementalDecoder,
-    source: Tensor,
-    source_mask: Tensor,
-    *,
-    width: int,
-    max_len: int | Sequence[int],
-    alpha: float = 0.0,
-    n_best: int = 1,
-    on_step: Callable[[Step], None] | None = None,
-    constraints: Constraints = UNCONSTRAINED,
-) -> Steps[list[list[Hypothesis]]]:
-    """Return the steps of `beam_search`."""
     check_beam(width, n_best, alpha)
+    decoder = make_decoder(model, width)
     device, limits = source.device, source_limits(max_len, len(source))
     state = decoder.start(decoder.encode(source, source_mask))
     active = list(range(len(source)))
@@ -241,9 +223,9 @@ def beam_steps(
     totals = torch.zeros(len(source), 1, device=device)
     finished: list[list[Hypothesis]] = [[] for _ in range(len(source))]
     for time in range(max(limits) + 1):
-        logits, state = yield prefixes[:, :, -1], state
+        states, state = decoder.step(prefixes[:, :, -1], state)
         penalty = length_penalty(time + 1, alpha)
-        log_probs = constraints.log_probabilities(logits, prefixes, active)
+        log_probs = constraints.log_probabilities(decoder.logits(states), prefixes, active)
         ends, parents, tokens, new_totals = constraints.extend(log_probs, prefixes, totals, active, width)
         if on_step is not None:
             on_step(Step(log_probs, ends, parents, tokens, new_totals, active, state, time == max(limits)))

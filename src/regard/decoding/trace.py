@@ -61,10 +61,10 @@ class Tracer:
 
     def add_step(self, step: Step) -> None:
         """Keep a step of the search."""
-        sources, memory = list(step.sources), step.state.memory.states
+        sources, values = list(step.sources), step.state.memory.values
         if not self._steps:
-            parts = zip(self._layers, memory, strict=True)
-            self._lengths = torch.stack([value_lengths(layer, part[1]) for layer, part in parts])  # (L, B, H, Ts)
+            parts = zip(self._layers, values, strict=True)
+            self._lengths = torch.stack([value_lengths(*part) for part in parts])  # (L, B, H, Ts)
         row_of = np.full(self._lengths.shape[1], -1)
         row_of[sources] = range(len(sources))
         lengths = self._lengths.index_select(1, torch.tensor(sources)).unsqueeze(-1)

@@ -1,21 +1,19 @@
 """Translation of texts: form batches of similar length, search, and return results in the original order."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain
 from typing import Any
 
 from torch import Tensor, nn
 
 from regard.data import PAD, Vocabulary, collate
-from regard.decoding.batches import Steps, run_batch, run_batches
 from regard.decoding.controls import Controls, find_requirements, make_constraints
 from regard.decoding.ensemble import make_ensemble
 from regard.decoding.extensions import UNCONSTRAINED, Constraints
 from regard.decoding.incremental import IncrementalDecoder, make_decoder
-from regard.decoding.sampling import check_sampling, sample_steps
-from regard.decoding.search import Hypothesis, SearchTrace, beam_steps, check_beam, greedy_steps
+from regard.decoding.sampling import check_sampling, sample
+from regard.decoding.search import Hypothesis, SearchTrace, beam_search, check_beam, greedy_search
 from regard.decoding.trace import Tracer
 from regard.errors import InputError, check_range
 from regard.fast.fast_transformer import FastTransformer
@@ -128,67 +126,45 @@ def translate(
 ) -> list[list[Candidate]]:
     """Return the `n_best` answers to each text, best first, each of at most `longest_answer` tokens.
 
-    Texts of similar length form batches of `batchsize`, and waiting texts refill the places of finished texts.
-    On a CPU, batches run in parallel in the number of threads that PyTorch uses. Answers are in the order of the
-    texts, and do not depend on the other texts except for rounding errors. Several `models` form an ensemble
-    (see `EnsembleDecoder`). `scored`: if False, log-probabilities may be NaN to save time. Raises `InputError`
-    for constraints that cannot be satisfied.
+    Texts of similar length form batches of `batchsize`. On a CPU, batches run in parallel in the number of
+    threads that PyTorch uses. Answers are in the order of the texts, and do not depend on the other texts except
+    for rounding errors. Several `models` form an ensemble (see `EnsembleDecoder`). `scored`: if False,
+    log-probabilities may be NaN to save time. Raises `InputError` for constraints that cannot be satisfied.
     """
     sources = source_vocabulary.encode_all(texts)
     limits = [longest_answer(source, max_len) for source in sources]
     requirements = find_requirements(search.controls, texts, limits, target_vocabulary, max_len)
-    waiting = iter(order_by_length(sources))  # shared by the threads
-    answers: list[list[Candidate]] = [[] for _ in texts]
     # All batches share one decoder, which packs the weights of the model once.
     models = [models] if isinstance(models, Seq2Seq) else models
     ensemble = nn.ModuleList(models).eval()
     decoder, device = make_ensemble(models, search.beam), next(ensemble.parameters()).device
 
-    def answer(indices: list[int]) -> Steps[None]:
-        batch = [sources[index] for index in indices]
-        seeds = (
-            [derive_seed(search.seed, f"draw/{texts[index]}") for index in indices] if search.temperature else []
-        )
-        found = yield from search_steps(
+    def answer(indices: list[int]) -> list[list[Candidate]]:
+        hypotheses = search_batch(
             decoder,
-            collate(batch).to(device),
+            collate([sources[index] for index in indices]).to(device),
             search,
             most=[requirements[index].limit for index in indices],
-            seeds=seeds,
+            seeds=[derive_seed(search.seed, f"draw/{texts[index]}") for index in indices if search.temperature],
             scored=scored,
             constraints=make_constraints(search.controls, [requirements[index] for index in indices]),
         )
-        for index, hypotheses in zip(indices, found, strict=True):
-            answers[index] = candidates(hypotheses, target_vocabulary)
+        return [candidates(ranked, target_vocabulary) for ranked in hypotheses]
 
-    def next_batch(free: int) -> Steps[None] | None:
-        indices = list(islice(waiting, free))
-        return answer(indices) if indices else None
-
-    def work(_: int) -> None:
-        try:
-            run_batches(decoder, next_batch, batchsize)
-        except BaseException:
-            list(waiting)  # The other threads start no further batches.
-            raise
-
-    map_in_threads(ensemble, work, range(math.ceil(len(texts) / batchsize)))
-    return answers
+    batches = length_batches(sources, batchsize)
+    answers = dict(zip(chain(*batches), chain(*map_in_threads(ensemble, answer, batches)), strict=True))
+    return [answers[index] for index in range(len(texts))]
 
 
 def length_batches(sources: Sequence[Sequence[int]], batchsize: int) -> list[list[int]]:
-    """Return batches of at most `batchsize` indices of sources, by length.
+    """Return batches of at most `batchsize` indices of sources, by length, the longest first, so that a parallel
+    search ends with short ones.
 
     >>> length_batches([[4], [4, 5, 6], [4, 5]], 2)
     [[1, 2], [0]]
     """
-    order = order_by_length(sources)
+    order = sorted(range(len(sources)), key=lambda index: len(sources[index]), reverse=True)
     return [order[begin : begin + batchsize] for begin in range(0, len(order), batchsize)]
-
-
-def order_by_length(sources: Sequence[Sequence[int]]) -> list[int]:
-    """Return the indices of sources, the longest first, so that a parallel search ends with short ones."""
-    return sorted(range(len(sources)), key=lambda index: len(sources[index]), reverse=True)
 
 
 def longest_answer(source: Sequence[int], max_len: int) -> int:
@@ -216,31 +192,14 @@ def search_batch(
     `most`: length limit in tokens, a single limit or a limit for each source. `seeds`: a seed for each source,
     for sampling. `scored`: as in `translate`. `constraints`: see `make_constraints`.
     """
-    decoder = make_decoder(model, search.beam) if isinstance(model, Seq2Seq) else model
-    options: dict[str, Any] = {"most": most, "seeds": seeds, "scored": scored, "constraints": constraints}
-    return run_batch(decoder, search_steps(decoder, source, search, **options))
-
-
-def search_steps(
-    decoder: IncrementalDecoder,
-    source: Tensor,
-    search: Search,
-    *,
-    most: int | Sequence[int],
-    seeds: Sequence[int],
-    scored: bool,
-    constraints: Constraints,
-) -> Steps[list[list[Hypothesis]]]:
-    """Return the steps of `search_batch`."""
-    mask = source != PAD
+    decoder, mask = make_decoder(model, search.beam), source != PAD
     if search.temperature:
         options: dict[str, Any] = {
             "temperature": search.temperature,
             "top_k": search.top_k,
             "top_p": search.top_p,
-            "constraints": constraints,
         }
-        drawn = yield from sample_steps(decoder, source, mask, max_len=most, seeds=seeds, **options)
+        drawn = sample(decoder, source, mask, max_len=most, seeds=seeds, **options, constraints=constraints)
         return [[best] for best in drawn]
     tracer = None
     if (
@@ -252,9 +211,9 @@ def search_steps(
         tracer = Tracer(decoder.model)
     # With constraints, a beam search of width 1 is the greedy search, whose scores have no length penalty.
     if search.beam == 1 and search.n_best == 1 and constraints is UNCONSTRAINED and tracer is None:
-        greedy = yield from greedy_steps(decoder, source, mask, max_len=most, scored=scored)
+        greedy = greedy_search(decoder, source, mask, max_len=most, scored=scored)
         return [[best] for best in greedy]
-    found = yield from beam_steps(
+    found = beam_search(
         decoder,
         source,
         mask,

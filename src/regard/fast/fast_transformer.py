@@ -18,12 +18,20 @@ from functools import cache
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.fast.kv_cache import KVCache, SourceCache
+from regard.fast.kv_cache import KVCache, LayerCache, SourceCache, make_offsets
 from regard.fast.onednn import packed_logits
 from regard.fast.softmax import LANES
-from regard.fast.transformer_layers import FastDecoderLayer, FastEncoderLayer, LayerMemory, Norm, join_rows
+from regard.fast.token_screen import TokenScreen, make_screen
+from regard.fast.transformer_layers import (
+    FastDecoderLayer,
+    FastEncoderLayer,
+    Norm,
+    ProjectionBuffer,
+    join_linears,
+)
 
 
 def has_forward_hooks(model: nn.Module) -> bool:
@@ -44,29 +52,37 @@ class FastTransformer:
         self.heads, self.width, self.rotary = attention.heads, attention.head_width, attention.rotary
         self.encoder = [FastEncoderLayer(layer) for layer in model.encoder.layers]
         self.decoder = [FastDecoderLayer(layer) for layer in model.decoder.layers]
+        cross = [layer.cross for layer in model.decoder.layers]
+        self.memory = join_linears(*[linear for layer in cross for linear in (layer.key, layer.value)])
         self.norms = [
             Norm(stack.norm) if isinstance(stack.norm, nn.LayerNorm) else None
             for stack in (model.encoder, model.decoder)
         ]
-        self.logits = packed_logits(model)
+        self.logits, self.screen = packed_logits(model), cache(self._screen)
         self.rotation, self.position = cache(self._rotation), cache(self._position)
 
     def encode(self, source: Tensor, source_mask: Tensor) -> SourceCache:
         """Return the memory of sources (B, Ts). `source_mask` (B, Ts) is True before the end of each source."""
         sources, steps = source.shape
         sums = self.model.embedded(source).flatten(0, 1)
-        shape = (1, 2, sources, self.heads, max(steps, LANES), self.width)
-        own = SourceCache.masked(sums.new_zeros(*shape), source_mask)
-        place, [layer_cache], rotation = own.states[0, ..., :steps, :], own.layers(), self.rotation(0, steps)
+        padded = max(steps, LANES)
+        mask = F.pad(source_mask, (0, padded - steps))
+        offsets = make_offsets(mask, sums)[:, None, None].repeat(1, self.heads, 1, 1)
+        own = sums.new_zeros(2, sources, self.heads, padded, self.width)
+        keys, values = own.flatten(1, 2)
+        layer_cache, place = LayerCache(keys.transpose(1, 2), values, offsets.flatten(0, 1)), own[..., :steps, :]
+        projections = self._projections(sums, source.shape, self.rotation(0, steps))
         for layer in self.encoder:
-            sums = layer(sums, place, layer_cache, rotation)
+            sums = layer(sums, projections, place, layer_cache)
         states = sums if self.norms[0] is None else self.norms[0](sums)
-        memory = own.states.new_zeros(len(self.decoder), *own.states.shape[1:])
-        for decoder_layer, keys_values in zip(self.decoder, memory, strict=True):
-            decoder_layer.cross.project_to(keys_values[..., :steps, :], states)
+        # One product computes the keys and values of all decoder layers.
+        memory = self.memory(states).view(sources, steps, -1, 2, self.heads, self.width)
+        keys = states.new_zeros(memory.shape[2], sources, self.heads, self.width, padded)
+        values = keys.new_zeros(*keys.shape[:3], padded, self.width)
+        keys[..., :steps] = memory[:, :, :, 0].permute(2, 0, 3, 4, 1)
         # A source that is only padding still has nonzero weights, so its values are set to zero.
-        memory[..., :steps, :].mul_(source_mask[:, None, :, None])
-        return SourceCache(memory, own.offsets)
+        values[..., :steps, :] = memory[:, :, :, 1].permute(2, 0, 3, 1, 4) * source_mask[:, None, :, None]
+        return SourceCache(keys, values, offsets)
 
     def start(self, memory: SourceCache) -> KVCache:
         """Return the state before the first step, with one hypothesis per source."""
@@ -74,24 +90,17 @@ class FastTransformer:
 
     def step(self, tokens: Tensor, state: KVCache) -> tuple[Tensor, KVCache]:
         """Append one token (B, K) to each hypothesis. Returns states (B, K, D) and the updated cache."""
-        return self.step_together([(tokens, state)]).view(*tokens.shape, -1), state
+        sums = self._embed(tokens.flatten(), state.time)
+        projections = self._projections(sums, tokens.shape, self.rotation(state.time, 1))
+        for layer, memory in zip(self.decoder, state.advance(tokens.shape[1]), strict=True):
+            sums = layer(sums, projections, memory, state.cross_weights)
+        states = sums if self.norms[1] is None else self.norms[1](sums)
+        return states.view(*tokens.shape, -1), state
 
-    def step_together(self, requests: Sequence[tuple[Tensor, KVCache]]) -> Tensor:
-        """Append tokens (B, K) to the hypotheses of several caches, which are updated. Returns the states of all
-        hypotheses, (N, D)."""
-        inputs, rotations, parts = [], [], []
-        for tokens, state in requests:
-            rotation = self.rotation(state.time, 1)
-            inputs.append(self._embed(tokens.flatten(), state.time))
-            if rotation is not None:
-                rotations.append(rotation if len(requests) == 1 else rotation.expand(tokens.numel(), -1))
-            layers = zip(*state.advance(tokens.shape[1]), state.memory_layers, strict=True)
-            state.cross_weights = []
-            parts.append([LayerMemory(*layer, state.cross_weights) for layer in layers])
-        sums, rotation = join_rows(inputs), join_rows(rotations) if rotations else None
-        for layer, *layer_parts in zip(self.decoder, *parts, strict=True):
-            sums = layer(sums, layer_parts, rotation)
-        return sums if self.norms[1] is None else self.norms[1](sums)
+    def _projections(self, sums: Tensor, shape: torch.Size, rotation: Tensor | None) -> ProjectionBuffer:
+        """Return memory for the projections of states (N, D) of tokens (B, T); `shape`: (B, T)."""
+        rows = sums.new_empty(len(sums), 3 * self.heads * self.width)
+        return ProjectionBuffer(rows, (*shape, self.heads, self.width), rotation)
 
     def _embed(self, tokens: Tensor, time: int) -> Tensor:
         """Return the input (N, D) of the decoder for tokens (N) at a step."""
@@ -100,6 +109,11 @@ class FastTransformer:
             return embedded.mul_(self.model.scale).add_(self.position(time))
         states: Tensor = self.model.embed(tokens.unsqueeze(1), time).squeeze(1)
         return states
+
+    def _screen(self, never: Sequence[int]) -> TokenScreen | None:
+        """Return a function that finds the most likely token without all logits, or None."""
+        weight, bias = self.model.vocabulary_layer
+        return make_screen(weight, bias, never)
 
     def _position(self, time: int) -> Tensor:
         """Return the position vector (1, D) of a step."""

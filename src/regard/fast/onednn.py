@@ -103,6 +103,13 @@ class PackedLinear:
             return torch.mm(states, self._transposed)
         return torch.addmm(self.bias, states, self._transposed)
 
+    def write(self, outputs: Tensor, states: Tensor) -> None:
+        """Write the outputs for states (N, D) to `outputs` (N, V)."""
+        if self.bias is not None or self._use_onednn(states.shape[0]):
+            outputs.copy_(self(states))
+        else:
+            torch.mm(states, self._transposed, out=outputs)
+
     def add_to(self, sums: Tensor, states: Tensor) -> Tensor:
         """Add the product of states (N, D) and the weight to `sums` (N, V) in place, and return `sums`."""
         if self._use_onednn(states.shape[0]):

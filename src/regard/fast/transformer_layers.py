@@ -10,14 +10,13 @@ layer changes `sums` in place and returns it.
 Letters: B sequences, T steps or K hypotheses per sequence, H heads, d width of a head, D width of states.
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.fast.kv_cache import LayerCache
+from regard.fast.kv_cache import LayerCache, LayerMemory
 from regard.fast.onednn import PackedLinear
 
 MIN_KERNEL = 64
@@ -36,20 +35,6 @@ class Norm:
         return torch.layer_norm(states, *self.arguments)
 
 
-class LayerMemory(NamedTuple):
-    """What the hypotheses of some sources attend to in a decoder layer. Parts that decode together share the
-    products with the layer's matrices, and may differ in the numbers of steps and of hypotheses."""
-
-    place: Tensor
-    """Part of the cache for the keys and values of the step, (2, B, H, K, d)."""
-    cache: LayerCache
-    """Keys and values of all decoded steps."""
-    memory: LayerCache
-    """Keys and values of the sources."""
-    kept: list[Tensor]
-    """List to which the weights of the sources, (B H, K, Ts), are appended."""
-
-
 class FastResidual:
     """The normalization before or after a layer (see `attention.blocks.Residual`)."""
 
@@ -65,6 +50,26 @@ class FastResidual:
         return sums if self.pre_norm else self.norm(sums)
 
 
+class ProjectionBuffer:
+    """Memory for scaled queries, keys and values (N, 3 H d) of T steps of B sequences. All layers use the same
+    memory, so that its views are made once."""
+
+    def __init__(self, rows: Tensor, shape: tuple[int, int, int, int], rotation: Tensor | None) -> None:
+        """`shape`: (B, T, H, d). `rotation` (T or 1, H d): complex factors for rotary positions, or None."""
+        sequences, steps, heads, width = shape
+        self.rows, self.shape, self.rotation = rows, shape, rotation
+        parts = rows.view(sequences, steps, 3, heads, width).permute(2, 0, 3, 1, 4)
+        self.queries, self.keys_values = parts[0].transpose(1, 2), parts[1:]  # (B, T, H, d) and (2, B, H, T, d)
+        if rotation is not None:
+            pairs = rows.view(sequences, steps, -1, 2)[:, :, : rotation.shape[1]]
+            self.pairs = torch.view_as_complex(pairs)
+
+    def rotate(self) -> None:
+        """Rotate queries and keys."""
+        if self.rotation is not None:
+            self.pairs.mul_(self.rotation)
+
+
 class FastSelfAttention:
     """Self-attention with explicit keys and values."""
 
@@ -72,19 +77,12 @@ class FastSelfAttention:
         self.residual, self.output = FastResidual(residual), join_linears(layer.output)
         self.project = join_linears(layer.query, layer.key, layer.value, scale=layer.head_width**-0.5)
 
-    def projections(self, sums: Tensor, steps: int, rotation: Tensor | None) -> Tensor:
-        """Return scaled queries, keys and values (N, 3 H d) of sequences of T `steps`.
-
-        `rotation` (T or 1, H d): complex factors for rotary positions, or None.
-        """
-        projected = self.project(self.residual.before(sums))
-        if rotation is not None:
-            pairs = projected.view(-1, steps, projected.shape[1] // 2, 2)[:, :, : rotation.shape[1]]
-            torch.view_as_complex(pairs).mul_(rotation)
-        return projected
-
-    def add_output(self, sums: Tensor, context: Tensor) -> Tensor:
-        """Add the output of the layer for the context (N, H d) to `sums`."""
+    def __call__(self, sums: Tensor, projections: ProjectionBuffer, place: Tensor, cache: LayerCache) -> Tensor:
+        """Write keys and values to `place` (2, B, H, T, d), which is part of `cache`, and attend to `cache`."""
+        self.project.write(projections.rows, self.residual.before(sums))
+        projections.rotate()
+        place.copy_(projections.keys_values)
+        context, _ = attend(projections.queries, cache)
         return self.residual.after(self.output.add_to(sums, context))
 
 
@@ -94,21 +92,14 @@ class FastCrossAttention:
     def __init__(self, layer: Any, residual: Any) -> None:
         self.residual, self.output = FastResidual(residual), join_linears(layer.output)
         self.query = join_linears(layer.query, scale=layer.head_width**-0.5)
-        self.project = join_linears(layer.key, layer.value)
 
-    def project_to(self, place: Tensor, states: Tensor) -> None:
-        """Write keys and values of the encoder's states (N, D) to `place` (2, B, H, T, d)."""
-        _, sources, heads, steps, width = place.shape
-        place.copy_(self.project(states).view(sources, steps, 2, heads, width).permute(2, 0, 3, 1, 4))
-
-    def __call__(self, sums: Tensor, parts: Sequence[LayerMemory]) -> Tensor:
-        """Attend to the memory of each part, and append the weights to its `kept`."""
-        queries = _split(self.query(self.residual.before(sums)), parts)
-        contexts = [
-            attend(rows, part.place.shape[3], part.memory, part.kept)
-            for rows, part in zip(queries, parts, strict=True)
-        ]
-        return self.residual.after(self.output.add_to(sums, join_rows(contexts)))
+    def __call__(
+        self, sums: Tensor, shape: tuple[int, int, int, int], cache: LayerCache
+    ) -> tuple[Tensor, Tensor]:
+        """Attend to `cache`, and also return the weights; `shape`: (B, K, H, d)."""
+        queries = self.query(self.residual.before(sums)).view(shape)
+        context, weights = attend(queries, cache)
+        return self.residual.after(self.output.add_to(sums, context)), weights
 
 
 class FastFeedForward:
@@ -132,11 +123,9 @@ class FastEncoderLayer:
         self.attention = FastSelfAttention(layer.self_attention, layer.attention_residual)
         self.feed_forward = FastFeedForward(layer.feed_forward, layer.feed_forward_residual)
 
-    def __call__(self, sums: Tensor, place: Tensor, cache: LayerCache, rotation: Tensor | None) -> Tensor:
-        """Attend to all steps. `place` (2, B, H, T, d) is the part of `cache` for their keys and values."""
-        steps = place.shape[3]
-        queries = store(self.attention.projections(sums, steps, rotation), place)
-        return self.feed_forward(self.attention.add_output(sums, attend(queries, steps, cache)))
+    def __call__(self, sums: Tensor, projections: ProjectionBuffer, place: Tensor, cache: LayerCache) -> Tensor:
+        """Attend to all steps; see `FastSelfAttention`."""
+        return self.feed_forward(self.attention(sums, projections, place, cache))
 
 
 class FastDecoderLayer:
@@ -147,73 +136,35 @@ class FastDecoderLayer:
         self.cross = FastCrossAttention(layer.cross, layer.cross_residual)
         self.feed_forward = FastFeedForward(layer.feed_forward, layer.feed_forward_residual)
 
-    def __call__(self, sums: Tensor, parts: Sequence[LayerMemory], rotation: Tensor | None) -> Tensor:
-        """Attend to all decoded steps and to the memory of each part. `rotation`: see `FastSelfAttention`."""
-        projected = _split(self.attention.projections(sums, len(sums), rotation), parts)
-        contexts = [
-            attend(store(rows, part.place), part.place.shape[3], part.cache)
-            for rows, part in zip(projected, parts, strict=True)
-        ]
-        sums = self.attention.add_output(sums, join_rows(contexts))
-        return self.feed_forward(self.cross(sums, parts))
+    def __call__(
+        self, sums: Tensor, projections: ProjectionBuffer, layer: LayerMemory, kept: list[Tensor]
+    ) -> Tensor:
+        """Attend to all decoded steps and to the sources, and append the weights of the sources to `kept`."""
+        sums = self.attention(sums, projections, layer.place, layer.cache)
+        sums, weights = self.cross(sums, projections.shape, layer.memory)
+        kept.append(weights)
+        return self.feed_forward(sums)
 
 
-def store(projected: Tensor, place: Tensor) -> Tensor:
-    """Write keys and values to `place` (2, B, H, T, d), and return queries (B T, H d).
+def attend(queries: Tensor, cache: LayerCache) -> tuple[Tensor, Tensor]:
+    """Return the contexts (B T, H d) and the weights (B H, T, N) for scaled queries (B, T, H, d).
 
-    `projected` (B T, 3 H d): see `FastSelfAttention.projections`.
-    """
-    _, sequences, heads, steps, width = place.shape
-    queries: Tensor
-    queries, keys_values = projected.split([heads * width, 2 * heads * width], dim=1)
-    place.copy_(keys_values.view(sequences, steps, 2, heads, width).permute(2, 0, 3, 1, 4))
-    return queries
-
-
-def join_rows(parts: Sequence[Tensor]) -> Tensor:
-    """Return the rows (N, D) of all parts."""
-    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
-
-
-def _split(rows: Tensor, parts: Sequence[LayerMemory]) -> Sequence[Tensor]:
-    """Return the rows of each part."""
-    return (
-        [rows] if len(parts) == 1 else rows.split([part.place.shape[1] * part.place.shape[3] for part in parts])
-    )
-
-
-def attend(queries: Tensor, count: int, cache: LayerCache, kept: list[Tensor] | None = None) -> Tensor:
-    """Return the contexts (B K, H d) for scaled queries (B K, H d), with `count` queries per source.
-
-    The weights (B H, K, N) of at most `MIN_KERNEL` queries are appended to `kept`.
+    Above `MIN_KERNEL` queries, no weights are computed, and the returned weights are empty.
     """
     keys, values, offsets = cache
-    by_head = _split_heads(queries, count, values.shape[2])
-    if count > MIN_KERNEL:
-        mask = None if offsets is None else offsets[None]
+    sources, steps, heads, width = queries.shape
+    # A single step needs no transposition.
+    by_head = (queries if steps == 1 else queries.transpose(1, 2)).reshape(-1, steps, width)
+    if steps > MIN_KERNEL:
         states = by_head[None], keys.transpose(1, 2)[None], values[None]
-        return _join_heads(F.scaled_dot_product_attention(*states, attn_mask=mask, scale=1.0)[0], queries.shape)
-    scores = torch.bmm(by_head, keys) if offsets is None else torch.baddbmm(offsets, by_head, keys)
-    weights = scores.softmax(-1)
-    if kept is not None:
-        kept.append(weights)
-    return _join_heads(torch.bmm(weights, values), queries.shape)
-
-
-def _split_heads(states: Tensor, count: int, width: int) -> Tensor:
-    """Reshape (B K, H d) to (B H, K, d)."""
-    if count == 1:
-        return states.reshape(-1, 1, width)
-    heads = states.shape[1] // width
-    return states.view(-1, count, heads, width).transpose(1, 2).reshape(-1, count, width)
-
-
-def _join_heads(states: Tensor, shape: torch.Size) -> Tensor:
-    """Reshape (B H, K, d) to `shape`, (B K, H d)."""
-    count, width = states.shape[1:]
-    if count == 1:
-        return states.view(shape)
-    return states.view(-1, shape[1] // width, count, width).transpose(1, 2).reshape(shape)
+        weights = offsets.new_empty(0)
+        contexts = F.scaled_dot_product_attention(*states, attn_mask=offsets[None], scale=1.0)[0]
+    else:
+        weights = torch.baddbmm(offsets, by_head, keys).softmax(-1)
+        contexts = torch.bmm(weights, values)
+    if steps > 1:
+        contexts = contexts.view(sources, heads, steps, width).transpose(1, 2)
+    return contexts.reshape(sources * steps, heads * width), weights
 
 
 def join_linears(*layers: nn.Linear, scale: float = 1.0) -> PackedLinear:
