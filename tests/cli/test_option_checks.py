@@ -23,9 +23,9 @@ BAD_SEARCH = {
     "infinite temperature": (["--temperature", "inf"], "temperature inf is out of range"),
     "penalty of greedy search": (
         ["--beam", "1", "--length_penalty", "2"],
-        "length_penalty 2 ranks answers",
+        "--length_penalty 2 ranks answers",
     ),
-    "penalty of samples": (["--temperature", "1", "--length_penalty", "2"], "length_penalty 2 ranks answers"),
+    "penalty of samples": (["--temperature", "1", "--length_penalty", "2"], "--length_penalty 2 ranks answers"),
     "top_k": (["--temperature", "1", "--top_k", "-1"], "top_k -1 is out of range"),
     "top_p": (["--temperature", "1", "--top_p", "nan"], "top_p nan is out of range"),
     "seed": (["--seed", "3"], "top_k, top_p and seed change sampling, but there is no temperature"),

@@ -1,5 +1,6 @@
 """Flags of `regard translate` that constrain the answers, and the files of these flags."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,3 +110,12 @@ def warn_missing_terms(run: SequenceRun, controls: Controls, text: str, answers:
             f"{which} to {name} {'lacks' if len(lacking) == 1 else 'lack'} {terms}: the length limit or another "
             "constraint was reached"
         )
+
+
+def check_length_penalty(
+    run: SequenceRun, length_penalty: float | None, beam: int | None, temperature: float = 0.0
+) -> None:
+    """Raise `InputError` for a length penalty without a beam, whose answers it would rank."""
+    beam = (1 if temperature else run.usual_beam) if beam is None else beam
+    if length_penalty is not None and 0 < length_penalty < math.inf and beam == 1:
+        raise InputError(f"--length_penalty {length_penalty:g} ranks answers of a beam: give --beam 2 or more")

@@ -19,6 +19,7 @@ from regard.cli.parsing import (
     with_empty_value,
 )
 from regard.cli.run_flags import RunFlags
+from regard.cli.search_flags import check_length_penalty
 from regard.cli.terminal import open_on_screen, print_message, print_table
 from regard.errors import InputError
 from regard.fast.memory import keep_memory
@@ -139,6 +140,7 @@ def _test_translation(run: TranslationRun, argv: list[str], name: str) -> None:
             refuse_input(path, map(Path, flags.data or (*run.task.config.test, *run.task.config.valid)))
     if flags.output is not None and flags.json is not None and flags.output.resolve() == flags.json.resolve():
         raise InputError(f"--output and --json are both {str(flags.json)!r}: name two files")
+    check_length_penalty(run, flags.length_penalty, flags.beam)
     keep_memory()
     report = run.test(
         flags.data or None,

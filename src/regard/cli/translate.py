@@ -12,7 +12,7 @@ from regard.cli.doubt_output import DoubtFlags, DoubtOutput
 from regard.cli.lines import numbered_chunks, open_lines, read_line
 from regard.cli.parsing import first_word, parse, take_text, wants_help, with_empty_value
 from regard.cli.run_flags import RunFlags
-from regard.cli.search_flags import SearchFlags, warn_missing_terms
+from regard.cli.search_flags import SearchFlags, check_length_penalty, warn_missing_terms
 from regard.cli.terminal import answer_output, print_message, save_and_print
 from regard.convert import EngineName, Precision
 from regard.data.markup import MarkedText
@@ -160,6 +160,7 @@ def _engine_for_plot(run: SequenceRun, flags: TranslateFlags) -> EngineName:
 
 def _search_options(run: SequenceRun, flags: TranslateFlags) -> dict[str, Any]:
     """Return the options of `SequenceRun.search`, and load the other runs of the ensemble."""
+    check_length_penalty(run, flags.length_penalty, flags.beam, flags.temperature)
     return {
         "beam": flags.beam,
         "length_penalty": flags.length_penalty,

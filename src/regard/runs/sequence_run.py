@@ -98,12 +98,10 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         for a text that is too long, invalid options, and a search that the engine does not support.
         """
         beam = (1 if temperature else self.usual_beam) if beam is None else beam
-        penalty = self.usual_length_penalty if length_penalty is None else length_penalty
+        length_penalty = self.usual_length_penalty if length_penalty is None else length_penalty
         sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-        ranking: dict[str, Any] = {"beam": beam, "length_penalty": penalty, "n_best": n_best}
+        ranking: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "n_best": n_best}
         settings = decoding.Search(**ranking, **sampling, controls=controls or decoding.Controls(), traced=traced)
-        if length_penalty and beam == 1:
-            raise InputError(f"length_penalty {length_penalty:g} ranks answers of a beam: give beam 2 or more")
         how: dict[str, Any] = {"batchsize": batchsize, "engine": engine, "precision": precision, "scored": scored}
         return search_texts([self, *ensemble], texts, settings, **how)
 
