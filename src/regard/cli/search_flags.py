@@ -32,7 +32,7 @@ class SearchFlags:
     max_length: int | None = None
     """Maximum length of an answer in tokens. None: twice the length of its source, plus 50."""
     no_repeat_ngram: int = 0
-    """Size in tokens of the n-grams that occur at most once in an answer; 0: no limit."""
+    """Size in tokens of the n-grams that occur at most once in an answer, apart from its prefix; 0: no limit."""
     repetition_penalty: float = 1.0
     """Penalty (1 to 100) for tokens that the answer already contains: divides positive logits and multiplies
     negative logits. 1: no penalty."""

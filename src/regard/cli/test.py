@@ -21,11 +21,12 @@ from regard.cli.parsing import (
 from regard.cli.run_flags import RunFlags
 from regard.cli.search_flags import check_length_penalty
 from regard.cli.terminal import open_on_screen, print_message, print_table
-from regard.errors import InputError
+from regard.errors import InputError, RegardError
 from regard.fast.memory import keep_memory
 from regard.io import check_writable, refuse_input, write_file, write_json
 from regard.result import Result
 from regard.runs import SAVEPATH, load
+from regard.training import RunFolder
 from regard.viz import check_extension
 from regard.viz.attention_map import PAGE
 
@@ -95,7 +96,7 @@ def run(argv: list[str]) -> None:
         parse(TestFlags(), argv, prog=f"{PROG} RUN", description=DESCRIPTION)
     name, argv = first_word(argv, what="run", prog=PROG)
     if wants_help(argv):
-        flags = TranslationTestFlags() if name == "translation" else TestFlags()
+        flags = TranslationTestFlags() if name == "translation" or _has_parallel_text(name) else TestFlags()
         parse(flags, argv, prog=f"{PROG} {name}", description=DESCRIPTION)
     folders, _ = take_flag(argv, "--savepath")
     words = {word.replace("-", "_").removesuffix("=True") for word in argv}
@@ -110,6 +111,14 @@ def run(argv: list[str]) -> None:
         _refuse_generated(argv, name)
     argv = _drop_training_flags(tested, argv, TranslationTestFlags if parallel else TestFlags)
     (_test_translation if parallel else _test_task)(tested, argv, name)
+
+
+def _has_parallel_text(name: str) -> bool:
+    """Return whether `name` is the folder of a run for translation, for its help."""
+    try:
+        return RunFolder(Path(name)).read_config().on == "translation"
+    except RegardError:
+        return False
 
 
 def _refuse_generated(argv: list[str], name: str) -> None:

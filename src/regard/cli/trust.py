@@ -11,6 +11,7 @@ from regard.cli.terminal import print_table
 from regard.data.parallel import ParallelText
 from regard.data.prepare import read_pairs
 from regard.doubts import FALSE_ALARMS, SMALLEST, calibrate_doubt, check_calibration
+from regard.doubts.calibration_file import FILE
 from regard.errors import InputError, check_range
 from regard.fast.memory import keep_memory
 from regard.io import check_writable, refuse_input, write_json
@@ -69,9 +70,11 @@ def run(argv: list[str]) -> None:
         pairs = pairs[: flags.samples]
     else:
         pairs = [(source, target) for source, target, *_ in run.unseen(flags.samples, 0, purpose="calibrate")]
+    earlier = (run.folder / FILE).exists()
     report = calibrate_doubt(run, pairs, reverse=reverse, **options)
     print_table(report.table())
-    sys.stdout.write(f"Stored in {run.folder}: `regard translate {name} --doubt` uses it\n")
+    replaced = " instead of the earlier calibration" if earlier else ""
+    sys.stdout.write(f"Stored in {run.folder}{replaced}: `regard translate {name} --doubt` uses it\n")
     if flags.json is not None:
         write_json(flags.json, report.json(), indent=1)
         sys.stdout.write(f"Saved {flags.json}\n")

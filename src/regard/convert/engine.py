@@ -87,7 +87,7 @@ class Engines:
         if not requested and not self.runs_in_ctranslate2:
             return None
         try:
-            self._check(search, models, scored=scored)
+            self._check(search, models, precision, scored=scored)
             opened = self._open(precision)
         except RegardError as error:
             if requested:
@@ -103,19 +103,22 @@ class Engines:
             )
         return opened
 
-    def _check(self, search: Search, models: int, *, scored: bool) -> None:
+    def _check(self, search: Search, models: int, precision: Precision, *, scored: bool) -> None:
         """Raise `InputError` if CTranslate2 does not support the search."""
+        way_out = "give --engine regard"
+        if precision != "float32":  # Regard's own search refuses other precisions
+            way_out = f"leave out --precision {precision}"
         import_library("ctranslate2", "engine ctranslate2", "export")
         if reason := unsupported_option(search, models, scored=scored):
-            raise InputError(f"{reason}: give --engine regard")
+            raise InputError(f"{reason}: {way_out}")
         if any(layer.hook is not None for layer in attention_layers(self._run.model).values()):
             raise InputError(
-                "layers are being recorded or changed, which CTranslate2 does not support: give --engine regard"
+                f"layers are being recorded or changed, which CTranslate2 does not support: {way_out}"
             )
         try:
             convert.get_ctranslate2_parts(self._run)
         except InputError as error:
-            raise InputError(f"{error}; give --engine regard") from error
+            raise InputError(f"{error}; {way_out}") from error
 
     def _open(self, precision: Precision) -> CTranslate2Search:
         ctranslate2 = import_library("ctranslate2", "engine ctranslate2", "export")
@@ -194,7 +197,7 @@ def unsupported_option(search: Search, models: int, *, scored: bool) -> str | No
             f"temperature {search.temperature:g} samples with Regard's seeds, which CTranslate2 does not support"
         )
     if search.traced:
-        return "CTranslate2 does not return the attention that the doubt needs"
+        return "CTranslate2 does not return the attention that the doubt needs, which would be computed again"
     if models > 1:
         return f"an ensemble of {models} runs is not supported by CTranslate2"
     for option in ("terms", "glossary"):

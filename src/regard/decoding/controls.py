@@ -38,7 +38,8 @@ class Controls:
     max_length: int | None = None
     """Maximum length of an answer in tokens. None: twice the length of its source, plus 50."""
     no_repeat_ngram: int = 0
-    """Size in tokens of the n-grams that occur at most once in an answer (Paulus et al. 2018); 0: no limit."""
+    """Size in tokens of the n-grams that occur at most once in an answer, apart from its prefix (Paulus et al.
+    2018); 0: no limit."""
     repetition_penalty: float = 1.0
     """Penalty for tokens that an answer already contains (Keskar et al. 2019). Divides positive logits, and
     multiplies negative logits; 1: no penalty."""

@@ -55,6 +55,9 @@ class Translation(SequenceTask):
         from regard.data.prepare import learn_vocabularies
 
         config.check_files()  # check before the preparation, which can take minutes
+        for path in config.test:
+            if not Path(path).exists():
+                print_status(f"regard: warning: the test text {path!r} does not exist yet", show=progress)
         text = config.training_text()
         if files := config.vocabulary_files:
             return cls(config, *read_own_vocabularies(files, lowercase=config.lowercase, progress=progress))
