@@ -28,7 +28,8 @@ def test_invalid_input_is_one_line(command: Command, tmp_path: Path) -> None:
     for words, told in (
         ((), "the corpus is missing: name a source and a target file first"),
         ((tmp_path / "none.tsv",), "does not exist"),
-        ((file, "--min_score", "2"), "min_score 2"),
+        ((file, "--min_score", "2"), "--min_score has no effect without --runs"),
+        ((file, "--min_score", "2", "--runs", "no"), "min_score 2"),
         ((file, "--runs", tmp_path / "no"), "no run 'no'"),
         (
             (file, "--runs", "a", "b", "c"),

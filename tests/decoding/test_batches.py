@@ -1,5 +1,6 @@
 """Texts decode in batches, and each answer is that of a search for its text alone."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -71,6 +72,7 @@ def test_no_batch_starts_after_an_error(german: regard.TranslationRun, monkeypat
 
     def failing(batch: Any) -> Any:
         begun.append(len(batch))
+        time.sleep(0.01)  # the thread that starts batches reads the error meanwhile
         raise regard.InputError("the batch")
 
     monkeypatch.setattr(translation, "collate", failing)

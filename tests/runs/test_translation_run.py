@@ -163,7 +163,7 @@ def test_bad_text_is_refused_before_anything_is_written(tmp_path: Path) -> None:
         ({**text, "max_len": 2, "strict": True}, "tokens, but the limit is 2"),
         (
             {**text, "valid": (__file__,)},
-            "validation text .* has no pairs: 0 pairs; left out: .*; give another text",
+            "validation text .* has no pairs: .*; separate source and target in each line by a tab",
         ),
     ):
         with pytest.raises(InputError, match=message):
