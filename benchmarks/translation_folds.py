@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import sacrebleu
 from markdown_tables import markdown
-from multi30k import texts
+from multi30k import files, texts, train
 
 Search = dict[str, Any]
 
@@ -47,41 +47,31 @@ SEARCHES: dict[str, Search] = {
 """Searches; the first one compares the settings, all of them use the models of the first setting."""
 
 
-def split(data: Path, fold: int, held: int, folder: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Write the training text of a fold; return its files and the held-out pairs."""
+def split(data: Path, fold: int, held: int, folder: Path) -> list[tuple[str, str]]:
+    """Write the files of Multi30k for a fold, with the held-out pairs as val; return these pairs."""
     pairs = texts(data, "train")
     random.Random(0).shuffle(pairs)
     test = pairs[fold * held : (fold + 1) * held]
     rest = pairs[: fold * held] + pairs[(fold + 1) * held :]
     folder.mkdir(parents=True, exist_ok=True)
-    files = {}
     for part, of_part in {"train": rest, "valid": test}.items():
-        names = [folder / f"{part}.de.gz", folder / f"{part}.en.gz"]
-        for side, name in enumerate(names):
-            if not name.exists():
+        for side, name in enumerate(files(folder)[part]):
+            if not Path(name).exists():
                 with gzip.open(name, "wt", encoding="utf-8") as file:
                     file.writelines(f"{pair[side]}\n" for pair in of_part)
-        files[part] = tuple(map(str, names))
-    return files, test
+    return test
 
 
 def translations(data: Path, runs: Path, held: int, name: str, fold: int) -> dict[str, Any]:
     """Train a setting on a fold, and return its translations of the held-out pairs for each search."""
-    import regard
-    from regard.training import RunFolder
-
     folder = runs / f"fold-{fold}"
-    stored, savepath = folder / f"{name}.json", folder / name
+    stored = folder / f"{name}.json"
     if stored.exists():
         return dict(json.loads(stored.read_text()))
-    files, test = split(data, fold, held, folder)
-    if RunFolder(savepath / "translation").exists():
-        run: Any = regard.train("translation", resume=True, savepath=savepath, progress=False)
-    else:
-        flags = {**SETTINGS[name], "seed": fold, "lowercase": True, "precision": "float32"}
-        run = regard.train(
-            "translation", **files, **flags, validate_every=flags["steps"], savepath=savepath, progress=False
-        )
+    test = split(data, fold, held, folder)
+    steps = SETTINGS[name]["steps"]
+    flags = {**SETTINGS[name], "seed": fold, "precision": "float32", "validate_every": steps}
+    run = train(folder, folder, ("de", "en"), flags)
     searches = SEARCHES if name == next(iter(SETTINGS)) else dict([next(iter(SEARCHES.items()))])
     sources = [source for source, _ in test]
     found = {search: run.translate(sources, **options) for search, options in searches.items()}

@@ -123,11 +123,15 @@ def _has_parallel_text(name: str) -> bool:
 
 def _refuse_generated(argv: list[str], name: str) -> None:
     """Raise `InputError` for a flag that applies only to runs whose samples are generated."""
-    advice = f"draw one translation with `regard translate {name} TEXT --plot`"
-    for flag in ("samples", "sample_len", "signal", "input", "plot"):
+    test_others = "to test other or fewer pairs, give their files with --data SOURCE TARGET"
+    draw_one = f"draw one translation with `regard translate {name} TEXT --plot`"
+    advices = {
+        **dict.fromkeys(("samples", "sample_len", "signal"), test_others),
+        "input": draw_one,
+        "plot": draw_one,
+    }
+    for flag, advice in advices.items():
         if take_flags(argv, [flag])[0]:
-            if flag not in ("input", "plot"):
-                advice = "to test other or fewer pairs, give their files with --data SOURCE TARGET"
             raise InputError(f"--{flag} is for generated samples, but {name} has parallel text: {advice}")
 
 

@@ -87,7 +87,6 @@ def greedy_search(
     `source_mask` (B, Ts): True before the end. `max_len`: a single limit, or a limit for each source. Finished
     sources are not decoded further. `scored`: If False, log-probabilities are not computed, and are NaN.
     """
-
     decoder = make_decoder(model)
     screen = None
     if not scored and len(source) >= MIN_STATES and isinstance(decoder, FastTransformer):
