@@ -78,7 +78,7 @@ def test_settings_of_the_process_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "set_num_threads", lambda count: pytest.fail("the number of threads was set"))
     with threads.limit_threads(nn.Linear(2, 2)):
         pass
-    assert threads.map_in_threads(nn.Linear(2, 2), str, range(3)) == ["0", "1", "2"]
+    assert threads.map_batches(nn.Linear(2, 2), str, range(3)) == ["0", "1", "2"]
 
 
 def test_adam_of_pytorch_takes_the_same_steps(

@@ -12,15 +12,16 @@ import torch
 import regard
 from regard import record
 from regard.attention import intervene
-from regard.fast.threads import map_in_threads
+from regard.fast.threads import map_batches
 from regard.models import Transformer, TransformerConfig
 
 THREADS = 4
 
 
 @pytest.fixture(autouse=True)
-def threads() -> Iterator[None]:
-    """Set the number of PyTorch's threads."""
+def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Set the number of PyTorch's threads, and use no forks, whether or not pytest has threads of its own."""
+    monkeypatch.setattr("regard.fast.threads.can_fork", lambda _: False)
     before = torch.get_num_threads()
     torch.set_num_threads(THREADS)
     yield
@@ -65,12 +66,12 @@ def test_batches_share_the_cores(model: Transformer, batches: int, share: int) -
             together.wait()
         return batch, torch.get_num_threads()
 
-    assert map_in_threads(model, search, range(batches)) == [(batch, share) for batch in range(batches)]
+    assert map_batches(model, search, range(batches)) == [(batch, share) for batch in range(batches)]
 
 
 def test_number_of_threads_is_restored(model: Transformer) -> None:
     found = []
-    map_in_threads(model, lambda batch: batch, range(5))
+    map_batches(model, lambda batch: batch, range(5))
     later = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
     later.start()
     later.join()
@@ -87,7 +88,7 @@ def test_few_batches_start_after_a_failure(model: Transformer) -> None:
         time.sleep(0.05)
 
     with pytest.raises(regard.InputError, match="the first"):
-        map_in_threads(model, search, range(1000))
+        map_batches(model, search, range(1000))
     assert len(begun) < 500
     assert torch.get_num_threads() == THREADS
 
@@ -104,17 +105,17 @@ def test_few_batches_start_after_a_failure(model: Transformer) -> None:
 def test_batches_are_sequential_if_their_order_matters(model: Transformer, interference: Any) -> None:
     block: AbstractContextManager[Any] = interference(model)
     with block:
-        assert map_in_threads(model, here, range(3)) == [True] * 3
-    assert map_in_threads(model, here, range(3)) == [False] * 3
+        assert map_batches(model, here, range(3)) == [True] * 3
+    assert map_batches(model, here, range(3)) == [False] * 3
 
 
 def test_single_batch_uses_all_cores(model: Transformer) -> None:
-    assert map_in_threads(model, here, [0]) == [True]
-    assert map_in_threads(model, lambda _: torch.get_num_threads(), [0]) == [THREADS]
-    assert map_in_threads(model, here, []) == []
+    assert map_batches(model, here, [0]) == [True]
+    assert map_batches(model, lambda _: torch.get_num_threads(), [0]) == [THREADS]
+    assert map_batches(model, here, []) == []
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_batches_are_sequential_on_a_gpu(model: Transformer) -> None:
-    assert map_in_threads(model.cuda(), here, range(3)) == [True] * 3
+    assert map_batches(model.cuda(), here, range(3)) == [True] * 3

@@ -17,7 +17,7 @@ from regard.decoding.search import Hypothesis, SearchTrace, beam_search, check_b
 from regard.decoding.trace import Tracer
 from regard.errors import InputError, check_range
 from regard.fast.fast_transformer import FastTransformer
-from regard.fast.threads import map_in_threads
+from regard.fast.threads import map_batches
 from regard.models import Seq2Seq
 from regard.result import Result
 from regard.streams import derive_seed
@@ -152,7 +152,7 @@ def translate(
         return [candidates(ranked, target_vocabulary) for ranked in hypotheses]
 
     batches = length_batches(sources, batchsize)
-    answers = dict(zip(chain(*batches), chain(*map_in_threads(ensemble, answer, batches)), strict=True))
+    answers = dict(zip(chain(*batches), chain(*map_batches(ensemble, answer, batches)), strict=True))
     return [answers[index] for index in range(len(texts))]
 
 

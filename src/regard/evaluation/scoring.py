@@ -10,7 +10,7 @@ from torch import Tensor
 from regard.data import PAD, PairBatch, Vocabulary, collate
 from regard.data.vocabulary import empty_if_blank, is_blank
 from regard.fast.onednn import OneDNNMode, packed_logits
-from regard.fast.threads import map_in_threads
+from regard.fast.threads import map_batches
 from regard.models import Seq2Seq
 from regard.result import Result
 
@@ -74,7 +74,7 @@ def score_pairs(
         return _score(model, logits, PairBatch(collate(sources), collate(targets)))
 
     scores: dict[int, Scored] = {}
-    for indices, batch_scores in zip(batches, map_in_threads(model, score, batches), strict=True):
+    for indices, batch_scores in zip(batches, map_batches(model, score, batches), strict=True):
         scores.update(zip(indices, batch_scores, strict=True))
     no_score = Scored(log_probability=math.nan, tokens=0)
     return [scores.get(index, no_score) for index in range(len(pairs))]

@@ -19,6 +19,7 @@ PyTorch.
 | `softmax` | softmax over rows of fewer than 16 numbers |
 | `topk` | `torch.topk` over a whole vocabulary |
 | `adam` | `torch.optim.Adam` and `torch.lerp` |
+| `forks` | threads that search batches in parallel |
 | `memory`, `threads` | settings of the C library and of PyTorch |
 """
 

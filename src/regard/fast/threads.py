@@ -15,15 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import TypeVar
 
 import torch
 from torch import nn
 
 from regard.fast import enabled
+from regard.fast.forks import Batch, Output, can_fork, map_in_forks
 
-Batch = TypeVar("Batch")
-Output = TypeVar("Output")
 SMALL = 200_000
 """Largest number of parameters of a model that is trained with one thread."""
 
@@ -54,16 +52,18 @@ def _defaults() -> tuple[int, int]:
     return cores, cores // 2
 
 
-def map_in_threads(model: nn.Module, search: Callable[[Batch], Output], batches: Sequence[Batch]) -> list[Output]:
+def map_batches(model: nn.Module, search: Callable[[Batch], Output], batches: Sequence[Batch]) -> list[Output]:
     """Return the results of `search` for the batches, in order.
 
-    The batches run in parallel on the cores that PyTorch may use. `search` calls the model. An error in
-    `search` cancels the waiting batches and is raised.
+    The batches run in parallel on the cores that PyTorch may use, in forks or in threads. `search` calls the
+    model. An error in `search` cancels the waiting batches and is raised.
     """
     cores = torch.get_num_threads()
     threads = min(cores, len(batches))
-    if threads < 2 or not _thread_safe(model):
+    if threads < 2 or not _parallel(model):
         return [search(batch) for batch in batches]
+    if threads == cores and can_fork(model):
+        return map_in_forks(search, batches, cores)
     set_share = partial(torch.set_num_threads, cores // threads)
     try:
         with ThreadPoolExecutor(threads, "search", initializer=set_share) as pool:
@@ -74,8 +74,8 @@ def map_in_threads(model: nn.Module, search: Callable[[Batch], Output], batches:
         torch.set_num_threads(cores)
 
 
-def _thread_safe(model: nn.Module) -> bool:
-    """Return whether several threads may call a model simultaneously.
+def _parallel(model: nn.Module) -> bool:
+    """Return whether several batches may run simultaneously.
 
     Returns False on a GPU, which runs operations one after another; under autocast, which new threads do not
     inherit; and in a recording, because records depend on the order of calls.
