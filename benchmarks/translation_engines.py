@@ -22,6 +22,8 @@ from typing import Any, NamedTuple, TypeVar
 from markdown_tables import markdown
 from multi30k import BATCH, load_run, texts
 
+from regard.fast.memory import keep_memory
+
 BEAMS = (1, 5)
 PENALTY = 1.0
 TIE = 1e-4
@@ -197,6 +199,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, required=True, help="run to translate with")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of measurement (default: 3)")
     args = parser.parse_args()
+    keep_memory()  # as `regard translate` does, for all programs
     import torch
 
     run, pairs = load_run(args.model), texts(args.data, "test")

@@ -81,7 +81,10 @@ class KVCache:
         capacity = self.ancestors.shape[2]
         if self.used > capacity:
             missing = 2 * self.used - capacity
-            self.states = F.pad(self.states, (0, 0, 0, missing))
+            # A step reads only what was written, except for the first `LANES` keys, so the space is not filled.
+            grown = self.states.new_empty(*self.states.shape[:4], capacity + missing, self.states.shape[5])
+            grown[..., :begin, :] = self.states[..., :begin, :]
+            self.states = grown
             self.ancestors = F.pad(self.ancestors, (0, missing), value=lowest(self.states))
         self.ancestors[..., begin : self.used].diagonal(dim1=1, dim2=2).zero_()
         window = max(self.used, LANES)
