@@ -127,9 +127,10 @@ def translate(
     """Return the `n_best` answers to each text, best first, each of at most `longest_answer` tokens.
 
     Texts of similar length form batches of `batchsize`. On a CPU, batches run in parallel on the cores that
-    PyTorch uses (see `fast.threads.map_batches`). Answers are in the order of the texts, and do not depend on the other texts except
-    for rounding errors. Several `models` form an ensemble (see `EnsembleDecoder`). `scored`: if False,
-    log-probabilities may be NaN to save time. Raises `InputError` for constraints that cannot be satisfied.
+    PyTorch uses (see `fast.threads.map_batches`). Answers are in the order of the texts, and do not depend on
+    the other texts except for rounding errors. Several `models` form an ensemble (see `EnsembleDecoder`).
+    `scored`: if False, log-probabilities may be NaN to save time. Raises `InputError` for constraints that cannot
+    be satisfied.
     """
     sources = source_vocabulary.encode_all(texts)
     limits = [longest_answer(source, max_len) for source in sources]

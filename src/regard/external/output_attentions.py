@@ -25,6 +25,7 @@ from regard.external.attention_interface import uses_interface
 from regard.external.capture_session import CaptureSession, are_attention_weights, nonzero_keys
 from regard.external.forward_tracker import ForwardTracker
 from regard.external.hooks import remove_hooks
+from regard.external.interface_call import find_eager_function
 from regard.external.modules import is_transformers_model
 from regard.external.torch_attention import self_attention_kind
 from regard.external.torch_calls import WINDOW_ATTRIBUTE, last_changed_weights
@@ -65,22 +66,20 @@ def _computes_attention(model: Any) -> bool:
     """Return whether a module is a transformers model that computes attention in its own code."""
     if not is_transformers_model(model):
         return False
-    modules = list(model.modules())
-    if getattr(model.config, "_attn_implementation", None) == "sdpa" and any(map(_calls_sdpa, modules)):
+    classes: set[Any] = set(map(type, model.modules()))
+    if getattr(model.config, "_attn_implementation", None) == "sdpa" and any(map(_calls_sdpa, classes)):
         return False  # `torch_calls` captures it
-    return not any(map(uses_interface, modules)) or any(map(_computes_softmax, modules))
+    return not any(map(find_eager_function, classes)) or any(map(_computes_softmax, classes))
 
 
-def _computes_softmax(module: nn.Module) -> bool:
+def _computes_softmax(cls: Any) -> bool:
     """Return whether a class with "attention" in its name calls a softmax and does not use the interface."""
-    if uses_interface(module) or "att" not in type(module).__name__.lower():
+    if find_eager_function(cls) is not None or "att" not in cls.__name__.lower():
         return False
-    cls: Any = type(module)
     return any("softmax" in name.lower() for name in names_in_code(cls))
 
 
-def _calls_sdpa(module: nn.Module) -> bool:
-    cls: Any = type(module)
+def _calls_sdpa(cls: Any) -> bool:
     return "scaled_dot_product_attention" in names_in_code(cls)
 
 
@@ -137,7 +136,7 @@ class OutputAttentionsHook:
         values = output.values() if isinstance(output, dict) else output
         for value in values if isinstance(output, dict | tuple | list) else ():
             if isinstance(value, Tensor) and value.dim() > 2 and value.is_floating_point():
-                if _computes_softmax(module) and are_attention_weights(value):
+                if _computes_softmax(type(module)) and are_attention_weights(value):
                     self.candidates.append((name, value))
                 # Compare storages, because a model may return a view of the weights that its layer returned.
                 address = value.untyped_storage().data_ptr()

@@ -2,8 +2,8 @@
 
 Replaces the threads of `regard.fast.threads.map_batches`. Python runs one thread at a time, and the short
   operations of a search leave the other threads waiting.
-Gain: greedy search of 1,000 sentences on two cores takes 0.55 to 0.7 of the time of two threads (docs/dev/benchmarks.md,
-  "Search").
+Gain: greedy search of 1,000 sentences on two cores takes 0.55 to 0.7 of the time of two threads
+  (docs/dev/benchmarks.md, "Translation").
 Not used where a fork is unsafe: outside of Linux, and beside other threads of Python (notebooks and servers),
   because a fork inherits their locks. Not used for fewer batches than cores, because a fork must not use the
   threads of PyTorch, and not for a model with hooks, because this process would lose what they collect.
