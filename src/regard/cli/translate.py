@@ -94,7 +94,7 @@ def run(argv: list[str]) -> None:
     _check_together(text, flags)
     run = flags.storage.load_translator(name)
     keep_memory()
-    flags.doubts.check(flags.n_best, [flags.input, flags.constraints.prefixes, flags.constraints.glossary])
+    flags.doubts.check(flags.n_best, [flags.input, flags.constraints.prefixes, flags.constraints.glossary], argv)
     doubts = DoubtOutput(run, flags.doubts)
     if text is not None:
         plot = None if flags.plot is None else Path(flags.plot or run.folder / "alignment.png")

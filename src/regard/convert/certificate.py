@@ -22,7 +22,7 @@ from regard.convert.exportable import Exportable
 from regard.data import PAD, PairBatch, collate
 from regard.decoding import Search
 from regard.decoding.translation import longest_answer, search_batch
-from regard.errors import InputError
+from regard.errors import InputError, plural
 from regard.io.reading import list_files, read_json
 from regard.progress import counting_bar, print_status
 from regard.result import Result
@@ -96,8 +96,8 @@ class Certificate(Result):
                 f"{self.continuation} tokens for {self.same_greedy:.0%} by greedy search"
             )
         return (
-            f"compared on {self.sentences} sentences in both programs: {figures}; the same translation for "
-            f"{self.same_greedy:.0%} by greedy search, and for {self.same_beam:.0%} with a beam of {self.beam}"
+            f"compared on {plural(self.sentences, 'sentence')} in both programs: {figures}; the same translation "
+            f"for {self.same_greedy:.0%} by greedy search, and {self.same_beam:.0%} with a beam of {self.beam}"
         )
 
 

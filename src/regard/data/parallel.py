@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 
 from regard.data.text_encoding import TextScan, scan_text
 from regard.data.vocabulary import is_blank
-from regard.errors import InputError
+from regard.errors import InputError, plural
 from regard.io.reading import check_file, is_file, is_folder
 
 SKIP_REASONS = {
@@ -85,7 +85,7 @@ class PairCounts:
         skipped = [
             f"{getattr(self, name):,} {text}" for name, text in SKIP_REASONS.items() if getattr(self, name)
         ]
-        return f"{self.pairs:,} pairs" + (f"; left out: {', '.join(skipped)}" if skipped else "")
+        return plural(self.pairs, "pair") + (f"; left out: {', '.join(skipped)}" if skipped else "")
 
 
 class PairSource(ABC):
@@ -291,10 +291,12 @@ def check_files(paths: Sequence[str | Path], *, way_out: str = LENIENT) -> None:
             raise InputError(scan.message(path, way_out))
         counts.append(scan.lines)
     if len(set(counts)) > 1:
-        numbers = " and ".join(f"{str(path)!r} has {count:,}" for path, count in zip(paths, counts, strict=True))
+        numbers = " and ".join(
+            f"{str(path)!r} has {plural(count, 'line')}" for path, count in zip(paths, counts, strict=True)
+        )
         raise InputError(
-            f"{numbers} lines: line {min(counts) + 1:,} has no counterpart, and earlier lines may be "
-            f"misaligned; give files with equal numbers of lines{way_out}"
+            f"{numbers}: line {min(counts) + 1:,} has no counterpart, and earlier lines may be misaligned; give "
+            f"files with equal numbers of lines{way_out}"
         )
 
 
