@@ -134,6 +134,7 @@ def test_trust_refuses_the_training_text(german: regard.TranslationRun, command:
             ["test", "RUN", "--samples", "9"],
             "--samples is for generated samples, but RUN has parallel text: to test",
         ),
+        (["test", "RUN", "--seed", "3"], "--seed is for generated samples, but RUN has parallel text: all pairs"),
         (["test", "RUN", "--plot"], "draw one translation with `regard translate RUN TEXT --plot`"),
         (["explain", "RUN", "--depth", "3"], "--depth has no effect without --why"),
         (["examine", "RUN", "--explorer", "http://x"], "--explorer has no effect without --html"),
@@ -219,7 +220,34 @@ BAD_TRAINING = {
     "merges of words": (["--merge_dropout", "0.1", "--tokenizer", "words"], "which the tokenizer words does not"),
     "merges of unigrams": (["--merge_dropout", "0.1", "--tokenizer", "unigram"], "use it with --tokenizer bpe"),
     "patience": (["--patience", "3"], "patience 3 counts validations, but there is no validation text"),
-    "guide": (["--guide_weight", "0.05"], "guide_weight 0.05 has no effect without --guide: leave it out"),
+    "guide": (["--guide_weight", "0.05"], "without --guide: leave guide_weight out, or give --guide"),
+    "guide without weight": (["--guide", "PLAIN", "--guide_weight", "0"], "guide_weight 0: leave guide out"),
+    "weights": (
+        ["--weights", "1"],
+        "weights 1.0 has no effect without a second text of --train: leave weights out",
+    ),
+    "snapshots": (["--snapshots", "4"], "snapshots 4 has no effect without more --steps: leave snapshots out"),
+    "late patience": (
+        ["--valid", "VALID", "--patience", "1", "--validate_every", "1"],
+        "patience 1 has no effect without more --steps or a smaller --validate_every: leave patience out",
+    ),
+    "scored by nothing": (
+        ["--bleu_tokenize", "char"],
+        "bleu_tokenize char has no effect without --valid or --test",
+    ),
+    "nothing to validate": (["--validate_every", "1"], "validate_every 1 has no effect without validation text"),
+    "tied": (["--tied", "--positions", "concatenated"], "tied True has no effect with concatenated positions"),
+    "untied": (
+        ["--no_tied", "--attention", "concatenated"],
+        "tied False has no effect with concatenated positions",
+    ),
+    "texts of a data set": (
+        ["--hub", "x", "--languages", "de", "en", "--valid", "VALID"],
+        "has no effect with --hub: leave valid out, or leave out --hub",
+    ),
+    "trust in code": (["--trust_code"], "--trust_code has no effect without --resume: leave out --trust_code"),
+    "trust in edits": (["--trust-edited"], "--trust_edited has no effect without --resume"),
+    "no value": (["--valid", "--seed", "1"], "flag --valid has no value: add a value, or leave the flag out"),
     "no tabs": (
         ["--train", "PLAIN"],
         "0 pairs; left out: 24 without a partner; separate source and target in each",
@@ -245,7 +273,7 @@ def test_training_checks_options_before_it_learns_a_vocabulary(
     words = flags
     for name, place in places.items():
         words = [word.replace(name, place) for word in words]
-    train = [] if "--train" in flags else ["--train", *text["train"]]
+    train = [] if {"--train", "--hub"} & set(flags) else ["--train", *text["train"]]
     result = command("train", "translation", *train, *words, "--steps", "2", "--savepath", tmp_path / "runs")
     refused(result, message)
     assert not list(tmp_path.glob("runs/*/vocabulary*"))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from regard.data.prepare import MOST_COMPARED, describe_learned
-from regard.errors import InputError, plural
+from regard.errors import InputError
 from regard.runs import SequenceRun
 
 SMALLEST = 50
@@ -21,7 +21,7 @@ def check_pairs(run: SequenceRun, pairs: Pairs) -> Pairs:
     """
     if len(pairs) < SMALLEST:
         raise InputError(
-            f"{plural(len(pairs), 'pair')} cannot calibrate the doubt: give at least {SMALLEST}, preferably 500"
+            f"too few pairs to calibrate the doubt ({len(pairs)}): give at least {SMALLEST}, preferably 500"
         )
     equal = sum(source == target for source, target in pairs)
     if 2 * equal > len(pairs):

@@ -84,7 +84,8 @@ def _write_page(run: SequenceRun, doubts: Sequence[Doubt | None], path: Path) ->
     parts: list[Part] = [
         f"{warned} of {plural(len(ranked), 'translation')} ({percent(warned / max(len(ranked), 1))}) "
         f"{'has' if warned == 1 else 'have'} a warning. The most doubtful come first. The doubt is calibrated "
-        "on planted faults (regard trust): the probability of a fault if each kind of fault were as frequent as good translations.",
+        "on planted faults (regard trust): the probability of a fault if each kind "
+        "of fault were as frequent as good translations.",
         "The reason of a warning is the most likely kind of fault. "
         f"The doubts of the first {len(drawn)} link to the attention of the translation.",
         table,

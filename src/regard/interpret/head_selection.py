@@ -140,7 +140,7 @@ def choose_heads(
     """
     if len(known) < MIN_PAIRS:
         raise InputError(
-            f"{plural(len(known), 'pair')} cannot choose heads: give at least {MIN_PAIRS}, preferably hundreds"
+            f"too few pairs to choose heads ({len(known)}): give at least {MIN_PAIRS}, preferably hundreds"
         )
     # Heads are selected and reported on different pairs: the error rate of the best of many heads is biased on
     # the pairs of the selection.

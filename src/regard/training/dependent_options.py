@@ -18,8 +18,9 @@ def _validates(flags: Flags) -> bool:
 
 
 def _can_stop(flags: Flags) -> bool:
-    # The first validation cannot be worse than others, and training ends at the last step anyway.
-    return not flags["patience"] or (flags["steps"] - 1) // flags["validate_every"] > flags["patience"]
+    # Patience counts from the second validation on, and one at the last step ends nothing.
+    stops = flags["patience"] and _validates(flags)  # without validation, `check_task` refuses patience
+    return not stops or (flags["steps"] - 1) // flags["validate_every"] > flags["patience"]
 
 
 def _ties(flags: Flags) -> bool:
@@ -30,7 +31,7 @@ DEPENDENT: dict[str, tuple[Callable[[Flags], bool], str]] = {
     "activation": (lambda flags: flags.get("feed_forward", True), "with --no-feed_forward"),
     "bleu_tokenize": (lambda flags: bool(flags["test"]) or _validates(flags), "without --valid or --test"),
     "context": (lambda flags: flags["score"] != "none", "with --score none"),
-    "criterion": (_validates, "without --valid"),
+    "criterion": (lambda flags: "/" in flags["criterion"] or _validates(flags), "without --valid"),
     "guide": (lambda flags: flags["guide_weight"] > 0, "with --guide_weight 0"),
     "guide_weight": (lambda flags: flags["guide"] is not None, "without --guide"),
     "heads": (lambda flags: flags.get("multihead", True), "without --multihead"),
