@@ -149,7 +149,7 @@ def test_links_are_checked_before_any_work(tmp_path: Path) -> None:
     text, links = tmp_path / "a.de", tmp_path / "links"
     text.write_text("ein Hund\nzwei Hunde", encoding="utf-8")
     for content, message in (
-        ("0-0\n", "has links for 1 lines, but .* has 2 lines: give one line"),
+        ("0-0\n", "has links for 1 line, but .* has 2: give one line"),
         ("0-0\n\n0-0\n", "has links for 3 lines, but .* has 2"),
         (
             "1 1 1 S\n",

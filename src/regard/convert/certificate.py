@@ -75,8 +75,8 @@ class Certificate(Result):
         """Raise `InputError` if the two models differ by more than `limit`."""
         if self.same_tokens < 1:
             raise InputError(
-                f"{self.program} tokenizes {1 - self.same_tokens:.0%} of {self.sentences} sentences differently: "
-                f"nothing was written, because the program does not support this vocabulary"
+                f"{self.program} tokenizes {1 - self.same_tokens:.0%} of {plural(self.sentences, 'sentence')} "
+                f"differently: nothing was written, because the program does not support this vocabulary"
             )
         for name in DIFFERENCES:
             difference = getattr(self, name)
