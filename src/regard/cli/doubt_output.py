@@ -8,7 +8,7 @@ from regard.cli.aligned_output import Answers
 from regard.cli.parsing import take_flags
 from regard.cli.terminal import print_message
 from regard.doubts import Doubt, Doubter, check_doubt_file, write_doubts
-from regard.errors import InputError, plural
+from regard.errors import InputError
 from regard.io import check_writable, refuse_input
 from regard.runs import SequenceRun
 
@@ -73,9 +73,7 @@ class DoubtOutput:
         if self.doubter is None:
             return
         known = [doubt for doubt in self.doubts if doubt is not None]
-        warned = sum(doubt.warned for doubt in known)
-        of = plural(len(known), "translation")
-        print_message(f"{warned} of {of} {'has' if warned == 1 else 'have'} a warning")
+        print_message(f"translations with a warning: {sum(doubt.warned for doubt in known)} of {len(known):,}")
         if self.flags.doubt_file is not None:
             for path in write_doubts(self.doubter.run, self.doubts, self.flags.doubt_file):
                 print_message(f"saved {path}")

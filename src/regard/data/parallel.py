@@ -150,6 +150,10 @@ class ParallelText(PairSource):
                 f"of tab-separated pairs, or a source file and a target file"
             )
         self.paths = [Path(path) for path in paths]
+        if len(self.paths) == 2 and self.paths[0].resolve() == self.paths[1].resolve():
+            raise InputError(
+                f"source and target are both {str(paths[0])!r}: give a source file and a target file"
+            )
         self.bytes = sum(map(_size, self.paths))
         self._checked = lenient or strict  # strict stops at the first broken line
         self.lines: tuple[bytes | None, ...] = ()

@@ -19,9 +19,10 @@ def check_pairs(run: SequenceRun, pairs: Pairs) -> Pairs:
     Raises `InputError` for too few `pairs`, and for pairs that do not show how the model translates other text:
     copies of the source, and the text of training, which the model translates better.
     """
-    if len(pairs) < SMALLEST:
+    if (different := len(set(pairs))) < SMALLEST:
         raise InputError(
-            f"too few pairs to calibrate the doubt ({len(pairs)}): give at least {SMALLEST}, preferably 500"
+            f"too few different pairs to calibrate the doubt ({different}): give at least {SMALLEST}, "
+            "preferably 500"
         )
     equal = sum(source == target for source, target in pairs)
     if 2 * equal > len(pairs):

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from regard.doubts.basis import encode_pairs
 from regard.doubts.sentence_doubt import Doubt
-from regard.errors import InputError, plural
+from regard.errors import InputError
 from regard.io import write_file, write_json
 from regard.result import percent
 from regard.runs import SequenceRun
@@ -82,8 +82,8 @@ def _write_page(run: SequenceRun, doubts: Sequence[Doubt | None], path: Path) ->
             cells[1] = Text(f"{doubt.doubt:.4f}", style=f"link {maps_path.name}#map={number}")
         table.add_row(*cells)
     parts: list[Part] = [
-        f"{warned} of {plural(len(ranked), 'translation')} ({percent(warned / max(len(ranked), 1))}) "
-        f"{'has' if warned == 1 else 'have'} a warning. The most doubtful come first. The doubt is calibrated "
+        f"Translations with a warning: {warned} of {len(ranked):,} ({percent(warned / max(len(ranked), 1))}). "
+        "The most doubtful come first. The doubt is calibrated "
         "on planted faults (regard trust): the probability of a fault if each kind "
         "of fault were as frequent as good translations.",
         "The reason of a warning is the most likely kind of fault. "
