@@ -73,13 +73,19 @@ def test_translate_checks_options_before_it_reads_lines(
         ([SOURCE, "--plot", "no/such/folder/a.png"], "cannot write 'no/such/folder/a.png'"),
         ([SOURCE, "--glossary", "EMPTY"], "has no terms: give lines with a source term, a tab"),
         ([SOURCE, "--temperature", "1", "--n_best", "2"], "n_best 2 ranks answers, but a temperature draws one"),
-        (["--input", "FOLDER"], "Is a directory"),
+        (["--input", "FOLDER"], "Is a directory; choose another file"),
+        ([SOURCE, "--ensemble", "RUN"], "--ensemble names a run twice, or RUN itself: name only other runs"),
     ],
 )
 def test_translate_refuses_contradictions(
     german: regard.TranslationRun, command: Command, tmp_path: Path, argv: list[str], message: str
 ) -> None:
-    places = {"FILE": tmp_path / "lines.txt", "EMPTY": tmp_path / "empty.tsv", "FOLDER": tmp_path}
+    places = {
+        "RUN": german.folder,
+        "FILE": tmp_path / "lines.txt",
+        "EMPTY": tmp_path / "empty.tsv",
+        "FOLDER": tmp_path,
+    }
     places["FILE"].write_text(f"{SOURCE}\n", encoding="utf-8")
     places["EMPTY"].write_text("\n")
     refused(command("translate", german.folder, *(places.get(word, word) for word in argv)), message)
@@ -125,6 +131,22 @@ def test_trust_refuses_the_training_text(german: regard.TranslationRun, command:
         command("trust", german.folder, "--data", *german.task.config.train),
         "240 of 240 pairs are in the training text of the run",
     )
+
+
+def test_trust_refuses_repeated_pairs(german: regard.TranslationRun, command: Command, tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text(f"{SOURCE}\tThe small dog runs today.\n" * 60, encoding="utf-8")
+    refused(
+        command("trust", german.folder, "--data", tmp_path / "pairs.tsv"),
+        "too few different pairs to calibrate the doubt (1): give at least 50",
+    )
+
+
+def test_translate_reports_pairs_instead_of_sources(
+    german: regard.TranslationRun, command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "pairs.tsv").write_text(f"{SOURCE}\tThe small dog runs today.\n" * 2, encoding="utf-8")
+    status, out, err = command("translate", german.folder, "--input", tmp_path / "pairs.tsv")
+    assert status == 0 and out.count("\n") == 2 and err.count("has a tab: give only sources") == 1
 
 
 @pytest.mark.parametrize(
@@ -247,6 +269,11 @@ BAD_TRAINING = {
     ),
     "trust in code": (["--trust_code"], "--trust_code has no effect without --resume: leave out --trust_code"),
     "trust in edits": (["--trust-edited"], "--trust_edited has no effect without --resume"),
+    "one file twice": (["--train", "PLAIN", "PLAIN"], "source and target are both '"),
+    "two files of pairs": (
+        ["--train", "VALID", "PAIRS"],
+        "training text has tabs in both files: give one file of",
+    ),
     "no value": (["--valid", "--seed", "1"], "flag --valid has no value: add a value, or leave the flag out"),
     "no tabs": (
         ["--train", "PLAIN"],
@@ -269,7 +296,13 @@ def test_training_checks_options_before_it_learns_a_vocabulary(
     valid, empty = tmp_path / "valid.tsv", tmp_path / "empty.tsv"
     valid.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
     empty.touch()
-    places = {"VALID": str(valid), "EMPTY": str(empty), "PLAIN": text["valid"][0]}
+    (tmp_path / "pairs.tsv").write_bytes(valid.read_bytes())
+    places = {
+        "PAIRS": str(tmp_path / "pairs.tsv"),
+        "VALID": str(valid),
+        "EMPTY": str(empty),
+        "PLAIN": text["valid"][0],
+    }
     words = flags
     for name, place in places.items():
         words = [word.replace(name, place) for word in words]

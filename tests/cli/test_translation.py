@@ -69,6 +69,13 @@ def test_text_of_training_is_reported(tmp_path: Path, command: Command) -> None:
     )
 
 
+def test_resumed_run_gets_no_other_text(tmp_path: Path, command: Command) -> None:
+    text, here = write(tmp_path), ("--savepath", tmp_path)
+    assert command("train", "translation", "--train", *text["train"], *FLAGS[:-2], "--steps", "1", *here)[0] == 0
+    status, _, err = command("train", "translation", "--resume", "--valid", *text["valid"], *here)
+    assert status == 2 and "valid has 2 files, and had 0; a resumed run needs its original text" in err
+
+
 def test_skipped_lines_are_reported(tmp_path: Path, command: Command) -> None:
     pairs = "".join(f"{source}\t{target}\n" for source, target in sentences())
     (tmp_path / "pairs.tsv").write_text(pairs + "\tempty\nno partner\n")

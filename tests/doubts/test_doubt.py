@@ -120,7 +120,7 @@ def test_the_command_line(german: regard.TranslationRun, tmp_path: Path, command
         lines = out.splitlines()
         assert len(lines) == 5 and lines[3] == ""
         assert all(len(line.split("\t")) == 3 for line in lines if line)
-        assert "of 4 translations have a warning" in err
+        assert "translations with a warning: " in err and " of 4\n" in err
     content = json.loads((tmp_path / "d.json").read_text())
     assert content["lines"][3] is None and len(content["lines"]) == 5
     warned = [line["warned"] for line in content["lines"] if line]

@@ -31,6 +31,7 @@ from regard.data.subword_training import train_subwords
 from regard.data.subwords import SubwordVocabulary
 from regard.data.text_rules import Normalization
 from regard.data.vocabulary import LearnedVocabulary, TokenizerKind
+from regard.errors import InputError
 from regard.io import make_folder, remove_quietly, remove_stale_lock, wait_for_lock, write_json
 from regard.io.reading import add_digest, damaged_file, has_valid_digest, is_file, read_json
 from regard.progress import preparing_bar, print_status, reading_bar
@@ -250,4 +251,7 @@ def describe_learned(pairs: Sequence[tuple[str, str]], training: Iterable[tuple[
 
 def check_first_pair(text: PairSource, description: str) -> None:
     """Raise `InputError` as `check_pairs`, without reading the whole text."""
-    check_pairs(list(islice(text, 1)), text, description)
+    pairs = list(islice(text, 1))
+    check_pairs(pairs, text, description)
+    if all("\t" in side for side in pairs[0]):
+        raise InputError(f"{description} text has tabs in both files: give one file of pairs, or add --weights")

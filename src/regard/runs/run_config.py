@@ -148,8 +148,8 @@ def write_rescheduled(folder: RunFolder, config: RunConfig, state: TrainingState
 
 def check_text(config: RunConfig, text: Mapping[str, list[TextDigest]]) -> None:
     """Raise `InputError` if the digests show that the text of a resumed run has changed since the start."""
-    for name, before in config.text.items():
-        now = text.get(name, [])
+    for name in {**config.text, **text} if config.text else ():  # runs of earlier versions have no digests
+        before, now = config.text.get(name, []), text.get(name, [])
         if now == before:
             continue
         places = config.flags()[name] or config.flags()["hub"]

@@ -257,9 +257,8 @@ class Task(AnyTask):
         """
         text = self.normal(text)
         if not self.signals < len(text) <= self.input_len:
-            raise InputError(
-                f"input {shorten(text)} has {plural(len(text), 'step')}: {self.name} takes {self._lengths}"
-            )
+            count = plural(len(text), "step")
+            raise InputError(f"input {shorten(text)} has {count}: {self.name} takes {self._lengths}")
         return torch.tensor([[self._index(letter, step) for step, letter in enumerate(text)]])
 
     def normal(self, text: str) -> str:
