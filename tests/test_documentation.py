@@ -73,7 +73,7 @@ def test_commands_of_a_page_work(
     for line in lines:
         _, *argv = shlex.split(line)
         if argv[0] == "train":
-            argv += ["--steps", "2"]
+            argv += ["--steps", "49" if "--snapshots" in argv else "2"]
         if argv[0] == "train" and argv[1] == "translation":
             continue  # tested separately below
         if argv[0] in ("test", "examine"):
@@ -206,7 +206,7 @@ def test_commands_of_the_alignment_page_work(
     lines = re.findall(r"^regard (.*?)(?: +#.*| > .*)?$", text_of(page), re.MULTILINE)
     assert len(lines) == 12
     monkeypatch.chdir(tmp_path)
-    for name in ("translation", "de-en", "en-de"):
+    for name in ("translation", "de-en"):
         shutil.copytree(german.folder, tmp_path / "models" / name)
     pairs = sentences()
     for names, side in ((("source.txt", "val.de", "train.de"), 0), (("target.txt", "val.en", "train.en"), 1)):
@@ -214,6 +214,9 @@ def test_commands_of_the_alignment_page_work(
             (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in pairs))
     for name in ("gold.txt", "train.links"):
         (tmp_path / name).write_text(f"{LINKS}\n" * len(pairs))
+    turned = {"train": ("target.txt", "source.txt"), "vocab_size": 60, "hidden": 16, "steps": 2}
+    opposite = regard.train("translation", **turned, savepath="opposite", progress=False)
+    opposite.folder.rename(tmp_path / "models" / "en-de")
     for line in lines:
         argv = shlex.split(line)
         if "--silver" in argv and importlib.util.find_spec("eflomal") is None:

@@ -108,6 +108,15 @@ def shorten(text: str, most: int = 40) -> str:
     return repr(text if len(text) <= most else f"{text[:most]}…")
 
 
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun.
+
+    >>> plural(1, "line"), plural(1200, "line")
+    ('1 line', '1,200 lines')
+    """
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 

@@ -73,13 +73,19 @@ def test_translate_checks_options_before_it_reads_lines(
         ([SOURCE, "--plot", "no/such/folder/a.png"], "cannot write 'no/such/folder/a.png'"),
         ([SOURCE, "--glossary", "EMPTY"], "has no terms: give lines with a source term, a tab"),
         ([SOURCE, "--temperature", "1", "--n_best", "2"], "n_best 2 ranks answers, but a temperature draws one"),
-        (["--input", "FOLDER"], "Is a directory"),
+        (["--input", "FOLDER"], "Is a directory; choose another file"),
+        ([SOURCE, "--ensemble", "RUN"], "--ensemble names a run twice, or RUN itself: name only other runs"),
     ],
 )
 def test_translate_refuses_contradictions(
     german: regard.TranslationRun, command: Command, tmp_path: Path, argv: list[str], message: str
 ) -> None:
-    places = {"FILE": tmp_path / "lines.txt", "EMPTY": tmp_path / "empty.tsv", "FOLDER": tmp_path}
+    places = {
+        "RUN": german.folder,
+        "FILE": tmp_path / "lines.txt",
+        "EMPTY": tmp_path / "empty.tsv",
+        "FOLDER": tmp_path,
+    }
     places["FILE"].write_text(f"{SOURCE}\n", encoding="utf-8")
     places["EMPTY"].write_text("\n")
     refused(command("translate", german.folder, *(places.get(word, word) for word in argv)), message)
@@ -127,6 +133,22 @@ def test_trust_refuses_the_training_text(german: regard.TranslationRun, command:
     )
 
 
+def test_trust_refuses_repeated_pairs(german: regard.TranslationRun, command: Command, tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text(f"{SOURCE}\tThe small dog runs today.\n" * 60, encoding="utf-8")
+    refused(
+        command("trust", german.folder, "--data", tmp_path / "pairs.tsv"),
+        "too few different pairs to calibrate the doubt (1): give at least 50",
+    )
+
+
+def test_translate_reports_pairs_instead_of_sources(
+    german: regard.TranslationRun, command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "pairs.tsv").write_text(f"{SOURCE}\tThe small dog runs today.\n" * 2, encoding="utf-8")
+    status, out, err = command("translate", german.folder, "--input", tmp_path / "pairs.tsv")
+    assert status == 0 and out.count("\n") == 2 and err.count("has a tab: give only sources") == 1
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
@@ -134,6 +156,7 @@ def test_trust_refuses_the_training_text(german: regard.TranslationRun, command:
             ["test", "RUN", "--samples", "9"],
             "--samples is for generated samples, but RUN has parallel text: to test",
         ),
+        (["test", "RUN", "--seed", "3"], "--seed is for generated samples, but RUN has parallel text: all pairs"),
         (["test", "RUN", "--plot"], "draw one translation with `regard translate RUN TEXT --plot`"),
         (["explain", "RUN", "--depth", "3"], "--depth has no effect without --why"),
         (["examine", "RUN", "--explorer", "http://x"], "--explorer has no effect without --html"),
@@ -219,7 +242,39 @@ BAD_TRAINING = {
     "merges of words": (["--merge_dropout", "0.1", "--tokenizer", "words"], "which the tokenizer words does not"),
     "merges of unigrams": (["--merge_dropout", "0.1", "--tokenizer", "unigram"], "use it with --tokenizer bpe"),
     "patience": (["--patience", "3"], "patience 3 counts validations, but there is no validation text"),
-    "guide": (["--guide_weight", "0.05"], "guide_weight 0.05 has no effect without --guide: leave it out"),
+    "guide": (["--guide_weight", "0.05"], "without --guide: leave guide_weight out, or give --guide"),
+    "guide without weight": (["--guide", "PLAIN", "--guide_weight", "0"], "guide_weight 0: leave guide out"),
+    "weights": (
+        ["--weights", "1"],
+        "weights 1.0 has no effect without a second text of --train: leave weights out",
+    ),
+    "snapshots": (["--snapshots", "4"], "snapshots 4 has no effect without more --steps: leave snapshots out"),
+    "late patience": (
+        ["--valid", "VALID", "--patience", "1", "--validate_every", "1"],
+        "patience 1 has no effect without more --steps or a smaller --validate_every: leave patience out",
+    ),
+    "scored by nothing": (
+        ["--bleu_tokenize", "char"],
+        "bleu_tokenize char has no effect without --valid or --test",
+    ),
+    "nothing to validate": (["--validate_every", "1"], "validate_every 1 has no effect without validation text"),
+    "tied": (["--tied", "--positions", "concatenated"], "tied True has no effect with concatenated positions"),
+    "untied": (
+        ["--no_tied", "--attention", "concatenated"],
+        "tied False has no effect with concatenated positions",
+    ),
+    "texts of a data set": (
+        ["--hub", "x", "--languages", "de", "en", "--valid", "VALID"],
+        "has no effect with --hub: leave valid out, or leave out --hub",
+    ),
+    "trust in code": (["--trust_code"], "--trust_code has no effect without --resume: leave out --trust_code"),
+    "trust in edits": (["--trust-edited"], "--trust_edited has no effect without --resume"),
+    "one file twice": (["--train", "PLAIN", "PLAIN"], "source and target are both '"),
+    "two files of pairs": (
+        ["--train", "VALID", "PAIRS"],
+        "training text has tabs in both files: give one file of",
+    ),
+    "no value": (["--valid", "--seed", "1"], "flag --valid has no value: add a value, or leave the flag out"),
     "no tabs": (
         ["--train", "PLAIN"],
         "0 pairs; left out: 24 without a partner; separate source and target in each",
@@ -241,11 +296,17 @@ def test_training_checks_options_before_it_learns_a_vocabulary(
     valid, empty = tmp_path / "valid.tsv", tmp_path / "empty.tsv"
     valid.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
     empty.touch()
-    places = {"VALID": str(valid), "EMPTY": str(empty), "PLAIN": text["valid"][0]}
+    (tmp_path / "pairs.tsv").write_bytes(valid.read_bytes())
+    places = {
+        "PAIRS": str(tmp_path / "pairs.tsv"),
+        "VALID": str(valid),
+        "EMPTY": str(empty),
+        "PLAIN": text["valid"][0],
+    }
     words = flags
     for name, place in places.items():
         words = [word.replace(name, place) for word in words]
-    train = [] if "--train" in flags else ["--train", *text["train"]]
+    train = [] if {"--train", "--hub"} & set(flags) else ["--train", *text["train"]]
     result = command("train", "translation", *train, *words, "--steps", "2", "--savepath", tmp_path / "runs")
     refused(result, message)
     assert not list(tmp_path.glob("runs/*/vocabulary*"))

@@ -138,7 +138,7 @@ def test_ensemble_needs_the_same_vocabularies(
         ),
         (("--top_k", "3"), "top_k, top_p and seed change sampling, but there is no temperature"),
         (("--temperature", "1", "--top_p", "0"), "top_p 0.0 is out of range: choose above 0 and at most 1"),
-        (("--glossary", "nowhere.tsv"), "cannot read 'nowhere.tsv': No such file or directory"),
+        (("--glossary", "nowhere.tsv"), "file 'nowhere.tsv' does not exist: check its name"),
         (("--ensemble", "nowhere"), "nowhere"),
     ],
 )

@@ -276,3 +276,11 @@ def test_unsupported_options_of_recurrent_models_are_refused(
     status, out, err = command("train", *argv[:1], "--savepath", tmp_path, *argv[1:])
     assert (status, out) == (2, "") and message in err and err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_help_names_all_presets(command: Command) -> None:
+    from regard.training.presets import PRESETS
+
+    _, out, _ = command("train", "translation", "--help")
+    text = " ".join(out.replace("│", " ").split())
+    assert f"Size of the Transformer: {', '.join(PRESETS)}." in text

@@ -31,7 +31,7 @@ def test_train_test_translate(tmp_path: Path, command: Command) -> None:
     assert status == 0 and "Trained translation for 10 steps: best validation BLEU" in out
     assert "prepare the corpus" in err
     status, out, _ = command("train", "translation", "--resume", *here)
-    assert status == 0 and "for 10 steps" in out
+    assert status == 0 and "Nothing to train: translation was complete already after 10 steps: best" in out
     status, out, _ = command("test", "translation", *here, "--output", tmp_path / "found.txt")
     assert status == 0 and "BLEU" in out and "chrF" in out and "Exact match" in out and "of 24 sentences" in out
     assert len((tmp_path / "found.txt").read_text().splitlines()) == 24
@@ -50,11 +50,37 @@ def test_training_reports_bleu_of_zero(tmp_path: Path, command: Command) -> None
     assert status == 0 and "best validation BLEU 0.00 (tokenizer 13a) after 11 steps" in out
 
 
+def test_text_of_training_is_reported(tmp_path: Path, command: Command) -> None:
+    train = write(tmp_path)["train"]
+    here = ("--savepath", tmp_path)
+    few = ("--steps", "1", "--validate_every", "1")
+    status, out, err = command(
+        "train", "translation", "--train", *train, "--valid", *train, *FLAGS[:-2], *few, *here
+    )
+    assert status == 0 and "Trained translation for 1 step: best validation BLEU" in out
+    assert "regard: warning: validation text: 240 of 240 pairs are in the training text, so its figures" in err
+    part = tmp_path / "part.tsv"
+    part.write_text("".join(f"{source}\t{target}\n" for source, target in sentences()[239:242]), encoding="utf-8")
+    assert "training text" not in command("test", "translation", "--data", part, *here)[2]
+    part.write_text("".join(f"{source}\t{target}\n" for source, target in sentences()[238:241]), encoding="utf-8")
+    assert (
+        "regard: warning: 2 of 3 pairs are in the training text"
+        in command("test", "translation", "--data", part, *here)[2]
+    )
+
+
+def test_resumed_run_gets_no_other_text(tmp_path: Path, command: Command) -> None:
+    text, here = write(tmp_path), ("--savepath", tmp_path)
+    assert command("train", "translation", "--train", *text["train"], *FLAGS[:-2], "--steps", "1", *here)[0] == 0
+    status, _, err = command("train", "translation", "--resume", "--valid", *text["valid"], *here)
+    assert status == 2 and "valid has 2 files, and had 0; a resumed run needs its original text" in err
+
+
 def test_skipped_lines_are_reported(tmp_path: Path, command: Command) -> None:
     pairs = "".join(f"{source}\t{target}\n" for source, target in sentences())
     (tmp_path / "pairs.tsv").write_text(pairs + "\tempty\nno partner\n")
     status, _, err = command(
-        *("train", "translation", "--train", tmp_path / "pairs.tsv", *FLAGS, "--steps", "1"),
+        *("train", "translation", "--train", tmp_path / "pairs.tsv", *FLAGS, "--steps", "1", "--keep", "1"),
         *("--savepath", tmp_path),
     )
     assert status == 0

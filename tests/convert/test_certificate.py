@@ -57,7 +57,7 @@ def test_model_equals_itself(german: regard.TranslationRun, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("read", "tokenizes 100% of 1 sentences differently"),
+        ("read", "tokenizes 100% of 1 sentence differently"),
         ("logits", "logits differ by 0.001"),
         ("weights", "weights differ by 0.001"),
         ("nan", "differ by nan"),

@@ -136,8 +136,8 @@ def test_greedy_controls_give_the_answers_of_regards_search(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"controls": Controls(terms=["dog"])}, "terms is not supported by CTranslate2: give --engine regard"),
-        ({"controls": Controls(glossary={"Hund": "dog"})}, "glossary is not supported by CTranslate2"),
+        ({"controls": Controls(terms=["dog"])}, "CTranslate2 does not support terms: give --engine regard"),
+        ({"controls": Controls(glossary={"Hund": "dog"})}, "CTranslate2 does not support glossary"),
         ({"controls": Controls(min_length=3)}, "min_length 3 with beam 5 ranks answers by other probabilities"),
         ({"controls": Controls(no_repeat_ngram=3), "beam": 1}, "no_repeat_ngram 3 gives scores from other"),
         ({"temperature": 1.0, "top_k": 2}, "temperature 1 samples with Regard's seeds"),

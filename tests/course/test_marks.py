@@ -71,7 +71,7 @@ def test_a_table_is_continued(tmp_path: Path, command: Command) -> None:
     status, out, err = command("check", folder, "--table", table)
     assert (
         status == 0
-        and "Wrote 1 rows" in out
+        and "Wrote 1 row " in out
         and "rows 1 to 1 (anna) are old and were not checked again" in " ".join(err.split())
     )
     assert table.read_text().startswith(edited) and set(rows(table)) == {("anna", "score"), ("ben", "score")}

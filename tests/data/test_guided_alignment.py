@@ -148,8 +148,10 @@ def test_batches_contain_the_alignment_of_their_pairs(tmp_path: Path, vocabulary
 def test_links_are_checked_before_any_work(tmp_path: Path) -> None:
     text, links = tmp_path / "a.de", tmp_path / "links"
     text.write_text("ein Hund\nzwei Hunde", encoding="utf-8")
+    target = tmp_path / "a.en"
+    target.write_text("a dog\ntwo dogs", encoding="utf-8")
     for content, message in (
-        ("0-0\n", "has links for 1 lines, but .* has 2 lines: give one line"),
+        ("0-0\n", "has links for 1 line, but .* has 2: give one line"),
         ("0-0\n\n0-0\n", "has links for 3 lines, but .* has 2"),
         (
             "1 1 1 S\n",
@@ -160,7 +162,9 @@ def test_links_are_checked_before_any_work(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=message):
             check_alignment_file(links, text)
         with pytest.raises(InputError, match=message):
-            regard.train("translation", train=(str(text),) * 2, guide=str(links), savepath=tmp_path / "models")
+            regard.train(
+                "translation", train=(str(text), str(target)), guide=str(links), savepath=tmp_path / "models"
+            )
         assert not (tmp_path / "models").exists()
     with pytest.raises(InputError, match="none' does not exist"):
         check_alignment_file(tmp_path / "none", text)

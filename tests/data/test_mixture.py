@@ -123,7 +123,6 @@ FEW: dict[str, Any] = {
     "dec_layers": 1,
     "tokens": 400,
     "steps": 12,
-    "validate_every": 5,
 }
 
 

@@ -76,7 +76,7 @@ def test_zero_bytes_and_unequal_lengths(tmp_path: Path) -> None:
     ):
         check_files([one])
     one.write_bytes(b"a\n" * 301)
-    with pytest.raises(InputError, match="a' has 301 and .*b' has 300 lines: line 301 has no counterpart"):
+    with pytest.raises(InputError, match="a' has 301 lines and .*b' has 300 lines: line 301 has no counterpart"):
         check_files([one, other])
     assert len(list(ParallelText([one, other], lenient=True))) == 300
 
@@ -132,7 +132,7 @@ def test_lenient_accepts_broken_text_for_one_run_only(tmp_path: Path, capsys: py
     text, flags = broken(tmp_path), {**FLAGS, "progress": True}
     regard.train("translation", train=text["long"], **flags, lenient=True, savepath=tmp_path / "runs")
     assert "150 pairs; left out: 1 without a partner" in capsys.readouterr().err
-    with pytest.raises(InputError, match="has 151 and"):
+    with pytest.raises(InputError, match="has 151 lines and"):
         regard.train("translation", train=text["long"], **flags, overwrite=True, savepath=tmp_path / "runs")
     with pytest.raises(InputError, match="strict stops at a broken line, but lenient skips"):
         regard.train("translation", train=text["whole"], **FLAGS, strict=True, lenient=True)

@@ -50,7 +50,7 @@ def test_a_file_in_naacl_format(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ("0-0\n", "has links for 1 pairs, but the text has 2"),
+        ("0-0\n", "has links for 1 pair, but the text has 2"),
         ("0-0\n1:1\n", "line 2 of .* has '1:1', which is not a link: give links in Moses' format"),
         ("0-0 -1-0\n\n", "'-1-0', which is not a link"),
         ("1 1 1 S\n1 x 2 S\n", "line 2 of .* is '1 x 2 S', which is not a link"),

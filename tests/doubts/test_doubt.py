@@ -120,11 +120,15 @@ def test_the_command_line(german: regard.TranslationRun, tmp_path: Path, command
         lines = out.splitlines()
         assert len(lines) == 5 and lines[3] == ""
         assert all(len(line.split("\t")) == 3 for line in lines if line)
-        assert "of 4 translations have a warning" in err
+        assert "translations with a warning: " in err and " of 4\n" in err
     content = json.loads((tmp_path / "d.json").read_text())
     assert content["lines"][3] is None and len(content["lines"]) == 5
+    warned = [line["warned"] for line in content["lines"] if line]
+    assert not all(warned), warned
+    assert [bool(line["reason"]) for line in content["lines"] if line] == warned
     rows = (tmp_path / "d.tsv").read_text().splitlines()
     assert len(rows) == 6 and rows[4].startswith("4\t\t")
+    assert [cells[3] != "" for row in rows[1:] if len(cells := row.split("\t")) and cells[1]] == warned
     page = (tmp_path / "d.html").read_text()
     assert sources[0] in page and "d-attention.html#map=0" in page
     assert (tmp_path / "d-attention.html").exists()
@@ -135,6 +139,8 @@ def test_the_command_line(german: regard.TranslationRun, tmp_path: Path, command
     [
         (["--doubt", "--n_best", "2"], "--n_best"),
         (["--doubt_file", "d.txt"], ".html"),
+        (["--doubt_file", "d.tsv", "--no_doubt"], "--doubt_file writes doubts, which --no_doubt rules out"),
+        (["--doubt=False", "--doubt-file", "d.tsv"], "--doubt_file writes doubts, which --no_doubt rules out"),
         (["--doubt"], "regard trust"),
     ],
 )

@@ -120,7 +120,7 @@ def test_effects_equal_patching_by_hand(case: Any, position: int | None) -> None
 
     for part, module in PARTS[name].items():
         if part in result.left_out:
-            assert name == "query" and part == "cross" and result.left_out[part] == "it has 1 steps"
+            assert name == "query" and part == "cross" and result.left_out[part] == "it has 1 step"
         elif module.endswith("output"):
             width = run.model.get_submodule(module).in_features // 2
             for head in (0, 1):

@@ -1,6 +1,7 @@
 """Validation: the tokenizer for BLEU, the choice between equally good models, and unknown tokens."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -73,7 +74,7 @@ def test_bleu_tokenizer_is_chosen_once_and_stored(tmp_path: Path, command: Comma
     status, out, _ = command("test", run.folder)
     assert status == 0 and out.count("|tok:zh|") == 2
     # The stored tokenizer is used for other references, and a flag changes the tokenizer.
-    latin = ("--data", text["train"][0], text["train"][0])
+    latin = ("--data", text["train"][0], shutil.copy(text["train"][0], tmp_path / "copy"))
     assert command("test", run.folder, *latin)[1].count("|tok:zh|") == 2
     assert command("test", run.folder, *latin, "--bleu_tokenize", "char")[1].count("|tok:char|") == 2
     status, _, err = command("test", run.folder, "--bleu_tokenize", "flores101")

@@ -180,7 +180,7 @@ def test_other_files_are_refused(root: Path) -> None:
     one, other = text["train"]
     with pytest.raises(InputError, match="the files of train are in a different order: '.*train.b', '.*train.a'"):
         resume(root, **{**text, "train": (other, one)})
-    with pytest.raises(InputError, match="train has 1 files, and had 2"):
+    with pytest.raises(InputError, match="train has 1 file, and had 2"):
         resume(root, **{**text, "train": (one,)})
     with pytest.raises(InputError, match="valid has 0 files, and had 2"):
         resume(root, **{**text, "valid": ()})

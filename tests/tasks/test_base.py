@@ -105,7 +105,7 @@ def test_render_leaves_out_padding() -> None:
         (Signal(), "AB_", "letter '_' at step 2 is not in the vocabulary: use A, B, C"),
         (Counting(), "", "input '' has 0 steps: counting takes 1 to 10 letters"),
         (Counting(), "A" * 11, "input 'AAAAAAAAAAA' has 11 steps: counting takes 1 to 10 letters"),
-        (Signal(), "A", "input 'A' has 1 steps: signal takes 1 signal and 1 to 10 letters"),
+        (Signal(), "A", "input 'A' has 1 step: signal takes 1 signal and 1 to 10 letters"),
         (Signal2(), "ABC", "input 'ABC' has 3 steps: signal2 takes 3 signals and 1 to 10 letters"),
     ],
 )

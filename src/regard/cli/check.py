@@ -16,7 +16,7 @@ from regard.course.processes import ForkServer
 from regard.course.progress import PROGRESS, record_checks
 from regard.course.report import CheckReport
 from regard.course.sandbox import Assignment
-from regard.errors import InputError
+from regard.errors import InputError, plural
 from regard.io import check_writable, refuse_input, write_file, write_json
 
 PROG = "regard check"
@@ -178,7 +178,7 @@ def _mark_class(words: list[str], exercise: str | None, flags: CheckFlags) -> No
         )
     print_table(marks.table(), WIDTH)
     if flags.table is not None:
-        sys.stdout.write(f"Wrote {len(marks.rows) - marks.kept} rows to {flags.table}\n")
+        sys.stdout.write(f"Wrote {plural(len(marks.rows) - marks.kept, 'row')} to {flags.table}\n")
     if flags.page is not None:
         exercises = choose_exercises(exercise, exercises=flags.exercises).exercises
         write_file(flags.page, render_class(marks, folder, seed=flags.seed, exercises=exercises).encode())

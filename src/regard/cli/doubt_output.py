@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.cli.aligned_output import Answers
+from regard.cli.parsing import take_flags
 from regard.cli.terminal import print_message
 from regard.doubts import Doubt, Doubter, check_doubt_file, write_doubts
 from regard.errors import InputError
@@ -24,11 +25,14 @@ class DoubtFlags:
     doubt_file: Path | None = None
     """Write the doubts to this file: .html (the most doubtful first, with their attention), .json or .tsv."""
 
-    def check(self, n_best: int, inputs: Sequence[Path | None]) -> None:
-        """Raise `InputError` for flags that exclude each other, and for an output file that is an input."""
+    def check(self, n_best: int, inputs: Sequence[Path | None], argv: list[str]) -> None:
+        """Raise `InputError` for flags in `argv` that exclude each other, and for an output file that is an
+        input."""
         if n_best > 1 and self.wanted:
             raise InputError("--doubt judges one answer per text: leave out --n_best")
         if self.doubt_file is not None:
+            if not self.doubt and take_flags(argv, ["doubt"])[0]:
+                raise InputError("--doubt_file writes doubts, which --no_doubt rules out: leave out one of them")
             check_doubt_file(self.doubt_file)
             check_writable(self.doubt_file)
             refuse_input(self.doubt_file, inputs)
@@ -69,7 +73,7 @@ class DoubtOutput:
         if self.doubter is None:
             return
         known = [doubt for doubt in self.doubts if doubt is not None]
-        print_message(f"{sum(doubt.warned for doubt in known)} of {len(known):,} translations have a warning")
+        print_message(f"translations with a warning: {sum(doubt.warned for doubt in known)} of {len(known):,}")
         if self.flags.doubt_file is not None:
             for path in write_doubts(self.doubter.run, self.doubts, self.flags.doubt_file):
                 print_message(f"saved {path}")

@@ -99,11 +99,13 @@ def _refuse_empty_paths(default: object, argv: list[str]) -> None:
 
 
 def _refuse_repeated(default: object, argv: list[str]) -> None:
-    """Raise `InputError` for files and lists that are given twice; the parser reads only the last ones."""
+    """Raise `InputError` for files and lists without a value or given twice: the parser reads the last ones."""
     words = [word.removeprefix("--").partition("=")[0].replace("-", "_") for word in argv if word[:2] == "--"]
     for name in _names_of(type(default), Path) | _names_of(type(default), tuple):
         if words.count(name) > 1:
             raise InputError(f"flag --{name} is given {words.count(name)} times: give all its values at once")
+        if take_flags(argv, [name])[0] in ([f"--{name}"], [f"--{name.replace('_', '-')}"]):
+            raise InputError(f"flag --{name} has no value: add a value, or leave the flag out")
 
 
 class _Screen(io.StringIO):

@@ -36,12 +36,16 @@ class RunFlags:
     def load_reverse(self, name: str | None, run: SequenceRun) -> SequenceRun | None:
         """Load the run that translates in the opposite direction of `run`; None without a name.
 
-        Raises `InputError` for a run of another task, and for `run` itself.
+        Raises `InputError` for a run of another task, for `run` itself, and for a run on equal text.
         """
         if name is None:
             return None
         reverse = self.load_translator(name)
-        if reverse.name != run.name or reverse.folder.resolve() == run.folder.resolve():
+        text = run.config.text.get("train")
+        same = (
+            text is not None and reverse.config.text.get("train") == text
+        )  # the opposite text has other digests
+        if reverse.name != run.name or reverse.folder.resolve() == run.folder.resolve() or same:
             raise InputError(
                 f"reverse {name!r} must be another run of task {run.name}, in the opposite direction"
             )

@@ -15,7 +15,7 @@ from regard.data.parallel import file_digest
 from regard.data.vocabulary import is_blank
 from regard.decoding import Controls
 from regard.decoding.controls import encode_constraint
-from regard.errors import InputError
+from regard.errors import InputError, plural
 from regard.runs import SequenceRun
 
 
@@ -24,7 +24,7 @@ class SearchFlags:
     """Constraints on the answers."""
 
     prefix: str | None = None
-    """Text with which each answer begins. It may end within a word."""
+    """Text with which each answer begins. It may end within a word, and --no_repeat_ngram does not limit it."""
     prefixes: Path | None = None
     """File with the prefix of each answer, one per line of the input. A blank line is no prefix."""
     min_length: int = 0
@@ -86,8 +86,8 @@ class SearchFlags:
         lines = _read_lines(self.prefixes)
         if texts is not None and texts.is_file() and (count := file_digest(texts).lines) != len(lines):
             raise InputError(
-                f"{str(self.prefixes)!r} has {len(lines):,} lines, but {str(texts)!r} has {count:,}: give one "
-                "prefix for each line of the input; a blank line is no prefix"
+                f"{str(self.prefixes)!r} has {plural(len(lines), 'line')}, but {str(texts)!r} has {count:,}: "
+                "give one prefix for each line of the input; a blank line is no prefix"
             )
         if blank := sum(map(is_blank, lines)):
             print_message(f"blank lines of {str(self.prefixes)!r}: {blank}; their answers have no prefix")

@@ -55,7 +55,8 @@ class TestFlags:
     """Number of new samples to test on. Default: 10,000; 2,000 for sequence-to-sequence tasks; 1,000 for
     language models."""
     seed: int = 0
-    """Random seed of the samples (0 or more)."""
+    """Random seed of the samples that are tested and of the sample that is shown (0 or more). The seed of the
+    training does not matter here."""
     plot: str | None = None
     """Write the heatmap to this file: .png, .svg or .pdf for a picture, .html for a page. If the run has
     snapshots, the page replays how attention formed during training. Without a value: attention.png in the
@@ -127,6 +128,7 @@ def _refuse_generated(argv: list[str], name: str) -> None:
     draw_one = f"draw one translation with `regard translate {name} TEXT --plot`"
     advices = {
         **dict.fromkeys(("samples", "sample_len", "signal"), test_others),
+        "seed": "all pairs are tested, so leave it out",
         "input": draw_one,
         "plot": draw_one,
     }
@@ -168,7 +170,7 @@ def _test_translation(run: TranslationRun, argv: list[str], name: str) -> None:
     if flags.output is not None:
         write_file(flags.output, report.output.encode())
     _write_json(flags.json, report)
-    sys.stdout.write(f"{run.folder}: {run.task.name}, after {run.step} steps\n{report}\n")
+    sys.stdout.write(f"{run.folder}: {run.task.name}, after {run.step} step{'s' * (run.step != 1)}\n{report}\n")
 
 
 def _test_task(run: AnswerRun | PairRun | LanguageRun, argv: list[str], name: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from regard import runs
-from regard.cli.parsing import first_word, parse, take_flag, take_flags, wants_help
+from regard.cli.parsing import check_needed, first_word, parse, take_flag, take_flags, wants_help
 from regard.cli.terminal import print_message
 from regard.result import percent
 from regard.runs import SAVEPATH, without_text
@@ -51,14 +51,6 @@ class ModelChoice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerChoice(ModelChoice):
-    """Choice of the model and of its size."""
-
-    preset: str | None = None
-    """Size of the Transformer: tiny, small, base or big. Name a size to see its defaults. None: tiny."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class RunChoice:
     """Folder of the run, and flags for an existing run in it."""
 
@@ -86,13 +78,16 @@ def run(argv: list[str]) -> None:
         parse_config(make_config("counting"), argv, task="TASK")
     task, argv = first_word(argv, what="task", prog=PROG)
     base, place = make_config(task, model_choice(argv)), _run_choice(argv, task=task)
+    folder, saved = RunFolder(place.savepath / base.name, place.trust_edited), None
     if place.resume and not wants_help(argv):
-        base = RunFolder(place.savepath / base.name, place.trust_edited).read_config(trust_code=place.trust_code)
+        base, saved = folder.read_config(trust_code=place.trust_code), _checkpoints(folder)
     elif place.start_from is not None:
         before = find_run(place.start_from, place.savepath, trust_edited=place.trust_edited)
         base = without_text(before.read_config(trust_code=place.trust_code))
     config, _ = parse_config(base, argv, task=task)
     given = given_flags(argv, config, base)
+    if place.start_from is None:
+        check_needed(place, dict.fromkeys(("trust_code", "trust_edited"), "resume"))
     if not place.resume:
         check_dependent(given, config.flags())
     try:
@@ -104,9 +99,18 @@ def run(argv: list[str]) -> None:
     if os.environ.get("RANK", "0") != "0":  # of several processes, the first prints
         return
     step = trained.metrics[-1]["step"] if trained.metrics else trained.step  # its metrics may be lost
-    sys.stdout.write(
-        f"Trained {trained.task.name} for {step} steps: {_summary(trained)}. The run is in {trained.folder}\n"
-    )
+    done = f"Trained {trained.task.name} for {_steps(step)}"
+    if saved == _checkpoints(folder):
+        done = f"Nothing to train: {trained.task.name} was complete already after {_steps(step)}"
+    sys.stdout.write(f"{done}: {_summary(trained)}. The run is in {trained.folder}\n")
+
+
+def _steps(steps: int) -> str:
+    return f"{steps} step{'s' * (steps != 1)}"
+
+
+def _checkpoints(folder: RunFolder) -> list[str]:
+    return sorted(path.name for path in folder.path.glob("trainer/step-*"))
 
 
 def _summary(trained: AnyRun) -> str:
@@ -118,7 +122,7 @@ def _summary(trained: AnyRun) -> str:
         best = max(validations, key=lambda line: (criterion.value(line), line["step"]))
         tokenizer = trained.config.bleu_tokenizer or "13a"  # the tokenizer of runs that did not store it
         named = f" (tokenizer {tokenizer})" if criterion.figure == "bleu" else ""
-        return f"best validation {criterion.describe(best)}{named} after {best['step']} steps"
+        return f"best validation {criterion.describe(best)}{named} after {_steps(best['step'])}"
     loss = f"loss {trained.metrics[-1]['loss']:.4f}" if trained.metrics else "loss unknown"
     if trained.task.answers == "text" and not trained.task.draws:
         return f"{loss}; no validation text was given"
@@ -160,7 +164,7 @@ def parse_config(config: RunConfig, argv: list[str], *, task: str) -> tuple[RunC
     """Parse `argv` into a changed `config` and the choice of the run."""
     parts = config.parts()
     sized = config.model_spec.has_presets(config.task_class)
-    choice = TransformerChoice(model=config.kind) if sized else ModelChoice(model=config.kind)
+    choice = (_transformer_choice() if sized else ModelChoice)(model=config.kind)
     fields = [(name, type(part)) for name, part in {**parts, "choice": choice, "run": RunChoice()}.items()]
     flags_class = make_dataclass("TrainFlags", fields, frozen=True, kw_only=True)
     description = f"Train a model on a task. TASK: {', '.join(TASKS)}, or a Python file that defines one. " + (
@@ -175,6 +179,15 @@ def parse_config(config: RunConfig, argv: list[str], *, task: str) -> tuple[RunC
         description=description,
     )
     return dataclasses.replace(config, **{part: getattr(flags, part) for part in PARTS}), flags.run
+
+
+def _transformer_choice() -> type[ModelChoice]:
+    """Return the class for the choice of a model and of its size."""
+    from regard.training.presets import PRESETS  # imports the Transformer
+
+    text = f"Size of the Transformer: {', '.join(PRESETS)}. Name a size to see its defaults. None: tiny."
+    preset = ("preset", Annotated[str | None, tyro.conf.arg(help=text)], None)
+    return make_dataclass("TransformerChoice", [preset], bases=(ModelChoice,), frozen=True, kw_only=True)
 
 
 def _savepath_flag(savepath: Path) -> list[str]:

@@ -94,7 +94,7 @@ def run(argv: list[str]) -> None:
     _check_together(text, flags)
     run = flags.storage.load_translator(name)
     keep_memory()
-    flags.doubts.check(flags.n_best, [flags.input, flags.constraints.prefixes, flags.constraints.glossary])
+    flags.doubts.check(flags.n_best, [flags.input, flags.constraints.prefixes, flags.constraints.glossary], argv)
     doubts = DoubtOutput(run, flags.doubts)
     if text is not None:
         plot = None if flags.plot is None else Path(flags.plot or run.folder / "alignment.png")
@@ -176,8 +176,16 @@ def _search_options(run: SequenceRun, flags: TranslateFlags) -> dict[str, Any]:
         # Constrained answers have no traces.
         "traced": flags.doubts.wanted and flags.engine != "ctranslate2" and flags.constraints == SearchFlags(),
         "controls": flags.constraints.controls(run),
-        "ensemble": [flags.storage.load_translator(name) for name in flags.constraints.ensemble],
+        "ensemble": _load_ensemble(run, flags),
     }
+
+
+def _load_ensemble(run: SequenceRun, flags: TranslateFlags) -> list[SequenceRun]:
+    others = [flags.storage.load_translator(name) for name in flags.constraints.ensemble]
+    folders = [other.folder.resolve() for other in (run, *others)]
+    if len(set(folders)) < len(folders):
+        raise InputError("--ensemble names a run twice, or RUN itself: name only other runs")
+    return others
 
 
 def _translate_lines(
@@ -241,6 +249,8 @@ def _check_text(run: SequenceRun, text: str, number: int, unknown: UnknownCount)
         return None
     if note := run.unseen_length(text):
         print_message(f"line {number} is longer than the training data: the model {note}")
+    if number == 1 and "\t" in text:
+        print_message("line 1 has a tab: give only sources, such as the output of `cut -f1 PAIRS`")
     unknown.add(run.task.source_vocabulary.encode(text))
     _warn_unknown(run, text, f"line {number}")
     return text

@@ -7,9 +7,10 @@ from typing import Any
 
 from regard.cli.parsing import parse_of_run
 from regard.cli.run_flags import RunFlags
-from regard.cli.terminal import print_table
+from regard.cli.terminal import print_message, print_table
 from regard.data.parallel import ParallelText
 from regard.data.prepare import read_pairs
+from regard.data.unknown_tokens import unknown_in_pairs
 from regard.doubts import FALSE_ALARMS, SMALLEST, calibrate_doubt, check_calibration
 from regard.doubts.calibration_file import FILE
 from regard.errors import InputError, check_range
@@ -68,6 +69,9 @@ def run(argv: list[str]) -> None:
         text = ParallelText(flags.data, lenient=flags.lenient)
         pairs = [pair for pair in read_pairs(text, "calibration") if run.too_long(pair[0]) is None]
         pairs = pairs[: flags.samples]
+        vocabularies = (run.task.source_vocabulary, run.task.target_vocabulary)
+        for warning in unknown_in_pairs("calibration", pairs, vocabularies).warnings:
+            print_message(f"warning: {warning}")
     else:
         pairs = [(source, target) for source, target, *_ in run.unseen(flags.samples, 0, purpose="calibrate")]
     earlier = (run.folder / FILE).exists()

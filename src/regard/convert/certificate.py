@@ -22,7 +22,7 @@ from regard.convert.exportable import Exportable
 from regard.data import PAD, PairBatch, collate
 from regard.decoding import Search
 from regard.decoding.translation import longest_answer, search_batch
-from regard.errors import InputError
+from regard.errors import InputError, plural
 from regard.io.reading import list_files, read_json
 from regard.progress import counting_bar, print_status
 from regard.result import Result
@@ -75,8 +75,8 @@ class Certificate(Result):
         """Raise `InputError` if the two models differ by more than `limit`."""
         if self.same_tokens < 1:
             raise InputError(
-                f"{self.program} tokenizes {1 - self.same_tokens:.0%} of {self.sentences} sentences differently: "
-                f"nothing was written, because the program does not support this vocabulary"
+                f"{self.program} tokenizes {1 - self.same_tokens:.0%} of {plural(self.sentences, 'sentence')} "
+                f"differently: nothing was written, because the program does not support this vocabulary"
             )
         for name in DIFFERENCES:
             difference = getattr(self, name)
@@ -96,8 +96,8 @@ class Certificate(Result):
                 f"{self.continuation} tokens for {self.same_greedy:.0%} by greedy search"
             )
         return (
-            f"compared on {self.sentences} sentences in both programs: {figures}; the same translation for "
-            f"{self.same_greedy:.0%} by greedy search, and for {self.same_beam:.0%} with a beam of {self.beam}"
+            f"compared on {plural(self.sentences, 'sentence')} in both programs: {figures}; the same translation "
+            f"for {self.same_greedy:.0%} by greedy search, and {self.same_beam:.0%} with a beam of {self.beam}"
         )
 
 

@@ -202,7 +202,7 @@ def unsupported_option(search: Search, models: int, *, scored: bool) -> str | No
         return f"an ensemble of {models} runs is not supported by CTranslate2"
     for option in ("terms", "glossary"):
         if getattr(controls, option):
-            return f"{option} is not supported by CTranslate2"
+            return f"CTranslate2 does not support {option}"
     for option in ("min_length", "no_repeat_ngram"):
         # CTranslate2 divides the probability of forbidden tokens among the other tokens. Greedy search still has
         # the same answers, but with other log-probabilities.

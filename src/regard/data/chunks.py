@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from regard.data.parallel import ConcatenatedText, PairCounts, PairSource, ParallelText, decompress, read_errors
 from regard.data.vocabulary import is_blank
+from regard.errors import plural
 
 LINES = 20_000
 """Lines per chunk. A worker needs 128 MiB for chunks of 20,000 lines and 317 MiB for chunks of 100,000 lines.
@@ -175,7 +176,7 @@ class Sample:
     @property
     def summary(self) -> str:
         """A description of the size."""
-        size = f"{self.pairs:,} pairs ({self.bytes / 1e6:,.1f} MB)"
+        size = f"{plural(self.pairs, 'pair')} ({self.bytes / 1e6:,.1f} MB)"
         stretch = LINES * STRETCH
         return f"all {size}" if self.lines == stretch else f"{size}, the first {self.lines:,} of each {stretch:,}"
 

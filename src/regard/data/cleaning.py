@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from regard.data.parallel import SKIP_REASONS, ParallelText
-from regard.errors import InputError, check_range
+from regard.errors import InputError, check_range, plural
 from regard.io import check_folder, new_folder
 from regard.progress import reading_bar
 from regard.result import Result
@@ -168,7 +168,7 @@ class CleaningReport(Result):
 
     def __str__(self) -> str:
         total = self.kept + sum(self.dropped.values())
-        lines = [f"Kept {self.kept:,} of {total:,} pairs, in {' '.join(map(str, self.files))}"]
+        lines = [f"Kept {self.kept:,} of {plural(total, 'pair')}, in {' '.join(map(str, self.files))}"]
         lines += [f"{number:9,}  {reason}" for reason, number in self.dropped.items()]
         lines += [f"Dropped pairs with reasons: {self.dropped_file}", f"Scripts: {' '.join(self.scripts)}"]
         if self.scores:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.errors import InputError, MachineError, unknown_choice
+from regard.errors import InputError, MachineError, plural, unknown_choice
 from regard.io import check_folder, hold_lock, refuse_links
 from regard.progress import print_status, reading_bar
 
@@ -118,7 +118,7 @@ def _download(data_set: DataSet, files: list[str], url: str, folder: Path, progr
         if not (folder / file).is_file() or not pooch.hashes.hash_matches(folder / file, data_set.checksums[file])
     ]
     if missing:
-        print_status(f"Fetching {len(missing)} files from {url} into {folder}", show=progress)
+        print_status(f"Fetching {plural(len(missing), 'file')} from {url} into {folder}", show=progress)
     for file in missing:
         refuse_links(folder / file)
         try:

@@ -26,7 +26,7 @@ from regard.data.parallel import ParallelText, check_files, file_digest
 from regard.data.ragged import Checksums, RaggedArray, RaggedWriter
 from regard.data.tokenization import tokenize
 from regard.data.word_alignment import parse_moses
-from regard.errors import InputError
+from regard.errors import InputError, plural
 from regard.io import new_folder, write_json
 from regard.io.reading import (
     DamageError,
@@ -101,7 +101,7 @@ def check_alignment_file(path: Path, text: Path) -> None:
     count = file_digest(path).lines
     if is_file(text) and (lines := file_digest(text).lines) != count:
         raise InputError(
-            f"{str(path)!r} has links for {count:,} lines, but {str(text)!r} has {lines:,} lines: give one "
+            f"{str(path)!r} has links for {plural(count, 'line')}, but {str(text)!r} has {lines:,}: give one "
             f"line of links per line of the text"
         )
 
@@ -172,8 +172,8 @@ def _write(
         )
     if pairs != len(corpus):
         raise InputError(
-            f"the text has {pairs:,} pairs, but its corpus has {len(corpus):,}: train again if the text has "
-            f"changed"
+            f"the text has {plural(pairs, 'pair')}, but its corpus has {len(corpus):,}: train again if the text "
+            f"has changed"
         )
     content = {"format": FORMAT, "name": name, "pairs": pairs, "checksums": checksums}
     write_json(folder / "guide.json", add_digest(content))

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 
 from regard.data.text_encoding import TextScan, scan_text
 from regard.data.vocabulary import is_blank
-from regard.errors import InputError
+from regard.errors import InputError, plural
 from regard.io.reading import check_file, is_file, is_folder
 
 SKIP_REASONS = {
@@ -85,7 +85,7 @@ class PairCounts:
         skipped = [
             f"{getattr(self, name):,} {text}" for name, text in SKIP_REASONS.items() if getattr(self, name)
         ]
-        return f"{self.pairs:,} pairs" + (f"; left out: {', '.join(skipped)}" if skipped else "")
+        return plural(self.pairs, "pair") + (f"; left out: {', '.join(skipped)}" if skipped else "")
 
 
 class PairSource(ABC):
@@ -150,6 +150,10 @@ class ParallelText(PairSource):
                 f"of tab-separated pairs, or a source file and a target file"
             )
         self.paths = [Path(path) for path in paths]
+        if len(self.paths) == 2 and self.paths[0].resolve() == self.paths[1].resolve():
+            raise InputError(
+                f"source and target are both {str(paths[0])!r}: give a source file and a target file"
+            )
         self.bytes = sum(map(_size, self.paths))
         self._checked = lenient or strict  # strict stops at the first broken line
         self.lines: tuple[bytes | None, ...] = ()
@@ -291,10 +295,12 @@ def check_files(paths: Sequence[str | Path], *, way_out: str = LENIENT) -> None:
             raise InputError(scan.message(path, way_out))
         counts.append(scan.lines)
     if len(set(counts)) > 1:
-        numbers = " and ".join(f"{str(path)!r} has {count:,}" for path, count in zip(paths, counts, strict=True))
+        numbers = " and ".join(
+            f"{str(path)!r} has {plural(count, 'line')}" for path, count in zip(paths, counts, strict=True)
+        )
         raise InputError(
-            f"{numbers} lines: line {min(counts) + 1:,} has no counterpart, and earlier lines may be "
-            f"misaligned; give files with equal numbers of lines{way_out}"
+            f"{numbers}: line {min(counts) + 1:,} has no counterpart, and earlier lines may be misaligned; give "
+            f"files with equal numbers of lines{way_out}"
         )
 
 

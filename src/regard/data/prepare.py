@@ -12,7 +12,7 @@ removed.
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -31,11 +31,14 @@ from regard.data.subword_training import train_subwords
 from regard.data.subwords import SubwordVocabulary
 from regard.data.text_rules import Normalization
 from regard.data.vocabulary import LearnedVocabulary, TokenizerKind
+from regard.errors import InputError
 from regard.io import make_folder, remove_quietly, remove_stale_lock, wait_for_lock, write_json
 from regard.io.reading import add_digest, damaged_file, has_valid_digest, is_file, read_json
 from regard.progress import preparing_bar, print_status, reading_bar
 
 REMEDY = "delete the file to prepare the text again"
+MOST_COMPARED = 200_000
+"""Largest number of training pairs among which other pairs are looked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,6 +236,22 @@ def check_pairs(pairs: list[tuple[str, str]], text: PairSource, description: str
         raise no_pairs(text, description, text.counts)
 
 
+def describe_learned(pairs: Sequence[tuple[str, str]], training: Iterable[tuple[str, str]]) -> str:
+    """Return how many pairs are among the first 200,000 training pairs, or an empty text if few are.
+
+    A model translates training text better than other text, so that its figures on such pairs are misleading.
+
+    >>> describe_learned([("a", "b"), ("c", "d")], [("a", "b"), ("c", "d"), ("e", "f")])
+    '2 of 2 pairs are in the training text'
+    """
+    learned = set(islice(training, MOST_COMPARED))
+    known = sum(pair in learned for pair in pairs)
+    return f"{known} of {len(pairs)} pairs are in the training text" if 2 * known > len(pairs) else ""
+
+
 def check_first_pair(text: PairSource, description: str) -> None:
     """Raise `InputError` as `check_pairs`, without reading the whole text."""
-    check_pairs(list(islice(text, 1)), text, description)
+    pairs = list(islice(text, 1))
+    check_pairs(pairs, text, description)
+    if all("\t" in side for side in pairs[0]):
+        raise InputError(f"{description} text has tabs in both files: give one file of pairs, or add --weights")

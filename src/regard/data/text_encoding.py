@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from regard.errors import plural
+
 MAX_BROKEN = 0.01
 """The largest accepted fraction of lines that are not UTF-8."""
 READ = 1 << 20
@@ -61,7 +63,7 @@ class TextScan(NamedTuple):
             remedy = f"if it is Latin-1, convert it ({_iconv(path, 'ISO-8859-1')})"
         else:
             remedy = f"convert it ({_iconv(path, encoding)})"
-        counts = f"{broken:,} of {self.lines:,} lines, the first is line {self.first}"
+        counts = f"{broken:,} of {plural(self.lines, 'line')}, the first is line {self.first}"
         return f"{str(path)!r} {problem}: {counts}; {remedy}{way_out}"
 
 

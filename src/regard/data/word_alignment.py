@@ -22,7 +22,7 @@ from typing import Literal
 import numpy as np
 
 from regard.data.tokenization import word_ids, word_spans
-from regard.errors import InputError, shorten
+from regard.errors import InputError, plural, shorten
 from regard.io.reading import read_text
 
 Link = tuple[int, int]
@@ -68,8 +68,8 @@ class WordAlignment:
         for source, target in self.possible:
             if source >= sources or target >= targets:
                 raise InputError(
-                    f"{where}: link {source}-{target} is beyond a source of {sources} words and a target of "
-                    f"{targets} words: give links with the same tokenization as the text"
+                    f"{where}: link {source}-{target} is beyond a source of {plural(sources, 'word')} and a "
+                    f"target of {plural(targets, 'word')}: give links with the same tokenization as the text"
                 )
 
 
@@ -90,7 +90,7 @@ def read_links(path: Path, pairs: int) -> list[WordAlignment]:
         return _read_naacl(path, lines, pairs)
     if len(lines) != pairs:
         raise InputError(
-            f"{str(path)!r} has links for {len(lines):,} pairs, but the text has {pairs:,} pairs: give links "
+            f"{str(path)!r} has links for {plural(len(lines), 'pair')}, but the text has {pairs:,}: give links "
             f"and text of the same pairs"
         )
     return [parse_moses(line, f"line {number} of {str(path)!r}") for number, line in enumerate(lines, start=1)]
@@ -126,8 +126,8 @@ def _read_naacl(path: Path, lines: Sequence[str], pairs: int) -> list[WordAlignm
         sentence, source, target = int(match[1]), int(match[2]), int(match[3])
         if not 1 <= sentence <= pairs:
             raise InputError(
-                f"{where} belongs to sentence {sentence}, but the text has {pairs:,} pairs: give links and "
-                f"text of the same pairs"
+                f"{where} belongs to sentence {sentence}, but the text has {plural(pairs, 'pair')}: give links "
+                f"and text of the same pairs"
             )
         if not (source and target):  # 0 marks a word without a partner
             continue

@@ -11,7 +11,7 @@ from regard.data.vocabulary import is_blank
 from regard.decoding.extensions import NEVER, UNCONSTRAINED, Constraints
 from regard.decoding.required_terms import RequiredTerms
 from regard.decoding.rules import MinLength, NoRepeatNgram, RepetitionPenalty, Rule, Rules
-from regard.errors import InputError, check_range, shorten
+from regard.errors import InputError, check_range, plural, shorten
 
 LARGEST_REPETITION_PENALTY = 100
 WORD = re.compile(r"(?<!\w)(?:\w+|\W)")
@@ -86,7 +86,9 @@ class Controls:
         """Return the prefix of each of `count` texts. Raises `InputError` for another number of prefixes."""
         prefixes = [self.prefix] * count if isinstance(self.prefix, str) else self.prefix
         if len(prefixes) != count:
-            raise InputError(f"{len(prefixes)} prefixes for {count} texts: give one prefix for each text")
+            raise InputError(
+                f"{len(prefixes)} prefixes for {plural(count, 'text')}: give one prefix for each text"
+            )
         return prefixes
 
     def missing(self, text: str, tokens: Sequence[int], vocabulary: Vocabulary) -> list[str]:
@@ -168,8 +170,8 @@ def find_requirements(
         limit = min(limit + needed, max_len, controls.max_length or max_len)
         if needed > limit:
             raise InputError(
-                f"the constraints of text {shorten(text, LONGEST_SHOWN)} need {needed} tokens, but an answer "
-                f"has at most {limit}: give a lower min_length, a shorter prefix or fewer terms, or raise "
+                f"the constraints of text {shorten(text, LONGEST_SHOWN)} need {plural(needed, 'token')}, but an "
+                f"answer has at most {limit}: give a lower min_length, a shorter prefix or fewer terms, or raise "
                 "max_length"
             )
         requirements.append(Requirement(tokens, encoded_terms, limit))

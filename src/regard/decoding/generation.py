@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.data.subwords import RESERVED
 from regard.decoding.search import Hypothesis
 from regard.decoding.translation import Search, search_batch
-from regard.errors import InputError, check_range
+from regard.errors import InputError, check_range, plural
 from regard.fast.onednn import packed_logits
 from regard.models import LanguageModel
 from regard.streams import derive_seed
@@ -77,8 +77,8 @@ def generate(
             raise InputError("a prompt is empty: give at least one token")
         if longest is not None and len(prompt) + most > longest:
             raise InputError(
-                f"{most} tokens after a prompt of {len(prompt)} exceed the model's {longest} positions: give "
-                f"--new {max(longest - len(prompt), 0)} or less, or a shorter prompt"
+                f"{plural(most, 'token')} after a prompt of {len(prompt)} exceed the model's {longest} positions"
+                f": give --new {max(longest - len(prompt), 0)} or less, or a shorter prompt"
             )
     decoder, device = PromptDecoder(model.eval()), next(model.parameters()).device
     answers: list[list[Hypothesis]] = [[] for _ in prompts]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from regard.data.prepare import MOST_COMPARED, describe_learned
 from regard.errors import InputError
 from regard.runs import SequenceRun
 
@@ -9,8 +10,6 @@ SMALLEST = 50
 """Smallest number of pairs for a calibration."""
 REFERENCES = 1000
 """Number of training pairs that the feature `from_data` compares."""
-MOST_COMPARED = 200_000
-"""Largest number of training pairs among which the pairs of a calibration are looked for."""
 Pairs = Sequence[tuple[str, str]]
 
 
@@ -20,9 +19,10 @@ def check_pairs(run: SequenceRun, pairs: Pairs) -> Pairs:
     Raises `InputError` for too few `pairs`, and for pairs that do not show how the model translates other text:
     copies of the source, and the text of training, which the model translates better.
     """
-    if len(pairs) < SMALLEST:
+    if (different := len(set(pairs))) < SMALLEST:
         raise InputError(
-            f"{len(pairs)} pairs are too few to calibrate the doubt: give at least {SMALLEST}, preferably 500"
+            f"too few different pairs to calibrate the doubt ({different}): give at least {SMALLEST}, "
+            "preferably 500"
         )
     equal = sum(source == target for source, target in pairs)
     if 2 * equal > len(pairs):
@@ -31,11 +31,9 @@ def check_pairs(run: SequenceRun, pairs: Pairs) -> Pairs:
         training = run.trained_on(REFERENCES if run.task.draws else MOST_COMPARED)
     except InputError:  # the file was moved
         training = []
-    learned = set() if run.task.draws else set(training)
-    known = sum(pair in learned for pair in pairs)
-    if 2 * known > len(pairs):
+    if not run.task.draws and (learned := describe_learned(pairs, training)):
         raise InputError(
-            f"{known} of {len(pairs)} pairs are in the training text of the run, which it translates better than "
-            "other text: give pairs that were not used for training"
+            f"{learned} of the run, which it translates better than other text: give pairs that were not used "
+            "for training"
         )
     return [pair for pair in training[:REFERENCES] if run.too_long(pair[0]) is None]

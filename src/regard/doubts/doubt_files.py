@@ -1,6 +1,7 @@
 """Doubts as files: JSON, tab-separated values, or a page with the most doubtful translations first."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.table import Table
@@ -39,7 +40,7 @@ def write_doubts(run: SequenceRun, doubts: Sequence[Doubt | None], path: Path) -
     """
     check_doubt_file(path)
     if path.suffix.lower() == ".json":
-        lines = [None if doubt is None else doubt.json() for doubt in doubts]
+        lines = [None if doubt is None else _without_reason(doubt).json() for doubt in doubts]
         write_json(path, {"run": str(run.folder), "lines": lines}, indent=1)
         return [path]
     if path.suffix.lower() == ".tsv":
@@ -52,9 +53,15 @@ def write_doubts(run: SequenceRun, doubts: Sequence[Doubt | None], path: Path) -
     return _write_page(run, doubts, path)
 
 
+def _without_reason(doubt: Doubt) -> Doubt:
+    """Return a doubt with its reason and evidence only if it has a warning."""
+    return doubt if doubt.warned else replace(doubt, reason="", evidence="")
+
+
 def _cells(line: int, doubt: Doubt | None) -> list[str]:
     if doubt is None:
         return [str(line), *[""] * (len(COLUMNS) - 1)]
+    doubt = _without_reason(doubt)
     texts = (doubt.reason, doubt.source, doubt.translation, doubt.evidence)
     warning = "yes" if doubt.warned else "no"
     return [str(line), f"{doubt.doubt:.4f}", warning, *(text.replace("\t", " ") for text in texts)]
@@ -75,10 +82,11 @@ def _write_page(run: SequenceRun, doubts: Sequence[Doubt | None], path: Path) ->
             cells[1] = Text(f"{doubt.doubt:.4f}", style=f"link {maps_path.name}#map={number}")
         table.add_row(*cells)
     parts: list[Part] = [
-        f"{warned} of {len(ranked):,} translations ({percent(warned / max(len(ranked), 1))}) have a warning. The "
-        "most doubtful come first. The doubt is calibrated on planted faults (regard trust): the probability "
-        "of a fault if each kind of fault were as frequent as good translations.",
-        "The reason is the most likely kind of fault. "
+        f"Translations with a warning: {warned} of {len(ranked):,} ({percent(warned / max(len(ranked), 1))}). "
+        "The most doubtful come first. The doubt is calibrated "
+        "on planted faults (regard trust): the probability of a fault if each kind "
+        "of fault were as frequent as good translations.",
+        "The reason of a warning is the most likely kind of fault. "
         f"The doubts of the first {len(drawn)} link to the attention of the translation.",
         table,
     ]

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from regard.data import PAD, PairBatch, Vocabulary, collate
 from regard.data.vocabulary import empty_if_blank, is_blank
+from regard.errors import plural
 from regard.fast.onednn import OneDNNMode, packed_logits
 from regard.fast.threads import map_batches
 from regard.models import Seq2Seq
@@ -33,7 +34,7 @@ class Scored(Result):
         return self.log_probability / self.tokens if self.tokens else math.nan
 
     def __str__(self) -> str:
-        return f"log-probability {self.log_probability:.4f} of {self.tokens} tokens"
+        return f"log-probability {self.log_probability:.4f} of {plural(self.tokens, 'token')}"
 
 
 def score_pairs(

@@ -15,7 +15,7 @@ import numpy as np
 
 from regard.attention import short_name
 from regard.data.word_alignment import Link, WordAlignment
-from regard.errors import InputError
+from regard.errors import InputError, plural
 from regard.interpret.agreement import Agreement, agreement, alignment_error_rate
 from regard.interpret.estimates import Estimate
 from regard.interpret.word_links import Head, extract_links
@@ -107,9 +107,9 @@ class AlignmentChoice(Result):
         for (layer, head), rates in zip(self.heads, self.error_rates.T, strict=True):
             all_heads.add_row(f"{short_name(layer)} {head}", *map(percent, rates))
         caption = (
-            f"Alignment error rate, precision and recall against {self.against}, on {self.reported_on:,} pairs, "
-            f"with 95 % intervals over the pairs. Selected on {self.chosen_on:,} other pairs: "
-            f"{METHODS[self.best]}, {self.ways[self.best]}."
+            f"Alignment error rate, precision and recall against {self.against}, on "
+            f"{plural(self.reported_on, 'pair')}, with 95 % intervals over the pairs. Selected on "
+            f"{self.chosen_on:,} other pairs: {METHODS[self.best]}, {self.ways[self.best]}."
         )
         return Group(methods, Text(""), all_heads, Text(""), Text(caption))
 
@@ -140,7 +140,7 @@ def choose_heads(
     """
     if len(known) < MIN_PAIRS:
         raise InputError(
-            f"{len(known)} pairs are too few to choose heads: give at least {MIN_PAIRS}, preferably hundreds"
+            f"too few pairs to choose heads ({len(known)}): give at least {MIN_PAIRS}, preferably hundreds"
         )
     # Heads are selected and reported on different pairs: the error rate of the best of many heads is biased on
     # the pairs of the selection.

@@ -29,7 +29,7 @@ from rich.table import Table
 from torch import Tensor
 
 from regard.attention.components import Components
-from regard.errors import InputError, check_range
+from regard.errors import InputError, check_range, plural
 from regard.interpret.answer_difference import (
     AnswerDifference,
     DifferenceEffects,
@@ -250,7 +250,7 @@ class _Patching:
             self.rows[name] = [position % count for position in positions if -count <= position < count]
             if not self.rows[name]:
                 del self.rows[name]
-                self.left_out[name] = f"it has {count} steps"
+                self.left_out[name] = f"it has {plural(count, 'step')}"
 
     def effect(self, name: str, heads: Sequence[int] | None = None) -> float:
         """Return the effect of one activation, or of some heads of a layer."""

@@ -63,12 +63,13 @@ def cannot_read(path: Path, error: OSError | ValueError) -> InputError:
     if number == errno.ENAMETOOLONG:
         name = str(path)
         return InputError(f"cannot read {name[:80] + '…'!r}: its name of {len(name)} characters is too long")
+    if number in MISSING:
+        return InputError(f"file {str(path)!r} does not exist: check its name")
     if number is None:
         return InputError(f"cannot read {str(path)!r}: no file can have that name; choose another name")
     reason = error.strerror if isinstance(error, OSError) else None
-    return InputError(
-        f"cannot read {str(path)!r}: {reason or error}; restore the file from a copy, or choose another file"
-    )
+    copy = "" if number == errno.EISDIR else "restore the file from a copy, or "
+    return InputError(f"cannot read {str(path)!r}: {reason or error}; {copy}choose another file")
 
 
 def _status(path: Path) -> os.stat_result | None:

@@ -7,7 +7,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.errors import InputError
+from regard.errors import InputError, plural
 from regard.io import hold_lock
 from regard.io.reading import list_steps
 from regard.runs.loading import load
@@ -35,8 +35,8 @@ def average(run: AnyRun, output: str | Path | None = None, *, overwrite: bool = 
     paths = list_steps(files.kept_folder)
     if len(paths) < 2:
         raise InputError(
-            f"run {run.where!r} keeps {len(paths)} models, and a mean needs 2 or more: train with --keep, "
-            f"such as --keep 5"
+            f"run {run.where!r} keeps {plural(len(paths), 'model')}, and a mean needs 2 or more: train with "
+            f"--keep, such as --keep 5"
         )
     check_run_path(target, overwrite=overwrite, flag="--output")
     models = (Checkpoint.load_kept(files, path, expected) for path in paths)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from regard import interpret
 from regard.attention import short_name
 from regard.data.word_alignment import WordAlignment
-from regard.errors import InputError, check_range
+from regard.errors import InputError, check_range, plural
 from regard.result import Result, percent
 from regard.runs.run import Figures
 from regard.runs.sequence_run import SequenceRun
@@ -42,7 +42,7 @@ class PairReport(Result):
     """Alignment of each layer in which the target attends to the source. Empty for a model without attention."""
 
     def __str__(self) -> str:
-        lines = [f"Exact match: {percent(self.exact_match, 2)} of {self.samples:,} unseen samples"]
+        lines = [f"Exact match: {percent(self.exact_match, 2)} of {plural(self.samples, 'unseen sample')}"]
         for name, alignment in self.alignments.items():
             share = f"{percent(alignment.share)} of the attention is on"
             lines.append(f"{short_name(name)}: alignment error rate {alignment.error_text}, {share}")
@@ -54,7 +54,7 @@ class PairReport(Result):
         from rich.table import Table
 
         table = Table("", "exact match", "alignment error", "fraction", "uniform", box=None, pad_edge=False)
-        table.add_row(f"{self.samples:,} unseen samples", percent(self.exact_match, 2))
+        table.add_row(plural(self.samples, "unseen sample"), percent(self.exact_match, 2))
         for name, alignment in self.alignments.items():
             shares = map(percent, (alignment.share, alignment.uniform))
             table.add_row(name, "", alignment.error_text, *shares)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.data.unknown_tokens import FILE as UNKNOWN_FILE
-from regard.errors import InputError
+from regard.errors import InputError, plural
 from regard.io.reading import is_file, is_folder, list_steps
 from regard.progress import print_status
 from regard.tasks import find_task
@@ -113,7 +113,7 @@ def rescheduled(config: RunConfig, folder: RunFolder, flags: Mapping[str, Any]) 
         )
     step = int(states[-1].stem.removeprefix("step-"))
     if training.steps <= step:
-        raise InputError(f"the run already has {step:,} steps: give more, such as --steps {2 * step}")
+        raise InputError(f"the run already has {plural(step, 'step')}: give more, such as --steps {2 * step}")
     assert config.training.lr is not None and training.lr is not None
     past = config.schedules or [Schedule(first=0, steps=config.training.steps, lr=config.training.lr)]
     now = Schedule(first=step, steps=training.steps, lr=training.lr)
@@ -148,8 +148,8 @@ def write_rescheduled(folder: RunFolder, config: RunConfig, state: TrainingState
 
 def check_text(config: RunConfig, text: Mapping[str, list[TextDigest]]) -> None:
     """Raise `InputError` if the digests show that the text of a resumed run has changed since the start."""
-    for name, before in config.text.items():
-        now = text.get(name, [])
+    for name in {**config.text, **text} if config.text else ():  # runs of earlier versions have no digests
+        before, now = config.text.get(name, []), text.get(name, [])
         if now == before:
             continue
         places = config.flags()[name] or config.flags()["hub"]
@@ -157,15 +157,15 @@ def check_text(config: RunConfig, text: Mapping[str, list[TextDigest]]) -> None:
         if name == "extra_valid":  # NAME=SOURCE,TARGET
             files = [file for text in files for file in text.partition("=")[2].split(",")]
         if len(now) != len(before):
-            problem = f"{name} has {len(now)} files, and had {len(before)}"
+            problem = f"{name} has {plural(len(now), 'file')}, and had {len(before)}"
         elif sorted(map(repr, now)) == sorted(map(repr, before)):
             problem = f"the files of {name} are in a different order: {', '.join(map(repr, files))}"
         else:
             changed = zip(files, before, now, strict=True)
             file, old, new = next((file, old, new) for file, old, new in changed if old != new)
-            lines = f"it has {new.lines:,} lines, and had {old.lines:,}"
+            lines = f"it has {plural(new.lines, 'line')}, and had {old.lines:,}"
             if new.lines == old.lines:
-                lines = f"it has {new.lines:,} lines as before, but different content"
+                lines = f"it has {plural(new.lines, 'line')} as before, but different content"
             problem = f"{name} {file!r} has changed: {lines}"
         raise InputError(
             f"{problem}; a resumed run needs its original text: restore the text, or train a new run"

@@ -12,7 +12,7 @@ import numpy as np
 from regard import convert, decoding, evaluation, interpret, viz
 from regard.data.vocabulary import empty_if_blank
 from regard.data.word_alignment import align_with_eflomal
-from regard.errors import InputError, check_range, shorten
+from regard.errors import InputError, check_range, plural, shorten
 from regard.runs.attention_maps import add_note, map_of_links, map_of_pair, note_of, select_aligning_head
 from regard.runs.playback import play_back
 from regard.runs.probe_input import trial_of_pair
@@ -209,7 +209,9 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         """
         self._check_pairs(pairs)
         if len(pairs) != len(known):
-            raise InputError(f"links for {len(known)} pairs, but {len(pairs)} pairs: give links for every pair")
+            raise InputError(
+                f"links for {plural(len(known), 'pair')}, but there are {len(pairs)}: give links for every pair"
+            )
         return self.aligner.choose(
             pairs,
             known,

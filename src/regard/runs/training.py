@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from regard import evaluation, training
 from regard.data.unknown_tokens import write_unknown
-from regard.errors import InputError
+from regard.errors import InputError, plural
 from regard.evaluation.language_validation import language_validation
 from regard.fast.memory import keep_memory
 from regard.io import hold_lock
@@ -312,7 +312,7 @@ def _open_run(
     lost = missing_steps(folder.read_metrics(), state.step, steps, training_loop.METRICS_EVERY)
     if lost:
         print_status(
-            f"regard: {str(folder.metrics_file)!r} lacks the lines of {len(lost):,} steps, {lost[0]} to "
+            f"regard: {str(folder.metrics_file)!r} lacks the lines of {plural(len(lost), 'step')}, {lost[0]} to "
             f"{lost[-1]}: training continues without this part of its history",
             show=True,
         )

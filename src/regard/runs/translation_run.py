@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from regard import evaluation
 from regard.data.bleu_tokenizer import check_bleu_tokenizer
 from regard.data.parallel import ParallelText
-from regard.data.prepare import check_pairs, read_pairs
+from regard.data.prepare import check_pairs, describe_learned, read_pairs
 from regard.data.unknown_tokens import UnknownShares, read_unknown, unknown_in_pairs
-from regard.errors import InputError
+from regard.errors import InputError, plural
 from regard.result import Result, percent
 from regard.runs.run import Figures
 from regard.runs.sequence_run import SequenceRun
@@ -46,6 +46,8 @@ class TranslationReport(Result):
     """Number of pairs and of omitted lines."""
     unknown: UnknownShares
     """Fractions of unknown tokens in the text."""
+    learned: str
+    """How many pairs are in the training text of the run; empty if few are."""
     quality: Quality
     seconds: float
     """Duration of the translation in seconds."""
@@ -55,8 +57,8 @@ class TranslationReport(Result):
         return "\n".join(
             [
                 *self.quality.lines(),
-                f"Exact match: {percent(self.quality.exact_match, 2)} of {sentences:,} sentences, translated in "
-                f"{self.seconds:.1f} seconds, {sentences / self.seconds:.0f} a second",
+                f"Exact match: {percent(self.quality.exact_match, 2)} of {plural(sentences, 'sentence')}, "
+                f"translated in {self.seconds:.1f} seconds, {sentences / self.seconds:.0f} a second",
                 *([f"Text: {self.counts}"] if "left out" in self.counts else []),
             ]
         )
@@ -64,7 +66,8 @@ class TranslationReport(Result):
     @property
     def warnings(self) -> list[str]:
         """Warnings about the reliability of the scores."""
-        return [*self.unknown.warnings, *([self.quality.warning] if self.quality.warning else [])]
+        learned = self.learned and f"{self.learned} of the run, so that it translates them better than other text"
+        return [*self.unknown.warnings, *filter(None, [learned, self.quality.warning])]
 
     @property
     def output(self) -> str:
@@ -81,7 +84,7 @@ class TranslationReport(Result):
             score, _, signature = line.partition("   ")
             table.add_row(score, signature)
         table.add_row(
-            f"exact match {percent(self.quality.exact_match, 2)}", f"{len(self.translations):,} sentences"
+            f"exact match {percent(self.quality.exact_match, 2)}", plural(len(self.translations), "sentence")
         )
         return table
 
@@ -143,9 +146,16 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
             total_lines=test_text.number,
             counts=str(test_text.counts),
             unknown=unknown_in_pairs("test", pairs, (task.source_vocabulary, task.target_vocabulary)),
+            learned=self._describe_learned(pairs),
             quality=scores,
             seconds=seconds,
         )
+
+    def _describe_learned(self, pairs: Sequence[tuple[str, str]]) -> str:
+        try:
+            return describe_learned(pairs, self.task.config.text("train") or ())
+        except InputError:  # the text was moved
+            return ""
 
     def about(self) -> dict[str, Any]:
         """Return a description of the run for a page."""

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from regard.data.parallel import TextDigest
-from regard.errors import InputError, check_range, shorten
+from regard.errors import InputError, check_range, plural, shorten
 from regard.tasks.batch import Batch, BatchContext, BatchSettings, BatchSource, Position
 
 PAST_END = -1
@@ -257,7 +257,8 @@ class Task(AnyTask):
         """
         text = self.normal(text)
         if not self.signals < len(text) <= self.input_len:
-            raise InputError(f"input {shorten(text)} has {len(text)} steps: {self.name} takes {self._lengths}")
+            count = plural(len(text), "step")
+            raise InputError(f"input {shorten(text)} has {count}: {self.name} takes {self._lengths}")
         return torch.tensor([[self._index(letter, step) for step, letter in enumerate(text)]])
 
     def normal(self, text: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.errors import InputError, check_range, shorten
+from regard.errors import InputError, check_range, plural, shorten
 from regard.tasks.tokens import TokenTask
 
 
@@ -122,7 +122,9 @@ class Regression(TokenTask):
                 )
             rows += [row, *([*values, *[0.0] * (self.input_width - 1)] for _ in values)]
         if len(points) > self.config.points:
-            raise InputError(f"input {shorten(text)} has {len(points)} points: {self.name} takes {self.accepts}")
+            raise InputError(
+                f"input {shorten(text)} has {plural(len(points), 'point')}: {self.name} takes {self.accepts}"
+            )
         return torch.tensor([rows])
 
     def render(self, tokens: Tensor) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Self
 import torch
 from torch import Tensor
 
-from regard.errors import InputError, check_choices, check_range, check_share, shorten
+from regard.errors import InputError, check_choices, check_range, check_share, plural, shorten
 from regard.progress import print_status
 from regard.tasks.batch import IGNORE, BatchContext, BatchSettings
 from regard.tasks.tokens import TokenBatches, TokenTask
@@ -157,7 +157,7 @@ class Text(TokenTask):
         if len(part) <= self.config.max_len:
             name = "validation" if unseen else "training"
             raise InputError(
-                f"the {name} part of {self.config.text!r} has {len(part):,} tokens, but max_len "
+                f"the {name} part of {self.config.text!r} has {plural(len(part), 'token')}, but max_len "
                 f"{self.config.max_len} needs at least {self.config.max_len + 1:,}: give a longer text, a "
                 f"smaller max_len, or another valid_share"
             )
@@ -209,7 +209,9 @@ class Text(TokenTask):
         lines = list(io.StringIO(text, newline="\n"))
         tokens = [*self.tokenizer.prefix, *encode_lines(lines, self.tokenizer)]
         if not 1 <= len(tokens) <= self.longest:
-            raise InputError(f"input {shorten(text)} has {len(tokens)} tokens: {self.name} takes {self.accepts}")
+            raise InputError(
+                f"input {shorten(text)} has {plural(len(tokens), 'token')}: {self.name} takes {self.accepts}"
+            )
         if self.tokenizer.unknown_index in tokens:
             unknown = ", ".join(map(repr, self.tokenizer.unknown(text.replace("\n", " "))))
             raise InputError(

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from regard.errors import InputError, shorten
+from regard.errors import InputError, plural, shorten
 from regard.streams import make_generator
 from regard.tasks.base import AnyTask
 from regard.tasks.batch import (
@@ -180,7 +180,9 @@ class TokenTask(AnyTask):
         """
         tokens = text.split() if self.separator else list(text)
         if not 1 <= len(tokens) <= self.longest:
-            raise InputError(f"input {shorten(text)} has {len(tokens)} tokens: {self.name} takes {self.accepts}")
+            raise InputError(
+                f"input {shorten(text)} has {plural(len(tokens), 'token')}: {self.name} takes {self.accepts}"
+            )
         indices = {token: index for index, token in enumerate(self.vocabulary)}
         for position, token in enumerate(tokens):
             if token not in indices:

@@ -109,7 +109,7 @@ class Translation(SequenceTask):
         ]
         corpus = Mixture(tuple(corpora), self.config.weights) if len(corpora) > 1 else corpora[0]
         print_status(f"Training on {corpus.summary}", show=beginning.progress)
-        self.unknown = self._unknown(corpora)
+        self.unknown = self._unknown(corpora, show=not beginning.sharing[0])
         if shares := "; ".join(map(str, self.unknown)):
             print_status(f"Unknown tokens: {shares}", show=beginning.progress)
         for warning in (warning for shares in self.unknown for warning in shares.warnings):
@@ -118,8 +118,10 @@ class Translation(SequenceTask):
         place, most = BatchPosition(*beginning.place), settings.batchsize
         return Buckets(corpus, settings.tokens, settings.seed, place, recut, most, guide)
 
-    def _unknown(self, corpora: "list[Corpus]") -> "list[UnknownShares]":
-        """Return the unknown tokens in each training text and in the validation text."""
+    def _unknown(self, corpora: "list[Corpus]", *, show: bool) -> "list[UnknownShares]":
+        """Return the unknown tokens in each training text and in the validation texts, and warn about validation
+        texts that are training text."""
+        from regard.data.prepare import describe_learned
         from regard.data.unknown_tokens import unknown_in_pairs
 
         names = ["training"]
@@ -132,7 +134,14 @@ class Translation(SequenceTask):
         for name, text in texts.items():
             if text is not None:
                 vocabularies = (self.source_vocabulary, self.target_vocabulary)
-                shares.append(unknown_in_pairs(f"validation {name}".strip(), list(text), vocabularies))
+                pairs, description = list(text), f"validation {name}".strip()
+                shares.append(unknown_in_pairs(description, pairs, vocabularies))
+                if learned := describe_learned(pairs, self.config.training_text()):
+                    print_status(
+                        f"regard: warning: {description} text: {learned}, so its figures and the best model by "
+                        "them say little about other text; give other pairs",
+                        show=show,
+                    )
         return shares
 
     def _guide(self, corpus: "Corpus", *, progress: bool) -> "GuidedAlignment | None":

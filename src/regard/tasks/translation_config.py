@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from regard.data import TokenizerKind
 from regard.data.bleu_tokenizer import check_bleu_tokenizer
-from regard.errors import InputError, check_range, unknown_choice
+from regard.errors import InputError, check_range, plural, unknown_choice
 from regard.progress import reading_bar
 
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ class TranslationTaskConfig:
             return
         if len(self.train) not in (len(self.weights), 2 * len(self.weights)):
             raise InputError(
-                f"train has {len(self.train)} files for {len(self.weights)} weights: give one file of pairs, or "
-                "a source and a target file, per weight"
+                f"train has {plural(len(self.train), 'file')} for {plural(len(self.weights), 'weight')}: give "
+                "one file of pairs, or a source and a target file, per weight"
             )
         for weight in self.weights:
             if not MIN_WEIGHT <= weight <= MAX_WEIGHT:  # also true for NaN

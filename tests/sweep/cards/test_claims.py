@@ -81,7 +81,7 @@ def test_page_and_markdown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         main(["card", "--all", "--seeds", "2", "--steps", "1", "--savepath", str(tmp_path / "runs"), *files]) == 0
     )
     assert "2 attention mechanisms" in page.read_text()
-    assert "trained for 1 steps only" in page.read_text()
+    assert "trained for 1 step only" in page.read_text()
     text = table.read_text()
     assert "| sink |" in text
     assert "a learned sink lowers the share of weight on the first token" in text

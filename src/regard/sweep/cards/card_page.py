@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from regard.errors import plural
 from regard.io import write_file
 from regard.sweep.cards.card import Card, without_baseline
 from regard.sweep.cards.card_tables import (
@@ -124,4 +125,4 @@ def all_claims(cards: Sequence[Card]) -> list[ClaimResult]:
 
 def _steps_note(card: Card) -> str:
     """Return a warning if the number of training steps is not that of the probes."""
-    return "" if card.steps is None else f"All probes were trained for {card.steps} steps only."
+    return "" if card.steps is None else f"All probes were trained for {plural(card.steps, 'step')} only."
