@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import shlex
 import sys
@@ -15,6 +16,7 @@ import tyro
 from regard import runs
 from regard.cli.parsing import check_needed, first_word, parse, take_flag, take_flags, wants_help
 from regard.cli.terminal import print_message
+from regard.errors import InputError
 from regard.result import percent
 from regard.runs import SAVEPATH, without_text
 from regard.tasks import TASKS
@@ -157,6 +159,12 @@ def _run_choice(argv: list[str], *, task: str) -> RunChoice:
     flags."""
     names = {"from", *(option.name for option in dataclasses.fields(RunChoice))}
     words, _ = take_flags([word for word in argv if not wants_help([word])], names)
+    for flag, word in itertools.pairwise(words):
+        if flag == "--resume" and word[:2] != "--":
+            parent = Path(word).parent
+            raise InputError(
+                f"--resume has no value: name the folder of the run as in --savepath {parent} --resume"
+            )
     return parse(RunChoice(), words, prog=f"{PROG} {task}", description="")
 
 
