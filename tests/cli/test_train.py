@@ -227,7 +227,7 @@ def test_resume_compares_flags_with_the_run(command: Command, tmp_path: Path) ->
     status, _, err = command(*train, "--resume", "--hidden", "64")
     assert status == 2 and "hidden 64 differs from the run's 32: a resumed run keeps its flags" in err
     status, _, err = command("train", "counting", "--resume", tmp_path / "counting")
-    assert status == 2 and f"name the folder of the run as in --savepath {tmp_path} --resume" in err
+    assert status == 2 and f"name the folder of the run as in --savepath {tmp_path}" in err
 
 
 @pytest.mark.parametrize(
