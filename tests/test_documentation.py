@@ -57,6 +57,7 @@ def shortened(block: str) -> str:
     ],
 )
 def test_commands_of_a_page_work(
+    in_this_process: None,
     command: Callable[..., tuple[int, str, str]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -79,16 +80,17 @@ def test_commands_of_a_page_work(
         if argv[0] in ("test", "examine"):
             argv += ["--samples", "5"]
         if argv[0] == "compare":
-            argv = [
-                word.split(",")[0] for word in argv
-            ]  # one value per flag, because processes take seconds to start
+            argv = [word.split(",")[0] for word in argv]  # one value per flag
             argv += ["--steps", "2", "--batchsize", "2", "--seeds", "1"]
         status, _, err = command(*argv)
         assert status == 0, f"{line}: {err}"
 
 
 def test_commands_of_extend_work(
-    command: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_probes: None,
+    command: Callable[..., tuple[int, str, str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
