@@ -15,7 +15,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["regard.cli.train", "regard.runs.training", "regard.runs.translation_run", "sacrebleu"])
+CONTEXT.set_forkserver_preload(
+    ["regard.cli.train", "regard.runs.training", "regard.runs.translation_run", "sacrebleu"]
+)
 PATIENCE = 120
 """Seconds until a process is considered hung."""
 
@@ -60,7 +62,9 @@ def start_ranks(output: Path, size: int, *words: str | Path) -> list[Started]:
     """Start the processes of a training run, with the environment variables of torchrun."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
-    ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), **address} for rank in range(size)]
+    ranks = [
+        {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), **address} for rank in range(size)
+    ]
     return [start(output / env["RANK"], *words, env=env) for env in ranks]
 
 

@@ -85,7 +85,9 @@ def test_every_trap_fools_a_method_and_spares_another(in_this_process: None, tmp
         assert any(low <= 0.75 and high >= 0.95 for low, high in pairs), trap
 
 
-def test_an_interrupted_bench_continues(folder: Path, in_this_process: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_bench_continues(
+    folder: Path, in_this_process: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     measure, measured = cells.measure_cell, list[str]()
 
     def interrupt(subjects: Any, method: Any) -> Any:

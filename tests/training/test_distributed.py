@@ -108,7 +108,9 @@ def test_sharded_losses_equal_one_process_and_resume_on_another_number(alone: Pa
     content = part.read_bytes()
     part.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     status, _, err = launch(tmp_path, 1, *resume, "--trust-edited")
-    assert "step-12: the checkpoint's files have changed since they were written; the file is used unchanged" in err
+    assert (
+        "step-12: the checkpoint's files have changed since they were written; the file is used unchanged" in err
+    )
     assert status == 0, err
     assert [step for step, _ in losses(tmp_path)] == [6, 10, 12, 18]
 
