@@ -8,7 +8,6 @@ import multiprocessing
 import os
 import socket
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
@@ -40,6 +39,12 @@ class Started:
         """Standard error so far."""
         return (self.output / "err").read_text()
 
+    @property
+    def pid(self) -> int:
+        """Number of the process."""
+        assert self.process.pid is not None
+        return self.process.pid
+
     def wait(self) -> int:
         """Wait for the end of the process; return the exit status, which is negative after a signal."""
         self.process.join(PATIENCE)
@@ -49,11 +54,17 @@ class Started:
         return self.process.exitcode
 
 
-def start(output: Path, *words: str | Path, env: Mapping[str, str] | None = None) -> Started:
-    """Start `regard WORDS...` in a process, in the current folder. `output`: folder of the files with its output."""
+def start(
+    output: Path, *words: str | Path, folder: Path | None = None, env: Mapping[str, str] | None = None
+) -> Started:
+    """Start `regard WORDS...` in a process. `output`: folder of the files with its output; `folder`: working
+    directory, the current one by default; `env`: additional environment variables."""
     output.mkdir(parents=True, exist_ok=True)
+    for name in ("out", "err"):
+        (output / name).write_text("")
     environment = {**os.environ, **(env or {})}
-    process = CONTEXT.Process(target=_run, args=([str(word) for word in words], output, Path.cwd(), environment))
+    words = tuple(str(word) for word in words)
+    process = CONTEXT.Process(target=_run, args=(words, output.absolute(), folder or Path.cwd(), environment))
     process.start()
     return Started(process, output)
 
@@ -68,7 +79,7 @@ def start_ranks(output: Path, size: int, *words: str | Path) -> list[Started]:
     return [start(output / env["RANK"], *words, env=env) for env in ranks]
 
 
-def _run(words: list[str], output: Path, folder: Path, environment: dict[str, str]) -> None:
+def _run(words: tuple[str, ...], output: Path, folder: Path, environment: dict[str, str]) -> None:
     from regard.cli import main
 
     os.chdir(folder)

@@ -153,7 +153,7 @@ def test_shares_cover_the_batch() -> None:
 
 def restart(folder: Path, step: int) -> subprocess.CompletedProcess[str]:
     """Train with torchrun on two processes, of which one is killed at a step of the first start."""
-    torchrun = "torch.distributed.run --standalone --nproc-per-node 2 --max-restarts 1".split()
+    torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1"]
     failing = ["-m", "tests.training.failing", "SIGKILL", str(step)]
     words = [sys.executable, "-m", *torchrun, *failing, *words_of(folder, overwrite=True)]
     return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
