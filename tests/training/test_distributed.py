@@ -165,6 +165,7 @@ def test_restarted_processes_continue_at_the_last_checkpoint(parallel: Path, tmp
     done = restart(tmp_path, 9)
     assert done.returncode == 0, done.stderr
     assert losses(tmp_path) == losses(parallel)
+    assert done.stderr.count("step 6 of 12") == 1  # before the restart
     assert done.stdout.count("Trained translation for 12 steps") == 1
     assert (
         "regard: process 0 of 2 lost the connection to another process, because that process ended" in done.stderr
