@@ -1,8 +1,10 @@
 """Fixtures shared by the tests of several packages."""
 
+import importlib
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +111,33 @@ def command(
         return status, out, err
 
     return call
+
+
+def run_jobs_here(patch: pytest.MonkeyPatch) -> None:
+    """Run the jobs of comparisons, cards and benchmarks in this process: a new process takes seconds to start,
+    and tests can change functions here."""
+
+    def run(work: Callable[[Any], Any], jobs: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+        for job in jobs:
+            yield job, work(job)
+
+    for name in ("regard.sweep.local", "regard.bench.bench"):
+        patch.setattr(importlib.import_module(name), "run_in_processes", run)
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run jobs in this process."""
+    run_jobs_here(monkeypatch)
+
+
+@pytest.fixture
+def small_probes(in_this_process: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train and test the probes of cards with few sequences, in this process."""
+    from regard.sweep.cards.probes import PROBES
+
+    for name, probe in PROBES.items():
+        monkeypatch.setitem(PROBES, name, replace(probe, batch=4, test_sequences=8))
 
 
 TINY: dict[str, Any] = {

@@ -57,6 +57,7 @@ def shortened(block: str) -> str:
     ],
 )
 def test_commands_of_a_page_work(
+    in_this_process: None,
     command: Callable[..., tuple[int, str, str]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -79,16 +80,17 @@ def test_commands_of_a_page_work(
         if argv[0] in ("test", "examine"):
             argv += ["--samples", "5"]
         if argv[0] == "compare":
-            argv = [
-                word.split(",")[0] for word in argv
-            ]  # one value per flag, because processes take seconds to start
+            argv = [word.split(",")[0] for word in argv]  # one value per flag
             argv += ["--steps", "2", "--batchsize", "2", "--seeds", "1"]
         status, _, err = command(*argv)
         assert status == 0, f"{line}: {err}"
 
 
 def test_commands_of_extend_work(
-    command: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_probes: None,
+    command: Callable[..., tuple[int, str, str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
@@ -125,7 +127,7 @@ def test_commands_of_the_translation_page_work(
         (tmp_path / file.name).write_bytes(gzip.compress(tagged))
     monkeypatch.chdir(tmp_path)
     for name in ("large.tsv", "small.tsv", "mine.tsv", "mine-valid.tsv", "corpus.tsv"):
-        (tmp_path / name).write_text("".join(f"{source}\t{target}\n" for source, target in sentences()))
+        (tmp_path / name).write_text("".join(f"{source}\t{target}\n" for source, target in sentences()[:80]))
     (tmp_path / "in.de").write_text("".join(f"{source}\n" for source, _ in sentences()[:5]))
     for line in lines:
         run_small(command, line)
@@ -154,7 +156,7 @@ def test_commands_of_the_tutorial_on_a_larger_corpus_work(
     assert len(lines) == 7
     monkeypatch.chdir(tmp_path)
     tagged = "".join(
-        f"<{edition}> {source}\t{target}\n" for source, target in sentences() for edition in ("web", "kjv")
+        f"<{edition}> {source}\t{target}\n" for source, target in sentences()[:80] for edition in ("web", "kjv")
     )
     (tmp_path / "bibles").mkdir()
     files = [f"bibles/{name}.tsv" for name in ("train", "valid.web", "valid.kjv", "story.web", "letters.web")]

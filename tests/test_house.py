@@ -5,6 +5,7 @@ import inspect
 import typing
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,19 @@ FILES = {
     ".".join(("regard", *path.relative_to(ROOT).with_suffix("").parts)): path
     for path in sorted(ROOT.rglob("*.py"))
 }
-TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
 
 
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Return the parsed files. Parsing takes seconds, which only the worker that runs this file needs."""
+    return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
+
+
+@cache
 def _exports(package: str) -> dict[str, str]:
     """Return the source module of each exported name of a package, including lazy exports."""
     found: dict[str, str] = {}
-    for node in ast.walk(TREES[f"{package}.__init__"]):
+    for node in ast.walk(trees()[f"{package}.__init__"]):
         if isinstance(node, ast.ImportFrom) and node.module:
             found |= {each.asname or each.name: node.module for each in node.names}
     return found
@@ -48,19 +55,22 @@ def _imports(name: str) -> Iterator[str]:
     The result includes imports at the top, in functions, for types only, and of whole packages.
     """
     packages: dict[str, str] = {}
-    for node in ast.walk(TREES[name]):
+    for node in ast.walk(trees()[name]):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("regard"):
             yield from (_home(str(node.module), each.name) for each in node.names)
             whole = {each.name: f"{node.module}.{each.name}" for each in node.names}
             packages |= {name: package for name, package in whole.items() if f"{package}.__init__" in FILES}
         elif isinstance(node, ast.Import):
             yield from (each.name for each in node.names if each.name in FILES)
-    for node in ast.walk(TREES[name]):
+    for node in ast.walk(trees()[name]):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in packages:
             yield _home(packages[node.value.id], node.attr)
 
 
-GRAPH = {name: set(_imports(name)) - {name} for name in FILES if not name.endswith("__init__")}
+@cache
+def graph() -> dict[str, set[str]]:
+    """Return the files that each file imports."""
+    return {name: set(_imports(name)) - {name} for name in FILES if not name.endswith("__init__")}
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
@@ -70,20 +80,20 @@ def test_no_files_import_each_other_in_a_circle() -> None:
 
     def visit(name: str, path: tuple[str, ...]) -> None:
         assert name not in path, " -> ".join((*path[path.index(name) :], name))
-        if name in done or name not in GRAPH:
+        if name in done or name not in graph():
             return
-        for each in GRAPH[name]:
+        for each in graph()[name]:
             visit(each, (*path, name))
         done.add(name)
 
-    for name in GRAPH:
+    for name in graph():
         visit(name, ())
-    assert len(done) > 100 and sum(map(len, GRAPH.values())) > 400  # the search must cover the package
+    assert len(done) > 100 and sum(map(len, graph().values())) > 400  # the search must cover the package
 
 
 def test_no_file_name_occurs_in_three_packages() -> None:
     packages = defaultdict(set)
-    for name in GRAPH:
+    for name in graph():
         _, *package, file = name.split(".")
         packages[file].add(".".join(package))
     assert {file: where for file, where in packages.items() if len(where) > 2} == {}
@@ -92,7 +102,7 @@ def test_no_file_name_occurs_in_three_packages() -> None:
 def test_no_name_has_two_meanings() -> None:
     """No two classes or types have the same name."""
     homes = defaultdict(set)
-    for name, tree in TREES.items():
+    for name, tree in trees().items():
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes[node.name].add(name)
@@ -102,8 +112,8 @@ def test_no_name_has_two_meanings() -> None:
 @pytest.mark.parametrize("package", ["training", "server", "sweep", "cli"])
 def test_no_isinstance_checks_of_settings_tasks_or_runs(package: str) -> None:
     checks = []
-    assert f"regard.{package}.__init__" in TREES
-    for name, tree in TREES.items():
+    assert f"regard.{package}.__init__" in trees()
+    for name, tree in trees().items():
         if not name.startswith(f"regard.{package}."):
             continue
         for node in ast.walk(tree):
@@ -120,7 +130,7 @@ def test_files_and_functions_are_short() -> None:
     for name, path in FILES.items():
         lines = len(path.read_text(encoding="utf-8").splitlines())
         assert lines <= 345, f"{name} has {lines} lines: is it two ideas?"
-        for node in ast.walk(TREES[name]):
+        for node in ast.walk(trees()[name]):
             if isinstance(node, ast.FunctionDef):
                 length = (node.end_lineno or 0) - node.lineno + 1
                 assert length <= 65, f"{name}.{node.name} has {length} lines"

@@ -1,6 +1,7 @@
 """The outputs of Regard's layers equal those of Keras' layers on the PyTorch backend of Keras."""
 
 import os
+from typing import Any
 
 import pytest
 import torch
@@ -10,9 +11,13 @@ from regard import record
 from regard.attention import Additive, Attention, Dot, MultiHeadAttention
 
 os.environ.setdefault("KERAS_BACKEND", "torch")
-keras = pytest.importorskip("keras", reason="needs the extra peers")
-
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # importing keras takes seconds
+
+
+@pytest.fixture
+def keras() -> Any:
+    """Return Keras, which collecting the tests does not import."""
+    return pytest.importorskip("keras", reason="needs the extra peers")
 
 
 @pytest.fixture
@@ -24,7 +29,7 @@ def states(generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return query, key, value, mask
 
 
-def test_attention(states: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
+def test_attention(keras: Any, states: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
     query, key, value, mask = states
     expected, weights = keras.layers.Attention()(
         [query, value, key], mask=[None, mask], return_attention_scores=True
@@ -36,7 +41,7 @@ def test_attention(states: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
     torch.testing.assert_close(records[""].weights[:, 0], weights, atol=1e-5, rtol=0)
 
 
-def test_additive_attention(states: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
+def test_additive_attention(keras: Any, states: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
     """With W and U set to the identity, Regard's additive score equals that of Keras, which has no W and U."""
     query, key, value, mask = states
     peer = keras.layers.AdditiveAttention()
@@ -57,7 +62,7 @@ def test_additive_attention(states: tuple[Tensor, Tensor, Tensor, Tensor]) -> No
 
 
 @pytest.mark.parametrize("bias", [False, True])
-def test_multi_head_attention(states: tuple[Tensor, Tensor, Tensor, Tensor], bias: bool) -> None:
+def test_multi_head_attention(keras: Any, states: tuple[Tensor, Tensor, Tensor, Tensor], bias: bool) -> None:
     query, key, value, mask = states
     peer = keras.layers.MultiHeadAttention(num_heads=3, key_dim=4, use_bias=bias)
     peer.build(query.shape, value.shape, key.shape)

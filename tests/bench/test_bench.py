@@ -1,9 +1,7 @@
 """`regard bench`: oracle and chance, repeated and resumed runs, methods of a user, and errors."""
 
-import importlib
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,27 +18,19 @@ from regard.bench.tables import entry_text
 from regard.cli import main
 from regard.interpret.attribution import METHODS, Trial
 from regard.programs import TRAPS
+from tests.conftest import run_jobs_here
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "explanation_method.py"
 FLAGS = ["--models", "counting", "--seeds", "2", "--quick"]
-
-
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measure in this process, so that tests can change functions."""
-
-    def run(work: Any, jobs: Sequence[Any]) -> Iterator[Any]:
-        for job in jobs:
-            yield job, work(job)
-
-    monkeypatch.setattr(importlib.import_module("regard.bench.bench"), "run_in_processes", run)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder in which the model Counting is trained with two seeds, and some methods are measured."""
     folder = tmp_path_factory.mktemp("bench")
-    bench("attention,ablation_mean", models="counting", seeds=2, quick=True, savepath=folder, progress=False)
+    with pytest.MonkeyPatch.context() as patch:
+        run_jobs_here(patch)
+        bench("attention,ablation_mean", models="counting", seeds=2, quick=True, savepath=folder, progress=False)
     return folder
 
 
@@ -48,7 +38,7 @@ def names_of(result: Any) -> list[str]:
     return [column.name for column in result.columns]
 
 
-def test_oracle_is_right_and_chance_is_one_half(folder: Path, here: None) -> None:
+def test_oracle_is_right_and_chance_is_one_half(folder: Path, in_this_process: None) -> None:
     result = bench("attention", models="counting,compiled/reverse,lookup", seeds=2, quick=True, savepath=folder)
     kinds = {(column.name, column.kind, column.level) for column in result.columns}
     assert ("reverse", "compiled", "edges") in kinds and ("counting", "learned", "inputs") in kinds
@@ -58,7 +48,7 @@ def test_oracle_is_right_and_chance_is_one_half(folder: Path, here: None) -> Non
 
 
 def test_a_repeated_call_measures_nothing_and_gives_the_same(
-    folder: Path, here: None, monkeypatch: pytest.MonkeyPatch
+    folder: Path, in_this_process: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options: dict[str, Any] = {"models": "counting", "seeds": 2, "quick": True, "savepath": folder}
     first = bench("attention,ablation_mean", **options)
@@ -70,7 +60,7 @@ def test_a_repeated_call_measures_nothing_and_gives_the_same(
     assert bench("attention,ablation_mean", **options).json() == first.json()
 
 
-def test_measured_again_the_scores_are_identical(here: None, tmp_path: Path) -> None:
+def test_measured_again_the_scores_are_identical(in_this_process: None, tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("first", "second")]
     for folder in folders:
         bench("all", models="lookup", seeds=1, quick=True, savepath=folder, progress=False)
@@ -83,7 +73,7 @@ def test_measured_again_the_scores_are_identical(here: None, tmp_path: Path) -> 
         assert first == second
 
 
-def test_every_trap_fools_a_method_and_spares_another(here: None, tmp_path: Path) -> None:
+def test_every_trap_fools_a_method_and_spares_another(in_this_process: None, tmp_path: Path) -> None:
     methods = "attention,flow,weighted_values,gradient_x_input,gate,ablation_zero,ablation_mean,other_tokens"
     result = bench(methods, models="trap", seeds=1, quick=True, savepath=tmp_path, progress=False)
     ends = defaultdict(list)
@@ -95,7 +85,9 @@ def test_every_trap_fools_a_method_and_spares_another(here: None, tmp_path: Path
         assert any(low <= 0.75 and high >= 0.95 for low, high in pairs), trap
 
 
-def test_an_interrupted_bench_continues(folder: Path, here: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_bench_continues(
+    folder: Path, in_this_process: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     measure, measured = cells.measure_cell, list[str]()
 
     def interrupt(subjects: Any, method: Any) -> Any:
@@ -144,7 +136,7 @@ def fails(trial: Trial[Any]) -> torch.Tensor:
     return torch.zeros(1, 1)
 
 
-def test_functions_and_their_failures(folder: Path, here: None, tmp_path: Path) -> None:
+def test_functions_and_their_failures(folder: Path, in_this_process: None, tmp_path: Path) -> None:
     options: dict[str, Any] = {"models": "counting", "seeds": 2, "quick": True, "savepath": folder}
     result = bench(reversed_attention, **options)
     [column] = result.columns
@@ -224,7 +216,7 @@ def test_the_public_name_is_the_function() -> None:
     assert regard.bench is bench
 
 
-def test_a_method_of_captum_ranks_like_the_same_method(folder: Path, here: None) -> None:
+def test_a_method_of_captum_ranks_like_the_same_method(folder: Path, in_this_process: None) -> None:
     pytest.importorskip("captum", reason="needs the extra explainers")
     choice = "captum:FeatureAblation,ablation_zero"
     columns = bench(choice, models="compiled/reverse", seeds=1, quick=True, savepath=folder).columns

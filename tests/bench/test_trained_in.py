@@ -1,6 +1,5 @@
 """Models that are trained to follow a program: interchange accuracy, stored models, and programs that resist."""
 
-import importlib
 from pathlib import Path
 
 import pytest
@@ -40,15 +39,12 @@ def test_a_trained_model_follows_its_program_and_is_stored(tmp_path: Path) -> No
     assert known.circuit is not None and known.circuit.needed == compiled.circuit.needed
 
 
-def test_a_program_that_resists_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_resists_is_named(
+    in_this_process: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(trained_in, "STEPS", 2)
     with pytest.raises(ResistsError, match="after 2 steps"):
         trained_in_model("previous", 0, tmp_path / "models")
-    monkeypatch.setattr(
-        importlib.import_module("regard.bench.bench"),
-        "run_in_processes",
-        lambda work, jobs: ((job, work(job)) for job in jobs),
-    )
     result = bench("attention", models="trained-in/previous", seeds=1, savepath=tmp_path, progress=False)
     assert list(result.resisted) == ["previous, seed 0"] and not result.columns
     assert any("not trained in: previous, seed 0: after 2 steps" in note for note in result.notes)

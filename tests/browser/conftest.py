@@ -1,5 +1,6 @@
 """A headless Chromium, and the explorer of a partly trained run."""
 
+import asyncio
 import shutil
 import socket
 import threading
@@ -72,15 +73,27 @@ def translating(german: regard.TranslationRun) -> Iterator[str]:
         yield found
 
 
-@pytest.fixture(scope="package")  # its event loop would block those of other tests
-def chromium() -> Iterator[Any]:
-    """Start the browser."""
+@pytest.fixture(scope="session")
+def started() -> Iterator[tuple[Any, asyncio.AbstractEventLoop]]:
+    """Start the browser, once for all files; return the browser and its event loop."""
     if CHROMIUM is None:
         pytest.skip("needs Chromium")
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        loop = asyncio.get_running_loop()
+        asyncio._set_running_loop(None)
+        yield browser, loop
+        asyncio._set_running_loop(loop)
         browser.close()
+
+
+@pytest.fixture(scope="package")
+def chromium(started: tuple[Any, asyncio.AbstractEventLoop]) -> Iterator[Any]:
+    """Return the browser. Its event loop is set only for this package, because it blocks those of other tests."""
+    browser, loop = started
+    asyncio._set_running_loop(loop)
+    yield browser
+    asyncio._set_running_loop(None)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ class Halved(Softmax):
 
 
 def test_card_of_own_mechanism_resumes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    small_probes: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("halved.py").write_text(OWN)
@@ -48,6 +48,14 @@ def test_card_of_own_mechanism_resumes(
     stored[0].write_text("{")
     assert main(arguments) == 2
     assert "delete it" in capsys.readouterr().err
+
+
+def test_a_new_process_loads_an_own_mechanism(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("halved_too.py").write_text(OWN)
+    pair = ("halved_too:Halved", "sort")
+    [result] = cells.measure_cells([pair], 1, Path("cards"), steps=2, progress=False)[pair]
+    assert not result.normalized and len(list(Path("cards").rglob("sort-seed-0-*.json"))) == 1
 
 
 @pytest.mark.parametrize(

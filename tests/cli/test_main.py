@@ -12,6 +12,7 @@ import pytest
 
 from regard.cli import tasks
 from regard.cli.parsing import _unfolded
+from tests.processes import Started, start
 
 REGARD = [sys.executable, "-m", "regard"]
 
@@ -51,8 +52,8 @@ def test_train_test_and_plot(tmp_path: Path) -> None:
     assert trained.returncode == 0, trained.stderr
     assert "Trained signal2 for 30 steps" in trained.stdout and "models/signal2" in trained.stdout
     assert "step 30 of 30" in trained.stderr
-    tested = shell("test", "signal2", "--input", "BCCCBAABACCCA", "--plot", cwd=tmp_path)
-    assert tested.returncode == 0, tested.stderr
+    tested = start(tmp_path, "test", "signal2", "--input", "BCCCBAABACCCA", "--plot", folder=tmp_path)
+    assert tested.wait() == 0, tested.err
     for part in (
         "Exact match: ",
         "of 10,000 fresh samples of 10 letters",
@@ -66,44 +67,39 @@ def test_train_test_and_plot(tmp_path: Path) -> None:
         "L2-Norm of Input Positional Encoding:",
         "Saved models/signal2/attention.png",
     ):
-        assert part in tested.stdout, part
+        assert part in tested.out, part
     assert (tmp_path / "models/signal2/attention.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_ctrl_c_saves_and_resume_continues(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [*REGARD, "train", "counting", "--steps", "1000000"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
-    )
-    metrics = tmp_path / "models/counting/metrics.jsonl"
+def stopped(folder: Path, number: int) -> Started:
+    """Train without end in `folder`, and send a signal after the first metrics."""
+    process = start(folder, "train", "counting", "--steps", "1000000", folder=folder)
     deadline = time.monotonic() + 60
-    while not metrics.exists() and time.monotonic() < deadline:
+    while not (folder / "models/counting/metrics.jsonl").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
+    os.kill(process.pid, number)
+    return process
+
+
+def test_ctrl_c_saves_and_resume_continues(tmp_path: Path) -> None:
+    process = stopped(tmp_path, signal.SIGINT)
+    assert process.wait() == 130
+    err = process.err
     assert err.splitlines()[-1] == (
         "regard: stopped and saved in models; continue with `regard train counting --resume`"
     )
     assert "Traceback" not in err
-    refused = shell("train", "counting", "--resume", "--seed", "20", cwd=tmp_path)
-    assert refused.returncode == 2
-    assert refused.stderr == (
+    refused = start(tmp_path, "train", "counting", "--resume", "--seed", "20", folder=tmp_path)
+    assert refused.wait() == 2
+    assert refused.err == (
         "regard: seed 20 differs from the run's 0: a resumed run keeps its flags; leave seed out, "
         "or train a new run\n"
     )
 
 
 def test_sigterm_saves_too(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [*REGARD, "train", "counting", "--steps", "1000000"], cwd=tmp_path, stderr=subprocess.DEVNULL
-    )
-    metrics = tmp_path / "models/counting/metrics.jsonl"
-    deadline = time.monotonic() + 60
-    while not metrics.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.terminate()
-    assert process.wait(timeout=60) == 128 + signal.SIGTERM
-    assert shell("test", "counting", "--samples", "10", cwd=tmp_path).returncode == 0
+    assert stopped(tmp_path, signal.SIGTERM).wait() == 128 + signal.SIGTERM
+    assert start(tmp_path, "test", "counting", "--samples", "10", folder=tmp_path).wait() == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs POSIX limits on the size of files")

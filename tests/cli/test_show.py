@@ -1,6 +1,7 @@
 """`regard show`: the explorer as a process."""
 
 import json
+import os
 import signal
 import socket
 import urllib.request
@@ -25,9 +26,8 @@ def test_server_answers_locally_and_ends_with_ctrl_c(trained: regard.AnswerRun) 
         asked = urllib.request.Request(f"{address}api/attend", body, {"content-type": "application/json"})
         with urllib.request.urlopen(asked, timeout=10) as answer:
             assert json.load(answer)["map"]["prediction"] == trained.attend("BCCCBAABACCCA").prediction
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=20)
-        assert (process.returncode, err) == (130, "regard: interrupted\n")
+        os.kill(process.pid, signal.SIGINT)
+        assert (process.wait(), process.err) == (130, "regard: interrupted\n")
 
 
 def test_a_port_that_is_taken(command: Callable[..., tuple[int, str, str]], trained: regard.AnswerRun) -> None:

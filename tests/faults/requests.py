@@ -336,8 +336,9 @@ def main(count: int | None, seed: int, only: int | None = None, *, run: Path | N
         routes = routes_of(make_app(Explorer(regard.load(run))))
         with showing(run) as (process, address):
             trials = try_requests(address, seeds, routes)
-            process.terminate()
-            _, said = process.communicate(timeout=20)
+            process.process.terminate()
+            process.wait()
+            said = process.err
     if said:
         trials.append(Trial(-1, "", "a word on standard error", (said,), ()))
     if only is not None:

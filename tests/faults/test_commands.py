@@ -19,9 +19,9 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="commands are tried i
 
 
 def test_a_sample_of_command_lines() -> None:
-    report = main(120, seed=0)
+    report = main(60, seed=0)
     assert not report.faults, report.told()
-    assert report.counts["done (status 0)"] > 10 and report.counts["refused (status 2)"] > 50
+    assert report.counts["done (status 0)"] > 5 and report.counts["refused (status 2)"] > 25
 
 
 def test_every_command_is_tried_with_all_its_flags(trained: regard.AnswerRun) -> None:
@@ -90,5 +90,5 @@ def test_unpickling_is_detected(tmp_path: Path) -> None:
         return read(folder, **others)
 
     with mock.patch.object(RunFolder, "read_config", unpickling):
-        report = main(30, seed=0)
+        report = main(10, seed=0)
     assert any("unpickles" in fault for fault in report.faults), report.told()

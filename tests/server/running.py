@@ -3,16 +3,16 @@
 import json
 import re
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from os import environ
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+
+from tests.processes import Started, start
 
 
 class Answer(NamedTuple):
@@ -31,22 +31,18 @@ class Answer(NamedTuple):
 
 
 @contextmanager
-def showing(
-    *argv: str | Path, env: Mapping[str, str] | None = None
-) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Start the explorer; yield its process and address."""
-    command = [sys.executable, "-m", "regard", "show", *map(str, argv), "--no-browser"]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**environ, **(env or {})}
-    )
-    try:
-        assert process.stdout is not None
-        address = re.search(r"http://\S+", process.stdout.readline())
-        assert address is not None
-        yield process, address[0]
-    finally:
-        process.kill()
-        process.communicate()
+def showing(*argv: str | Path, env: Mapping[str, str] | None = None) -> Iterator[tuple[Started, str]]:
+    """Start the explorer in another process; yield its process and address."""
+    with TemporaryDirectory() as output:
+        started = start(Path(output), "show", *argv, "--no-browser", env=env)
+        try:
+            while not (address := re.search(r"http://\S+(?=\s)", started.out)):
+                assert started.process.is_alive(), started.err
+                time.sleep(0.02)
+            yield started, address[0]
+        finally:
+            started.process.kill()
+            started.process.join()
 
 
 @contextmanager
@@ -117,6 +113,6 @@ def _more(connection: socket.socket) -> bytes:
     return data
 
 
-def memory(process: "subprocess.Popen[str]") -> float:
+def memory(process: Started) -> float:
     """Return the resident memory of a process in megabytes (Linux)."""
     return int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * 4096 / 2**20

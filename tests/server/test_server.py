@@ -1,6 +1,7 @@
 """With hostile clients, the server reports errors in one line, logs nothing and shuts down immediately."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 import regard
 from regard.errors import InputError, MachineError
 from regard.server import Explorer
+from tests.processes import Started
 from tests.server.running import asked, connect, memory, receive, request, send, serving, showing
 
 pytest.importorskip("uvicorn")
@@ -27,9 +29,8 @@ def shown(trained: regard.AnswerRun) -> Iterator[str]:
     """Yield the address of an explorer, and check at the end that nothing was written to stderr."""
     with showing(trained.folder) as (process, address):
         yield address
-        process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=20)
-        assert (process.returncode, err) == (143, "")
+        os.kill(process.pid, signal.SIGTERM)
+        assert (process.wait(), process.err) == (143, "")
 
 
 @pytest.fixture(scope="module")
@@ -262,7 +263,10 @@ def test_long_requests_do_not_delay_others_and_stop_with_their_client(heavy: Pat
     ],
 )
 def test_signals_end_the_server_at_once(heavy: Path, number: int, status: int, stderr: str) -> None:
-    with showing(heavy) as (process, address):
+    command = [sys.executable, "-m", "regard", "show", str(heavy), "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[-4]
         slow = [connect(address) for _ in range(4)]
         slow[0].sendall(request("GET", "/api/importance"))
         slow[1].sendall(asked({}, "/api/playback"))
@@ -328,6 +332,6 @@ def _check_memory(folder: Path, count: int) -> None:
         assert memory(process) - before < 10
 
 
-def _processor_seconds(process: "subprocess.Popen[str]") -> float:
+def _processor_seconds(process: Started) -> float:
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / 100

@@ -3,7 +3,7 @@
 import csv
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +11,14 @@ import pytest
 
 import regard
 from regard.errors import InputError
-from regard.sweep import Measured, Variant, compare, job, local, make_variants
+from regard.sweep import Measured, Variant, compare, job, make_variants
 from regard.sweep.report import format_mean
 from tests.conftest import TINY
 from tests.german import write
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
 Command = Callable[..., tuple[int, str, str]]
 SMALL = ("--steps", "20", "--hidden", "4", "--batchsize", "8", "--seeds", "2")
-
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run jobs in this process, because a new process takes seconds to start."""
-
-    def one_by_one(work: Callable[[Any], Any], jobs: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-        for task in jobs:
-            yield task, work(task)
-
-    monkeypatch.setattr(local, "run_in_processes", one_by_one)
 
 
 def test_variants_are_all_combinations() -> None:

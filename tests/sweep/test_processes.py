@@ -14,6 +14,7 @@ import pytest
 import regard
 from regard.io.locking import hold_lock
 from regard.sweep.processes import run_in_processes
+from tests.processes import CONTEXT
 
 
 def started_runs(folder: Path) -> list[Path]:
@@ -63,6 +64,12 @@ def test_stopping_a_comparison_ends_its_processes(
         assert 0 <= loaded.step - loaded.metrics[-1]["step"] < 10
 
 
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the workers from a server that has imported Regard, because a new process takes seconds to start."""
+    monkeypatch.setattr(multiprocessing, "get_context", lambda method: CONTEXT)
+
+
 def square_or_die(number: int) -> int:
     """Return the square of a number. 3 kills the process, and 100 raises an error."""
     if number == 3:
@@ -101,7 +108,7 @@ def hold(folder: Path) -> None:
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two jobs at once need two cores")
-def test_a_stopped_worker_leaves_no_lock(tmp_path: Path) -> None:
+def test_a_stopped_worker_leaves_no_lock(forked: None, tmp_path: Path) -> None:
     for name in ("0", "1"):
         (tmp_path / name).mkdir()
     with pytest.raises(regard.InputError, match="one fails"):
@@ -109,7 +116,7 @@ def test_a_stopped_worker_leaves_no_lock(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["held", "held"]
 
 
-def test_a_killed_process_loses_only_its_job() -> None:
+def test_a_killed_process_loses_only_its_job(forked: None) -> None:
     results: dict[int, int] = {}
     with pytest.raises(regard.MachineError, match="1 of 6 processes were terminated .* to train the missing"):
         for number, result in run_in_processes(square_or_die, range(6)):
@@ -117,6 +124,6 @@ def test_a_killed_process_loses_only_its_job() -> None:
     assert results == {0: 0, 1: 1, 2: 4, 4: 16, 5: 25}
 
 
-def test_errors_of_jobs_are_raised() -> None:
+def test_errors_of_jobs_are_raised(forked: None) -> None:
     with pytest.raises(regard.InputError, match="100 is out of range"):
         list(run_in_processes(square_or_die, [1, 100]))

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import regard
 from regard.data import PAD, PairBatch, collate
 from regard.training import DistributedContext
 from tests.german import write
+from tests.processes import start, start_ranks
 
 FLAGS = {
     "vocab_size": 60,
@@ -30,29 +30,32 @@ FLAGS = {
 }
 
 
-def train(
-    folder: Path, processes: int, program: Sequence[str] = ("regard",), restarts: int = 0, **flags: Any
-) -> subprocess.CompletedProcess[str]:
-    text = {name: " ".join(files) for name, files in write(folder).items()}
-    words = [word for name, value in {**FLAGS, **flags}.items() for word in (f"--{name}", str(value))]
-    words = [word for word in words if word != "True"]  # enabled flags
-    named = [word for name, files in text.items() for word in (f"--{name}", *files.split())]
-    words = ["train", "translation", *named, *words, "--savepath", str(folder)]
-    return launch(processes, *words, program=program, restarts=restarts)
+def words_of(folder: Path, **flags: Any) -> list[str]:
+    """Return the words of a training command; `True` enables a flag."""
+    words = ["train", "translation", "--savepath", str(folder)]
+    for name, value in {**write(folder), **FLAGS, **flags}.items():
+        values = [] if value is True else value if isinstance(value, tuple) else [value]
+        words += [f"--{name}", *map(str, values)]
+    return words
 
 
-def launch(
-    processes: int, *words: str, program: Sequence[str] = ("regard",), restarts: int = 0
-) -> subprocess.CompletedProcess[str]:
-    python = [sys.executable, "-m"]
-    if processes:
-        python += ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
-        python += ["--max-restarts", str(restarts), "-m"]
-    return subprocess.run([*python, *program, *words], capture_output=True, text=True, timeout=300, check=False)
+def launch(folder: Path, size: int, *words: str) -> tuple[int, str, str]:
+    """Run a command in `size` processes, or without the variables of torchrun if 0.
+
+    Returns the first exit status that is not 0, or 0, and the output of all processes.
+    """
+    output = folder / "output"
+    started = start_ranks(output, size, *words) if size else [start(output, *words)]
+    failed = [status for process in started if (status := process.wait())]
+    return (
+        next(iter(failed), 0),
+        "".join(process.out for process in started),
+        "".join(process.err for process in started),
+    )
 
 
-def resume(folder: Path, processes: int, *more: str) -> subprocess.CompletedProcess[str]:
-    return launch(processes, "train", "translation", "--resume", "--savepath", str(folder), *more)
+def train(folder: Path, size: int, **flags: Any) -> tuple[int, str, str]:
+    return launch(folder, size, *words_of(folder, **flags))
 
 
 def losses(folder: Path) -> list[tuple[int, float]]:
@@ -63,23 +66,31 @@ def losses(folder: Path) -> list[tuple[int, float]]:
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("alone")
-    assert train(folder, 0).returncode == 0
+    status, _, err = train(folder, 0)
+    assert status == 0, err
     return folder
 
 
-def test_data_parallel_losses_equal_one_process(alone: Path, tmp_path: Path) -> None:
-    done = train(tmp_path, 2)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("Trained translation for 12 steps") == 1
-    found, expected = losses(tmp_path), losses(alone)
+@pytest.fixture(scope="module")
+def parallel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a run of two processes."""
+    folder = tmp_path_factory.mktemp("parallel")
+    status, out, err = train(folder, 2)
+    assert status == 0, err
+    assert out.count("Trained translation for 12 steps") == 1
+    return folder
+
+
+def test_data_parallel_losses_equal_one_process(alone: Path, parallel: Path) -> None:
+    found, expected = losses(parallel), losses(alone)
     assert [step for step, _ in found] == [step for step, _ in expected]
     for (_, one), (_, other) in zip(found, expected, strict=True):
         assert one == pytest.approx(other, rel=1e-4)
 
 
 def test_sharded_losses_equal_one_process_and_resume_on_another_number(alone: Path, tmp_path: Path) -> None:
-    done = train(tmp_path, 2, sharded=True)
-    assert done.returncode == 0, done.stderr
+    status, _, err = train(tmp_path, 2, sharded=True)
+    assert status == 0, err
     for (_, one), (_, other) in zip(losses(tmp_path), losses(alone), strict=True):
         assert one == pytest.approx(other, rel=1e-4)
     whole = regard.load(tmp_path / "translation").model.state_dict()
@@ -90,17 +101,17 @@ def test_sharded_losses_equal_one_process_and_resume_on_another_number(alone: Pa
     # Resume from the checkpoint after half of the training steps with one process.
     config = tmp_path / "translation" / "config.json"
     config.write_text(config.read_text().replace('"steps": 12', '"steps": 18'))
-    done = resume(tmp_path, 1)
-    assert done.returncode != 0 and "config.json: steps is 18 in config.json, 12 in model.safe" in done.stderr
+    resume = ["train", "translation", "--resume", "--savepath", str(tmp_path)]
+    status, _, err = launch(tmp_path, 1, *resume)
+    assert status != 0 and "config.json: steps is 18 in config.json, 12 in model.safe" in err
     [part, _] = sorted(tmp_path.glob("translation/trainer/step-*/*.safetensors"))
     content = part.read_bytes()
     part.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    done = resume(tmp_path, 1, "--trust-edited")
+    status, _, err = launch(tmp_path, 1, *resume, "--trust-edited")
     assert (
-        "step-12: the checkpoint's files have changed since they were written; the file is used unchanged"
-        in done.stderr
+        "step-12: the checkpoint's files have changed since they were written; the file is used unchanged" in err
     )
-    assert done.returncode == 0, done.stderr
+    assert status == 0, err
     assert [step for step, _ in losses(tmp_path)] == [6, 10, 12, 18]
 
 
@@ -112,8 +123,8 @@ def test_parameters_of_mechanisms_equal_those_of_one_process(tmp_path: Path, *, 
     for folder, processes in zip(folders, (0, 2), strict=True):
         folder.mkdir()
         more: dict[str, Any] = {"sharded": True} if sharded and processes else {}
-        done = train(folder, processes, **flags, **more)
-        assert done.returncode == 0, done.stderr
+        status, _, err = train(folder, processes, **flags, **more)
+        assert status == 0, err
     expected, weights = (regard.load(folder / "translation").model.state_dict() for folder in folders)
     changed = [
         name for name in expected if name.endswith(("normalizer.sink", "score.gain", "sharing.down.weight"))
@@ -125,8 +136,8 @@ def test_parameters_of_mechanisms_equal_those_of_one_process(tmp_path: Path, *, 
 
 
 def test_bad_input_stops_all_processes(tmp_path: Path) -> None:
-    done = train(tmp_path, 2, tokens=3)
-    assert done.returncode != 0 and "tokens 3 is less than" in done.stderr
+    status, _, err = train(tmp_path, 2, tokens=3)
+    assert status != 0 and "tokens 3 is less than" in err
     assert not (tmp_path / "translation").exists()
 
 
@@ -140,19 +151,21 @@ def test_shares_cover_the_batch() -> None:
     assert len(few[3].source) == 1 and (few[3].target == PAD).all()  # participates in the step without samples
 
 
-FAILING = "tests.training.failing"
+def restart(folder: Path, step: int) -> subprocess.CompletedProcess[str]:
+    """Train with torchrun on two processes, of which one is killed at a step of the first start."""
+    torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1"]
+    failing = ["-m", "tests.training.failing", "SIGKILL", str(step)]
+    words = [sys.executable, "-m", *torchrun, *failing, *words_of(folder, overwrite=True)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
 
 
-def test_restarted_processes_continue_at_the_last_checkpoint(tmp_path: Path) -> None:
+def test_restarted_processes_continue_at_the_last_checkpoint(parallel: Path, tmp_path: Path) -> None:
     """If a process is killed at step 9, after the checkpoint at step 6, the earlier run is still replaced."""
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    for folder in (whole, broken):
-        folder.mkdir()
-        assert train(folder, 2).returncode == 0
-    done = train(broken, 2, (FAILING, "SIGKILL", "9"), restarts=1, overwrite=True, seed=1)
+    assert train(tmp_path, 0, seed=1)[0] == 0
+    done = restart(tmp_path, 9)
     assert done.returncode == 0, done.stderr
-    assert train(whole, 2, overwrite=True, seed=1).returncode == 0
-    assert losses(broken) == losses(whole)
+    assert losses(tmp_path) == losses(parallel)
+    assert done.stderr.count("step 6 of 12") == 1  # before the restart
     assert done.stdout.count("Trained translation for 12 steps") == 1
     assert (
         "regard: process 0 of 2 lost the connection to another process, because that process ended" in done.stderr
@@ -163,9 +176,9 @@ def test_restarted_processes_continue_at_the_last_checkpoint(tmp_path: Path) -> 
 @pytest.mark.slow
 def test_restarted_processes_replace_an_earlier_run_of_equal_flags(tmp_path: Path) -> None:
     """If a process is killed before the new run exists, the restarted processes do not continue the old run."""
-    assert train(tmp_path, 2).returncode == 0
+    assert train(tmp_path, 2)[0] == 0
     old = (tmp_path / "translation").stat().st_ino
-    done = train(tmp_path, 2, (FAILING, "SIGKILL", "-1"), restarts=1, overwrite=True)
+    done = restart(tmp_path, -1)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "translation").stat().st_ino != old
     assert done.stdout.count("Trained translation for 12 steps") == 1
@@ -178,9 +191,9 @@ def test_start_from_a_run_on_a_mixture_is_equal_on_two_processes(alone: Path, tm
     found = []
     for processes in (0, 2):
         folder = tmp_path / str(processes)
-        done = launch(processes, *words, "--savepath", str(folder))
-        assert done.returncode == 0, done.stderr
-        assert done.stderr.count("Training on 33.3% from 240 pairs, and 66.7% from 24 pairs") == 1
+        status, _, err = launch(folder, processes, *words, "--savepath", str(folder))
+        assert status == 0, err
+        assert err.count("Training on 33.3% from 240 pairs, and 66.7% from 24 pairs") == 1
         found.append(losses(folder))
     for (_, one), (_, other) in zip(*found, strict=True):
         assert one == pytest.approx(other, rel=1e-4)

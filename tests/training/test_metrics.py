@@ -114,7 +114,7 @@ def test_unfinished_training_needs_no_last_line() -> None:
     assert missing_steps(written, 23, 23, 10) == [23] and missing_steps(written, 30, 50, 10) == [30]
 
 
-def test_comparison_names_the_run_with_lost_metrics(tmp_path: Path) -> None:
+def test_comparison_names_the_run_with_lost_metrics(in_this_process: None, tmp_path: Path) -> None:
     asked: dict[str, Any] = {"hidden": 4, "batchsize": 2, "steps": 10}
     found = regard.compare("counting", {"heads": [1, 2]}, seeds=1, savepath=tmp_path, **asked)
     [file, *_] = sorted(tmp_path.rglob("metrics.jsonl"))

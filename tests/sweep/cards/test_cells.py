@@ -36,7 +36,7 @@ class Cluster:
 
 
 def test_a_cluster_job_has_all_seeds_of_a_mechanism_and_a_probe(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_probes: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     cluster = Cluster()
@@ -46,7 +46,7 @@ def test_a_cluster_job_has_all_seeds_of_a_mechanism_and_a_probe(
     assert without_times(results) == without_times(measure_cells(PAIRS, 3, Path("here"), **SMALL))
 
 
-def test_a_job_measures_only_missing_seeds(tmp_path: Path) -> None:
+def test_a_job_measures_only_missing_seeds(small_probes: None, tmp_path: Path) -> None:
     measure_cells(PAIRS[:1], 1, tmp_path, **SMALL)
     cluster = Cluster()
     measure_cells(PAIRS[:1], 3, tmp_path, on=cluster, **SMALL)

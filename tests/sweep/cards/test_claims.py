@@ -73,7 +73,7 @@ def test_claims_need_what_exists() -> None:
     assert not claims_of("multi_query")
 
 
-def test_page_and_markdown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_and_markdown(small_probes: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard.cli.card.MECHANISMS", ("softmax", "sink"))
     page, table = tmp_path / "cards.html", tmp_path / "cards.md"
     files = ["--html", str(page), "--markdown", str(table)]

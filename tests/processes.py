@@ -1,0 +1,92 @@
+"""Commands in processes that are forked from a server, because a new interpreter imports PyTorch for two seconds.
+
+The server has imported Regard, and has trained nothing. A test that needs a new interpreter starts one with
+`subprocess`.
+"""
+
+import multiprocessing
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(
+    ["regard.cli.train", "regard.runs.training", "regard.runs.translation_run", "sacrebleu"]
+)
+PATIENCE = 120
+"""Seconds until a process is considered hung."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """A command in a process."""
+
+    process: BaseProcess
+    output: Path
+    """Folder of the files `out` and `err`."""
+
+    @property
+    def out(self) -> str:
+        """Standard output so far."""
+        return (self.output / "out").read_text()
+
+    @property
+    def err(self) -> str:
+        """Standard error so far."""
+        return (self.output / "err").read_text()
+
+    @property
+    def pid(self) -> int:
+        """Number of the process."""
+        assert self.process.pid is not None
+        return self.process.pid
+
+    def wait(self) -> int:
+        """Wait for the end of the process; return the exit status, which is negative after a signal."""
+        self.process.join(PATIENCE)
+        if self.process.exitcode is None:
+            self.process.kill()
+            raise TimeoutError(f"a command did not end: {self.err}")
+        return self.process.exitcode
+
+
+def start(
+    output: Path, *words: str | Path, folder: Path | None = None, env: Mapping[str, str] | None = None
+) -> Started:
+    """Start `regard WORDS...` in a process. `output`: folder of the files with its output; `folder`: working
+    directory, the current one by default; `env`: additional environment variables."""
+    output.mkdir(parents=True, exist_ok=True)
+    for name in ("out", "err"):
+        (output / name).write_text("")
+    environment = {**os.environ, **(env or {})}
+    words = tuple(str(word) for word in words)
+    process = CONTEXT.Process(target=_run, args=(words, output.absolute(), folder or Path.cwd(), environment))
+    process.start()
+    return Started(process, output)
+
+
+def start_ranks(output: Path, size: int, *words: str | Path) -> list[Started]:
+    """Start the processes of a training run, with the environment variables of torchrun."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    ranks = [
+        {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), **address} for rank in range(size)
+    ]
+    return [start(output / env["RANK"], *words, env=env) for env in ranks]
+
+
+def _run(words: tuple[str, ...], output: Path, folder: Path, environment: dict[str, str]) -> None:
+    from regard.cli import main
+
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    for number, name in enumerate(("out", "err"), start=1):
+        with (output / name).open("w") as file:
+            os.dup2(file.fileno(), number)
+    sys.argv = ["regard", *words]
+    sys.exit(main())
