@@ -15,6 +15,7 @@ from regard.course.mistakes import (
     mask_mistakes,
     multi_head_mistakes,
     position_mistakes,
+    product_mistakes,
     recurrent_mistakes,
     search_mistakes,
     sublayer_mistakes,
@@ -25,6 +26,7 @@ from regard.course.mistakes.solution import Solution as Solution
 
 MODULES = (
     attention_mistakes,
+    product_mistakes,
     mask_mistakes,
     position_mistakes,
     multi_head_mistakes,

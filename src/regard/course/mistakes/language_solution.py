@@ -51,8 +51,9 @@ class CausalSolution(TransformerSolution):
         """
         key, value = self.new_entries(state, w_k, w_v)
         keys, values = self.append(keys, key), self.append(values, value)
-        scores = np.einsum("bd,btd->bt", state @ w_q, self.attended_steps(keys)) / np.sqrt(keys.shape[-1])
-        return np.einsum("bt,btd->bd", self.softmax(scores), self.attended_steps(values)), keys, values
+        scores = self.scaled_products((state @ w_q)[:, None], self.attended_steps(keys), heads=1)
+        context = self.context(self.softmax(scores), self.attended_steps(values))
+        return context.reshape(state.shape), keys, values
 
     def groups_of_heads(self, heads: int, groups: int) -> Array:
         """Return the group of each head."""
@@ -66,8 +67,8 @@ class CausalSolution(TransformerSolution):
         exercise 3 (attention), without a mask.
         """
         groups = self.groups_of_heads(query.shape[1], key.shape[1])
-        scores = np.einsum("bhid,bhjd->bhij", query, key[:, groups]) / np.sqrt(query.shape[-1])
-        return np.einsum("bhij,bhjd->bhid", self.softmax(scores), value[:, groups])
+        scores = self.scaled_products(query, key[:, groups], query.shape[1])
+        return self.context(self.softmax(scores), value[:, groups])
 
     def squared_size(self, states: Array) -> Array:
         """Return the mean of the squares of each step."""
