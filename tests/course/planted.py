@@ -2,6 +2,7 @@
 
 from tests.course.planted_analysis import ANALYSIS
 from tests.course.planted_language import LANGUAGE
+from tests.course.planted_products import PRODUCTS
 from tests.course.relatives import RELATIVES
 
 Edit = tuple[str, str]
@@ -633,6 +634,7 @@ PLANTS = [
     *TRAINING,
     *LANGUAGE,
     *ANALYSIS,
+    *PRODUCTS,
 ]
 PLANTS += RELATIVES
 """Mistakes, one in each file."""

@@ -50,7 +50,7 @@ def scale_by_whole_width(self: Solution, query: Array, key: Array, heads: int) -
 @scale("Use the last dimension: query.shape[-1] is the width.")
 def scale_by_time(self: Solution, query: Array, key: Array, heads: int) -> float:
     """The scores are divided by the root of the number of queries, query.shape[1]."""
-    return float(np.sqrt(query.shape[-2]))
+    return float(np.sqrt(query.shape[-2] if query.ndim > 2 else query.shape[-1]))  # 2: no dimension of queries
 
 
 @scale("Use the last dimension of the keys: key.shape[-1] is the width.")
@@ -204,7 +204,7 @@ class ScoresReturned(Solution, paper="This exercise's stub: returns the weights"
     scores: Array
 
     def masked_softmax(self, scores: Array, mask: Mask) -> Array:
-        self.scores = scores if mask is None else self.apply_mask(*np.broadcast_arrays(scores, mask))
+        self.scores = scores if mask is None else self.apply_mask(scores, mask)
         return super().masked_softmax(scores, mask)
 
     def attention(self, query: Array, key: Array, value: Array, mask: Mask = None) -> tuple[Array, ...]:

@@ -51,9 +51,10 @@ class CausalSolution(TransformerSolution):
         """
         key, value = self.new_entries(state, w_k, w_v)
         keys, values = self.append(keys, key), self.append(values, value)
-        scores = self.scaled_products((state @ w_q)[:, None], self.attended_steps(keys), heads=1)
-        context = self.context(self.softmax(scores), self.attended_steps(values))
-        return context.reshape(state.shape), keys, values
+        query, attended = state @ w_q, self.attended_steps(keys)
+        scores = self.dot_products(query[:, None], attended)[:, 0] / self.scale(query, attended, heads=1)
+        context = self.context(self.softmax(scores)[:, None], self.attended_steps(values))
+        return context[:, 0], keys, values
 
     def groups_of_heads(self, heads: int, groups: int) -> Array:
         """Return the group of each head."""

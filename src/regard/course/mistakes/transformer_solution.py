@@ -67,7 +67,7 @@ class AttentionSolution:
         """
         if mask is None:
             return self.softmax(scores)
-        masked = self.apply_mask(*np.broadcast_arrays(scores, mask))
+        masked = self.apply_mask(scores, mask)
         return self.zero_masked_rows(self.softmax(masked), masked)
 
     def context(self, weights: Array, value: Array) -> Array:
