@@ -2,6 +2,7 @@
 
 from tests.course.planted_analysis import ANALYSIS
 from tests.course.planted_language import LANGUAGE
+from tests.course.planted_modern import MODERN
 from tests.course.planted_products import PRODUCTS
 from tests.course.relatives import RELATIVES
 
@@ -635,6 +636,7 @@ PLANTS = [
     *LANGUAGE,
     *ANALYSIS,
     *PRODUCTS,
+    *MODERN,
 ]
 PLANTS += RELATIVES
 """Mistakes, one in each file."""

@@ -17,6 +17,8 @@ EXPRESSIONS = {
     "batch summed": "np.einsum('bqd,bkd->qk', Q, K)",
     "first sequence only": "(Q[0] @ K[0].T)",
     "batch flattened": "(Q.reshape(-1, d) @ K.reshape(-1, d).T)",
+    "keys times keys": "K @ K.transpose(0, 2, 1)",
+    "last product only": "(Q[:, :, None, -1] * K[:, None, :, -1])",
     "scale by batch": "Q @ K.transpose(0, 2, 1) * np.sqrt(d / len(Q))",
 }
 ONLY_SCORES = (
@@ -44,6 +46,7 @@ PRODUCTS: list[tuple[str, str, str, list[tuple[str, str]]]] = [
             )
         ],
     ),
+    ("weighing_loops", "score", "as many keys as queries", [("k.shape[1]", "q.shape[1]")]),
     (N, "cached_step", "no scale", [("[:, :, 0] / np.sqrt(q.shape[-1])", "[:, :, 0]")]),
     (N, "cached_step", "softmax over batch", [("axis=-1, keepdims", "axis=0, keepdims")]),
     (N, "grouped_attention", "no scale", [(" / np.sqrt(query.shape[-1])", "")]),

@@ -53,4 +53,4 @@ def test_the_inputs_of_the_otter_test_exist() -> None:
     text = (CLASSROOM / "otter_attention.py").read_text(encoding="utf-8")
     names = re.findall(r'"([^"]+)"', text.partition("INPUTS = (")[2].partition("\n)")[0])
     assert names == [case.name for case in find_exercise("attention").cases(0)]
-    assert "9 * answer.points" in (CLASSROOM / "nbgrader_attention.py").read_text(encoding="utf-8")
+    assert "10 * answer.points" in (CLASSROOM / "nbgrader_attention.py").read_text(encoding="utf-8")

@@ -13,6 +13,7 @@ from regard.course.mistakes import (
     decoder_mistakes,
     language_mistakes,
     mask_mistakes,
+    modern_mistakes,
     multi_head_mistakes,
     position_mistakes,
     product_mistakes,
@@ -36,6 +37,7 @@ MODULES = (
     search_mistakes,
     recurrent_mistakes,
     training_mistakes,
+    modern_mistakes,
     language_mistakes,
     analysis_mistakes,
 )

@@ -56,12 +56,6 @@ def size_of_the_last_state(self: Solution, states: Array, norm: Array) -> Array:
     return states / np.sqrt(self.squared_size(states[-1:]) + 1e-5) * norm
 
 
-@lens_norm("Multiply by the gain of the final norm, too.")
-def gain_left_out(self: Solution, states: Array, norm: Array) -> Array:
-    """The states are divided by their size, but not multiplied by the gain of the norm."""
-    return self.rms_norm(states, np.ones_like(norm))
-
-
 @mistake(Solution.token_logits, LENS, "A token is a row of the output layer: states @ output.T.")
 def output_transposed(self: Solution, states: Array, output: Array) -> Array:
     """The output layer is transposed: the columns are read as tokens."""

@@ -160,7 +160,8 @@ def divided_without_exp(self: Solution, scores: Array) -> Array:
     broken=frozenset(["large scores"]),
 )
 def overflow(self: Solution, scores: Array) -> Array:
-    """exp of a large score overflows: the result is inf / inf, which is NaN."""
+    """exp of large scores overflows, or a whole row is 0, because the largest score of the row is not subtracted:
+    the result is inf / inf or 0 / 0, which is NaN."""
     powers = np.exp(scores)
     return np.asarray(powers / powers.sum(-1, keepdims=True))
 
@@ -236,6 +237,6 @@ def scale_after_softmax(
 
 @softmax_equation_1("Use the softmax: all keys contribute, and gradients reach the scores.")
 def hard_attention(self: Solution, scores: Array) -> Array:
-    """Each query uses only its best key: argmax instead of softmax."""
+    """Only the largest score counts: argmax instead of softmax."""
     best = np.eye(scores.shape[-1])[scores.argmax(-1)]
     return np.where(np.isneginf(scores).all(-1, keepdims=True), np.nan, best)

@@ -28,6 +28,10 @@ class CausalSolution(TransformerSolution):
         allowed = self.may_attend(self.query_positions(queries, keys)[:, None], np.arange(keys)[None])
         return allowed.astype(float)  # as numbers, which can be compared
 
+    def new_query(self, state: Array, w_q: Array) -> Array:
+        """Return the query of the new token (B, D)."""
+        return state @ w_q
+
     def new_entries(self, state: Array, w_k: Array, w_v: Array) -> tuple[Array, Array]:
         """Return the key and the value of the new token, each (B, D)."""
         return state @ w_k, state @ w_v
@@ -51,7 +55,7 @@ class CausalSolution(TransformerSolution):
         """
         key, value = self.new_entries(state, w_k, w_v)
         keys, values = self.append(keys, key), self.append(values, value)
-        query, attended = state @ w_q, self.attended_steps(keys)
+        query, attended = self.new_query(state, w_q), self.attended_steps(keys)
         scores = self.dot_products(query[:, None], attended)[:, 0] / self.scale(query, attended, heads=1)
         context = self.context(self.softmax(scores)[:, None], self.attended_steps(values))
         return context[:, 0], keys, values
@@ -75,6 +79,10 @@ class CausalSolution(TransformerSolution):
         """Return the mean of the squares of each step."""
         return np.asarray((states**2).mean(-1, keepdims=True))
 
+    def rms_gain(self, states: Array, gain: Array) -> Array:
+        """Return the states multiplied by the gain."""
+        return states * gain
+
     def centered(self, states: Array) -> Array:
         """Return the states that are normalized: they keep their mean."""
         return states
@@ -85,7 +93,7 @@ class CausalSolution(TransformerSolution):
         states (B, T, D), gain (D,); the mean is over the width. Returns (B, T, D).
         """
         states = self.centered(states)
-        return states / np.sqrt(self.squared_size(states) + 1e-5) * gain
+        return self.rms_gain(states / np.sqrt(self.squared_size(states) + 1e-5), gain)
 
     def gate(self, states: Array) -> Array:
         """Return SiLU, x * sigmoid(x), which is also called Swish."""

@@ -29,6 +29,26 @@ def queries_times_queries(self: Solution, query: Array, key: Array) -> Array:
     return np.einsum("...id,...jd->...ij", query, query)
 
 
+@dot_products("The first factor of Q Kᵀ contains the queries.")
+def keys_times_keys(self: Solution, query: Array, key: Array) -> Array:
+    """The keys are compared with each other instead of with the queries."""
+    return np.einsum("...id,...jd->...ij", key, key)
+
+
+@dot_products("Add each product to the sum: +=, not =.")
+def last_product_only(self: Solution, query: Array, key: Array) -> Array:
+    """Each product overwrites the one before it, so only the product of the last dimension is left."""
+    return query[..., :, None, -1] * key[..., None, :, -1]
+
+
+@dot_products("Compare each query with all Tk keys: Tk may differ from Tq.")
+def as_many_keys_as_queries(self: Solution, query: Array, key: Array) -> Array:
+    """The loop over the keys ends after Tq keys: there may be more keys, or fewer."""
+    if key.shape[-2] < query.shape[-2]:
+        raise IndexError
+    return Solution.dot_products(self, query, key[..., : query.shape[-2], :])
+
+
 @dot_products("Swap the last two dimensions of the keys only: key.swapaxes(-2, -1), in PyTorch also key.mT.")
 def all_axes_reversed(self: Solution, query: Array, key: Array) -> Array:
     """key.T reverses all dimensions, the batch too: query @ key.T fails, or mixes the sequences of the batch."""
