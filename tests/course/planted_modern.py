@@ -39,6 +39,22 @@ MODERN: list[tuple[str, str, str, list[tuple[str, str]]]] = [
             ),
         ],
     ),
+    (N, "next_token_probabilities", "sorted order returned", [("out[keep[:n]]", "out[:n]")]),
+    (
+        N,
+        "next_token_probabilities",
+        "kept tokens only",
+        [("np.zeros(len(z))", "np.zeros(top_k)"), ("out[keep[:n]]", "out[:n]")],
+    ),
+    (
+        "weighing_numpy",
+        "attention",
+        "none hides all",
+        [
+            ("mask = np.ones((Q.shape[0], Q.shape[1], K.shape[1]), dtype=bool)", "pass"),
+            ("np.exp(s) * mask", "np.where(mask, np.exp(s), 0)"),
+        ],
+    ),
     (N, "next_token_probabilities", "kth dropped", [("order[:top_k]", "order[: top_k - 1]")]),
     (
         N,

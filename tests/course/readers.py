@@ -89,6 +89,11 @@ READERS: list[tuple[str, list[str], str]] = [
     ("sink_softmax", BARE, NUMPY + SINK.format("sink[:, None, None]", SHIFTED)),
     ("sink_softmax", [*BARE, "sink by key"], NUMPY + SINK.format("sink", SHIFTED)),
     ("sink_softmax", ["only scores shifted", "always one"], NUMPY + SINK.format("1", SHIFTED)),
+    (
+        "masked_softmax",
+        ["softmax over everything", "overflow", "mask after softmax"],
+        NUMPY + SOFTMAX.format("e / e.sum() * mask", ""),
+    ),
     ("masked_softmax", OVERFLOW, NUMPY + SOFTMAX.format(ROWS, " * mask")),
     ("masked_softmax", ["overflow", "mask after softmax"], NUMPY + SOFTMAX.format(f"{ROWS} * mask", "")),
     ("masked_softmax", ["overflow"], NUMPY + SOFTMAX.format(f"np.nan_to_num({ROWS})", " * mask")),

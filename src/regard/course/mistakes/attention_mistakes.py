@@ -154,16 +154,16 @@ def divided_without_exp(self: Solution, scores: Array) -> Array:
 
 
 @mistake(
-    Solution.softmax,
+    Solution.softmax_over,
     "Vaswani et al. 2017, section 3.2.1: 'the dot products grow large in magnitude'",
     "Subtract the largest score of the row first: the softmax stays the same, and exp stays small.",
     broken=frozenset(["large scores"]),
 )
-def overflow(self: Solution, scores: Array) -> Array:
+def overflow(self: Solution, scores: Array, axis: int | tuple[int, ...]) -> Array:
     """exp of large scores overflows, or a whole row is 0, because the largest score of the row is not subtracted:
     the result is inf / inf or 0 / 0, which is NaN."""
     powers = np.exp(scores)
-    return np.asarray(powers / powers.sum(-1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis, keepdims=True))
 
 
 @attend("Multiply the weights by the values.")

@@ -22,6 +22,7 @@ new_token = mistakes_in(Solution.new_token, "This exercise's stub: `first`, `fir
 heat = mistakes_in(Solution.heat, "Ackley et al. 1985: the logits are divided by the temperature")
 top_k = mistakes_in(Solution.top_k_tokens, "Fan et al. 2018, section 5.1: the k most likely tokens")
 top_p = mistakes_in(Solution.top_p_tokens, SAMPLING)
+PROBABILITIES = "This exercise's stub: returns the probabilities (V,)"
 SAMPLING_ORDER = "This exercise's stub: first the temperature, then top_k, then top_p"
 residual = mistakes_in(Solution.with_residual, ROLLOUT)
 join_layers = mistakes_in(Solution.join_layers, ROLLOUT)
@@ -153,6 +154,26 @@ def sums_unsorted(self: Solution, probabilities: Array, top_p: float) -> Array:
 def kth_dropped(self: Solution, logits: Array, top_k: int) -> Array:
     """The k-th largest logit is dropped, too: logits > threshold."""
     return Solution.top_k_tokens(self, logits, top_k - 1)
+
+
+@mistake(
+    Solution.next_token_probabilities,
+    PROBABILITIES,
+    "Return the probabilities in the order of the vocabulary: result = np.zeros(V), then result[order] = ...",
+)
+def sorted_order_returned(self: Solution, logits: Array, temperature: float, top_k: int, top_p: float) -> Array:
+    """The probabilities are in sorted order, the largest first: the first one belongs to another token."""
+    return -np.sort(-Solution.next_token_probabilities(self, logits, temperature, top_k, top_p))
+
+
+@mistake(
+    Solution.next_token_probabilities,
+    PROBABILITIES,
+    "Return V probabilities in the order of the vocabulary: begin with np.zeros(len(logits)).",
+)
+def kept_tokens_only(self: Solution, logits: Array, temperature: float, top_k: int, top_p: float) -> Array:
+    """Only the probabilities of the top_k tokens are returned, in sorted order: the other tokens are missing."""
+    return -np.sort(-Solution.next_token_probabilities(self, logits, temperature, top_k, top_p))[:top_k]
 
 
 @mistake(

@@ -68,6 +68,16 @@ def mask_transposed(self: Solution, scores: Array, mask: Array) -> Array:
 
 
 @mistake(
+    Solution.masked_softmax,
+    "This exercise's stub: mask None: all may",
+    "Use the mask only `if mask is not None`.",
+)
+def none_hides_all(self: Solution, scores: Array, mask: Mask) -> Array:
+    """Without a mask no key is allowed: np.where(None, ...) treats None as False."""
+    return Solution.masked_softmax(self, scores, np.zeros(scores.shape, bool) if mask is None else mask)
+
+
+@mistake(
     Solution.attend,
     "Vaswani et al. 2017, section 3.2.3: a causal mask belongs to the decoder's self-attention only",
     "Use only the mask that is passed: the caller decides which keys are hidden.",
