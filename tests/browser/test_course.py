@@ -68,6 +68,23 @@ def test_code_is_not_cut_off(page: Any, tmp_path: Path) -> None:
         assert hidden == 0 and page.evaluate("document.documentElement.scrollWidth") == width
 
 
+def test_paper_has_no_closed_hints_and_nothing_to_click(page: Any, tmp_path: Path) -> None:
+    for name in ("learn.css", "notes.js"):
+        (tmp_path / name).write_text(read_asset(name), encoding="utf-8")
+    (tmp_path / "page.html").write_text(exercise_page("encoder_layer"), encoding="utf-8")
+    page.goto((tmp_path / "page.html").as_uri())
+    page.click("details:first-of-type summary")
+    page.emulate_media(media="print")
+    shown = page.eval_on_selector_all(
+        "details, button, nav", "all => all.filter((x) => x.checkVisibility()).length"
+    )
+    assert shown == 1 and page.locator("details:first-of-type p").first.is_visible()
+    # A line of a stub is not wrapped on A4 with margins of 12 mm.
+    page.set_viewport_size({"width": 702, "height": 1000})
+    page.add_style_tag(content="pre { white-space: pre !important; overflow: hidden; }")
+    assert page.eval_on_selector("pre", "(x) => x.scrollWidth - x.clientWidth") == 0
+
+
 def test_a_page_is_in_the_language_of_its_words(page: Any, tmp_path: Path) -> None:
     pages = {"learn.css": read_asset("learn.css"), "notes.js": read_asset("notes.js")}
     pages |= {"index.html": index_page("de"), "tokens.html": lesson_page(find_lesson("tokens", "de"), see="")}

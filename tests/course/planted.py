@@ -2,6 +2,8 @@
 
 from tests.course.planted_analysis import ANALYSIS
 from tests.course.planted_language import LANGUAGE
+from tests.course.planted_modern import MODERN
+from tests.course.planted_products import PRODUCTS
 from tests.course.relatives import RELATIVES
 
 Edit = tuple[str, str]
@@ -633,6 +635,8 @@ PLANTS = [
     *TRAINING,
     *LANGUAGE,
     *ANALYSIS,
+    *PRODUCTS,
+    *MODERN,
 ]
 PLANTS += RELATIVES
 """Mistakes, one in each file."""

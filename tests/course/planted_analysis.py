@@ -39,6 +39,15 @@ ANALYSIS: list[tuple[str, str, str, list[tuple[str, str]]]] = [
     ),
     (N, "sink_softmax", "sink by query", [("sink[None, :, None, None]", "sink[:, None]")]),
     (N, "sink_softmax", "sink in the numerator", [("return e /", "return (e + np.exp(a - m)) /")]),
+    (N, "sink_softmax", "total of everything", [(SINK, "np.exp(a - m) + e.sum()")]),
+    (
+        N,
+        "sink_softmax",
+        "sink over queries",
+        [("np.maximum(scores.max(-1, keepdims=True), a)", "scores.max(-2, keepdims=True)"), ("sum(-1", "sum(-2")],
+    ),
+    (T, "sink_softmax", "first key dropped", [("return weights[..., :-1]", "return weights[..., 1:]")]),
+    (T, "sink_softmax", "last key dropped", [("[scores, column]", "[column, scores]")]),
     (N, "sink_softmax", "total over queries", [(SINK, "np.exp(a - m) + e.sum(-2, keepdims=True)")]),
     (
         T,

@@ -46,6 +46,18 @@ def next_token_probabilities(logits, temperature, top_k, top_p):
     total = sum(powers[i] for i in kept)
     return [powers[i] / total if i in kept else 0.0 for i in range(len(x))]
 """
+ATTENTION = """def attention(query, key, value, mask=None):
+    scores = {0}
+    if mask is None:
+        mask = np.ones(scores.shape, bool)
+    scores = np.where(mask, scores, -1e9)
+    weights = np.exp(scores - scores.max(-1, keepdims=True)) * mask
+    weights = weights / np.maximum(weights.sum(-1, keepdims=True), 1e-30)
+    return weights @ value, weights
+"""
+BARE = ["only scores shifted", "sink without exp"]
+METHODS = "import math\n\nimport torch\n\n\n"
+"""Imports of a file that calls methods of tensors only."""
 FIRST = ["first token dropped"]
 OVERFLOW = ["overflow", "all masked nan"]
 READERS: list[tuple[str, list[str], str]] = [
@@ -62,6 +74,26 @@ READERS: list[tuple[str, list[str], str]] = [
     ("sink_softmax", ["sink by key"], NUMPY + SINK.format("np.exp(sink)", EXP)),
     ("sink_softmax", ["sink by key"], NUMPY + SINK.format("np.exp(sink - m)", SHIFTED)),
     ("sink_softmax", ["only scores shifted", "sink by key"], NUMPY + SINK.format("np.exp(sink)", SHIFTED)),
+    ("score", ["dot of reversed keys"], NUMPY + SCORE.format("np.dot(query, key.T)")),
+    ("score", ["batch and keys swapped"], TORCH + SCORE.format("torch.matmul(query, key.transpose(0, 1))")),
+    ("score", ["queries transposed"], METHODS + SCORE.format("query.transpose(-2, -1) @ key")),
+    ("score", ["equal steps only"], METHODS + SCORE.format("(query * key).sum(-1)")),
+    ("score", ["no scale", "reversed keys first"], "def score(query, key):\n    return key.T @ query\n"),
+    (
+        "score",
+        ["softmax of scores"],
+        TORCH + SCORE.format("torch.softmax(query @ key.mT").replace("0.5", "0.5, -1)"),
+    ),
+    ("attention", ["no scale", "all axes reversed"], NUMPY + ATTENTION.format("query @ key.T")),
+    ("attention", ["no scale", "equal steps only"], NUMPY + ATTENTION.format("(query * key).sum(-1)")),
+    ("sink_softmax", BARE, NUMPY + SINK.format("sink[:, None, None]", SHIFTED)),
+    ("sink_softmax", [*BARE, "sink by key"], NUMPY + SINK.format("sink", SHIFTED)),
+    ("sink_softmax", ["only scores shifted", "always one"], NUMPY + SINK.format("1", SHIFTED)),
+    (
+        "masked_softmax",
+        ["softmax over everything", "overflow", "mask after softmax"],
+        NUMPY + SOFTMAX.format("e / e.sum() * mask", ""),
+    ),
     ("masked_softmax", OVERFLOW, NUMPY + SOFTMAX.format(ROWS, " * mask")),
     ("masked_softmax", ["overflow", "mask after softmax"], NUMPY + SOFTMAX.format(f"{ROWS} * mask", "")),
     ("masked_softmax", ["overflow"], NUMPY + SOFTMAX.format(f"np.nan_to_num({ROWS})", " * mask")),

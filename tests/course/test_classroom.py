@@ -37,7 +37,7 @@ def test_the_workflow_reports_partial_points(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "a.py").write_text(WRONG, encoding="utf-8")
     (tmp_path / "b.py").write_text(WRONG.replace("1)\n", "1) / q.shape[-1] ** 0.5\n"), encoding="utf-8")
     reports = [regard.check(tmp_path / name).json() for name in ("a.py", "b.py")]
-    for content, score in ((reports[0], 0), (reports, 7)):
+    for content, score in ((reports[0], 0), (reports, 8)):
         (tmp_path / "report.json").write_text(json.dumps(content), encoding="utf-8")
         script = "\n".join(line[indent:] for line in lines)
         done = subprocess.run(
@@ -53,4 +53,4 @@ def test_the_inputs_of_the_otter_test_exist() -> None:
     text = (CLASSROOM / "otter_attention.py").read_text(encoding="utf-8")
     names = re.findall(r'"([^"]+)"', text.partition("INPUTS = (")[2].partition("\n)")[0])
     assert names == [case.name for case in find_exercise("attention").cases(0)]
-    assert "9 * answer.points" in (CLASSROOM / "nbgrader_attention.py").read_text(encoding="utf-8")
+    assert "10 * answer.points" in (CLASSROOM / "nbgrader_attention.py").read_text(encoding="utf-8")

@@ -42,13 +42,13 @@ def test_files_and_folders_of_people_become_rows(tmp_path: Path, command: Comman
     assert len(marks) == 10 and "Wrote 10 rows" in out
     right, wrong = marks["anna", "score"], marks["ben", "score"]
     assert (right["points"], right["of"], right["note"], right["file"]) == (
-        "7",
-        "7",
+        "8",
+        "8",
         "",
         "anna.py",
     )  # NumPy has no gradients, and the rest is right
     assert right["cases"].startswith("1 Tq different from Tk; 1 as many keys as queries")
-    assert (wrong["points"], wrong["of"]) == ("0", "7")
+    assert (wrong["points"], wrong["of"]) == ("0", "8")
     assert wrong["note"] == "The scores are not divided by √d_k." and "0 by hand" in wrong["cases"]
     assert marks["carl", "greedy_search"]["note"] == "not begun" and marks["carl", "score"]["note"] == "no answer"
     assert "imported from regard.attention" in marks["dora", "score"]["note"]

@@ -37,11 +37,12 @@ def guess_libraries(solution: Any) -> list[Library]:
         module = sys.modules.get(getattr(solution, "__module__", "") or "", object)
         namespace = dict(vars(module)) if isinstance(solution, type) else {}
     used = [namespace[name] for name in _global_names(solution) if name in namespace]
-    origins = [getattr(value, "__name__", "") + "." + str(getattr(value, "__module__", "")) for value in used]
-    if any("torch" in origin for origin in origins):
-        return ["torch", "numpy"]
-    if any("numpy" in origin or "math" in origin for origin in origins):
-        return ["numpy", "torch"]
+    for values in (used, list(namespace.values())):  # code without a name of a library may call methods of arrays
+        origins = [f"{getattr(value, '__name__', '')}.{getattr(value, '__module__', '')}" for value in values]
+        if any("torch" in origin for origin in origins):
+            return ["torch", "numpy"]
+        if any("numpy" in origin for origin in origins):
+            return ["numpy", "torch"]
     return ["torch", "numpy"]
 
 

@@ -80,15 +80,15 @@ def _digits(values: Array) -> list[list[str]]:
 def _difference() -> Drawing:
     """Four outputs, count A, count B, count C and their difference, attend to each other. Lines to the difference
     come from count A and count B."""
-    drawing = Drawing(130)
+    drawing = Drawing(142)
     names, weights = ("A", "B", "C", "|A-B|"), softmax(np.array([3.0, 3.0, 0.0, 1.0]))
     for number, name in enumerate(names):
         x = 22 + number * 80
-        drawing.box(x, 94, name, width=56, color=GREEN)
-        drawing.box(x, 8, name, width=56, color=RED)
+        drawing.text(x + 28, 10, f"{weights[number]:.2f}", size=11)
+        drawing.box(x, 20, name, width=56, color=RED)
+        drawing.box(x, 106, name, width=56, color=GREEN)
         strength = 0.15 + 0.85 * float(weights[number]) / weights.max()
-        drawing.line(x + 28, 34, 290, 94, color=BLUE, width=1 + 6 * weights[number], strength=strength)
-        drawing.text(x + 34, 60, f"{weights[number]:.2f}", size=11, anchor="start")
+        drawing.line(x + 28, 46, 290, 106, color=BLUE, width=1 + 6 * weights[number], strength=strength)
     return drawing
 
 

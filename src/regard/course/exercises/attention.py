@@ -19,6 +19,7 @@ EXERCISES = (
             row("a wide key", 2, 3, 2, 31),
             row("one step", 2, 1, 5, 3),
             row("a batch of one", 1, 5, 7, 3),
+            row("equal sizes", 3, 3, 3, 3),  # the only input without an error for most swapped dimensions
             row("gradients", 2, 3, 5, 7, gradients=("query", "key")),
             fixed("by hand", query=[[[2.0, 0.0], [1.0, 1.0]]], key=[[[1.0, 0.0], [1.0, 4.0]]]),
         ),
@@ -64,6 +65,7 @@ EXERCISES = (
             row("a square mask", 3, 5, 5, 7, 7),
             row("one step", 2, 1, 5, 3, 7),
             row("a batch of one", 1, 5, 7, 3, 11),
+            row("equal sizes", 3, 3, 3, 3, 3, mask=None),
             row("gradients", 2, 3, 5, 7, 2, gradients=("query", "key", "value")),
             row(
                 "a fully masked row",

@@ -76,7 +76,13 @@ EXERCISES = (
             row("prime sizes", 2, 5, 3),
             row("one earlier token", 3, 1, 5),
             row("a batch of one", 1, 7, 3),
-            row("as many tokens as dimensions", 2, 5, 5),
+            row(
+                "as many tokens as dimensions",
+                *(2, 2, 0),
+                state="b t+1",
+                **dict.fromkeys(("keys", "values"), "b t t+1"),
+                **dict.fromkeys(("w_q", "w_k", "w_v"), "t+1 t+1"),
+            ),
             row("gradients", 2, 3, 5, gradients=("state", "w_q", "w_k", "w_v")),
             fixed(
                 "by hand",

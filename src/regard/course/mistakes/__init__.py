@@ -13,8 +13,10 @@ from regard.course.mistakes import (
     decoder_mistakes,
     language_mistakes,
     mask_mistakes,
+    modern_mistakes,
     multi_head_mistakes,
     position_mistakes,
+    product_mistakes,
     recurrent_mistakes,
     search_mistakes,
     sublayer_mistakes,
@@ -25,6 +27,7 @@ from regard.course.mistakes.solution import Solution as Solution
 
 MODULES = (
     attention_mistakes,
+    product_mistakes,
     mask_mistakes,
     position_mistakes,
     multi_head_mistakes,
@@ -34,6 +37,7 @@ MODULES = (
     search_mistakes,
     recurrent_mistakes,
     training_mistakes,
+    modern_mistakes,
     language_mistakes,
     analysis_mistakes,
 )

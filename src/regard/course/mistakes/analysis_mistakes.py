@@ -16,6 +16,7 @@ LARGE = frozenset(["large scores"])
 lens_states = mistakes_in(Solution.lens_states, LENS)
 lens_norm = mistakes_in(Solution.lens_norm, LENS)
 place_sink = mistakes_in(Solution.place_sink, SINK)
+without_sink = mistakes_in(Solution.without_sink, SINK)
 sink_power = mistakes_in(Solution.sink_power, SINK)
 power = mistakes_in(Solution.power, FOURIER)
 fold = mistakes_in(Solution.fold, FOURIER)
@@ -55,12 +56,6 @@ def size_of_the_last_state(self: Solution, states: Array, norm: Array) -> Array:
     return states / np.sqrt(self.squared_size(states[-1:]) + 1e-5) * norm
 
 
-@lens_norm("Multiply by the gain of the final norm, too.")
-def gain_left_out(self: Solution, states: Array, norm: Array) -> Array:
-    """The states are divided by their size, but not multiplied by the gain of the norm."""
-    return self.rms_norm(states, np.ones_like(norm))
-
-
 @mistake(Solution.token_logits, LENS, "A token is a row of the output layer: states @ output.T.")
 def output_transposed(self: Solution, states: Array, output: Array) -> Array:
     """The output layer is transposed: the columns are read as tokens."""
@@ -74,7 +69,8 @@ def output_transposed(self: Solution, states: Array, output: Array) -> Array:
     broken=LARGE,
 )
 def nothing_subtracted(self: Solution, scores: Array, sink: Array) -> Array:
-    """exp of a large score overflows, because the largest score is not subtracted: the result is NaN."""
+    """exp of large scores overflows, or a whole row is 0, because the largest score of the row is not subtracted:
+    the result is NaN."""
     return np.zeros_like(scores[..., :1])
 
 
@@ -84,10 +80,10 @@ def sink_ignored(self: Solution, sink: Array, largest: Array) -> Array:
     return np.zeros_like(largest)
 
 
-@sink_power("Subtract the same number from the sink as from the scores: exp(a - m).")
-def sink_not_shifted(self: Solution, sink: Array, largest: Array) -> Array:
+@mistake(Solution.sink_shift, SINK, "Subtract the same number from the sink as from the scores: exp(a - m).")
+def sink_not_shifted(self: Solution, largest: Array) -> Array:
     """The largest score is subtracted from the scores, but not from the sink: 1 or exp(a) is added as it is."""
-    return np.exp(self.place_sink(sink) + 0 * largest)
+    return 0 * largest
 
 
 class OnlyScoresShifted(Solution, paper=SINK):
@@ -98,20 +94,20 @@ class OnlyScoresShifted(Solution, paper=SINK):
     def largest_score(self, scores: Array, sink: Array) -> Array:
         return np.asarray(scores.max(-1, keepdims=True))
 
-    def sink_power(self, sink: Array, largest: Array) -> Array:
-        return np.exp(self.place_sink(sink) + 0 * largest)
+    def sink_shift(self, largest: Array) -> Array:
+        return 0 * largest
 
 
-@sink_power("Take the score of each head's sink, not 0.")
-def always_one(self: Solution, sink: Array, largest: Array) -> Array:
+@place_sink("Take the score of each head's sink, not 0.")
+def always_one(self: Solution, sink: Array) -> Array:
     """Every head's sink has the score 0: this is softmax-off-by-one, and the given scores are not used."""
-    return np.exp(-largest)
+    return np.zeros((len(sink), 1, 1))
 
 
 @sink_power("Add exp(a), not a: the sink is a score.")
 def sink_without_exp(self: Solution, sink: Array, largest: Array) -> Array:
     """The sink itself is added to the sum, without exp."""
-    return self.place_sink(sink) * np.exp(-largest)
+    return self.place_sink(sink) * np.exp(-self.sink_shift(largest))
 
 
 @place_sink("The sink belongs to a head: give it the shape (H, 1, 1).")
@@ -139,7 +135,37 @@ def total_over_queries(self: Solution, powers: Array) -> Array:
     return np.asarray(powers.sum(-2, keepdims=True))
 
 
-@mistake(Solution.without_sink, SINK, "Drop the column of the sink after the softmax: it has no value.")
+@mistake(Solution.row_total, SINK, "Sum over the keys only: sum(-1, keepdims=True).")
+def total_of_everything(self: Solution, powers: Array) -> Array:
+    """The sum has no axis, so it covers all rows, heads and sequences."""
+    return np.asarray(powers.sum())
+
+
+class SinkOverQueries(Solution, paper=SINK):
+    """The softmax is over the queries instead of the keys, its largest score too."""
+
+    instead = "Take the largest score and the sum over the keys, the last dimension."
+
+    def largest_score(self, scores: Array, sink: Array) -> Array:
+        return np.asarray(scores.max(-2, keepdims=True))
+
+    def row_total(self, powers: Array) -> Array:
+        return np.asarray(powers.sum(-2, keepdims=True))
+
+
+@without_sink("Drop the last column, where the sink is: weights[..., :-1].")
+def first_key_dropped(self: Solution, weights: Array, sink_weight: Array) -> Array:
+    """The sink is the last column, but the first column is dropped: the weight of the first key is missing."""
+    return np.concatenate([weights[..., 1:], sink_weight], -1)
+
+
+@without_sink("Drop the first column, where the sink is: weights[..., 1:].")
+def last_key_dropped(self: Solution, weights: Array, sink_weight: Array) -> Array:
+    """The sink is the first column, but the last column is dropped: the weight of the last key is missing."""
+    return np.concatenate([sink_weight, weights[..., :-1]], -1)
+
+
+@without_sink("Drop the column of the sink after the softmax: it has no value.")
 def sink_column_kept(self: Solution, weights: Array, sink_weight: Array) -> Array:
     """The weight of the sink is still there, as a last column."""
     return np.concatenate([weights, sink_weight], -1)

@@ -39,9 +39,13 @@ class AnalysisSolution(ExplanationSolution):
         """Return the sink of each head with the dimensions of the scores, (H, 1, 1)."""
         return sink[:, None, None]
 
+    def sink_shift(self, largest: Array) -> Array:
+        """Return what is subtracted from the sink: the same as from the scores."""
+        return largest
+
     def sink_power(self, sink: Array, largest: Array) -> Array:
         """Return the exp of the sink, which can be added to the sum of a row."""
-        return np.exp(self.place_sink(sink) - largest)
+        return np.exp(self.place_sink(sink) - self.sink_shift(largest))
 
     def numerator(self, powers: Array, sink_power: Array) -> Array:
         """Return the numerators of the weights."""

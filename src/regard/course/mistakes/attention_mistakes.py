@@ -13,7 +13,6 @@ MASKED = frozenset(["a mask", "a square mask", "a batch of one", "gradients", "a
 """Inputs with a mask, under which a sum over another dimension than the keys may be 0."""
 BAHDANAU_6 = "Bahdanau et al. 2015, equation 6: exp(e_ij) over the sum of all exp(e_ik)"
 scale = mistakes_in(Solution.scale, EQUATION_1)
-dot_products = mistakes_in(Solution.dot_products, EQUATION_1)
 softmax_section_3_2_1 = mistakes_in(Solution.softmax, SECTION_3_2_1)
 softmax_equation_1 = mistakes_in(Solution.softmax, EQUATION_1)
 softmax_bahdanau_6 = mistakes_in(Solution.softmax, BAHDANAU_6)
@@ -51,7 +50,7 @@ def scale_by_whole_width(self: Solution, query: Array, key: Array, heads: int) -
 @scale("Use the last dimension: query.shape[-1] is the width.")
 def scale_by_time(self: Solution, query: Array, key: Array, heads: int) -> float:
     """The scores are divided by the root of the number of queries, query.shape[1]."""
-    return float(np.sqrt(query.shape[-2]))
+    return float(np.sqrt(query.shape[-2] if query.ndim > 2 else query.shape[-1]))  # 2: no dimension of queries
 
 
 @scale("Use the last dimension of the keys: key.shape[-1] is the width.")
@@ -69,65 +68,16 @@ def scale_by_value_width(
     return self.context(weights, value), weights
 
 
+@scale("Use the last dimension: query.shape[-1] is the width.")
+def scale_by_batch(self: Solution, query: Array, key: Array, heads: int) -> float:
+    """The scores are divided by the root of the batch size: len(query), or query.shape[0]."""
+    return float(np.sqrt(query.shape[0]))
+
+
 @scale("Divide by √d_k, the root of the width of a head's keys.")
 def scale_by_heads(self: Solution, query: Array, key: Array, heads: int) -> float:
     """The scores are divided by the root of the number of heads."""
     return float(np.sqrt(heads)) if heads > 1 else Solution.scale(self, query, key, heads)
-
-
-@dot_products("Multiply Q Kᵀ: a row for each query, a column for each key.")
-def keys_times_queries(self: Solution, query: Array, key: Array) -> Array:
-    """Keys and queries are swapped: K Qᵀ has a row for each key, so each key has weights over the queries."""
-    return np.einsum("...id,...jd->...ij", key, query)
-
-
-@dot_products("Use the dot product of the unchanged queries and keys.")
-def cosine(self: Solution, query: Array, key: Array) -> Array:
-    """Queries and keys are normalized to unit length first, so their lengths have no effect."""
-    query = query / np.linalg.norm(query, axis=-1, keepdims=True)
-    return Solution.dot_products(self, query, key / np.linalg.norm(key, axis=-1, keepdims=True))
-
-
-@dot_products("The second factor of Q Kᵀ contains the keys.")
-def queries_times_queries(self: Solution, query: Array, key: Array) -> Array:
-    """The queries are compared with each other instead of with the keys."""
-    return np.einsum("...id,...jd->...ij", query, query)
-
-
-@dot_products("Swap the last two dimensions of the keys only: key.swapaxes(-2, -1), in PyTorch also key.mT.")
-def all_axes_reversed(self: Solution, query: Array, key: Array) -> Array:
-    """key.T reverses all dimensions, the batch too: query @ key.T fails, or mixes the sequences of the batch."""
-    return query @ key.T
-
-
-@dot_products("Multiply by the transposed keys: query @ key.swapaxes(-2, -1), in PyTorch also key.mT.")
-def keys_not_transposed(self: Solution, query: Array, key: Array) -> Array:
-    """The keys are not transposed: query @ key fails, or adds over the keys instead of over the width."""
-    return query @ key
-
-
-@dot_products("Multiply Q Kᵀ: query @ key.swapaxes(-2, -1).")
-def keys_times_untransposed_queries(self: Solution, query: Array, key: Array) -> Array:
-    """Keys and queries are swapped, and nothing is transposed: key @ query."""
-    return key @ query
-
-
-@dot_products("Multiply Q Kᵀ: query @ key.swapaxes(-2, -1).")
-def keys_times_reversed_queries(self: Solution, query: Array, key: Array) -> Array:
-    """Keys and queries are swapped, and .T reverses all dimensions, the batch too: key @ query.T."""
-    return key @ query.T
-
-
-@dot_products("Use @ or np.matmul, which multiply the matrices of each sequence separately.")
-def dot_across_batch(self: Solution, query: Array, key: Array) -> Array:
-    """np.dot multiplies each sequence of the batch by each other sequence: the result has one dimension more."""
-    return np.dot(query, np.swapaxes(key, -2, -1))
-
-
-@dot_products("Multiply matrices: query @ key.swapaxes(-2, -1).")
-def elementwise_scores(self: Solution, query: Array, key: Array) -> Array:
-    """Queries and keys are multiplied element by element: query i meets key i only, and nothing is summed."""
-    return query * key
 
 
 @softmax_section_3_2_1(
@@ -204,15 +154,16 @@ def divided_without_exp(self: Solution, scores: Array) -> Array:
 
 
 @mistake(
-    Solution.softmax,
+    Solution.softmax_over,
     "Vaswani et al. 2017, section 3.2.1: 'the dot products grow large in magnitude'",
     "Subtract the largest score of the row first: the softmax stays the same, and exp stays small.",
     broken=frozenset(["large scores"]),
 )
-def overflow(self: Solution, scores: Array) -> Array:
-    """exp of a large score overflows: the result is inf / inf, which is NaN."""
+def overflow(self: Solution, scores: Array, axis: int | tuple[int, ...]) -> Array:
+    """exp of large scores overflows, or a whole row is 0, because the largest score of the row is not subtracted:
+    the result is inf / inf or 0 / 0, which is NaN."""
     powers = np.exp(scores)
-    return np.asarray(powers / powers.sum(-1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis, keepdims=True))
 
 
 @attend("Multiply the weights by the values.")
@@ -254,7 +205,7 @@ class ScoresReturned(Solution, paper="This exercise's stub: returns the weights"
     scores: Array
 
     def masked_softmax(self, scores: Array, mask: Mask) -> Array:
-        self.scores = scores if mask is None else self.apply_mask(scores, np.broadcast_to(mask, scores.shape))
+        self.scores = scores if mask is None else self.apply_mask(scores, mask)
         return super().masked_softmax(scores, mask)
 
     def attention(self, query: Array, key: Array, value: Array, mask: Mask = None) -> tuple[Array, ...]:
@@ -286,6 +237,6 @@ def scale_after_softmax(
 
 @softmax_equation_1("Use the softmax: all keys contribute, and gradients reach the scores.")
 def hard_attention(self: Solution, scores: Array) -> Array:
-    """Each query uses only its best key: argmax instead of softmax."""
+    """Only the largest score counts: argmax instead of softmax."""
     best = np.eye(scores.shape[-1])[scores.argmax(-1)]
     return np.where(np.isneginf(scores).all(-1, keepdims=True), np.nan, best)

@@ -1,27 +1,20 @@
-"""Mistakes in masks of language models, caches, subwords, sampling and explanations."""
+"""Mistakes in subwords, sampling and explanations."""
 
 import numpy as np
 
 from regard.course.mistakes.solution import Solution, mistake, mistakes_in
 from regard.course.mistakes.transformer_solution import Array
 
-CAUSAL = (
-    "Vaswani et al. 2017, section 3.2.3: each position may attend to 'all positions up to and including' itself"
-)
-CACHE = "This exercise's stub: all earlier tokens and the token itself"
 BPE = "Sennrich et al. 2016, algorithm 1: replace the most frequent pair, then count again"
 SAMPLING = "Holtzman et al. 2020, section 3.1: the smallest set of tokens whose probability is at least p"
 ROLLOUT = "Abnar and Zuidema 2020, section 3: 0.5 A + 0.5 I, multiplied over the layers"
 INDUCTION = "Olsson et al. 2022: an induction head attends to the token after the previous occurrence"
 PATCHING = "This exercise's stub: 1 restores the clean logit, 0 restores nothing"
-RMS = "Zhang and Sennrich 2019, equation 4: divide by the root of the mean of the squares, times the gain"
-SWIGLU = "Shazeer 2020, equation 6: (Swish(x W) * x V) W_2"
 ALL_KEPT = frozenset(["a low temperature", "a high temperature", "the four most likely"])
 """Inputs with p = 1. Whether the sum of all probabilities is below 1 depends on rounding."""
+ONE = frozenset(["a single token"])
+"""Inputs on which a mistake may leave no token."""
 Pair = tuple[int, int]
-GROUPED = "Ainslie et al. 2023, section 2.2: each group of query heads shares a head of keys and values"
-positions = mistakes_in(Solution.query_positions, CAUSAL)
-attends = mistakes_in(Solution.may_attend, CAUSAL)
 pairs = mistakes_in(Solution.pairs, BPE)
 choose_pair = mistakes_in(Solution.choose_pair, BPE)
 merge_pair = mistakes_in(Solution.merge_pair, BPE)
@@ -29,6 +22,8 @@ new_token = mistakes_in(Solution.new_token, "This exercise's stub: `first`, `fir
 heat = mistakes_in(Solution.heat, "Ackley et al. 1985: the logits are divided by the temperature")
 top_k = mistakes_in(Solution.top_k_tokens, "Fan et al. 2018, section 5.1: the k most likely tokens")
 top_p = mistakes_in(Solution.top_p_tokens, SAMPLING)
+PROBABILITIES = "This exercise's stub: returns the probabilities (V,)"
+SAMPLING_ORDER = "This exercise's stub: first the temperature, then top_k, then top_p"
 residual = mistakes_in(Solution.with_residual, ROLLOUT)
 join_layers = mistakes_in(Solution.join_layers, ROLLOUT)
 induction_key = mistakes_in(Solution.induction_key, INDUCTION)
@@ -36,117 +31,6 @@ mean_score = mistakes_in(
     Solution.mean_score, "This exercise's stub: the mean over the steps with an earlier step"
 )
 effect = mistakes_in(Solution.effect, PATCHING)
-size = mistakes_in(Solution.squared_size, RMS)
-gate = mistakes_in(Solution.gate, SWIGLU)
-groups = mistakes_in(Solution.groups_of_heads, GROUPED)
-
-
-@attends("Use <=: a query may attend to its own position.")
-def own_position_hidden(self: Solution, query: Array, key: Array) -> Array:
-    """A query may not attend to its own position: the first row is empty."""
-    return np.asarray(key < query)
-
-
-@attends("Allow the keys at or before the query's position: np.tril, not np.triu.")
-def future_allowed(self: Solution, query: Array, key: Array) -> Array:
-    """The mask allows the query's own position and the future, and hides the past."""
-    return np.asarray(key >= query)
-
-
-@attends("True means 'may attend' here: invert the mask.")
-def causal_mask_inverted(self: Solution, query: Array, key: Array) -> Array:
-    """The mask is True where a key is hidden, as in some functions of PyTorch."""
-    return np.asarray(key > query)
-
-
-@positions("Query i is at position Tk - Tq + i.")
-def aligned_to_the_start(self: Solution, queries: int, keys: int) -> Array:
-    """The queries are at the first positions: with a cache, they miss nearly all keys."""
-    return np.arange(queries)
-
-
-@mistake(Solution.attended_steps, CACHE, "Append the new key and value first, then attend.")
-def new_token_not_attended(self: Solution, cache: Array) -> Array:
-    """The token attends to the old cache: it does not see itself."""
-    return cache[:, :-1]
-
-
-@mistake(Solution.append, CACHE, "Append the new entry at the end of the time axis.")
-def put_in_front(self: Solution, cache: Array, entry: Array) -> Array:
-    """The new entry is put in front of the cache instead of at its end."""
-    return np.concatenate([entry[:, None], cache], 1)
-
-
-@mistake(Solution.append, CACHE, "Keep all earlier entries: the cache grows by one step.")
-def oldest_dropped(self: Solution, cache: Array, entry: Array) -> Array:
-    """The oldest entry is dropped, so the cache does not grow."""
-    return np.concatenate([cache[:, 1:], entry[:, None]], 1)
-
-
-@mistake(Solution.new_entries, CACHE, "Store state @ w_k and state @ w_v.")
-def states_cached(self: Solution, state: Array, w_k: Array, w_v: Array) -> tuple[Array, Array]:
-    """The state itself is stored, without the projections."""
-    return state, state
-
-
-@mistake(Solution.new_entries, CACHE, "The value is state @ w_v.")
-def key_stored_as_value(self: Solution, state: Array, w_k: Array, w_v: Array) -> tuple[Array, Array]:
-    """The new key is stored as the value, too."""
-    return state @ w_k, state @ w_k
-
-
-@groups("Head h has the keys h // (H / G).")
-def groups_interleaved(self: Solution, heads: int, groups: int) -> Array:
-    """The heads take the groups in turn, h % G: tile or repeat instead of repeat_interleave."""
-    return np.arange(heads) % groups
-
-
-@groups("Head h has the keys h // (H / G): use all G heads of keys.")
-def one_group_for_all(self: Solution, heads: int, groups: int) -> Array:
-    """All heads share the first head of keys and values."""
-    return np.zeros(heads, int)
-
-
-@mistake(Solution.centered, RMS, "Do not subtract the mean: that is layer normalization.")
-def mean_subtracted(self: Solution, states: Array) -> Array:
-    """The mean is subtracted, as in layer normalization."""
-    return states - states.mean(-1, keepdims=True)
-
-
-@size("Take the mean over the width, not the sum.")
-def sum_of_squares(self: Solution, states: Array) -> Array:
-    """The squares are summed instead of averaged: the result has length 1, not √D."""
-    return np.asarray((states**2).sum(-1, keepdims=True))
-
-
-@size("Take the mean over the width, axis -1, for each step alone.")
-def mean_over_time(self: Solution, states: Array) -> Array:
-    """The mean is over the steps instead of over the width."""
-    return np.asarray((states**2).mean(1, keepdims=True))
-
-
-@gate("SiLU(z) is z * sigmoid(z).")
-def sigmoid_gate(self: Solution, states: Array) -> Array:
-    """The gate is sigmoid(z) instead of z * sigmoid(z): this is GLU."""
-    return 1 / (1 + np.exp(-states))
-
-
-@gate("Apply SiLU to x W_gate.")
-def no_gate(self: Solution, states: Array) -> Array:
-    """There is no activation function."""
-    return states
-
-
-@gate("SiLU(z) is z * sigmoid(z), not max(0, z).")
-def relu_gate(self: Solution, states: Array) -> Array:
-    """The gate is a ReLU instead of SiLU: this is ReGLU."""
-    return np.maximum(states, 0)
-
-
-@mistake(Solution.join_gate, SWIGLU, "Multiply both, element by element.")
-def gate_added(self: Solution, gated: Array, states: Array) -> Array:
-    """Gate and states are added instead of multiplied."""
-    return gated + states
 
 
 @pairs("Count every pair of neighbors: positions 0 and 1, 1 and 2, 2 and 3, ...")
@@ -266,6 +150,57 @@ def sums_unsorted(self: Solution, probabilities: Array, top_p: float) -> Array:
     return np.asarray(np.cumsum(probabilities) - probabilities < top_p)
 
 
+@top_k("Keep the token whose logit equals the k-th largest: >=, not >.", broken=ONE)
+def kth_dropped(self: Solution, logits: Array, top_k: int) -> Array:
+    """The k-th largest logit is dropped, too: logits > threshold."""
+    return Solution.top_k_tokens(self, logits, top_k - 1)
+
+
+@mistake(
+    Solution.next_token_probabilities,
+    PROBABILITIES,
+    "Return the probabilities in the order of the vocabulary: result = np.zeros(V), then result[order] = ...",
+)
+def sorted_order_returned(self: Solution, logits: Array, temperature: float, top_k: int, top_p: float) -> Array:
+    """The probabilities are in sorted order, the largest first: the first one belongs to another token."""
+    return -np.sort(-Solution.next_token_probabilities(self, logits, temperature, top_k, top_p))
+
+
+@mistake(
+    Solution.next_token_probabilities,
+    PROBABILITIES,
+    "Return V probabilities in the order of the vocabulary: begin with np.zeros(len(logits)).",
+)
+def kept_tokens_only(self: Solution, logits: Array, temperature: float, top_k: int, top_p: float) -> Array:
+    """Only the probabilities of the top_k tokens are returned, in sorted order: the other tokens are missing."""
+    return -np.sort(-Solution.next_token_probabilities(self, logits, temperature, top_k, top_p))[:top_k]
+
+
+@mistake(
+    Solution.next_token_probabilities, SAMPLING_ORDER, "Keep the top_k largest logits first, then use top_p."
+)
+def top_p_before_top_k(self: Solution, logits: Array, temperature: float, top_k: int, top_p: float) -> Array:
+    """The set for top_p is chosen from the probabilities of all tokens, not of the top_k tokens."""
+    probabilities = self.softmax(self.heat(logits, temperature))
+    return self.renormalize(
+        probabilities * self.top_p_tokens(probabilities, top_p) * self.top_k_tokens(logits, top_k)
+    )
+
+
+@mistake(Solution.next_token_probabilities, SAMPLING_ORDER, "Divide the logits by the temperature first.")
+def temperature_last(self: Solution, logits: Array, temperature: float, top_k: int, top_p: float) -> Array:
+    """The temperature is applied last, so top_p chooses from the probabilities of temperature 1."""
+    kept = Solution.next_token_probabilities(self, logits, 1.0, top_k, top_p) > 0
+    return self.softmax(np.where(kept, self.heat(logits, temperature), -np.inf))
+
+
+@top_p("Sort by probability in descending order, the most likely token first.", rounded=ALL_KEPT, broken=ONE)
+def least_likely_first(self: Solution, probabilities: Array, top_p: float) -> Array:
+    """The probabilities are sorted in ascending order: the least likely tokens are kept."""
+    order = np.argsort(probabilities)
+    return np.asarray(np.cumsum(probabilities[order]) <= top_p)[np.argsort(order)]
+
+
 @top_p("Keep the most likely tokens until their sum reaches p.")
 def top_p_ignored(self: Solution, probabilities: Array, top_p: float) -> Array:
     """All tokens are kept, whatever top_p is."""
@@ -312,6 +247,12 @@ def damage_measured(self: Solution, clean: Array, corrupt: Array, patched: Array
 def effect_not_normalized(self: Solution, clean: Array, corrupt: Array, patched: Array) -> Array:
     """The effect is not divided by the difference of the clean and the corrupt logit."""
     return np.asarray(patched - corrupt)
+
+
+@mistake(Solution.patching_effect, PATCHING, "Average each logit over the inputs first, then divide.")
+def mean_of_ratios(self: Solution, clean: Array, corrupt: Array, patched: Array) -> Array:
+    """The effect of each input is calculated first and averaged then: inputs with a small difference dominate."""
+    return np.asarray(self.effect(clean, corrupt, patched).mean(-1))
 
 
 @effect("Divide by the difference clean - corrupt.")

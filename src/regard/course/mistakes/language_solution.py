@@ -28,6 +28,10 @@ class CausalSolution(TransformerSolution):
         allowed = self.may_attend(self.query_positions(queries, keys)[:, None], np.arange(keys)[None])
         return allowed.astype(float)  # as numbers, which can be compared
 
+    def new_query(self, state: Array, w_q: Array) -> Array:
+        """Return the query of the new token (B, D)."""
+        return state @ w_q
+
     def new_entries(self, state: Array, w_k: Array, w_v: Array) -> tuple[Array, Array]:
         """Return the key and the value of the new token, each (B, D)."""
         return state @ w_k, state @ w_v
@@ -51,8 +55,10 @@ class CausalSolution(TransformerSolution):
         """
         key, value = self.new_entries(state, w_k, w_v)
         keys, values = self.append(keys, key), self.append(values, value)
-        scores = np.einsum("bd,btd->bt", state @ w_q, self.attended_steps(keys)) / np.sqrt(keys.shape[-1])
-        return np.einsum("bt,btd->bd", self.softmax(scores), self.attended_steps(values)), keys, values
+        query, attended = self.new_query(state, w_q), self.attended_steps(keys)
+        scores = self.dot_products(query[:, None], attended)[:, 0] / self.scale(query, attended, heads=1)
+        context = self.context(self.softmax(scores)[:, None], self.attended_steps(values))
+        return context[:, 0], keys, values
 
     def groups_of_heads(self, heads: int, groups: int) -> Array:
         """Return the group of each head."""
@@ -66,12 +72,16 @@ class CausalSolution(TransformerSolution):
         exercise 3 (attention), without a mask.
         """
         groups = self.groups_of_heads(query.shape[1], key.shape[1])
-        scores = np.einsum("bhid,bhjd->bhij", query, key[:, groups]) / np.sqrt(query.shape[-1])
-        return np.einsum("bhij,bhjd->bhid", self.softmax(scores), value[:, groups])
+        scores = self.scaled_products(query, key[:, groups], query.shape[1])
+        return self.context(self.softmax(scores), value[:, groups])
 
     def squared_size(self, states: Array) -> Array:
         """Return the mean of the squares of each step."""
         return np.asarray((states**2).mean(-1, keepdims=True))
+
+    def rms_gain(self, states: Array, gain: Array) -> Array:
+        """Return the states multiplied by the gain."""
+        return states * gain
 
     def centered(self, states: Array) -> Array:
         """Return the states that are normalized: they keep their mean."""
@@ -83,7 +93,7 @@ class CausalSolution(TransformerSolution):
         states (B, T, D), gain (D,); the mean is over the width. Returns (B, T, D).
         """
         states = self.centered(states)
-        return states / np.sqrt(self.squared_size(states) + 1e-5) * gain
+        return self.rms_gain(states / np.sqrt(self.squared_size(states) + 1e-5), gain)
 
     def gate(self, states: Array) -> Array:
         """Return SiLU, x * sigmoid(x), which is also called Swish."""

@@ -21,6 +21,16 @@ def mask_after_softmax(self: Solution, scores: Array, mask: Mask) -> Array:
     return weights if mask is None else weights * mask
 
 
+@mistake(
+    Solution.masked_softmax,
+    SECTION_3_2_3,
+    "Set scores to -inf where the mask is False: exp(-inf) adds 0 to the sum.",
+)
+def hidden_keys_in_the_sum(self: Solution, scores: Array, mask: Mask) -> Array:
+    """Hidden keys have the score 0, and their weights are removed after the softmax: exp(0) = 1 is in the sum."""
+    return self.softmax(scores) if mask is None else self.softmax(scores * mask) * mask
+
+
 @apply_mask("True means 'may attend' here: hide the keys where the mask is False.")
 def mask_inverted(self: Solution, scores: Array, mask: Array) -> Array:
     """The mask is inverted: allowed keys are hidden, and hidden keys are attended to."""
@@ -55,6 +65,16 @@ def mask_minus_one(self: Solution, scores: Array, mask: Array) -> Array:
 def mask_transposed(self: Solution, scores: Array, mask: Array) -> Array:
     """The mask is transposed: it hides queries instead of keys."""
     return Solution.apply_mask(self, scores, np.swapaxes(mask, -2, -1))
+
+
+@mistake(
+    Solution.masked_softmax,
+    "This exercise's stub: mask None: all may",
+    "Use the mask only `if mask is not None`.",
+)
+def none_hides_all(self: Solution, scores: Array, mask: Mask) -> Array:
+    """Without a mask no key is allowed: np.where(None, ...) treats None as False."""
+    return Solution.masked_softmax(self, scores, np.zeros(scores.shape, bool) if mask is None else mask)
 
 
 @mistake(

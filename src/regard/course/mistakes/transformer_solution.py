@@ -67,7 +67,7 @@ class AttentionSolution:
         """
         if mask is None:
             return self.softmax(scores)
-        masked = self.apply_mask(scores, np.broadcast_to(mask, scores.shape))
+        masked = self.apply_mask(scores, mask)
         return self.zero_masked_rows(self.softmax(masked), masked)
 
     def context(self, weights: Array, value: Array) -> Array:

@@ -49,6 +49,8 @@ async function ask(method) {
   const response = await fetch(address, { method }).catch(() => null);
   if (!response?.ok) {
     part("state").textContent = say("The course server has ended: start it again with regard learn");
+    shown = "";
+    timer = setTimeout(() => ask("GET"), 3000); // until it is started again
     return;
   }
   const text = await response.text();
