@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -264,7 +265,11 @@ def test_long_requests_do_not_delay_others_and_stop_with_their_client(heavy: Pat
 )
 def test_signals_end_the_server_at_once(heavy: Path, number: int, status: int, stderr: str) -> None:
     command = [sys.executable, "-m", "regard", "show", str(heavy), "--no-browser"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    # The shell may have started the tests with signals ignored, as nohup does.
+    heed = partial(signal.signal, number, signal.SIG_DFL)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed
+    ) as process:
         assert process.stdout is not None
         address = process.stdout.readline().split()[-4]
         slow = [connect(address) for _ in range(4)]
