@@ -118,8 +118,9 @@ def exported(learned: regard.AnswerRun, tmp_path: Path) -> Path:
 
 
 def settle(page: Any) -> None:
-    """Wait until the requested answer is drawn."""
-    page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done, 20)))")
+    """Wait until the requested answer is drawn: a change is noticed in one frame, and drawn in the next frame."""
+    frames = "requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 20)))"
+    page.evaluate(f"() => new Promise(done => {frames})")
 
 
 def map_of(weights: np.ndarray, queries: list[str], keys: list[str]) -> AttentionMap:
