@@ -98,7 +98,9 @@ def test_ctrl_c_saves_and_resume_continues(tmp_path: Path) -> None:
 
 
 def test_sigterm_saves_too(tmp_path: Path) -> None:
-    assert stopped(tmp_path, signal.SIGTERM).wait() == 128 + signal.SIGTERM
+    process = stopped(tmp_path, signal.SIGTERM)
+    assert process.wait() == 128 + signal.SIGTERM
+    assert process.err.splitlines()[-1].startswith("regard: stopped and saved in models; continue with")
     assert start(tmp_path, "test", "counting", "--samples", "10", folder=tmp_path).wait() == 0
 
 

@@ -7,6 +7,7 @@ import itertools
 import os
 import shlex
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,6 +26,7 @@ from regard.training import (
     Interrupted,
     RunConfig,
     RunFolder,
+    Terminated,
     changed_flags,
     check_dependent,
     find_criterion,
@@ -94,10 +96,11 @@ def run(argv: list[str]) -> None:
         check_dependent(given, config.flags())
     try:
         trained = runs.train(task, **vars(place), **given)
-    except Interrupted:
+    except (Interrupted, Terminated) as stop:
         command = shlex.join([*PROG.split(), task, "--resume", *_savepath_flag(place.savepath)])
-        print_message(f"stopped and saved in {place.savepath}; continue with `{command}`")
-        sys.exit(130)
+        with suppress(OSError):  # the terminal may be closed
+            print_message(f"stopped and saved in {place.savepath}; continue with `{command}`")
+        sys.exit(stop.code if isinstance(stop, Terminated) else 130)
     if os.environ.get("RANK", "0") != "0":  # of several processes, the first prints
         return
     step = trained.metrics[-1]["step"] if trained.metrics else trained.step  # its metrics may be lost

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         TrainingConfig as TrainingConfig,
         TransformerTraining as TransformerTraining,
     )
-    from regard.training.signals import Interrupted as Interrupted
+    from regard.training.signals import Interrupted as Interrupted, Terminated as Terminated
     from regard.training.stacked import StackedLearner as StackedLearner, stackable as stackable
     from regard.training.stored_config import (
         config_from_json as config_from_json,

@@ -2,7 +2,6 @@
 
 import math
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,10 @@ SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if 
 
 class Interrupted(KeyboardInterrupt):
     """Raised by Ctrl-C during training, after the current step has been finished and saved."""
+
+
+class Terminated(SystemExit):
+    """Another signal than Ctrl-C stopped a training run, which is saved; the exit status is 128 + its number."""
 
 
 @contextmanager
@@ -60,4 +63,4 @@ def exit_by_signal(number: int) -> None:
     """End the process with the default effect of the signal `number`."""
     if number == signal.SIGINT:
         raise Interrupted
-    sys.exit(128 + number)
+    raise Terminated(128 + number)
