@@ -142,7 +142,8 @@ def write_rescheduled(folder: RunFolder, config: RunConfig, state: TrainingState
         ]
     now = config.schedules[-1]
     print_status(f"New learning-rate schedule: {now}", show=True)
-    if left_out := [name for name in left_out if name != "trainer"]:
+    copied = {"trainer", "metrics.jsonl"}  # empty metrics have no new file
+    if left_out := [name for name in left_out if name not in copied]:
         print_status(f"Removed results of the earlier model: {', '.join(left_out)}", show=True)
 
 
