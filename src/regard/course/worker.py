@@ -237,6 +237,8 @@ def explain_error(error: BaseException) -> str:
     if isinstance(error, EOFError):
         return "reads standard input, for example with input(): write the values into the code"
     if isinstance(error, SyntaxError):
+        if error.lineno is None:  # for null bytes
+            return f"is not a Python file: {error.msg}"
         return f"has a syntax error: {error.msg} (line {error.lineno})"
     if isinstance(error, ModuleNotFoundError):
         return f"cannot be imported: {error}: install it, or remove the import"
