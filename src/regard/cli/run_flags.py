@@ -42,9 +42,8 @@ class RunFlags:
             return None
         reverse = self.load_translator(name)
         text = run.config.text.get("train")
-        same = (
-            text is not None and reverse.config.text.get("train") == text
-        )  # the opposite text has other digests
+        # The text in the opposite direction has other digests.
+        same = text is not None and reverse.config.text.get("train") == text
         if reverse.name != run.name or reverse.folder.resolve() == run.folder.resolve() or same:
             raise InputError(
                 f"reverse {name!r} must be another run of task {run.name}, in the opposite direction"

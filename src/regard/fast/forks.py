@@ -22,6 +22,8 @@ from typing import BinaryIO, Generic, TypeVar
 import torch
 from torch import nn
 
+from regard.fast.fast_transformer import has_forward_hooks
+
 Batch = TypeVar("Batch")
 Output = TypeVar("Output")
 INDEX_BYTES = 8
@@ -31,7 +33,7 @@ def can_fork(model: nn.Module) -> bool:
     """Return whether a fork of this process can compute with the model in place of this process."""
     if sys.platform != "linux" or len(sys._current_frames()) > 1:
         return False
-    return not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    return not has_forward_hooks(model)
 
 
 def map_in_forks(function: Callable[[Batch], Output], batches: Sequence[Batch], processes: int) -> list[Output]:
