@@ -36,6 +36,8 @@ REPEATS = 5
 SHORTEST, LONGEST = 0.02, 1.0
 """Processor seconds of one repeat, at least, and of all repeats of one size, at most. A longer call is measured
 once."""
+RESOLUTION = 1.0
+"""Smallest peak of memory in MiB that is fitted: the process already has some of the memory of smaller ones."""
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": "4096", "MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_ARENA_MAX": "1"}
 """Settings with which glibc returns freed memory at once, so that peaks of memory are those of one pass."""
 Work = Callable[[], Any]
@@ -155,7 +157,14 @@ def measure(growth: Growth, repeats: int) -> Curve:
 def fit(growth: Growth, costs: list[float]) -> Curve:
     """Fit the slopes of measured costs."""
     sizes, demanded = list(growth.sizes), [growth.demanded(size) for size in growth.sizes]
-    upper = [index for index, size in enumerate(sizes) if size >= sizes[-1] / 12]  # a decade, with rounded ends
+    exact = [index for index, cost in enumerate(costs) if growth.unit != "MiB" or cost >= RESOLUTION]
+    exact = exact if len(exact) > 1 else list(range(len(costs)))
+    upper = [index for index in exact if sizes[index] >= sizes[-1] / 12]  # a decade, with rounded ends
+    slopes = [
+        fit_slope([sizes[index] for index in points], [values[index] for index in points])
+        for points in (exact, upper)
+        for values in (costs, demanded)
+    ]
     return Curve(
         group=growth.group,
         panel=growth.panel,
@@ -165,10 +174,10 @@ def fit(growth: Growth, costs: list[float]) -> Curve:
         sizes=sizes,
         costs=costs,
         demanded=demanded,
-        slope=fit_slope(sizes, costs),
-        demanded_slope=fit_slope(sizes, demanded),
-        upper_slope=fit_slope([sizes[index] for index in upper], [costs[index] for index in upper]),
-        upper_demanded_slope=fit_slope([sizes[index] for index in upper], [demanded[index] for index in upper]),
+        slope=slopes[0],
+        demanded_slope=slopes[1],
+        upper_slope=slopes[2],
+        upper_demanded_slope=slopes[3],
     )
 
 

@@ -27,7 +27,7 @@ from markdown_tables import markdown
 from strong_loop import Sizes, StrongTraining
 from torch.utils._python_dispatch import TorchDispatchMode
 
-WARM_UP = 3
+WARM_UP = 12
 PROGRAMS = ("Regard", "plain loop")
 PRECISIONS = ("float32", "bfloat16")
 DECODER = Sizes(symbols=8000, width=256, heads=4, inner=1024, layers=4, longest=128)

@@ -39,13 +39,27 @@ class Dropout(nn.Module):
         """Return states of any shape with a random fraction of the values set to zero."""
         if not self.training or not self.rate:
             return states
-        if states.device.type != "cpu" or torch.compiler.is_compiling():  # compilers fuse PyTorch's dropout only
+        if states.device.type != "cpu":
             return F.dropout(states, self.rate)
         dropped = min(max(round(self.rate * BYTE), 1), BYTE - 1)
-        words = torch.empty(-(-states.numel() // 8), dtype=torch.int64)
-        words.random_(torch.iinfo(torch.int64).min, None)
-        random_bytes = words.view(torch.uint8)[: states.numel()]
-        # The result is 1 for bytes of at least `dropped`, and 0 for smaller bytes. Clamping keeps the dtype
-        # uint8. A comparison would convert the bytes to a wider dtype and take ten times as long.
-        mask = random_bytes.clamp_(dropped - 1, dropped).sub_(dropped - 1)
-        return states * mask.view_as(states).to(states.dtype).mul_(BYTE / (BYTE - dropped))
+        mask = torch.empty(-(-states.numel() // 8) * 8, dtype=torch.uint8)
+        draw = _draw_when_compiled if torch.compiler.is_compiling() else _draw_mask
+        draw(mask, dropped)
+        mask = mask[: states.numel()].view_as(states)
+        return states * mask.to(states.dtype).mul_(BYTE / (BYTE - dropped))
+
+
+def _draw_mask(mask: Tensor, dropped: int) -> None:
+    """Set each value of a mask to 0 with a probability of `dropped` / 256, and otherwise to 1.
+
+    `mask`: (N,) uint8; N is divisible by 8.
+    """
+    mask.view(torch.int64).random_(torch.iinfo(torch.int64).min, None)
+    # The result is 1 for bytes of at least `dropped`, and 0 for smaller bytes. Clamping keeps the dtype uint8. A
+    # comparison would convert the bytes to a wider dtype and take ten times as long.
+    mask.clamp_(dropped - 1, dropped).sub_(dropped - 1)
+
+
+# A compiler calls this operation without looking into it: its own random numbers take most of the time of a
+# compiled step on a CPU. It merges equal operations, but not operations that write to different tensors.
+_draw_when_compiled = torch.library.custom_op("regard::draw_mask", _draw_mask, mutates_args=("mask",))

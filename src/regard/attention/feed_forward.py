@@ -8,10 +8,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import unknown_choice
+from regard.fast.compiled_relu import compiled_relu
 
 Activation = Literal["relu", "gelu", "swish"]
 """relu: Vaswani et al. 2017; gelu: Hendrycks and Gimpel 2016; swish: x sigmoid(x), Ramachandran et al. 2017."""
@@ -63,4 +65,6 @@ class FeedForward(nn.Module):
     @property
     def activate(self) -> Callable[[Tensor], Tensor]:
         """The activation function."""
+        if self.activation == "relu" and torch.compiler.is_compiling():
+            return compiled_relu
         return ACTIVATIONS[self.activation]

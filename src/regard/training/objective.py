@@ -89,15 +89,16 @@ class SequenceObjective(Objective[Seq2Seq, PairBatch]):
         model, settings = self.model, self.settings
         forced = teacher_forcing(settings, batch.target, self.generator, step)
         passes = 2 if settings.r_drop else 1
+        is_token = batch.target != PAD
+        # On a GPU, the gradient of a selection by a mask sorts its indices; that of `index_select` does not.
+        # `nonzero` waits for the GPU, so it comes before the model.
+        tokens_at = is_token.flatten().nonzero().squeeze(1)
         source, mask, target_in = (
             tensor.repeat(passes, 1) for tensor in (batch.source, batch.source_mask, batch.target_in)
         )
         aims = None if batch.alignment is None else batch.alignment.repeat(passes, 1, 1)
         with record_alignment_loss(model, aims) as alignment_losses:
             decoded = model.read(target_in, model.encode(source, mask), forced)
-        is_token = batch.target != PAD
-        # The gradient of a selection by a mask sorts its indices on a GPU; that of `index_select` does not.
-        tokens_at = is_token.flatten().nonzero().squeeze(1)
         states = decoded.reshape(passes, -1, decoded.shape[-1]).index_select(1, tokens_at)
         loss, correct = cross_entropy(
             states,

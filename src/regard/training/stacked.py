@@ -75,12 +75,12 @@ class StackedLearner:
             logits = vmap(self._run, in_dims=(0, 0, None if mask is None else 0))(self.stacked, inputs, mask)
         losses = F.cross_entropy(logits.flatten(0, 2), targets.flatten(), reduction="none")
         losses = losses.view(len(self.states), -1).mean(1)
-        values = losses.tolist()
-        for value in values:
-            check_finite(value, self.step + 1, lr)
         self.optimizer.zero_grad()
         losses.sum().backward()
         self.optimizer.step(lr)
+        values = losses.tolist()  # waits for a GPU
+        for value in values:
+            check_finite(value, self.step + 1, lr)
         self.step += 1
         return [Outcome(*outcome) for outcome in zip(values, exact(logits, targets), strict=True)]
 

@@ -71,7 +71,7 @@ class Learner(Protocol):
         """Run folder for each outcome of a step; empty in a process that does not write files."""
 
     def learn(self, lr: float) -> list[Outcome]:
-        """Run a training step. Raises `InputError` and changes no state if a loss is not finite."""
+        """Run a training step. Raises `InputError` if a loss is not finite; the learner is then unusable."""
 
     def validated(self, validate: Validate) -> Metrics:
         """Return the metrics that `validate` computes for the model that would be saved."""
@@ -212,8 +212,7 @@ class SingleLearner:
         state.optimizer.zero_grad()
         shares = [self.context.share(part) for part in parts]
         losses, corrects = zip(*[self._add_gradients(share, tokens) for share in shares], strict=True)
-        value = self.context.total(sum(losses[1:], losses[0])).item()
-        check_finite(value, state.step + 1, lr)
+        loss = self.context.total(sum(losses[1:], losses[0]))
         if self._scaler is not None:
             scaled: Any = state.optimizer
             self._scaler.unscale_(scaled)
@@ -225,6 +224,8 @@ class SingleLearner:
             optimizer: Any = state.optimizer
             self._scaler.step(optimizer, lr)
             self._scaler.update()
+        value = loss.item()  # waits for a GPU, which therefore receives the operations of the update first
+        check_finite(value, state.step + 1, lr)
         state.step += 1
         if settings.average:
             state.update_average(settings.average)
