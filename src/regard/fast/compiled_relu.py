@@ -36,4 +36,5 @@ class _Relu(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
         (output,) = ctx.saved_tensors
-        return grads[0] * output.sign()
+        grad: Tensor = grads[0] * output.sign()
+        return grad
