@@ -105,7 +105,7 @@ def hugging_face(setting: Setting) -> Search:
 def time_search(program: Callable[[Setting], Search], setting: Setting) -> dict[str, Any]:
     """Return wall-clock seconds, processor seconds and BLEU by beam size.
 
-    The processor time includes all threads and forks. The second of two searches is timed; the first is a warm-up.
+    The processor time includes threads and forks. The second of two searches is timed; the first is a warm-up.
     """
     search, pairs = program(setting), texts(setting.data, "test")
     sources = [source for source, _ in pairs]
