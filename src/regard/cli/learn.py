@@ -49,7 +49,7 @@ def run(argv: list[str]) -> None:
     """Write the requested files, or serve the course until interrupted."""
     flags = parse(LearnFlags(), argv, prog="regard learn", description=DESCRIPTION)
     language = flags.language
-    if language not in known_languages():
+    if language not in known_languages() and Path(language).is_dir():
         language = str(Path(language).absolute())  # notebooks in another folder name it, too
     gaps = course.list_gaps(language)
     if flags.gaps:
