@@ -9,8 +9,8 @@ are also fitted to the upper decade alone, where constant costs matter less. A c
 slope in the upper decade exceeds the demanded slope by more than 0.2.
 
 The program uses one core, and takes about 5 minutes. Costs are medians of several repeats. `--small` measures
-two small sizes of each curve, to test the program. `--pictures` writes the curves as SVG,
-for light and dark pages.
+two small sizes of each curve, to test the program. `--pictures` writes the curves as SVG, for light and dark
+pages.
 """
 
 import argparse

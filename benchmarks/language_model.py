@@ -152,6 +152,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=count, default=3, help="number of training runs of each side (default 3)")
     parser.add_argument("--steps", type=count, default=plain.STEPS, help="training steps (default 2000)")
     flags = parser.parse_args()
+    if flags.steps <= plain.WARMUP:
+        parser.error(f"--steps: more than {plain.WARMUP}, the steps of the warm-up")
     plain.STEPS = flags.steps
     torch.set_num_threads(1)
     keep_memory()
