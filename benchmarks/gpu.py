@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import gpu_training
 import torch
 import torch.nn.functional as F
+from flags import new_file
 from markdown_tables import markdown
 from torch import Tensor, nn
 
@@ -296,7 +297,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=8, help="no part begins after this time (default: 8)")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="parts (default: all)")
     parser.add_argument("--small", action="store_true", help="small sizes, also without a GPU")
-    parser.add_argument("--json", type=Path, help="write the tables to this file")
+    parser.add_argument("--json", type=new_file, help="write the tables to this file")
     args = parser.parse_args()
     began = time.perf_counter()
     if not torch.cuda.is_available() and not args.small:
@@ -320,7 +321,7 @@ def main() -> None:
         print(f"## {part} ({time.perf_counter() - start:.0f} s)\n\n{tables[part]}\n", flush=True)
         if args.json is not None:
             args.json.write_text(json.dumps(tables, indent=2))
-    if any(table.startswith(("failed", "FAILED", "ERROR")) for table in tables.values()):
+    if any(table.startswith(("failed", "FAILED", "ERROR")) or "| failed:" in table for table in tables.values()):
         sys.exit(1)
 
 

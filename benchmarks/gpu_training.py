@@ -178,7 +178,7 @@ def compare(
                 with_learner(all_programs, workload.task, folder, {**flags, "compile": compiled})
             except Exception as error:  # a failure of one program must not lose the other measurements
                 print(f"{workload.name}, compile={compiled}: {type(error).__name__}: {error}", flush=True)
-                reason = str(error).splitlines()[0][:100]
+                reason = f"{type(error).__name__}: {error}".splitlines()[0][:100]
                 results.append({**model, "program": f"failed: {reason}"})
         gc.collect()
         if device.type == "cuda":

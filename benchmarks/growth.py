@@ -8,8 +8,9 @@ square. The demanded slope is that of the operations or bytes that the task need
 are also fitted to the upper decade alone, where constant costs matter less. A curve grows too fast if its
 slope in the upper decade exceeds the demanded slope by more than 0.2.
 
-The program uses one core, and takes at most 15 minutes. Costs are medians of several repeats. `--small` measures
-few small sizes, to test the program. `--pictures` writes the curves as SVG, for light and dark pages.
+The program uses one core, and takes about 5 minutes. Costs are medians of several repeats. `--small` measures
+two small sizes of each curve, to test the program. `--pictures` writes the curves as SVG, for light and dark
+pages.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from flags import existing, new_file
 from markdown_tables import markdown
 
 TOLERANCE = 0.2
@@ -245,12 +247,12 @@ GROUPS = ("attention", "models", "text", "runs", "pages")
 def main() -> None:
     """Measure all curves, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--groups", nargs="+", choices=GROUPS, default=list(GROUPS))
-    parser.add_argument("--small", action="store_true", help="few small sizes")
-    parser.add_argument("--json", type=Path, help="write the measurements to this file")
+    parser.add_argument("--groups", nargs="+", choices=GROUPS, default=list(GROUPS), help="default: all")
+    parser.add_argument("--small", action="store_true", help="two small sizes of each curve")
+    parser.add_argument("--json", type=new_file, help="write the measurements to this file")
     parser.add_argument("--pictures", type=Path, help="write the pictures to this folder")
     parser.add_argument(
-        "--from-json", type=Path, nargs="+", help="draw earlier measurements instead of measuring"
+        "--from-json", type=existing, nargs="+", help="draw earlier measurements instead of measuring"
     )
     parser.add_argument("--memory", action="store_true", help=argparse.SUPPRESS)
     flags = parser.parse_args()

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
+from flags import count
 from torch import Tensor
 
 from regard.attention import Dropout, MultiHeadAttention, Rotary, attend as layer_call, attention_weights
@@ -129,7 +130,7 @@ def compare(name: str, implementations: tuple[Work, Work], rounds: int) -> None:
 def main() -> None:
     """Run all measurements, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=15, help="number of calls of each part (default: 15)")
+    parser.add_argument("--rounds", type=count, default=15, help="number of calls of each part (default: 15)")
     rounds = parser.parse_args().rounds
     torch.manual_seed(0)
     print("| part | PyTorch, ms | Regard, ms | ratio |\n| --- | ---: | ---: | ---: |")

@@ -22,6 +22,7 @@ from pydoc_data.topics import topics
 
 import character_loop as plain
 import torch
+from flags import count
 from markdown_tables import markdown
 from strong_loop import PlainDecoderOnly, Sizes, StrongTraining
 from torch import Tensor, nn
@@ -148,9 +149,11 @@ def user_seconds() -> float:
 def main() -> None:
     """Train all models with each seed, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=3, help="number of training runs of each side (default 3)")
-    parser.add_argument("--steps", type=int, default=plain.STEPS, help="training steps (default 2000)")
+    parser.add_argument("--seeds", type=count, default=3, help="number of training runs of each side (default 3)")
+    parser.add_argument("--steps", type=count, default=plain.STEPS, help="training steps (default 2000)")
     flags = parser.parse_args()
+    if flags.steps <= plain.WARMUP:
+        parser.error(f"--steps: more than {plain.WARMUP}, the steps of the warm-up")
     plain.STEPS = flags.steps
     torch.set_num_threads(1)
     keep_memory()

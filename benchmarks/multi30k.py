@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flags import multi30k
 from peers import joeynmt_config, joeynmt_text, peers_parser
 
 SIZES: dict[str, Any] = {
@@ -51,7 +52,7 @@ def files(data: Path, languages: tuple[str, str] = ("de", "en")) -> dict[str, tu
 def multi30k_parser(description: str) -> argparse.ArgumentParser:
     """Return a parser with the flags of all comparisons with JoeyNMT on Multi30k."""
     flags = peers_parser(description)
-    flags.add_argument("data", type=Path, help="folder of Multi30k's files")
+    flags.add_argument("data", type=multi30k, help="folder of Multi30k's files")
     return flags
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from flags import count
+
 HERE = Path(__file__).parent
 NEEDS = ("joeynmt==2.3.0", "torch==2.13.0", "importlib_metadata", "sentencepiece==0.2.0")
 """JoeyNMT 2.3 does not declare importlib_metadata, and fails with newer versions of sentencepiece."""
@@ -26,9 +28,14 @@ def peers_parser(description: str) -> argparse.ArgumentParser:
     """Return a parser with the flags of all comparisons with JoeyNMT."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument(
-        "--threads", type=int, default=os.cpu_count(), help="threads of each program (default: all cores)"
+        "--threads", type=count, default=os.cpu_count(), help="threads of each program (default: all cores)"
     )
-    parser.add_argument("--joeynmt", type=Path, default=HERE.parent / ".venv" / "joeynmt")
+    parser.add_argument(
+        "--joeynmt",
+        type=Path,
+        default=HERE.parent / ".venv" / "joeynmt",
+        help="environment of JoeyNMT, created if it does not exist (default: .venv/joeynmt)",
+    )
     return parser
 
 

@@ -23,6 +23,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from flags import count, new_file
 from peers import HERE, jax_python
 
 TASKS = {
@@ -131,7 +132,9 @@ def measure(program: str, task: str, seed: int, jax: Path | None) -> dict[str, A
     command = [sys.executable, __file__, "--child", program, task, str(seed)]
     if program == "jax":
         command = [str(jax), str(HERE / "jax_loop.py"), task, str(seed)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")
     results: dict[str, Any] = json.loads(done.stdout)
     return results
 
@@ -208,15 +211,15 @@ def main() -> None:
     """Run all measurements, and print the table."""
     began = time.perf_counter()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=3, help="processes per task and program (default: 3)")
+    parser.add_argument("--repeats", type=count, default=3, help="processes per task and program (default: 3)")
     parser.add_argument(
         "--jax",
         type=Path,
         nargs="?",
         const=HERE.parent / ".venv" / "jax",
-        help="also run JAX, installed in this folder",
+        help="also run JAX, installed in this folder (default: .venv/jax)",
     )
-    parser.add_argument("--json", type=Path, help="also write the measurements to this file")
+    parser.add_argument("--json", type=new_file, help="also write the measurements to this file")
     parser.add_argument("--profile", choices=TASKS, help="profile a step of Regard instead")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()

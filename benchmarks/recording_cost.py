@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from flags import count
 
 import regard
 
@@ -93,11 +94,15 @@ def main() -> None:
     """Run all measurements, and print the tables."""
     import transformers
 
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--tokens", type=count, default=64, help="tokens of a sequence, at most 512 (default: 64)"
+    )
+    parser.add_argument("--batch", type=count, default=1, help="sequences (default: 1)")
+    parser.add_argument("--rounds", type=count, default=7, help="measured rounds (default: 7)")
     options = parser.parse_args()
+    if options.tokens > 512:
+        parser.error("--tokens: at most 512, the number of positions of the model")
     torch.set_num_threads(1)
     torch.manual_seed(0)
     model = transformers.BertModel(transformers.BertConfig()).eval()

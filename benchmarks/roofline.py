@@ -18,13 +18,13 @@ import time
 from collections.abc import Callable
 from functools import partial
 from itertools import cycle
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from flags import count, existing, multi30k
 from learner import with_learner
 from markdown_tables import markdown
-from multi30k import BATCH, SYMBOLS, TOKENS, files, multi30k_parser, texts
+from multi30k import BATCH, SYMBOLS, TOKENS, files, texts
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -49,7 +49,7 @@ TRAININGS: dict[str, tuple[str, dict[str, Any]]] = {
     "Dates, Luong": ("dates", {**RECURRENT, "score": "general", "context": "output"}),
     "tiny Transformer, float32": ("translation", {**TEXT, "precision": "float32"}),
     "tiny Transformer, bfloat16": ("translation", {**TEXT, "precision": "bfloat16"}),
-    "the same with R-Drop": ("translation", {**TEXT, "precision": "bfloat16", "r_drop": 3.0}),
+    "tiny Transformer with R-Drop, bfloat16": ("translation", {**TEXT, "precision": "bfloat16", "r_drop": 3.0}),
     "base Transformer, bfloat16": ("translation", {**TEXT, "precision": "bfloat16", "preset": "base"}),
 }
 """Task and flags of each training run; other flags are the defaults of the preset."""
@@ -201,10 +201,13 @@ def rows(args: argparse.Namespace, folder: str) -> list[list[str]]:
 
 def main() -> None:
     """Run all measurements, and print the table."""
-    parser = multi30k_parser(__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=8, help="number of timed and counted steps (default: 8)")
-    parser.add_argument("--model", type=Path, help="run for the searches (default: no searches)")
-    parser.add_argument("--only", default="", help="measure only rows whose name contains this text")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=multi30k, help="folder of Multi30k's files")
+    parser.add_argument("--steps", type=count, default=8, help="number of timed and counted steps (default: 8)")
+    parser.add_argument("--model", type=existing, help="run for the searches (default: no searches)")
+    parser.add_argument(
+        "--only", default="", help="measure only rows whose name contains this text (default: all)"
+    )
     args = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import torch
+from flags import count
 from markdown_tables import markdown
 
 import regard
@@ -23,8 +24,8 @@ TASKS = ("counting", "difference", "signal", "signal2")
 def main() -> None:
     """Train each task with both methods, and print the times."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--seeds", type=count, default=10, help="number of seeds (default: 10)")
+    parser.add_argument("--steps", type=count, default=300, help="training steps of each seed (default: 300)")
     args = parser.parse_args()
     torch.set_num_threads(1)
     rows = []

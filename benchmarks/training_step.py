@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from flags import count
 from gpu_training import Workload, plain_model, workloads, write_text
 from learner import with_learner
 from markdown_tables import markdown
@@ -118,10 +119,12 @@ def table(results: dict[tuple[str, str, str], list[dict[str, Any]]]) -> str:
 def main() -> None:
     """Measure all programs in turn, each in its own process, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3, help="processes for each program")
-    parser.add_argument("--steps", type=int, default=6, help="measured steps in each process")
-    parser.add_argument("--models", nargs="+", choices=models(), default=list(models()))
-    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
+    parser.add_argument("--rounds", type=count, default=3, help="processes for each program (default: 3)")
+    parser.add_argument("--steps", type=count, default=6, help="measured steps in each process (default: 6)")
+    parser.add_argument("--models", nargs="+", choices=models(), default=list(models()), help="default: both")
+    parser.add_argument(
+        "--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS), help="default: both"
+    )
     parser.add_argument("--compile", action="store_true", help="with torch.compile, which takes minutes")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     flags = parser.parse_args()
@@ -145,8 +148,10 @@ def main() -> None:
                         precision,
                     ]
                     command += ["--compile"] if flags.compile else []
-                    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-                    figures = json.loads(output.splitlines()[-1])
+                    process = subprocess.run(command, check=False, capture_output=True, text=True)
+                    if process.returncode:
+                        sys.exit(f"{' '.join(command)} failed:\n{process.stderr}")
+                    figures = json.loads(process.stdout.splitlines()[-1])
                     results.setdefault((name, program, precision), []).append(figures)
                     median = statistics.median(figures["ms"])
                     print(f"round {number + 1}: {name} {program} {precision} {median:.0f} ms", flush=True)

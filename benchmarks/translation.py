@@ -18,6 +18,7 @@ from typing import Any
 
 import translation_search
 import translation_training
+from flags import count, existing
 from multi30k import Setting, multi30k_parser
 from peers import joeynmt_python, run
 
@@ -40,14 +41,19 @@ def measure(part: str, python: Path, setting: Setting, rounds: int) -> dict[str,
 def main() -> None:
     """Run all measurements, and print a table for each part."""
     parser = multi30k_parser(__doc__.splitlines()[0])
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="parts to time")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of measurement (default: 3)")
-    parser.add_argument("--steps", type=int, default=100, help="number of timed training steps (default: 100)")
-    parser.add_argument("--model", type=Path, help="run for translation (default: train a run, half an hour)")
+    parser.add_argument(
+        "--parts", nargs="+", choices=PARTS, default=list(PARTS), help="parts to time (default: both)"
+    )
+    parser.add_argument("--rounds", type=count, default=3, help="rounds of measurement (default: 3)")
+    parser.add_argument("--steps", type=count, default=100, help="number of timed training steps (default: 100)")
+    parser.add_argument("--model", type=existing, help="run for translation (default: train a run, half an hour)")
     parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
         part, name, folder = args.worker
+        if part not in PARTS or name not in PARTS[part].PROGRAMS:
+            names = [f"{kind} {program!r}" for kind in PARTS for program in PARTS[kind].PROGRAMS]
+            parser.error(f"--worker {part} {name!r}: choose from {', '.join(names)}")
         print(json.dumps(PARTS[part].PROGRAMS[name](setting_of(args, Path(folder)))))
         return
     if args.steps < 3 * translation_training.EVERY:

@@ -16,9 +16,9 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from flags import count, existing, multi30k
 from markdown_tables import markdown
 from multi30k import BATCH, load_run, texts
 
@@ -195,9 +195,9 @@ def agreement(run: Any, sources: list[str]) -> str:
 def main() -> None:
     """Run all measurements, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("data", type=Path, help="folder of Multi30k's files")
-    parser.add_argument("--model", type=Path, required=True, help="run to translate with")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of measurement (default: 3)")
+    parser.add_argument("data", type=multi30k, help="folder of Multi30k's files")
+    parser.add_argument("--model", type=existing, required=True, help="run to translate with")
+    parser.add_argument("--rounds", type=count, default=3, help="rounds of measurement (default: 3)")
     args = parser.parse_args()
     keep_memory()  # as `regard translate` does, for all programs
     import torch

@@ -52,8 +52,8 @@ class TokenTraining(SampledTraining):
     """Number of training steps between two measurements of the validation loss, on samples that are not in the
     training data; 0: none."""
     compile: bool = False
-    """Compile the layers with torch.compile, which takes one or two minutes. On a CPU, training
-    steps do not become faster (docs/dev/benchmarks.md)."""
+    """Compile the layers with torch.compile, which takes one or two minutes. On a CPU, steps without
+    dropout do not become faster."""
     sharded: bool = False
     """Split parameters, gradients and moments between the processes of torchrun (FSDP2)."""
     tensorboard: bool = False

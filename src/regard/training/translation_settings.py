@@ -65,8 +65,8 @@ class TranslationTraining(TrainingConfig):
     """Number of models that are kept for `regard average`: the best by the criterion, or without validation text
     the last ones, one for every validate_every steps. 0: none."""
     compile: bool = False
-    """Compile the layers of a Transformer with torch.compile, which takes one or two minutes. On a CPU, training
-    steps then take about 0.9 of the time (docs/dev/benchmarks.md)."""
+    """Compile the layers of a Transformer with torch.compile, which takes one or two minutes. On a GPU, steps
+    become faster. On an Intel processor, steps become 1.14 times as fast in float32 (docs/dev/benchmarks.md)."""
     sharded: bool = False
     """Split parameters, gradients and moments between the processes of torchrun (FSDP2)."""
     tensorboard: bool = False
