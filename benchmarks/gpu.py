@@ -1,8 +1,8 @@
 """Test and measure Regard on a GPU: training, attention, search, and many seeds at once.
 
-    python benchmarks/gpu.py [--minutes 8] [--parts tests training ...] [--json FILE]
+    python benchmarks/gpu.py [--minutes 8] [--parts attention training ...] [--json FILE]
 
-The program needs pytest for its first part, the tests with the marker `gpu`, and transformers for one row of
+The program needs pytest for its last part, the tests with the marker `gpu`, and transformers for one row of
 the searches. It generates its text. Parts that do not begin within the minutes are left out, and named. Without
 a GPU, the program stops, unless `--small` is given: then it runs all parts with small sizes on the CPU.
 """
@@ -282,11 +282,11 @@ def seeds(setting: Setting) -> str:
 
 
 PARTS: dict[str, Callable[[Setting], str]] = {
-    "tests": tests,
-    "training": training,
     "attention": attention,
     "search": search,
     "seeds": seeds,
+    "training": training,
+    "tests": tests,
 }
 
 

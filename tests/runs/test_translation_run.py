@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import regard
+from regard.attention import Block
 from regard.errors import InputError
 from regard.evaluation import bleu
 from regard.models import Transformer
@@ -113,6 +114,19 @@ def test_a_criterion_that_does_not_move_stops_nothing(tmp_path: Path) -> None:
     flags = {**FEW, "steps": 10, "validate_every": 2, "patience": 3, "lr": 1e-9}
     run = regard.train("translation", **write(tmp_path), **flags, savepath=tmp_path)
     assert len({line["bleu"] for line in run.metrics if "bleu" in line}) == 1 and run.step == 10
+
+
+def test_a_resumed_run_may_compile_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine on which a run is resumed may have no compiler."""
+    compiled: list[bool] = []
+    monkeypatch.setattr(Block, "compile", lambda self, dynamic: compiled.append(dynamic))
+    regard.train("translation", **write(tmp_path), **{**FEW, "steps": 2}, savepath=tmp_path)
+    assert not compiled
+    resume = {"resume": True, "progress": False, "savepath": tmp_path}
+    regard.train("translation", **resume, steps=3, compile=True)
+    assert compiled and all(compiled)
+    compiled.clear()
+    assert regard.train("translation", **resume, steps=4, compile=False).step == 4 and not compiled
 
 
 @pytest.mark.slow  # compiling takes a minute

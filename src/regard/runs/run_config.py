@@ -53,8 +53,9 @@ def resumed_config(
 ) -> RunConfig:
     """Return the config of a stored run, with the paths of its text taken from the flags.
 
-    Other `steps` or another `lr` begin a new learning-rate schedule (`rescheduled`). Raises `InputError` for an
-    unknown flag, and for another flag that differs from the stored flag.
+    Other `steps` or another `lr` begin a new learning-rate schedule (`rescheduled`). `compile` may differ, as
+    the machine may have no compiler. Raises `InputError` for an unknown flag, and for another flag that differs
+    from the stored flag.
     """
     name = find_task(task).name if isinstance(task, str) else task.name
     folder = RunFolder(savepath / name, trust_edited)
@@ -75,12 +76,16 @@ def resumed_config(
     moved = {name: value for name, value in flags.items() if stored.text and name in TEXT_FLAGS}
     schedule = {name: flags[name] for name in SCHEDULE_FLAGS if flags.get(name, before[name]) != before[name]}
     for name, value in flags.items():
-        if value != before.get(name) and name not in moved and name not in schedule:
+        if value != before.get(name) and name not in (*moved, *schedule, "compile"):
             raise InputError(
                 f"{name} {value} differs from the run's {before.get(name)}: a resumed run keeps its flags; "
                 f"leave {name} out, or train a new run"
             )
     config = dataclasses.replace(stored, task=dataclasses.replace(stored.task, **moved))
+    if "compile" in flags:
+        config = dataclasses.replace(
+            config, training=dataclasses.replace(config.training, compile=flags["compile"])
+        )
     return rescheduled(config, folder, schedule) if schedule else config
 
 

@@ -253,7 +253,7 @@ class SingleLearner:
             yield
         except TorchDynamoException as error:
             reason = " ".join(str(error).split())
-            raise MachineError(f"cannot compile: {shorten(reason, 200)}; train without --compile") from error
+            raise MachineError(f"cannot compile: {shorten(reason, 200)}; train with --no_compile") from error
 
     def validated(self, validate: Validate) -> Metrics:
         """Return the metrics of the averaged model, computed by the first process."""
