@@ -1,6 +1,6 @@
 """Run `regard` with a second process that fails at a step of the first start.
 
-    python -m tests.training.failing SIGNAL STEP WORDS...
+    torchrun FLAGS --run-path tests/training/failing.py SIGNAL STEP WORDS...
 
 At step -1, the process fails before the run exists.
 """
