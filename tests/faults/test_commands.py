@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import tempfile
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -10,16 +11,33 @@ import pytest
 
 import regard
 from regard.cli import COMMANDS
+from tests.faults import commands
 from tests.faults.children import Ended, Streams
 from tests.faults.commands import faults_of, main
 from tests.faults.flags import forms
+from tests.faults.ground import at_home, make_ground, warm_up
 from tests.faults.lines import Line
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="commands are tried in forked children")
 
 
-def test_a_sample_of_command_lines() -> None:
-    report = main(60, seed=0)
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the site, which both campaigns copy."""
+    root = tmp_path_factory.mktemp("site")
+    warm_up()
+    with mock.patch.dict(os.environ), mock.patch.object(tempfile, "tempdir", None), at_home(root):
+        return make_ground(root)
+
+
+@pytest.fixture
+def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stop commands that train for longer, such as `bench`, after a second."""
+    monkeypatch.setattr(commands, "PATIENCE", 1.0)
+
+
+def test_a_sample_of_command_lines(ground: Path, short_patience: None) -> None:
+    report = main(60, seed=0, ground=ground)
     assert not report.faults, report.told()
     assert report.counts["done (status 0)"] > 5 and report.counts["refused (status 2)"] > 25
 
@@ -79,7 +97,7 @@ def test_faults_are_recognized(
     assert not found if fault is None else any(each.startswith(fault) for each in found), found
 
 
-def test_unpickling_is_detected(tmp_path: Path) -> None:
+def test_unpickling_is_detected(ground: Path, short_patience: None) -> None:
     """Unpickling while reading a run is detected."""
     from regard.training import RunFolder
 
@@ -90,5 +108,5 @@ def test_unpickling_is_detected(tmp_path: Path) -> None:
         return read(folder, **others)
 
     with mock.patch.object(RunFolder, "read_config", unpickling):
-        report = main(10, seed=0)
+        report = main(10, seed=0, ground=ground)
     assert any("unpickles" in fault for fault in report.faults), report.told()

@@ -32,7 +32,7 @@ if __name__ == "__main__":
     _, name, step, *words = sys.argv
     if os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
         fail_at(int(step), getattr(signal, name))
-    # torchrun ends the other process as soon as it notices the failure, maybe before that process has reported it.
+    # torchrun ends the other process when it notices the failure, maybe before that process has reported it.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.argv = ["regard", *words]
     sys.exit(main())
