@@ -30,13 +30,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return make_ground(root)
 
 
-@pytest.fixture
-def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stop commands that train for longer, such as `bench`, after a second."""
-    monkeypatch.setattr(commands, "PATIENCE", 1.0)
-
-
-def test_a_sample_of_command_lines(ground: Path, short_patience: None) -> None:
+def test_a_sample_of_command_lines(ground: Path) -> None:
     report = main(60, seed=0, ground=ground)
     assert not report.faults, report.told()
     assert report.counts["done (status 0)"] > 5 and report.counts["refused (status 2)"] > 25
@@ -97,7 +91,7 @@ def test_faults_are_recognized(
     assert not found if fault is None else any(each.startswith(fault) for each in found), found
 
 
-def test_unpickling_is_detected(ground: Path, short_patience: None) -> None:
+def test_unpickling_is_detected(ground: Path) -> None:
     """Unpickling while reading a run is detected."""
     from regard.training import RunFolder
 
@@ -107,6 +101,7 @@ def test_unpickling_is_detected(ground: Path, short_patience: None) -> None:
         pickle.loads(content)
         return read(folder, **others)
 
-    with mock.patch.object(RunFolder, "read_config", unpickling):
+    # Commands that train for longer, such as `bench`, are stopped after a second.
+    with mock.patch.object(RunFolder, "read_config", unpickling), mock.patch.object(commands, "PATIENCE", 1.0):
         report = main(10, seed=0, ground=ground)
     assert any("unpickles" in fault for fault in report.faults), report.told()
