@@ -3,6 +3,7 @@
 import os
 import pickle
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -22,12 +23,16 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="commands are tried i
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the site, which both campaigns copy."""
-    root = tmp_path_factory.mktemp("site")
-    warm_up()
-    with mock.patch.dict(os.environ), mock.patch.object(tempfile, "tempdir", None), at_home(root):
-        return make_ground(root)
+def ground() -> Iterator[Path]:
+    """Yield the site, which both campaigns copy. Its runs name their texts, so an unprivileged user must be able
+    to read the folder."""
+    with tempfile.TemporaryDirectory() as scratch:
+        Path(scratch).chmod(0o755)
+        warm_up()
+        with mock.patch.dict(os.environ), mock.patch.object(tempfile, "tempdir", None):
+            with at_home(Path(scratch).resolve()):
+                site = make_ground(Path(scratch).resolve())
+        yield site
 
 
 def test_a_sample_of_command_lines(ground: Path) -> None:
