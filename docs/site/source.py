@@ -36,14 +36,17 @@ class Module:
     @cached_property
     def imports(self) -> dict[str, str]:
         """Return the full names of imported names, including those under `if TYPE_CHECKING`."""
-        imports = [node for node in ast.walk(self.tree) if isinstance(node, ast.ImportFrom) and node.module]
+        imports = [node for node in self._imports if node.module]
         return {name.asname or name.name: f"{node.module}.{name.name}" for node in imports for name in node.names}
 
     @cached_property
     def exported(self) -> list[str]:
         """Return the names that the module imports as themselves, as in `from package import name as name`."""
-        imports = (node for node in ast.walk(self.tree) if isinstance(node, ast.ImportFrom))
-        return sorted(name.name for node in imports for name in node.names if name.asname == name.name)
+        return sorted(name.name for node in self._imports for name in node.names if name.asname == name.name)
+
+    @cached_property
+    def _imports(self) -> list[ast.ImportFrom]:
+        return [node for node in ast.walk(self.tree) if isinstance(node, ast.ImportFrom)]
 
     @cached_property
     def members(self) -> dict[str, Named]:

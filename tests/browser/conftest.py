@@ -96,18 +96,59 @@ def chromium(started: tuple[Any, asyncio.AbstractEventLoop]) -> Iterator[Any]:
     asyncio._set_running_loop(None)
 
 
-@pytest.fixture
-def page(chromium: Any) -> Iterator[Any]:
-    """Open a new page; any error on the page fails the test."""
-    context = chromium.new_context(viewport={"width": 1000, "height": 800})
-    page = context.new_page()
+VIEWPORT = {"width": 1000, "height": 800}
+
+
+def _open(chromium: Any) -> Any:
+    """Open a page that collects its errors in `complaints`."""
+    page = chromium.new_context(viewport=VIEWPORT).new_page()
     page.set_default_timeout(15_000)
-    complaints: list[str] = []
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    page.complaints = complaints
+    page.complaints = []
+    page.on("pageerror", lambda error: page.complaints.append(str(error)))
+    page.on("console", lambda said: page.complaints.append(said.text) if said.type == "error" else None)
+    return page
+
+
+def _empty(page: Any) -> None:
+    """Restore a page to the state of a new one."""
+    page.goto("about:blank")
+    page.unroute_all()
+    page.mouse.move(-1, -1)
+    page.set_viewport_size(VIEWPORT)
+    page.emulate_media(media="null", color_scheme="light", forced_colors="none")
+    page.context.clear_cookies()
+    session = page.context.new_cdp_session(page)
+    session.send("Storage.clearDataForOrigin", {"origin": "*", "storageTypes": "all"})
+    session.detach()
+
+
+@pytest.fixture
+def own_page(chromium: Any) -> Iterator[Any]:
+    """Open a new page that no other test uses; any error on the page fails the test."""
+    page = _open(chromium)
     yield page
-    context.close()
+    page.context.close()
+    assert page.complaints == []
+
+
+@pytest.fixture(scope="package")
+def pages(chromium: Any) -> list[Any]:
+    """Return the empty pages that a test may use."""
+    return []
+
+
+@pytest.fixture
+def page(chromium: Any, pages: list[Any]) -> Iterator[Any]:
+    """Return an empty page; any error on the page fails the test.
+
+    Tests share a page, because the processes of a new one take a third of a second. A test that adds initial
+    scripts or functions, which stay on a page, uses `own_page`.
+    """
+    page = pages.pop() if pages else _open(chromium)
+    yield page
+    _empty(page)
+    complaints, page.complaints = page.complaints, []
+    pages.append(page)
     assert complaints == []
 
 

@@ -35,16 +35,16 @@ def test_a_page_that_is_printed_at_load_has_its_picture(exported: Path, tmp_path
     assert len(shown) == 2 and all(coloured > 20 for _, _, coloured in shown)
 
 
-def test_page_is_never_reported_as_empty_while_loading(page: Any, exported: Path) -> None:
-    page.add_init_script(
+def test_page_is_never_reported_as_empty_while_loading(own_page: Any, exported: Path) -> None:
+    own_page.add_init_script(
         """globalThis.said = [];
         new MutationObserver(() => globalThis.said.push(document.body?.innerText ?? ""))
             .observe(document, { childList: true, subtree: true, characterData: true });"""
     )
-    page.goto(exported.as_uri())
-    page.wait_for_selector("figure canvas")
-    said = page.evaluate("globalThis.said")
-    assert said and not any(NONE in each for each in said) and "Loading" not in page.inner_text("body")
+    own_page.goto(exported.as_uri())
+    own_page.wait_for_selector("figure canvas")
+    said = own_page.evaluate("globalThis.said")
+    assert said and not any(NONE in each for each in said) and "Loading" not in own_page.inner_text("body")
 
 
 def test_without_javascript_the_page_says_so(chromium: Any, exported: Path) -> None:

@@ -222,9 +222,9 @@ def test_missing_labels(page: Any, tmp_path: Path, labels: list[str]) -> None:
     assert "\u202e" not in page.inner_text("#view")
 
 
-def test_numbers_of_three_digits_are_complete(page: Any, tmp_path: Path) -> None:
+def test_numbers_of_three_digits_are_complete(own_page: Any, tmp_path: Path) -> None:
     """Column labels are measured, so that no label is cut if the space is sufficient."""
-    page.add_init_script(
+    own_page.add_init_script(
         """window.written = [];
         const fillText = CanvasRenderingContext2D.prototype.fillText;
         CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
@@ -232,18 +232,18 @@ def test_numbers_of_three_digits_are_complete(page: Any, tmp_path: Path) -> None
             return fillText.call(this, text, ...place);
         };"""
     )
-    page.goto(_large(tmp_path, 150).as_uri())
-    page.wait_for_selector("figure canvas")
-    settle(page)
-    assert any(len(text) == 3 for text in page.evaluate("window.written"))
-    assert not any("…" in text for text in page.evaluate("window.written"))
+    own_page.goto(_large(tmp_path, 150).as_uri())
+    own_page.wait_for_selector("figure canvas")
+    settle(own_page)
+    assert any(len(text) == 3 for text in own_page.evaluate("window.written"))
+    assert not any("…" in text for text in own_page.evaluate("window.written"))
 
 
-def test_wide_letters_do_not_overlap(page: Any, tmp_path: Path) -> None:
+def test_wide_letters_do_not_overlap(own_page: Any, tmp_path: Path) -> None:
     """Labels that are wider than their columns are vertical, even short labels."""
     labels = ["WWW", "MMM", "WMW", "MWM"] * 8
     weights = np.full((1, 1, 32), 1 / 32, dtype=np.float32)
-    page.add_init_script(
+    own_page.add_init_script(
         """window.turned = 0;
         const rotate = CanvasRenderingContext2D.prototype.rotate;
         CanvasRenderingContext2D.prototype.rotate = function (angle) {
@@ -251,11 +251,11 @@ def test_wide_letters_do_not_overlap(page: Any, tmp_path: Path) -> None:
             return rotate.call(this, angle);
         };"""
     )
-    page.set_viewport_size({"width": 800, "height": 600})
-    page.goto(write_page(tmp_path / "p.html", [map_of(weights, ["q"], labels)]).as_uri())
-    page.wait_for_selector("figure canvas")
-    settle(page)
-    assert page.evaluate("window.turned") >= 32
+    own_page.set_viewport_size({"width": 800, "height": 600})
+    own_page.goto(write_page(tmp_path / "p.html", [map_of(weights, ["q"], labels)]).as_uri())
+    own_page.wait_for_selector("figure canvas")
+    settle(own_page)
+    assert own_page.evaluate("window.turned") >= 32
 
 
 def test_lines_report_omitted_weights(page: Any, tmp_path: Path) -> None:

@@ -26,14 +26,14 @@ def _pixel(page: Any, figure: int, x: float, y: float) -> list[int]:
     )
 
 
-def test_opens_from_a_file_offline(page: Any, exported: Path, learned: regard.AnswerRun) -> None:
-    page.context.set_offline(True)
-    page.goto(exported.as_uri())
-    page.wait_for_selector("figure canvas")
-    assert "after 150 training steps" in page.inner_text("#view")
-    page.locator("input[data-name=time]").focus()
-    page.keyboard.press("Home")
-    page.wait_for_selector("text=after 0 training steps")
+def test_opens_from_a_file_offline(own_page: Any, exported: Path, learned: regard.AnswerRun) -> None:
+    own_page.context.set_offline(True)
+    own_page.goto(exported.as_uri())
+    own_page.wait_for_selector("figure canvas")
+    assert "after 150 training steps" in own_page.inner_text("#view")
+    own_page.locator("input[data-name=time]").focus()
+    own_page.keyboard.press("Home")
+    own_page.wait_for_selector("text=after 0 training steps")
 
 
 def test_colours_follow_the_weights_on_one_scale(page: Any, tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_widget_requests_exact_weights(page: Any, address: str, learned: regard.
     page.evaluate("window.leave()")
 
 
-def test_widget_of_a_run_explains_a_weight(page: Any, address: str, learned: regard.AnswerRun) -> None:
+def test_widget_of_a_run_explains_a_weight(own_page: Any, address: str, learned: regard.AnswerRun) -> None:
     widget = learned.view("BCCCBAABACCCA")
     answers: list[dict[str, Any]] = []
     widget.send = answers.append
@@ -225,10 +225,10 @@ def test_widget_of_a_run_explains_a_weight(page: Any, address: str, learned: reg
         widget._answer(widget, question, [])
         return answers[-1]
 
-    page.expose_function("askPython", ask)
-    page.goto(address)
-    page.wait_for_selector("canvas")
-    page.evaluate(
+    own_page.expose_function("askPython", ask)
+    own_page.goto(address)
+    own_page.wait_for_selector("canvas")
+    own_page.evaluate(
         """async (data) => {
             const { default: widget } = await import("/js/entry.js");
             const listeners = {};
@@ -241,13 +241,13 @@ def test_widget_of_a_run_explains_a_weight(page: Any, address: str, learned: reg
         }""",
         widget.data,
     )
-    page.click("text=Explain this weight")
-    page.wait_for_selector(".sum h2")
-    title = page.inner_text(".sum h2")
+    own_page.click("text=Explain this weight")
+    own_page.wait_for_selector(".sum h2")
+    title = own_page.inner_text(".sum h2")
     found = learned.explain("BCCCBAABACCCA", layer="cross", head=int(title.split()[2]))
     assert f"the weight {found.weight:.4f} on" in title
     assert ask({"id": "1", "explain": {"layer": "nowhere"}})["error"].startswith("layer 'nowhere'")
-    page.evaluate("window.leave()")
+    own_page.evaluate("window.leave()")
 
 
 def test_a_view_that_is_hidden(page: Any, exported: Path) -> None:
@@ -274,15 +274,15 @@ def test_the_focus_stays_where_it_is_when_the_page_becomes_narrower(page: Any, e
 
 
 @pytest.mark.slow
-def test_four_thousand_tokens_do_not_freeze_the_page(page: Any, tmp_path: Path) -> None:
+def test_four_thousand_tokens_do_not_freeze_the_page(own_page: Any, tmp_path: Path) -> None:
     size = 4096
     weights = np.random.default_rng(0).random((1, size, size), dtype=np.float32) ** 20
     weights /= weights.sum(-1, keepdims=True)
     labels = [f"t{step}" for step in range(size)]
-    page.set_default_timeout(60_000)
-    page.goto(write_page(tmp_path / "p.html", [map_of(weights, labels, labels)]).as_uri())
-    page.wait_for_selector("figure canvas")
-    page.evaluate(
+    own_page.set_default_timeout(60_000)
+    own_page.goto(write_page(tmp_path / "p.html", [map_of(weights, labels, labels)]).as_uri())
+    own_page.wait_for_selector("figure canvas")
+    own_page.evaluate(
         """() => { window.longest = 0; let last = performance.now();
             const watch = () => {
                 const now = performance.now();
@@ -292,19 +292,19 @@ def test_four_thousand_tokens_do_not_freeze_the_page(page: Any, tmp_path: Path) 
             };
             requestAnimationFrame(watch); }"""
     )
-    box = page.locator("figure canvas").bounding_box()
+    box = own_page.locator("figure canvas").bounding_box()
     for step in range(40):
-        page.mouse.move(box["x"] + 150 + 5 * step, box["y"] + 150 + 5 * step)
-    page.click("button:text-is('+')")
-    page.click("button:text-is('+')")
-    page.mouse.move(box["x"] + 300, box["y"] + 300)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 200, box["y"] + 200, steps=10)
-    page.mouse.up()
-    page.click("text=Lines")
-    page.click("text=Heatmap")
-    settle(page)
-    assert page.evaluate("window.longest") < 1000  # milliseconds, on a busy machine
+        own_page.mouse.move(box["x"] + 150 + 5 * step, box["y"] + 150 + 5 * step)
+    own_page.click("button:text-is('+')")
+    own_page.click("button:text-is('+')")
+    own_page.mouse.move(box["x"] + 300, box["y"] + 300)
+    own_page.mouse.down()
+    own_page.mouse.move(box["x"] + 200, box["y"] + 200, steps=10)
+    own_page.mouse.up()
+    own_page.click("text=Lines")
+    own_page.click("text=Heatmap")
+    settle(own_page)
+    assert own_page.evaluate("window.longest") < 1000  # milliseconds, on a busy machine
 
 
 def test_hostile_labels_stay_text(page: Any, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from regard.cli.train import parse_config
 from regard.training import RunConfig, make_config
+from tests.processes import start
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -209,14 +210,14 @@ def test_custom_score(tmp_path: Path) -> None:
 
     (tmp_path / "my_module.py").write_text(OWN_SCORE)
     regard = str(Path(sys.executable).parent / "regard")
-    for argv in (["train", "counting", "--steps=3", "--score", "my_module:Distance"], ["test", "counting"]):
-        done = subprocess.run([regard, *argv], cwd=tmp_path, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-    refused = subprocess.run(
-        [regard, "train", "signal", "--score", "my_module:Nothing"], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert refused.returncode == 2
-    assert refused.stderr.startswith("regard: score 'my_module:Nothing' cannot be imported: AttributeError")
+    argv = [regard, "train", "counting", "--steps=3", "--score", "my_module:Distance"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    tested = start(tmp_path / "tested", "test", "counting", folder=tmp_path)
+    assert tested.wait() == 0, tested.err
+    refused = start(tmp_path / "refused", "train", "signal", "--score", "my_module:Nothing", folder=tmp_path)
+    assert refused.wait() == 2
+    assert refused.err.startswith("regard: score 'my_module:Nothing' cannot be imported: AttributeError")
 
 
 def test_resume_compares_flags_with_the_run(command: Command, tmp_path: Path) -> None:

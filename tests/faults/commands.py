@@ -25,7 +25,7 @@ from pathlib import Path
 from unittest import mock
 
 from regard.runs.training import PREPARED
-from tests.faults.children import Ended, as_nobody, run
+from tests.faults.children import PATIENCE, Ended, as_nobody, run
 from tests.faults.flags import Form, forms
 from tests.faults.ground import TRAININGS, Site, at_home, make_ground, warm_up
 from tests.faults.lines import Line, line_of, near
@@ -130,7 +130,7 @@ def outcome_of(ended: Ended) -> str:
 def attempt(seed: int, index: int, every: Sequence[Form], site: Site) -> tuple[Trial, Ended]:
     """Run one command line, check the outcome, and restore the site."""
     line = line_of(seed, index, every)
-    ended = run(lambda told: work(line, site.folder, told), site.at, line.streams)
+    ended = run(lambda told: work(line, site.folder, told), site.at, line.streams, PATIENCE)
     changed, left = (set[str](), set[str]()) if site.same() else site.changes()
     faults = faults_of(line, ended, changed, left)
     if not site.same():
@@ -138,16 +138,17 @@ def attempt(seed: int, index: int, every: Sequence[Form], site: Site) -> tuple[T
     return Trial(index, f"{line.argv[0][:20]!r}"[1:-1], outcome_of(ended), tuple(faults), line.argv), ended
 
 
-def main(count: int | None, seed: int, only: int | None = None) -> Report:
+def main(count: int | None, seed: int, only: int | None = None, *, ground: Path | None = None) -> Report:
     """Run `count` command lines of a seed on all cores; `only` runs a single command line with its full
-    output.
+    output. `ground`: an existing site.
     """
     with tempfile.TemporaryDirectory() as scratch:
         Path(scratch).chmod(0o755)
         root = Path(scratch).resolve()
         warm_up()
-        with at_home(root):
-            ground = make_ground(root)
+        if ground is None:
+            with at_home(root):
+                ground = make_ground(root)
         os.chdir(ground)
         every = forms(list(TRAININGS))
         os.chdir("/")

@@ -14,7 +14,7 @@ import re
 import string
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -24,6 +24,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 import regard
+from regard.cli import main as show
 from regard.server import Explorer
 from regard.server.app import ENDPOINTS, make_app
 from tests.faults.report import Report, Trial, counted
@@ -324,8 +325,16 @@ def _receive(connection: Any, given: bytes) -> Answer:
     return Answer(int(found[1]), {}, b"")
 
 
-def main(count: int | None, seed: int, only: int | None = None, *, run: Path | None = None) -> Report:
-    """Send `count` requests to a new explorer; the seeds start at a million times `seed`."""
+def main(
+    count: int | None,
+    seed: int,
+    only: int | None = None,
+    *,
+    run: Path | None = None,
+    program: Callable[[], Any] = show,
+) -> Report:
+    """Send `count` requests to a new explorer; the seeds start at a million times `seed`. `program`: the command
+    line of the explorer."""
     first = seed * BETWEEN
     seeds = range(first, first + (count or USUAL_COUNT)) if only is None else [only]
     with tempfile.TemporaryDirectory() as scratch:
@@ -334,7 +343,7 @@ def main(count: int | None, seed: int, only: int | None = None, *, run: Path | N
                 "signal2", hidden=8, heads=2, steps=8, snapshots=3, savepath=scratch, progress=False
             ).folder
         routes = routes_of(make_app(Explorer(regard.load(run))))
-        with showing(run) as (process, address):
+        with showing(run, program=program) as (process, address):
             trials = try_requests(address, seeds, routes)
             process.process.terminate()
             process.wait()

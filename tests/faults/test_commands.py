@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -10,16 +12,31 @@ import pytest
 
 import regard
 from regard.cli import COMMANDS
+from tests.faults import commands
 from tests.faults.children import Ended, Streams
 from tests.faults.commands import faults_of, main
 from tests.faults.flags import forms
+from tests.faults.ground import at_home, make_ground, warm_up
 from tests.faults.lines import Line
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="commands are tried in forked children")
 
 
-def test_a_sample_of_command_lines() -> None:
-    report = main(60, seed=0)
+@pytest.fixture(scope="module")
+def ground() -> Iterator[Path]:
+    """Yield the site, which both campaigns copy. Its runs name their texts, so an unprivileged user must be able
+    to read the folder."""
+    with tempfile.TemporaryDirectory() as scratch:
+        Path(scratch).chmod(0o755)
+        warm_up()
+        with mock.patch.dict(os.environ), mock.patch.object(tempfile, "tempdir", None):
+            with at_home(Path(scratch).resolve()):
+                site = make_ground(Path(scratch).resolve())
+        yield site
+
+
+def test_a_sample_of_command_lines(ground: Path) -> None:
+    report = main(60, seed=0, ground=ground)
     assert not report.faults, report.told()
     assert report.counts["done (status 0)"] > 5 and report.counts["refused (status 2)"] > 25
 
@@ -79,7 +96,7 @@ def test_faults_are_recognized(
     assert not found if fault is None else any(each.startswith(fault) for each in found), found
 
 
-def test_unpickling_is_detected(tmp_path: Path) -> None:
+def test_unpickling_is_detected(ground: Path) -> None:
     """Unpickling while reading a run is detected."""
     from regard.training import RunFolder
 
@@ -89,6 +106,7 @@ def test_unpickling_is_detected(tmp_path: Path) -> None:
         pickle.loads(content)
         return read(folder, **others)
 
-    with mock.patch.object(RunFolder, "read_config", unpickling):
-        report = main(10, seed=0)
+    # Commands that train for longer, such as `bench`, are stopped after a second.
+    with mock.patch.object(RunFolder, "read_config", unpickling), mock.patch.object(commands, "PATIENCE", 1.0):
+        report = main(10, seed=0, ground=ground)
     assert any("unpickles" in fault for fault in report.faults), report.told()

@@ -57,6 +57,12 @@ LEARNED = "import helper_of_mine\nimport numpy as np\ndef softmax(x): return np.
 WRITTEN = "from regard.programs.language import tokens\nimport helper_of_mine\nanswer = tokens\n"
 
 
+@pytest.fixture(scope="session")
+def loaded_names() -> set[str]:
+    """Return every module that a loaded module or an extra imports or tries to import."""
+    return tried_names(loaded_files()) | extra_names()
+
+
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
     """Create a folder with runs, texts and a learner's code."""
@@ -107,8 +113,8 @@ def test_every_command_is_tested() -> None:
 
 
 @pytest.mark.parametrize("as_folders", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_no_planted_module_is_executed(site: Path, as_folders: bool) -> None:
-    names = tried_names(loaded_files()) | extra_names()
+def test_no_planted_module_is_executed(site: Path, loaded_names: set[str], as_folders: bool) -> None:
+    names = loaded_names
     assert {"dill", "torch", "numpy", "ray", "typing"} <= names and len(names) > 300
     places = (site, site / "models" / "signal2", site / "learned")
     # The first folder has modules, the second folder has empty folders of the same names.
@@ -118,11 +124,11 @@ def test_no_planted_module_is_executed(site: Path, as_folders: bool) -> None:
     judge(site, LINES["test"], status)
 
 
-def test_python_m_does_not_import_from_the_current_directory(site: Path) -> None:
+def test_python_m_does_not_import_from_the_current_directory(site: Path, loaded_names: set[str]) -> None:
     """Python imports some modules from the working directory before Regard starts, so these modules are left
     out.
     """
-    names = (tried_names(loaded_files()) | extra_names()) - sys.stdlib_module_names - {"regard"}
+    names = loaded_names - sys.stdlib_module_names - {"regard"}
     assert plant(site, names) > 100
     found = run(MODULE, "tasks", site)
     judge(site, "tasks", found)
@@ -163,8 +169,8 @@ def test_no_command_executes_a_planted_module(site: Path, command: str, every_na
 
 
 @pytest.mark.slow
-def test_only_imports_of_a_learners_file_are_found_beside_it(site: Path) -> None:
-    plant(site / "learned", tried_names(loaded_files()) | extra_names())
+def test_only_imports_of_a_learners_file_are_found_beside_it(site: Path, loaded_names: set[str]) -> None:
+    plant(site / "learned", loaded_names)
     found = run(CONSOLE, LINES["check"], site)
     judge(site, LINES["check"], found)
     assert "helper_of_mine" not in found[1], found[1]

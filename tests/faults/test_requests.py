@@ -4,7 +4,8 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 import regard
-from regard.server import Explorer
+from regard.cli import main as show
+from regard.server import Explorer, app
 from regard.server.app import ENDPOINTS, make_app
 from tests.faults.requests import judge, main, request_of, routes_of
 from tests.server.running import Answer
@@ -12,8 +13,14 @@ from tests.server.running import Answer
 SAMPLE = 500
 
 
+def impatient() -> int:
+    """Run Regard with a short time limit for the body of a request, which some requests reach."""
+    app.BODY_SECONDS = 2.0
+    return show()
+
+
 def test_a_sample_of_requests(trained: regard.AnswerRun) -> None:
-    report = main(SAMPLE, 0, run=trained.folder)
+    report = main(SAMPLE, 0, run=trained.folder, program=impatient)
     assert not report.faults, report.told()
     assert sum(report.counts.values()) == SAMPLE
     assert {f"status {each}" for each in (200, 400, 403, 404, 405, 413, 415, 422)} <= set(report.counts)

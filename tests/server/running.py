@@ -5,13 +5,14 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from regard.cli import main
 from tests.processes import Started, start
 
 
@@ -31,10 +32,12 @@ class Answer(NamedTuple):
 
 
 @contextmanager
-def showing(*argv: str | Path, env: Mapping[str, str] | None = None) -> Iterator[tuple[Started, str]]:
+def showing(
+    *argv: str | Path, env: Mapping[str, str] | None = None, program: Callable[[], Any] = main
+) -> Iterator[tuple[Started, str]]:
     """Start the explorer in another process; yield its process and address."""
     with TemporaryDirectory() as output:
-        started = start(Path(output), "show", *argv, "--no-browser", env=env)
+        started = start(Path(output), "show", *argv, "--no-browser", env=env, program=program)
         try:
             while not (address := re.search(r"http://\S+(?=\s)", started.out)):
                 assert started.process.is_alive(), started.err

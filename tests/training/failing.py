@@ -1,6 +1,6 @@
 """Run `regard` with a second process that fails at a step of the first start.
 
-    python -m tests.training.failing SIGNAL STEP WORDS...
+    torchrun FLAGS --run-path tests/training/failing.py SIGNAL STEP WORDS...
 
 At step -1, the process fails before the run exists.
 """
@@ -32,5 +32,7 @@ if __name__ == "__main__":
     _, name, step, *words = sys.argv
     if os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
         fail_at(int(step), getattr(signal, name))
+    # torchrun ends the other process when it notices the failure, maybe before that process has reported it.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.argv = ["regard", *words]
     sys.exit(main())

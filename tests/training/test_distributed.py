@@ -1,8 +1,7 @@
 """Training on several processes."""
 
 import json
-import subprocess
-import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,8 @@ import regard
 from regard.data import PAD, PairBatch, collate
 from regard.training import DistributedContext
 from tests.german import write
-from tests.processes import start, start_ranks
+from tests.processes import Started, start, start_ranks
+from tests.training import failing
 
 FLAGS = {
     "vocab_size": 60,
@@ -45,8 +45,9 @@ def launch(folder: Path, size: int, *words: str) -> tuple[int, str, str]:
     Returns the first exit status that is not 0, or 0, and the output of all processes.
     """
     output = folder / "output"
-    started = start_ranks(output, size, *words) if size else [start(output, *words)]
-    failed = [status for process in started if (status := process.wait())]
+    processes = start_ranks(output, size, *words) if size else nullcontext([start(output, *words)])
+    with processes as started:
+        failed = [status for process in started if (status := process.wait())]
     return (
         next(iter(failed), 0),
         "".join(process.out for process in started),
@@ -151,26 +152,25 @@ def test_shares_cover_the_batch() -> None:
     assert len(few[3].source) == 1 and (few[3].target == PAD).all()  # participates in the step without samples
 
 
-def restart(folder: Path, step: int) -> subprocess.CompletedProcess[str]:
+def restart(folder: Path, step: int) -> Started:
     """Train with torchrun on two processes, of which one is killed at a step of the first start."""
-    torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1"]
-    failing = ["-m", "tests.training.failing", "SIGKILL", str(step)]
-    words = [sys.executable, "-m", *torchrun, *failing, *words_of(folder, overwrite=True)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+    from torch.distributed.run import main as torchrun
+
+    flags = ["--standalone", "--nproc-per-node=2", "--max-restarts=1", "--start-method=fork", "--run-path"]
+    words = [*flags, failing.__file__, "SIGKILL", str(step), *words_of(folder, overwrite=True)]
+    return start(folder / "output", *words, program=torchrun)
 
 
 def test_restarted_processes_continue_at_the_last_checkpoint(parallel: Path, tmp_path: Path) -> None:
     """If a process is killed at step 9, after the checkpoint at step 6, the earlier run is still replaced."""
     assert train(tmp_path, 0, seed=1)[0] == 0
     done = restart(tmp_path, 9)
-    assert done.returncode == 0, done.stderr
+    assert done.wait() == 0, done.err
     assert losses(tmp_path) == losses(parallel)
-    assert done.stderr.count("step 6 of 12") == 1  # before the restart
-    assert done.stdout.count("Trained translation for 12 steps") == 1
-    assert (
-        "regard: process 0 of 2 lost the connection to another process, because that process ended" in done.stderr
-    )
-    assert "pair.cc" not in done.stderr
+    assert done.err.count("step 6 of 12") == 1  # before the restart
+    assert done.out.count("Trained translation for 12 steps") == 1
+    assert "regard: process 0 of 2 lost the connection to another process, because that process ended" in done.err
+    assert "pair.cc" not in done.err
 
 
 @pytest.mark.slow
@@ -179,9 +179,9 @@ def test_restarted_processes_replace_an_earlier_run_of_equal_flags(tmp_path: Pat
     assert train(tmp_path, 2)[0] == 0
     old = (tmp_path / "translation").stat().st_ino
     done = restart(tmp_path, -1)
-    assert done.returncode == 0, done.stderr
+    assert done.wait() == 0, done.err
     assert (tmp_path / "translation").stat().st_ino != old
-    assert done.stdout.count("Trained translation for 12 steps") == 1
+    assert done.out.count("Trained translation for 12 steps") == 1
 
 
 def test_start_from_a_run_on_a_mixture_is_equal_on_two_processes(alone: Path, tmp_path: Path) -> None:
