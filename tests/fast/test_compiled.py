@@ -1,6 +1,7 @@
 """ReLU and dropout of compiled layers."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -47,7 +48,7 @@ def test_relu_equals_the_one_of_pytorch_at_all_values() -> None:
 def test_a_compiled_layer_drops_the_same_values_in_both_passes(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     layer = EncoderLayer(8, 2, 16, dropout=0.3).to(dtype).train()
-    compiled = torch.compile(layer, backend=BACKEND, fullgraph=True)
+    compiled: Any = torch.compile(layer, backend=BACKEND, fullgraph=True)
     states = torch.randn(3, 5, 8, dtype=dtype)
     for one, other in zip(results(compiled, states), results(layer, states), strict=True):
         torch.testing.assert_close(one, other)
