@@ -56,7 +56,7 @@ def ctranslate2(setting: Setting) -> Search:
     )
 
     def search(sources: list[str], beam: int) -> list[str]:
-        tokens = [tokenizer.encode(source).tokens for source in sources]
+        tokens = [encoding.tokens for encoding in tokenizer.encode_batch(sources)]
         results = translator.translate_batch(
             tokens, beam_size=beam, max_batch_size=BATCH, disable_unk=True, length_penalty=0.0
         )
