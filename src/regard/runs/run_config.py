@@ -75,17 +75,18 @@ def resumed_config(
     # The content of text is compared by its digests. Runs of earlier formats have no digests.
     moved = {name: value for name, value in flags.items() if stored.text and name in TEXT_FLAGS}
     schedule = {name: flags[name] for name in SCHEDULE_FLAGS if flags.get(name, before[name]) != before[name]}
+    compiled: dict[str, Any] = {name: value for name, value in flags.items() if name == "compile"}
     for name, value in flags.items():
-        if value != before.get(name) and name not in (*moved, *schedule, "compile"):
+        if value != before.get(name) and name not in (*moved, *schedule, *compiled):
             raise InputError(
                 f"{name} {value} differs from the run's {before.get(name)}: a resumed run keeps its flags; "
                 f"leave {name} out, or train a new run"
             )
-    config = dataclasses.replace(stored, task=dataclasses.replace(stored.task, **moved))
-    if "compile" in flags:
-        config = dataclasses.replace(
-            config, training=dataclasses.replace(config.training, compile=flags["compile"])
-        )
+    config = dataclasses.replace(
+        stored,
+        task=dataclasses.replace(stored.task, **moved),
+        training=dataclasses.replace(stored.training, **compiled),
+    )
     return rescheduled(config, folder, schedule) if schedule else config
 
 
