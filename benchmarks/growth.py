@@ -162,11 +162,11 @@ def fit(growth: Growth, costs: list[float]) -> Curve:
     exact = [index for index, cost in enumerate(costs) if growth.unit != "MiB" or cost >= RESOLUTION]
     exact = exact if len(exact) > 1 else list(range(len(costs)))
     upper = [index for index in exact if sizes[index] >= sizes[-1] / 12]  # a decade, with rounded ends
-    slopes = [
+    slope, demanded_slope, upper_slope, upper_demanded_slope = (
         fit_slope([sizes[index] for index in points], [values[index] for index in points])
         for points in (exact, upper)
         for values in (costs, demanded)
-    ]
+    )
     return Curve(
         group=growth.group,
         panel=growth.panel,
@@ -176,10 +176,10 @@ def fit(growth: Growth, costs: list[float]) -> Curve:
         sizes=sizes,
         costs=costs,
         demanded=demanded,
-        slope=slopes[0],
-        demanded_slope=slopes[1],
-        upper_slope=slopes[2],
-        upper_demanded_slope=slopes[3],
+        slope=slope,
+        demanded_slope=demanded_slope,
+        upper_slope=upper_slope,
+        upper_demanded_slope=upper_demanded_slope,
     )
 
 
