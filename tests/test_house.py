@@ -126,14 +126,9 @@ def test_no_isinstance_checks_of_settings_tasks_or_runs(package: str) -> None:
     assert set(checks) - own == set()
 
 
-def test_files_and_functions_are_short() -> None:
-    for name, path in FILES.items():
-        lines = len(path.read_text(encoding="utf-8").splitlines())
-        assert lines <= 345, f"{name} has {lines} lines: is it two ideas?"
-        for node in ast.walk(trees()[name]):
-            if isinstance(node, ast.FunctionDef):
-                length = (node.end_lineno or 0) - node.lineno + 1
-                assert length <= 65, f"{name}.{node.name} has {length} lines"
+def test_the_source_does_not_grow() -> None:
+    """A change that adds lines removes at least as many elsewhere. Lower the number whenever the source is shorter."""
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in FILES.values()) <= 86_766
 
 
 def _returned(hint: Any) -> Iterator[type]:
