@@ -179,7 +179,7 @@ try-wheel:
 		build/try/bin/python -m pip install --quiet --constraint constraints.txt dist/*.whl && \
 		build/try/bin/python -I tests/wheel.py alone && \
 		build/try/bin/python -m pip install --quiet --constraint constraints.txt \
-			"$$(realpath dist/*.whl)[export,hub,notebook,onnx,serve,track]" && \
+			"$$(realpath dist/*.whl)[export,hub,notebook,serve,track]" && \
 		build/try/bin/python -I tests/wheel.py extras || exit 1; \
 	done
 

@@ -38,11 +38,11 @@ def work(out: Path, flags: dict[str, Any], checkpoints: bool) -> None:
     import torch
 
     import regard
-    from regard.training import SingleLearner
+    from regard.training import Learner
 
-    learn, times, measurements = SingleLearner.learn, list[float](), dict[str, Any]()
+    learn, times, measurements = Learner.learn, list[float](), dict[str, Any]()
 
-    def timed(self: SingleLearner, lr: float) -> Any:
+    def timed(self: Learner, lr: float) -> Any:
         begin = time.perf_counter()
         loss = learn(self, lr)
         times.append(time.perf_counter() - begin)
@@ -61,7 +61,7 @@ def work(out: Path, flags: dict[str, Any], checkpoints: bool) -> None:
             measurements["load"] = time.perf_counter() - begin
         return loss
 
-    SingleLearner.learn = timed  # type: ignore[method-assign]
+    Learner.learn = timed  # type: ignore[method-assign]
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     regard.train("translation", savepath=out, progress=False, overwrite=True, **flags)
     measurements["step"] = statistics.median(times[LEFT_OUT:] or times)

@@ -1,4 +1,4 @@
-"""Test and measure Regard on a GPU: training, attention, search, and many seeds at once.
+"""Test and measure Regard on a GPU: training, attention and search.
 
     python benchmarks/gpu.py [--minutes 8] [--parts attention training ...] [--json FILE]
 
@@ -260,31 +260,9 @@ def _hugging_face(run: Any, sources: list[str], setting: Setting) -> Callable[[i
     return translate
 
 
-def seeds(setting: Setting) -> str:
-    """Compare stacked seeds with one training run after another."""
-    from regard.runs.training import train_seeds
-
-    body, count, steps = [], 2 if setting.small else 10, 20 if setting.small else 300
-    for task in ("counting", "signal2"):
-        with tempfile.TemporaryDirectory() as name:
-            folders = [Path(name, str(seed)) for seed in range(count)]
-            began = time.perf_counter()
-            train_seeds(task, folders, seeds=range(count), steps=steps)
-            stacked = time.perf_counter() - began
-            began = time.perf_counter()
-            for seed, folder in enumerate(folders):
-                regard.train(task, seed=seed, steps=steps, savepath=folder, overwrite=True, progress=False)
-            single = time.perf_counter() - began
-        body.append([task, f"{count}", f"{stacked:.1f}", f"{single:.1f}", f"{single / stacked:.2f}"])
-    return markdown(
-        ["task", "seeds", "stacked on the device, s", "one after another on the CPU, s", "ratio"], body
-    )
-
-
 PARTS: dict[str, Callable[[Setting], str]] = {
     "attention": attention,
     "search": search,
-    "seeds": seeds,
     "training": training,
     "tests": tests,
 }

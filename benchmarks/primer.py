@@ -79,7 +79,7 @@ def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
     from regard.fast.memory import keep_memory
     from regard.streams import make_generator
     from regard.tasks import BatchContext, Task
-    from regard.training import SingleLearner, create_run, limit_threads, make_config, start, train_steps
+    from regard.training import Learner, create_run, limit_threads, make_config, start, train_steps
 
     class DoneError(Exception):
         """Passes the measurements out of the training loop."""
@@ -103,7 +103,7 @@ def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
             state.save(building)
         try:
             batches = built.batches(config.training, BatchContext(generator=state.generator))
-            learner = SingleLearner(state, config.training, batches, type(building)(Path(folder) / task))
+            learner = Learner(state, config.training, batches, type(building)(Path(folder) / task))
             with limit_threads(state.model):
                 train_steps(learner, config.training, report)
         except DoneError as done:

@@ -51,7 +51,7 @@ def train_regard(task_name: str, flags: dict[str, Any], steps: int) -> dict[str,
     from regard.runs import PairRun
     from regard.streams import make_generator
     from regard.tasks import BatchContext, PairTask
-    from regard.training import SingleLearner, create_run, make_config, start, train_steps
+    from regard.training import Learner, create_run, make_config, start, train_steps
 
     config = make_config(
         task_name, {"embedding": EMBEDDING, "hidden": HIDDEN, "batchsize": BATCH, "steps": steps, **flags}
@@ -75,7 +75,7 @@ def train_regard(task_name: str, flags: dict[str, Any], steps: int) -> dict[str,
         with create_run(Path(folder) / task_name, config, overwrite=False) as building:
             state.save(building)
         batches = task.batches(config.training, BatchContext(generator=state.generator))
-        learner = SingleLearner(state, config.training, batches, type(building)(Path(folder) / task_name))
+        learner = Learner(state, config.training, batches, type(building)(Path(folder) / task_name))
         train_steps(learner, config.training, mark)
     speeds = [n / (b - a) for n, a, b in zip(tokens, marks, marks[1:], strict=False)]
     assert isinstance(state.model, Seq2Seq)

@@ -20,7 +20,6 @@ from tests.network import Guard
 # Models with a few thousand parameters are not faster with several threads, and one thread makes tests
 # reproducible.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 torch.set_num_threads(1)
 # Tests have no deadline, because timings vary between machines. Property tests generate the same examples each

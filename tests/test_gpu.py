@@ -117,7 +117,7 @@ def test_an_interrupted_training_resumes_to_the_same_weights(
     flags = {**write_pairs(tmp_path), **TRANSFORMER, "dropout": 0.2, "tokens": 200, "steps": 20}
     whole = regard.train("translation", **flags, savepath=tmp_path / "whole", progress=False)
     monkeypatch.setattr(trainer, "CHECKPOINT_EVERY", 10)
-    learn, steps = trainer.SingleLearner.learn, 0
+    learn, steps = trainer.Learner.learn, 0
 
     def dying(self: Any, lr: float) -> Any:
         nonlocal steps
@@ -126,10 +126,10 @@ def test_an_interrupted_training_resumes_to_the_same_weights(
             raise Interrupted(0)
         return learn(self, lr)
 
-    monkeypatch.setattr(trainer.SingleLearner, "learn", dying)
+    monkeypatch.setattr(trainer.Learner, "learn", dying)
     with pytest.raises(Interrupted):
         regard.train("translation", **flags, savepath=tmp_path / "halves", progress=False)
-    monkeypatch.setattr(trainer.SingleLearner, "learn", learn)
+    monkeypatch.setattr(trainer.Learner, "learn", learn)
     run = regard.train("translation", savepath=tmp_path / "halves", resume=True, progress=False)
     for name, value in whole.model.state_dict().items():
         assert torch.allclose(run.model.state_dict()[name], value, atol=1e-5), name
@@ -171,17 +171,6 @@ def test_a_loaded_run_is_looked_at_and_explained(tmp_path: Path) -> None:
         run.translate(["w1 w2 w3"], beam=1)
     assert records
     assert run.align([("w1 w2", "w2 w1")])
-
-
-def test_stacked_seeds_equal_separate_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.runs.training import train_seeds
-
-    flags: dict[str, Any] = {"hidden": 8, "steps": 25, "batchsize": 10}
-    runs = train_seeds("counting", [tmp_path / "0", tmp_path / "1"], seeds=[0, 1], **flags)
-    for seed, run in enumerate(runs):
-        alone = regard.train("counting", seed=seed, savepath=tmp_path / f"alone{seed}", progress=False, **flags)
-        for name, value in alone.model.state_dict().items():
-            assert torch.allclose(run.model.state_dict()[name].cpu(), value, atol=2e-4, rtol=1e-3), name
 
 
 def test_external_models_are_recorded(tmp_path: Path) -> None:

@@ -140,7 +140,6 @@ if TYPE_CHECKING:
         TranslationReport as TranslationReport,
         TranslationRun as TranslationRun,
         average as average,
-        draw_model as draw_model,
         examine_runs as examine_runs,
         load as load,
         load_translator as load_translator,

@@ -26,7 +26,6 @@ MAX_MESSAGE = 250
 MACHINE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 """Error numbers for a failure of the machine, not of a file."""
 NO_TELEMETRY = {
-    "ORT_DISABLE_TELEMETRY": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
 }

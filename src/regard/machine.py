@@ -8,17 +8,27 @@ import hashlib
 import json
 import os
 import platform
+import stat
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+
+from regard.errors import RegardError
+from regard.io.writing import write_file
 
 ROUNDS = 5
 """Number of measurements of each implementation; the shortest time counts."""
 GAIN = 1.25
 """An implementation must be this many times as fast as the default to replace it, so that noise rarely changes
 the choice: on an Intel Xeon, oneDNN has a gain of 0.89 over MKL, and bfloat16 of 0.55 over float32."""
-_CHOICES: dict[tuple[Path, str], str] = {}
+MAX_STATE = 1 << 20
+"""Largest size of a file of the user's state in bytes. Larger files are damaged."""
+_CHOICES: dict[str, str] = {}
+"""The choices of this process by name."""
 
 
 def state_folder() -> Path:
@@ -26,30 +36,87 @@ def state_folder() -> Path:
     ~/.local/state.
     The path follows the XDG Base Directory Specification.
 
-    The folder may be missing.
+    The folder may be missing. A user without a home (a container, a number without an entry in the password
+    file) gets a folder for temporary files, with one line on standard error.
     """
     base = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(base) if base.startswith("/") else Path.home() / ".local" / "state") / "regard"
+    try:
+        return (Path(base) if base.startswith("/") else Path.home() / ".local" / "state") / "regard"
+    except RuntimeError:
+        return _temporary_state()
 
 
-def choose(name: str, implementations: Mapping[str, Callable[[], object]], *, version: str) -> str:
+@cache
+def _temporary_state() -> Path:
+    """Return a folder that only this user can write: code that it lists as trusted runs without a question."""
+    folder = Path(tempfile.gettempdir(), f"regard-{os.getuid()}")
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
+        private = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
+    except OSError:
+        private = False
+    if not private:  # the folder is another user's, who could have prepared it
+        folder = Path(tempfile.mkdtemp(prefix="regard-"))
+    sys.stderr.write(f"regard: this user has no home: measured choices and trusted code are stored in {folder}\n")
+    return folder
+
+
+def read_state(path: Path) -> str:
+    """Return the text of a file of the user's state, or "" if it is missing, damaged or not a regular file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # do not wait for a pipe's writer
+        with os.fdopen(descriptor, "rb") as file:
+            regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+            content = file.read(MAX_STATE + 1) if regular else b""
+        return content.decode() if len(content) <= MAX_STATE else ""
+    except (OSError, ValueError):
+        return ""
+
+
+def write_state(path: Path, text: str) -> None:
+    """Replace a file of the user's state, or a pipe with its name.
+
+    If the folder cannot be written, the state holds for this process only.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            path.unlink()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, text.encode())
+    except (OSError, RegardError):
+        pass
+
+
+def choose(name: str, make: Callable[[], Mapping[str, Callable[[], object]]], *, version: str) -> str:
     """Return the name of the fastest implementation on this machine.
 
-    `implementations`: functions without arguments, by name. They compute in the calling thread, whose CPU time
+    `make` returns functions without arguments, by name. They compute in the calling thread, whose CPU time
     counts; PyTorch uses one thread. The first is the default, which another replaces only if it is 1.25 times as
     fast. `version`: version of the library that computes. The first call measures, and stores choice and times
-    in `choices/NAME-DIGEST.json` of the state folder; the digest is that of processor and version. If the folder
-    cannot be written, each process measures anew.
+    in `choices/NAME-DIGEST.json` of the state folder; the digest is that of processor and version. A damaged file
+    is replaced. If the folder cannot be written, each process measures anew.
 
-    >>> choose("doctest", {"nothing": lambda: None, "sum": lambda: sum(range(10**5))}, version="1")
+    >>> choose("doctest", lambda: {"nothing": lambda: None, "sum": lambda: sum(range(10**5))}, version="1")
     'nothing'
     """
-    key = f"{_processor()}, {version}"
-    path = state_folder() / "choices" / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
-    if (path, name) not in _CHOICES:
-        choice = _stored(path, implementations) or _measured(path, key, implementations)
-        _CHOICES[path, name] = choice
-    return _CHOICES[path, name]
+    if name not in _CHOICES:
+        key, implementations = f"{_processor()}, {version}", make()
+        path = state_folder() / "choices" / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+        _CHOICES[name] = _stored(path, implementations) or _measured(path, key, implementations)
+    return _CHOICES[name]
+
+
+@contextmanager
+def use_choices(choices: Mapping[str, str]) -> Iterator[None]:
+    """Use these choices instead of the measured ones in the block."""
+    before = dict(_CHOICES)
+    _CHOICES.update(choices)
+    try:
+        yield
+    finally:
+        _CHOICES.clear()
+        _CHOICES.update(before)
 
 
 def _measured(path: Path, machine: str, implementations: Mapping[str, Callable[[], object]]) -> str:
@@ -57,16 +124,11 @@ def _measured(path: Path, machine: str, implementations: Mapping[str, Callable[[
     times = _time(implementations)
     default, fastest = next(iter(times)), min(times, key=lambda name: times[name])
     choice = fastest if times[fastest] * GAIN <= times[default] else default
+    if (stored := _stored(path, implementations)) is not None:
+        return stored
     milliseconds = {name: round(1000 * seconds, 3) for name, seconds in times.items()}
-    text = json.dumps({"choice": choice, "machine": machine, "milliseconds": milliseconds}, indent=1)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:  # the first process decides
-            file.write(text + "\n")
-    except FileExistsError:
-        return _stored(path, implementations) or choice
-    except OSError:  # a read-only home: the choice holds for this process
-        return choice
+    content = {"choice": choice, "machine": machine, "milliseconds": milliseconds}
+    write_state(path, json.dumps(content, indent=1) + "\n")
     return choice
 
 
@@ -91,8 +153,8 @@ def _time(implementations: Mapping[str, Callable[[], object]]) -> dict[str, floa
 
 def _stored(path: Path, implementations: Mapping[str, Callable[[], object]]) -> str | None:
     try:
-        choice = json.loads(path.read_text(encoding="utf-8"))["choice"]
-    except (OSError, ValueError, KeyError, TypeError):
+        choice = json.loads(read_state(path))["choice"]
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return choice if isinstance(choice, str) and choice in implementations else None
 

@@ -50,22 +50,6 @@ def test_a_stack_with_padding_is_exported_for_any_size() -> None:
     torch.testing.assert_close(exported(states, padding), encoder(states, padding), atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_onnx_gives_the_same_outputs_for_any_size() -> None:
-    onnx = pytest.importorskip("onnx", reason="needs onnx and onnxscript")
-    pytest.importorskip("onnxscript", reason="needs onnx and onnxscript")
-    evaluators = pytest.importorskip("onnx.reference")
-    encoder = Encoder(1, 8, 2, 16).eval()
-    given = torch.randn(3, 5, 8), torch.ones(3, 5, dtype=torch.bool)
-    program: Any = torch.onnx.export(encoder, given, dynamo=True, dynamic_shapes=(SIZES, SIZES), verbose=False)
-    onnx.checker.check_model(program.model_proto)
-    states, padding = torch.randn(4, 7, 8), torch.rand(4, 7) > 0.3
-    feeds = {"states": states.numpy(), "mask": padding.numpy()}
-    [found] = evaluators.ReferenceEvaluator(program.model_proto).run(None, feeds)
-    torch.testing.assert_close(torch.from_numpy(found), encoder(states, padding), atol=1e-5, rtol=1e-4)
-
-
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", SCORES)
 def test_layers_work_under_vmap(name: str, generator: torch.Generator) -> None:

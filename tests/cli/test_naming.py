@@ -30,7 +30,7 @@ def _refused(command: Command, *argv: str | Path) -> str:
     return err
 
 
-@pytest.mark.parametrize("name", ["show", "examine", "explain", "prune", "draw"])
+@pytest.mark.parametrize("name", ["show", "examine", "explain", "prune"])
 def test_wrong_training_flags_are_reported_with_both_values(
     command: Command, trained: regard.AnswerRun, name: str
 ) -> None:
@@ -68,7 +68,7 @@ def test_look_explains_a_wrong_name(
     assert "'mine' is not a folder here, but a run in 'models': open it with `regard show mine`" in found
 
 
-@pytest.mark.parametrize("name", ["show", "test", "examine", "export", "draw", "align"])
+@pytest.mark.parametrize("name", ["show", "test", "examine", "export", "align"])
 def test_run_commands_recognize_a_model_folder(command: Command, peer: Path, name: str) -> None:
     found = _refused(command, name, peer)
     assert "is a Hugging Face model, not a run: inspect it with `regard look" in found
@@ -76,9 +76,8 @@ def test_run_commands_recognize_a_model_folder(command: Command, peer: Path, nam
 
 def test_translate_and_import_recognize_folders(command: Command, peer: Path, trained: regard.AnswerRun) -> None:
     assert "is a Hugging Face model, not a run" in _refused(command, "translate", peer, "x")
-    for program in ("huggingface", "joeynmt", "fairseq"):
-        found = _refused(command, "import", trained.folder, "--from", program)
-        assert f"is already a run of Regard: open it with `regard show {trained.folder}`" in found
+    found = _refused(command, "import", trained.folder)
+    assert f"is already a run of Regard: open it with `regard show {trained.folder}`" in found
 
 
 @pytest.mark.parametrize("name", [None, *COMMANDS])

@@ -101,22 +101,15 @@ def check_rules(tokenizer: Any, run: Any) -> None:
         assert tokenizer.encode(text, add_special_tokens=False).ids == run.task.source_vocabulary.encode(text)
 
 
-@pytest.mark.parametrize("program", ["ctranslate2", pytest.param("onnx", marks=pytest.mark.slow)])
-def test_exported_tokenizer_has_the_rules(
-    tmp_path: Path, flags: list[str], command: Command, program: str
-) -> None:
-    pytest.importorskip("ctranslate2" if program == "ctranslate2" else "onnxruntime")
+def test_exported_tokenizer_has_the_rules(tmp_path: Path, flags: list[str], command: Command) -> None:
+    pytest.importorskip("ctranslate2")
     tokenizers = pytest.importorskip("tokenizers")
     here = ["--savepath", str(tmp_path)]
     assert command("train", "translation", *flags, *RULES, "--steps", "3", *here)[0] == 0
-    status, _, err = command("export", "translation", "--to", program, "--output", tmp_path / "out", *here)
+    status, _, err = command("export", "translation", "--to", "ctranslate2", "--output", tmp_path / "out", *here)
     assert status == 0, err
     run: Any = regard.load(tmp_path / "translation")
     check_rules(tokenizers.Tokenizer.from_file(str(tmp_path / "out" / "source.json")), run)
-    if program == "ctranslate2":  # exporting the graphs of ONNX takes ten seconds
-        from regard.convert.onnx import make_onnx_tokenizers
-
-        check_rules(tokenizers.Tokenizer.from_str(make_onnx_tokenizers(run)["source"]), run)
 
 
 def test_moved_validation_texts_resume(tmp_path: Path, flags: list[str], command: Command) -> None:

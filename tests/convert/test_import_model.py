@@ -118,13 +118,6 @@ def test_import_of_an_export_equals_the_run(tmp_path: Path) -> None:
         import_model(folder, savepath=tmp_path, name="other", examples=TEXTS)
 
 
-def test_onnx_export_refuses_sentencepiece(imported: regard.TranslationRun, tmp_path: Path) -> None:
-    pytest.importorskip("onnxscript")
-    with pytest.raises(InputError, match="tokenizer sentencepiece is not supported by the tokenizers library"):
-        export(imported, tmp_path / "out", to="onnx", license="mit", examples=TEXTS)
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize("options", [{}, {"shared": False, "tie_word_embeddings": False}])
 def test_imported_run_is_exported_to_ctranslate2(tmp_path: Path, options: dict[str, Any]) -> None:
     pytest.importorskip("ctranslate2")
@@ -232,7 +225,7 @@ def test_nothing_is_written_if_outputs_differ(
 
 
 def test_command(theirs: Path, tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:
-    flags = ("--from", "huggingface", "--savepath", tmp_path / "models", "--name", "de-en")
+    flags = ("--savepath", tmp_path / "models", "--name", "de-en")
     status, _, err = command("import", theirs, *flags)
     assert status == 2 and "give sentences with --examples" in err
     (tmp_path / "text").write_text("\n\n".join(TEXTS), encoding="utf-8")
@@ -245,8 +238,6 @@ def test_command(theirs: Path, tmp_path: Path, command: Callable[..., tuple[int,
     (tmp_path / "long").write_text("Hund " * 300, encoding="utf-8")
     status, _, err = command("import", theirs, *flags, "--name", "b", "--examples", tmp_path / "long")
     assert status == 2 and "1 of 1 sentences have more than 60 tokens" in err and "--examples" in err
-    status, _, err = command("import", theirs, "--from", "marian")
-    assert status == 2 and "huggingface" in err
     status, out, _ = command("translate", tmp_path / "models" / "de-en", TEXTS[0])
     assert status == 0
     status, _, err = command("train", "translation", "--tokenizer", "sentencepiece", "--train", "a.tsv")

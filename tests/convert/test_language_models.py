@@ -296,8 +296,8 @@ def test_other_programs_and_real_numbers_are_refused(tmp_path: Path, command: Co
     regard.train("regression", savepath=tmp_path, steps=1, progress=False)
     for arguments, message in [
         (
-            ("induction", "--to", "onnx"),
-            "is a language model, which cannot be exported to onnx: choose huggingface",
+            ("induction", "--to", "ctranslate2"),
+            "is a language model, which cannot be exported to ctranslate2: choose huggingface",
         ),
         (("induction", "--to", "huggingface"), "give --license"),
         (("regression", "--to", "huggingface"), "reads real numbers"),

@@ -1,6 +1,5 @@
 """Imported models are calibrated on a text that is given, and their translations have doubts."""
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import regard
 from regard.convert import import_model
 from regard.doubts import calibrate_doubt
 from regard.errors import InputError
-from tests.fairseq import write_fairseq
 from tests.german import sentences
 from tests.marian import write_marian
 
@@ -20,29 +18,14 @@ PAIRS = sentences()[:60]
 SOURCES = [source for source, _ in sentences()[100:108]]
 
 
-def _write(program: str, folder: Path) -> Path:
-    if program == "huggingface":
-        pytest.importorskip("transformers")
-        pytest.importorskip("sacremoses")
-        return write_marian(folder)
-    if program == "joeynmt":
-        if importlib.util.find_spec("joeynmt") is None:
-            pytest.skip("needs JoeyNMT")
-        from tests.convert.test_joeynmt import write_joeynmt
-
-        return write_joeynmt(folder)
-    pytest.importorskip("sacremoses")
-    return write_fairseq(folder)
-
-
-@pytest.fixture(scope="module", params=["huggingface", "fairseq", "joeynmt"])
-def imported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
     """Return an imported run without text. Its weights are random, so that its answers are long and senseless."""
-    folder = tmp_path_factory.mktemp(request.param)
-    theirs = _write(request.param, folder / "theirs")
-    place = import_model(
-        theirs, program=request.param, savepath=folder / "runs", examples=SOURCES[:3], progress=False
-    )
+    pytest.importorskip("transformers")
+    pytest.importorskip("sacremoses")
+    folder = tmp_path_factory.mktemp("marian")
+    theirs = write_marian(folder / "theirs")
+    place = import_model(theirs, savepath=folder / "runs", examples=SOURCES[:3], progress=False)
     run = regard.load(place)
     assert isinstance(run, regard.TranslationRun)
     return run

@@ -203,18 +203,6 @@ def _marian(folder: Path) -> None:
     write_marian(folder)
 
 
-def _fairseq(folder: Path) -> None:
-    from tests.fairseq import write_fairseq
-
-    write_fairseq(folder)
-
-
-def _joeynmt(folder: Path) -> None:
-    from tests.convert.test_joeynmt import write_joeynmt
-
-    write_joeynmt(folder)
-
-
 def _trained(folder: Path) -> None:
     import regard
     from tests.faults.files import TRAININGS
@@ -237,13 +225,6 @@ def _engine(folder: Path) -> None:
 
 
 ENGINE = ("translate", "translation", "Heute läuft der kleine Hund.", "--engine", "ctranslate2")
-
-
-def _onnx(folder: Path) -> None:
-    from regard.cli import main
-
-    _trained(folder)
-    assert main(["export", "translation", "--to", "onnx", "--output", str(folder)]) == 0
 
 
 LOOKS = (
@@ -273,27 +254,8 @@ KINDS: dict[str, Kind] = {
             ("look", "F", "--image", "picture.png", "--plot", "out.html"),
         ),
     ),
-    "fairseq": Kind(
-        ("transformers",), _fairseq, (("import", "F", "--from", "fairseq", "--examples", "texts.txt"),)
-    ),
-    "joeynmt": Kind(("joeynmt",), _joeynmt, (("import", "F", "--from", "joeynmt", "--examples", "texts.txt"),)),
-    "onnx": Kind(("onnxruntime", "onnxscript"), _onnx, (("onnx", "F"),)),
     "ctranslate2": Kind(("ctranslate2",), _engine, (ENGINE,)),
 }
-
-
-def open_onnx(folder: Path) -> int:
-    """Open an exported folder in the same way as the certificate."""
-    import regard
-    from regard.convert.onnx import OnnxRuntimeModel
-
-    try:
-        opened = OnnxRuntimeModel(regard.load("translation"), folder)
-        opened.translate(torch.tensor([opened.read(["Heute läuft der kleine Hund."])[0]]), beam=1, most=5)
-    except regard.RegardError as error:
-        sys.stderr.write(f"regard: {error}\n")
-        return error.exit_status
-    return 0
 
 
 def work(argv: tuple[str, ...], told: int) -> int:
@@ -303,7 +265,7 @@ def work(argv: tuple[str, ...], told: int) -> int:
     del told
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    return open_onnx(Path(argv[1])) if argv[0] == "onnx" else main(list(argv))
+    return main(list(argv))
 
 
 def faults_of(ended: Ended) -> list[str]:

@@ -48,9 +48,8 @@ LINES = {
     "tasks": "tasks",
     "data": "data multi30k --languages de de",
     "clean": "clean --train text/train.de text/train.en",
-    "export": "export dates --to onnx --output exported",
+    "export": "export dates --to ctranslate2 --output exported",
     "import": "import models/signal2",
-    "draw": "draw signal2",
     "plot": "plot positions --output waves_of_mine.png",
 }
 LEARNED = "import helper_of_mine\nimport numpy as np\ndef softmax(x): return np.exp(x) / np.exp(x).sum()\n"

@@ -13,7 +13,6 @@ import regard
 from regard.errors import InputError
 from regard.runs.live_data import live_data
 from regard.training import Interrupted
-from regard.training.stacked import stackable
 from regard.training.trust_code import check_trusted, code_digests
 
 MECHANISMS = (
@@ -236,9 +235,6 @@ def test_transformers_are_exported_exactly_or_refused(name: str, tmp_path: Path)
     run = train(tmp_path / "run", name, "transformer")
     with pytest.raises(InputError, match=f"does not compute the attention mechanism {name}"):
         live_data(run)
-    pytest.importorskip("onnxscript")
-    folder = regard.export(run, tmp_path / "onnx", to="onnx", progress=False)
-    assert json.loads((folder / "certificate.json").read_text())["sentences"]
 
 
 def test_pruning_needs_parts_without_a_value_for_each_head(runs: dict[str, Any], tmp_path: Path) -> None:
@@ -252,11 +248,6 @@ def test_pruning_needs_parts_without_a_value_for_each_head(runs: dict[str, Any],
         assert runs["entmax"].loss(runs["entmax"].unseen(5, 0)) != loss
         expected = runs["entmax"].loss(runs["entmax"].unseen(5, 0))
     assert report.run.loss(report.run.unseen(5, 0)) == pytest.approx(expected, abs=1e-5)
-
-
-def test_only_the_standard_mechanism_is_stacked() -> None:
-    assert stackable(regard.make_config("counting"))
-    assert not stackable(regard.make_config("counting", {"attention": "sink"}))
 
 
 @pytest.mark.parametrize("name", ["delta_rule", "alibi,sink"])

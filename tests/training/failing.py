@@ -11,19 +11,19 @@ import sys
 from typing import Any
 
 from regard.cli import main
-from regard.training import DistributedContext, SingleLearner
+from regard.training import DistributedContext, Learner
 
 
 def fail_at(step: int, number: int) -> None:
     """Make this process send a signal to itself before a training step."""
-    learn = SingleLearner.learn
+    learn = Learner.learn
 
-    def failing(self: SingleLearner, lr: float) -> Any:
+    def failing(self: Learner, lr: float) -> Any:
         if self.step == step:
             os.kill(os.getpid(), number)
         return learn(self, lr)
 
-    SingleLearner.learn = failing  # type: ignore[method-assign]
+    Learner.learn = failing  # type: ignore[method-assign]
     if step < 0:
         DistributedContext.lock = lambda *_: os.kill(os.getpid(), number)  # type: ignore[method-assign, assignment]
 

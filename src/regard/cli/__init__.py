@@ -43,7 +43,6 @@ COMMANDS = {
     "export": "export a trained model to another program",
     "import": "import a model from another program",
     "plot": "draw a figure for a paper",
-    "draw": "draw the architecture of a model",
 }
 MODULES = {"import": "import_model"}
 """Module of each command whose name is a Python keyword."""

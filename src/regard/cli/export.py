@@ -1,4 +1,4 @@
-"""`regard export RUN --to ctranslate2 | huggingface | onnx`: export a trained model."""
+"""`regard export RUN --to ctranslate2 | huggingface`: export a trained model."""
 
 import sys
 from dataclasses import dataclass, field
@@ -15,10 +15,9 @@ PROG = "regard export"
 DESCRIPTION = (
     "Export a trained model to another program: a Transformer to CTranslate2, which serves translations in C++ "
     "(needs the extra export), or to Hugging Face as a Marian model (needs the extra hub); a decoder-only "
-    "language model to Hugging Face as a GPT-2 or Llama model; any sequence-to-sequence model to ONNX (needs the "
-    "extra onnx). Both programs process one hundred sentences (20 prompts for a language model), and "
-    "certificate.json stores the largest differences between their outputs. If a difference exceeds 1e-4, "
-    "nothing is written. RUN: a task's name, or the folder of a run."
+    "language model to Hugging Face as a GPT-2 or Llama model. Both programs process one hundred sentences (20 "
+    "prompts for a language model), and certificate.json stores the largest differences between their outputs. "
+    "If a difference exceeds 1e-4, nothing is written. RUN: a task's name, or the folder of a run."
 )
 
 
@@ -34,8 +33,7 @@ class ExportFlags:
     """File of sentences for the comparison of both programs, one per line, UTF-8, plain or .gz. Default: 100
     sentences of the run's validation text, or of its test text; 20 unseen inputs of a language model."""
     license: str | None = None
-    """License of the model for its model card: an identifier such as cc-by-4.0. Required for huggingface,
-    optional for onnx."""
+    """License of the model for its model card: an identifier such as cc-by-4.0. Required for huggingface."""
     storage: RunFlags = field(default_factory=RunFlags)
 
 

@@ -1,24 +1,19 @@
-"""`regard import FOLDER --from huggingface | joeynmt | fairseq`: import a model from another program."""
+"""`regard import FOLDER`: import a Hugging Face model."""
 
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from regard import convert
 from regard.cli.lines import read_sentences
 from regard.cli.parsing import parse_of_run
-from regard.convert import Origin
 from regard.runs import SAVEPATH
 
 PROG = "regard import"
 DESCRIPTION = (
-    "Import a model from another program as a run: a Hugging Face Marian, GPT-2 or Llama model with its "
-    "tokenizer (needs the extra hub), a JoeyNMT 2 Transformer (needs JoeyNMT), or a fairseq Transformer with its "
-    "dictionaries and BPE codes (needs the extra hub). Both programs process one hundred sentences (20 "
-    "prompts for a language model), and certificate.json stores the largest differences between their outputs. "
+    "Import a Hugging Face Marian, GPT-2 or Llama model with its tokenizer as a run (needs the extra hub). Both "
+    "programs process one hundred sentences (20 prompts for a language model), and certificate.json stores the "
+    "largest differences between their outputs. "
     "If a difference exceeds 1e-4, nothing is written. FOLDER: the model's folder."
 )
 
@@ -27,8 +22,6 @@ DESCRIPTION = (
 class ImportFlags:
     """Flags of the command."""
 
-    program: Annotated[Origin, tyro.conf.arg(name="from")] = "huggingface"
-    """Program that the model comes from."""
     name: str | None = None
     """Name of the new run. Default: the name of the model's folder."""
     savepath: Path = Path(SAVEPATH)
@@ -51,7 +44,6 @@ def run(argv: list[str]) -> None:
     )
     run_folder = convert.import_model(
         folder,
-        program=flags.program,
         savepath=flags.savepath,
         name=flags.name,
         examples=None if flags.examples is None else read_sentences(flags.examples),

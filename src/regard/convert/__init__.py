@@ -21,14 +21,12 @@ if TYPE_CHECKING:
         export as export,
         write_certificate as write_certificate,
     )
-    from regard.convert.import_model import ORIGINS as ORIGINS, import_model as import_model
+    from regard.convert.import_model import import_model as import_model
 
 late(__name__)
 
-Program = Literal["ctranslate2", "huggingface", "onnx"]
+Program = Literal["ctranslate2", "huggingface"]
 """Programs to export to."""
-Origin = Literal["huggingface", "joeynmt", "fairseq"]
-"""Programs to import from."""
 EngineName = Literal["auto", "regard", "ctranslate2"]
 """Search engines. auto: CTranslate2 if it is installed and supports the model on this CPU, otherwise Regard's own
 search."""

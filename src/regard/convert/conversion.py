@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from regard.attention import MultiHeadAttention, attention_layers
 from regard.convert.exportable import Exportable
-from regard.data.bpe_codes import BpeCodesVocabulary
 from regard.data.imported_tokenizer import ImportedTokenizer
 from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subwords import RESERVED, SubwordVocabulary
@@ -32,7 +31,7 @@ RESTORE = "restore a copy of the folder"
 """Remedy for a damaged folder of a trained model."""
 
 
-ExportableVocabulary = SubwordVocabulary | SentencePieceVocabulary | BpeCodesVocabulary
+ExportableVocabulary = SubwordVocabulary | SentencePieceVocabulary
 """Vocabulary classes that other programs can read."""
 
 
@@ -139,16 +138,13 @@ class ImportedModel(NamedTuple):
     """Name of the task of the run."""
 
 
-def check_equal(settings: Mapping[str, Any], names: Iterable[str], separator: str = "_") -> None:
+def check_equal(settings: Mapping[str, Any], names: Iterable[str]) -> None:
     """Raise `InputError` if one of the named settings differs between encoder and decoder.
-
-    `separator` is the text between the name of the side (encoder or decoder) and the setting in the program's
-    files.
 
     >>> check_equal({"encoder_ffn_dim": 8, "decoder_ffn_dim": 8}, ["ffn_dim"])
     """
     for name in names:
-        decoder, encoder = (f"{side}{separator}{name}" for side in ("decoder", "encoder"))
+        decoder, encoder = (f"{side}_{name}" for side in ("decoder", "encoder"))
         if (value := settings.get(decoder)) != (expected := settings.get(encoder)):
             raise InputError(f"{decoder} {value} differs from {encoder} {expected}: Regard needs equal values")
 

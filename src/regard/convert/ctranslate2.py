@@ -24,7 +24,6 @@ from regard.attention.positions import BASE
 from regard.convert.conversion import ExportParts, ForcedOutput, get_transformer, token_names
 from regard.convert.exportable import Exportable
 from regard.data import BOS, EOS, PAD, PairBatch
-from regard.data.bpe_codes import BpeCodesVocabulary, format_codes
 from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subwords import RESERVED, SubwordVocabulary
 from regard.errors import InputError
@@ -63,8 +62,6 @@ def write_ctranslate2(run: Exportable, folder: Path) -> None:
     for name, vocabulary in (("source", source), ("target", target)):
         if isinstance(vocabulary, SentencePieceVocabulary):
             write_file(folder / f"{name}.spm", vocabulary.model)
-        elif isinstance(vocabulary, BpeCodesVocabulary):
-            write_file(folder / f"{name}.codes", format_codes(vocabulary.codes).encode())
         else:
             write_file(folder / f"{name}.json", vocabulary.to_json().encode())
 

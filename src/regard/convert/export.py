@@ -17,7 +17,6 @@ from regard.convert.language_export import (
     write_language_model,
 )
 from regard.convert.model_card import CardTemplate, model_card
-from regard.convert.onnx import USE as USE_ONNX, OnnxRuntimeModel, make_onnx_tokenizers, write_onnx
 from regard.convert.transformers_model import MarianModel
 from regard.errors import InputError, unknown_choice
 from regard.io import hold_lock, new_folder, write_file, write_json
@@ -45,7 +44,6 @@ PROGRAMS: dict[str, Converter] = {
         MarianModel,
         CardTemplate("transformers", USE_HUGGINGFACE, licensed=True),
     ),
-    "onnx": Converter(make_onnx_tokenizers, write_onnx, OnnxRuntimeModel, CardTemplate("onnx", USE_ONNX)),
 }
 """Programs for models that generate sequences from a source."""
 LANGUAGE_MODEL_PROGRAMS: dict[str, Converter] = {
@@ -73,7 +71,7 @@ def export(
     `folder` defaults to a folder inside the run, named after the program. `examples` are sentences on which both
     programs are compared (default: 100 unseen sentences of the run, 20 prompts of a language model); sentences
     that are too long for the model are skipped. `license` is an identifier such as cc-by-4.0 for the model card;
-    it is required for huggingface and optional for onnx.
+    huggingface requires it.
 
     Raises `InputError`, and writes nothing, if the program does not support the model, if its results differ from
     the run's, if the folder exists, or if the program's extra is not installed. Raises `MachineError` if the disk

@@ -22,7 +22,6 @@ from regard.convert.exportable import Exportable
 from regard.convert.parameters import MARIAN, get_sines_first_order, module_names, to_external
 from regard.convert.transformers_model import quiet_transformers
 from regard.data import BOS, EOS, PAD, UNKNOWN
-from regard.data.bpe_codes import BpeCodesVocabulary
 from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subwords import RESERVED
 from regard.errors import InputError
@@ -130,10 +129,6 @@ def get_huggingface_parts(run: Exportable) -> ExportParts:
             raise InputError(
                 "the run's vocabulary lowercases text: Marian's tokenizer does not support such vocabularies"
             )
-    elif isinstance(source, BpeCodesVocabulary):
-        raise InputError(
-            "tokenizer codes is not supported by Marian models: they use SentencePiece or Regard's BPE"
-        )
     elif not run.task.shared:
         raise InputError("joint is off: a Hugging Face tokenizer holds one vocabulary; train with --joint")
     return parts

@@ -79,8 +79,8 @@ def read_huggingface(folder: Path) -> ImportedModel:
         raise InputError(f"{str(folder)!r} is not a folder: give a folder written by save_pretrained")
     if not is_file(folder / "config.json"):
         raise InputError(
-            f"{str(folder)!r} has no config.json, which all Hugging Face models have: for other programs give "
-            f"--from joeynmt or --from fairseq"
+            f"{str(folder)!r} has no config.json, which all Hugging Face models have: convert models of other "
+            f"programs to Hugging Face first"
         )
     kind = read_json(folder / "config.json", _ModelConfig, MEND, finite=False).model_type
     if kind in FAMILIES:

@@ -1,21 +1,17 @@
-"""Import a model of another program as a run, with a certificate of the agreement of both programs."""
+"""Import a Hugging Face model as a run, with a certificate of the agreement of both programs."""
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from regard.convert import Origin
 from regard.convert.certificate import CERTIFICATE_NAME, SENTENCES, Certificate, certify, select_sentences
-from regard.convert.conversion import ImportedModel
-from regard.convert.fairseq import read_fairseq
 from regard.convert.huggingface_import import read_huggingface
-from regard.convert.joeynmt import read_joeynmt
 from regard.convert.language_certificate import certify_language_model, make_prompts, select_prompts
-from regard.errors import InputError, unknown_choice
+from regard.errors import InputError
 from regard.io import check_name, hold_lock, write_json
 from regard.plugins import describe_error
 from regard.training import (
@@ -30,18 +26,10 @@ from regard.training import (
 )
 from regard.training.run_folder import is_run_folder
 
-ORIGINS: dict[str, Callable[[Path], ImportedModel]] = {
-    "huggingface": read_huggingface,
-    "joeynmt": read_joeynmt,
-    "fairseq": read_fairseq,
-}
-"""Function that reads a model folder, for each program."""
-
 
 def import_model(
     folder: str | Path,
     *,
-    program: Origin = "huggingface",
     savepath: str | Path = "models",
     name: str | None = None,
     examples: Sequence[str] | None = None,
@@ -49,20 +37,18 @@ def import_model(
     test: Sequence[str | Path] = (),
     progress: bool = True,
 ) -> Path:
-    """Import a model of another program as a run with a `certificate.json`, and return the run's folder.
+    """Import a Marian, GPT-2 or Llama model of Hugging Face as a run, and return the run's folder.
 
-    `name` is the run's name under `savepath` (default: the name of the model's folder). `valid` and `test` are
-    the run's validation and test text: a source and a target file, or one file of pairs; for a language model,
-    `valid` is one text. `examples` are sentences on which both programs are compared (default: the first 100
-    sources of `valid`, or of `test`; for a language model, 20 parts of `valid`, or random tokens); sentences that
-    are too long for the model are skipped.
+    The run's `certificate.json` states the agreement of both programs. `name` is the run's name under `savepath`
+    (default: the name of the model's folder). `valid` and `test` are the run's validation and test text: a
+    source and a target file, or one file of pairs; for a language model, `valid` is one text. `examples` are
+    sentences on which both programs are compared (default: the first 100 sources of `valid`, or of `test`; for a
+    language model, 20 parts of `valid`, or random tokens); sentences that are too long for the model are skipped.
 
     Raises `InputError`, and writes nothing, if the model cannot be represented, if its results differ from the
     other program's, if the run exists, or if the program is not installed. Raises `MachineError` if the disk
     cannot be written.
     """
-    if program not in ORIGINS:
-        raise unknown_choice("program", program, ORIGINS)
     folder = Path(folder)
     if is_run_folder(folder):
         raise InputError(f"{str(folder)!r} is already a run of Regard: open it with `regard show {folder}`")
@@ -72,7 +58,7 @@ def import_model(
     target = Path(savepath) / run_name
     if RunFolder(target).exists():
         raise InputError(f"{str(target)!r} already contains a run: give another --name, or another --savepath")
-    imported = ORIGINS[program](folder)
+    imported = read_huggingface(folder)
     language = imported.task == "text"
     model_flags = {
         **imported.flags,

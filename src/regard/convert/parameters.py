@@ -7,17 +7,13 @@ the width.
 Letters: D: width of the states; V, V': number of symbols in the vocabularies of the run and of the program.
 """
 
-import re
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from regard.data import BOS, EOS
-from regard.io.reading import check_file, damaged_file
 
 Loaded = TypeVar("Loaded")
 
@@ -73,14 +69,6 @@ MARIAN = NameTable(
     prefix="model.",
 )
 """Marian (Junczys-Dowmunt et al. 2018) as in Hugging Face."""
-FAIRSEQ = MARIAN._replace(prefix="")
-"""Hugging Face's Marian uses fairseq's names, because it was derived from fairseq's code."""
-JOEYNMT = NameTable(
-    attention=("q_layer", "k_layer", "v_layer", "output_layer"),
-    encoder=(("src_src_att", "layer_norm"),),
-    decoder=(("trg_trg_att", "x_layer_norm"), ("src_trg_att", "dec_layer_norm")),
-    feed_forward=("feed_forward.pwff_layer.0", "feed_forward.pwff_layer.3", "feed_forward.layer_norm"),
-)
 
 
 def module_names(table: NameTable, flags: Mapping[str, Any]) -> dict[str, str]:
@@ -214,31 +202,3 @@ def convert_outer_weights(
         matrices["output.weight"] = select_rows(outer.output, rows[1])
     inverse = slice(None) if order is None else order.argsort()
     return {name: matrix[:, inverse] for name, matrix in matrices.items()}
-
-
-def load_checkpoint(file: Path, allowed: Sequence[Any], part: Callable[[Any], Loaded], mend: str) -> Loaded:
-    """Load another program's checkpoint without running its code, and return `part` of it.
-
-    Only tensors and the classes in `allowed` are read. Raises `InputError`, with the remedy `mend`, if the file
-    contains other classes or lacks the part.
-    """
-    check_file(file)
-    try:
-        with torch.serialization.safe_globals(list(allowed)), warnings.catch_warnings(action="ignore"):
-            return part(torch.load(file, map_location="cpu", weights_only=True))
-    except Exception as error:  # torch.load raises many kinds of errors for damaged files
-        unsafe = re.search(r"GLOBAL (\S+)", str(error))
-        reason = (
-            f"the file holds {unsafe[1]}, which was not run"
-            if unsafe
-            else "the file is damaged, or another program wrote it"
-        )
-        raise damaged_file(file, f"the file cannot be read as weights ({reason})", mend) from error
-
-
-def check_tensors(file: Path, part: str, state: Any, mend: str) -> dict[str, Tensor]:
-    """Return a checkpoint's parameters in float32; raises `InputError` if the parameters are not a mapping from
-    names to tensors."""
-    if not isinstance(state, dict) or not all(isinstance(tensor, Tensor) for tensor in state.values()):
-        raise damaged_file(file, f"{part} of the file contains values that are not tensors", mend)
-    return {name: tensor.float() for name, tensor in state.items()}

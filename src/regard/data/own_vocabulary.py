@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from regard.data.bpe_codes import BpeCodesVocabulary
 from regard.data.corpus_builder import Vocabularies
 from regard.data.prepare import parse_vocabulary
 from regard.data.sentencepieces import SentencePieceVocabulary, model_pieces
@@ -43,7 +42,7 @@ def read_own_vocabulary(path: Path, *, lowercase: bool = False) -> LearnedVocabu
     text = read_text(path, RESTORE)
     if path.suffix == ".json":
         vocabulary = parse_vocabulary(text)
-        lower = False if isinstance(vocabulary, BpeCodesVocabulary) else vocabulary.lowercase  # type: ignore[attr-defined]
+        lower = vocabulary.lowercase
         if lower != lowercase:
             way_out = "add --lowercase" if lower else "leave out --lowercase"
             raise InputError(

@@ -20,8 +20,7 @@ from typing import Any
 
 import msgspec
 
-from regard.data import bpe_codes, sentencepieces
-from regard.data.bpe_codes import BpeCodesVocabulary
+from regard.data import sentencepieces
 from regard.data.chunks import SAMPLE_PAIRS, Sample
 from regard.data.corpus import FORMAT, INDEX, Corpus, open_corpus
 from regard.data.corpus_builder import Vocabularies, build_corpus, no_pairs
@@ -30,7 +29,7 @@ from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subword_training import train_subwords
 from regard.data.subwords import SubwordVocabulary
 from regard.data.text_rules import Normalization
-from regard.data.vocabulary import LearnedVocabulary, TokenizerKind
+from regard.data.vocabulary import TokenizerKind
 from regard.errors import InputError
 from regard.io import make_folder, remove_quietly, remove_stale_lock, wait_for_lock, write_json
 from regard.io.reading import add_digest, damaged_file, has_valid_digest, is_file, read_json
@@ -178,12 +177,10 @@ def read_vocabularies(source: str, target: str) -> Vocabularies:
     return first, first if source == target else parse_vocabulary(target)
 
 
-def parse_vocabulary(text: str) -> LearnedVocabulary:
+def parse_vocabulary(text: str) -> SubwordVocabulary | SentencePieceVocabulary:
     """Return the vocabulary that `to_json` wrote. Raises `InputError` if it is damaged."""
     if text.startswith(sentencepieces.MARK):
         return SentencePieceVocabulary.from_json(text)
-    if text.startswith(bpe_codes.MARK):
-        return BpeCodesVocabulary.from_json(text)
     return SubwordVocabulary.from_json(text)
 
 

@@ -21,7 +21,6 @@ Letters: N rows of D columns, V rows of a weight.
 
 import math
 from collections.abc import Callable
-from functools import cache
 from typing import Any, Protocol
 
 import torch
@@ -33,6 +32,8 @@ from torch.overrides import TorchFunctionMode
 from regard.fast import enabled
 from regard.machine import choose
 
+PRODUCTS = "float32-products"
+"""Name of the measured choice between MKL and oneDNN."""
 MIN_MULTIPLICATIONS = 1 << 20
 """Smallest number of multiplications in a product for which oneDNN is faster."""
 MIN_PACKED = 1 << 18
@@ -161,16 +162,18 @@ def available() -> bool:
     return built and enabled() and is_faster()
 
 
-@cache
 def is_faster() -> bool:
     """Return whether a product of two matrices by oneDNN is faster than by MKL (see `regard.machine`).
 
-    The choice affects the last digits of results, so it is stored for the machine.
+    The choice affects the last digits of results, so it is stored for the machine, and in each run.
     """
+    return choose(PRODUCTS, _products, version=f"torch {torch.__version__}") == "oneDNN"
+
+
+def _products() -> dict[str, Callable[[], object]]:
     left, right = torch.ones(256, 128), torch.ones(128, 512)
     packed = torch.ops.mkldnn._reorder_linear_weight(right.t().contiguous())
-    products = {"MKL": lambda: torch.mm(left, right), "oneDNN": lambda: linear_by_onednn(left, packed, None)}
-    return choose("float32-products", products, version=f"torch {torch.__version__}") == "oneDNN"
+    return {"MKL": lambda: torch.mm(left, right), "oneDNN": lambda: linear_by_onednn(left, packed, None)}
 
 
 def linear_by_onednn(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -17,8 +17,7 @@ q v by at most |q| |e| + sqrt(D) / 2 |w| / s.
 Letters: N states of width D, V tokens.
 """
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -91,10 +90,12 @@ def make_screen(weight: Tensor, bias: Tensor | None, never: Sequence[int]) -> To
     return TokenScreen(weight, never)
 
 
-@cache
 def is_faster() -> bool:
     """Return whether an int8 product is faster than a float32 product (see `regard.machine`)."""
+    return choose("int8-products", _products, version=f"torch {torch.__version__}") == "int8"
+
+
+def _products() -> dict[str, Callable[[], object]]:
     states, matrix = torch.ones(32, 128), torch.ones(128, 2048)
     rounded, small = states.to(torch.int8), matrix.t().to(torch.int8).contiguous().t()
-    products = {"float32": lambda: torch.mm(states, matrix), "int8": lambda: torch._int_mm(rounded, small)}
-    return choose("int8-products", products, version=f"torch {torch.__version__}") == "int8"
+    return {"float32": lambda: torch.mm(states, matrix), "int8": lambda: torch._int_mm(rounded, small)}

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from regard.runs.alignment import LinkedPair as LinkedPair
     from regard.runs.answer_run import AnswerRun as AnswerRun, TestReport as TestReport
     from regard.runs.averaging import average as average
-    from regard.runs.drawing import draw_model as draw_model
     from regard.runs.examined_runs import examine_runs as examine_runs
     from regard.runs.head_timeline import timeline as timeline
     from regard.runs.language_run import LanguageReport as LanguageReport, LanguageRun as LanguageRun
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
         TextConfig as TextConfig,
         TranslationConfig as TranslationConfig,
     )
-    from regard.runs.training import train as train, train_seeds as train_seeds
+    from regard.runs.training import train as train
     from regard.runs.translation_run import (
         TranslationReport as TranslationReport,
         TranslationRun as TranslationRun,

@@ -199,7 +199,7 @@ def derived_config(before: AnyRun, task: str | RunConfig, flags: dict[str, Any])
     if (model := flags.pop("model", base.kind)) != base.kind:
         raise _fixed_flag("model", model, base.kind, before)
     config = dataclasses.replace(
-        changed_config(without_text(base), flags), text={}, initial=None, schedules=[], averaged=[]
+        changed_config(without_text(base), flags), text={}, initial=None, schedules=[], averaged=[], measured={}
     )
     config.training.check_task(config.task)
     free = {*base.task_class.texts, *base.task_class.loose, *FREE_MODEL_FLAGS}

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from regard import evaluation, training
+from regard import evaluation
 from regard.data.unknown_tokens import write_unknown
 from regard.errors import InputError, plural
 from regard.evaluation.language_validation import language_validation
 from regard.fast.memory import keep_memory
-from regard.io import hold_lock
 from regard.libraries import import_library
+from regard.machine import use_choices
 from regard.progress import print_status, progress_bar
 from regard.runs.loading import (
     SAVEPATH,
@@ -22,7 +22,6 @@ from regard.runs.loading import (
     LanguageTask,
     PairTask,
     TextTask,
-    load,
     make_run,
     read_run,
     read_task,
@@ -31,9 +30,9 @@ from regard.runs.run_config import check_text, derived_config, resumed_config, w
 from regard.tasks import BatchContext
 from regard.training import (
     DistributedContext,
+    Learner,
     RunConfig,
     RunFolder,
-    SingleLearner,
     check_run_path,
     create_run,
     digest_tensors,
@@ -50,6 +49,7 @@ from regard.training import (
 )
 from regard.training.checkpoint import remove_older_states
 from regard.training.metrics import missing_steps
+from regard.training.precision import PRECISION, measure_choices
 
 if TYPE_CHECKING:
     from regard.data.parallel import TextDigest
@@ -137,6 +137,12 @@ def train(
         before = None  # frees its parameters
         if resume:
             state.restore(folder)
+        measured = config.measured or measure_choices(config.training.precision, context)
+        config, settings = dataclasses.replace(config, measured=measured), config.training
+        if settings.precision == "auto":
+            settings = dataclasses.replace(settings, precision=measured[PRECISION])
+            reason = "as at the start of the run" if resume else "the faster one on this machine"
+            print_status(f"Precision: {measured[PRECISION]}, {reason}", show=show)
         with context.first_before_others():
             place, ranks = state.progress.place, (context.rank, context.size)
             beginning = BatchContext(
@@ -148,43 +154,15 @@ def train(
                 context.note_created(folder.path)
         first_step, drops = state.step, config.model.dropout > 0
         threads = limit_threads(state.model) if built.draws else nullcontext()
-        learner = SingleLearner(state, config.training, batches, folder, context=context, drops=drops, show=show)
-        with _metrics_display(config, folder, first_step, context, show=show) as on_metrics, threads:
-            train_steps(learner, config.training, on_metrics, validate=validate, first=config.first_step)
+        learner = Learner(state, settings, batches, folder, context=context, drops=drops)
+        display = _metrics_display(config, folder, first_step, context, show=show)
+        with display as on_metrics, threads, use_choices(measured):
+            train_steps(learner, settings, on_metrics, validate=validate, first=config.first_step)
         context.wait()
     if built.draws and context.size == 1 and state.step > first_step:
         # The model already has the last saved parameters, so its file is not read.
         return make_run(folder, config, state.step, built, state.release_model())
     return read_run(folder)
-
-
-def train_seeds(task: str, savepaths: Sequence[Folder], *, seeds: Sequence[int], **flags: Any) -> list[AnyRun]:
-    """Train query models with several seeds at once, save each in a separate folder, and return the runs.
-
-    `flags`: options that the seeds share, as in `train`. Existing runs are resumed. Raises `InputError`
-    as `train` does, and if the existing runs are at different steps.
-    """
-    configs = [make_config(task, {**flags, "seed": seed}).resolved() for seed in seeds]
-    if configs[0].custom_parts:
-        trust(dataclasses.asdict(configs[0]))
-    folders = [RunFolder(Path(savepath) / configs[0].name) for savepath in savepaths]
-    tasks = [config.task_class.restore(config.task, {}) for config in configs]
-    states = [start(config, built) for config, built in zip(configs, tasks, strict=True)]
-    with ExitStack() as locks:
-        for folder, config, built, state in zip(folders, configs, tasks, states, strict=True):
-            locks.enter_context(hold_lock(folder.path))
-            if folder.exists():
-                state.restore(folder)
-            _open_run(folder, config, built, state, resume=folder.exists(), overwrite=False)
-        if len({state.step for state in states}) > 1:
-            raise InputError("the runs are at different training steps: train each run separately")
-        batches = [
-            built.batches(config.training, BatchContext(generator=state.generator, place=state.progress.place))
-            for built, config, state in zip(tasks, configs, states, strict=True)
-        ]
-        settings = configs[0].training
-        train_steps(training.StackedLearner(states, settings, batches, folders), settings)
-    return [load(folder.path) for folder in folders]
 
 
 def _config_and_origin(

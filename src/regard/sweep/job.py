@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ import msgspec
 from regard.errors import EditedError, InputError
 from regard.io import write_json
 from regard.io.reading import is_file, list_steps, read_json
-from regard.runs import Figures, train, train_seeds
+from regard.runs import Figures, train
 from regard.training import RunConfig, RunFolder, config_from_json, upgrade_config
 
 if TYPE_CHECKING:
@@ -141,20 +140,8 @@ def _compared(stored: dict[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in stored.items()
-        if name not in ("tokenizer", "text", "initial", "bleu_tokenizer")
+        if name not in ("tokenizer", "text", "initial", "bleu_tokenizer", "measured")
     }
-
-
-def measure_together(jobs: Sequence[Job]) -> list[Measured]:
-    """Train jobs that differ only in their seed as one stacked model, test the runs, and save the
-    measurements."""
-    began = time.process_time()
-    config = jobs[0].config
-    flags: dict[str, Any] = {name: value for name, value in config.flags().items() if name != "seed"}
-    seeds = [job.config.training.seed for job in jobs]
-    runs = train_seeds(config.on, [job.folder for job in jobs], seeds=seeds, **flags)
-    seconds = (time.process_time() - began) / len(jobs)
-    return [_test(job, run, seconds) for job, run in zip(jobs, runs, strict=True)]
 
 
 def _test(job: Job, run: AnyRun, seconds: float | None) -> Measured:

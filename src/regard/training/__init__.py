@@ -53,7 +53,6 @@ if TYPE_CHECKING:
         TransformerTraining as TransformerTraining,
     )
     from regard.training.signals import Interrupted as Interrupted, Terminated as Terminated
-    from regard.training.stacked import StackedLearner as StackedLearner, stackable as stackable
     from regard.training.stored_config import (
         config_from_json as config_from_json,
         upgrade_config as upgrade_config,
@@ -67,7 +66,6 @@ if TYPE_CHECKING:
     from regard.training.token_settings import TokenTraining as TokenTraining
     from regard.training.trainer import (
         Learner as Learner,
-        SingleLearner as SingleLearner,
         train_steps as train_steps,
     )
     from regard.training.translation_settings import TranslationTraining as TranslationTraining

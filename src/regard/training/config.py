@@ -101,6 +101,8 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
     Empty for a run with a single schedule. An earlier schedule may have ended before its last step."""
     averaged: list[int] = field(default_factory=list)
     """Steps of the kept models whose mean is the model; empty for other models."""
+    measured: dict[str, str] = field(default_factory=dict)
+    """Measured choices at the start of training that affect the losses, by name (`regard.machine`)."""
 
     @property
     def name(self) -> str:

@@ -1,12 +1,28 @@
 """The dtype of matrix products in training."""
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
 
+from regard.fast import onednn
 from regard.machine import choose
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.settings import Precision
+
+PRECISION = "precision"
+"""Name of the measured choice between float32 and bfloat16."""
+
+
+def measure_choices(precision: Precision, context: DistributedContext = SINGLE_PROCESS) -> dict[str, str]:
+    """Return the measured choices that affect the losses of a training run, by name. All processes use those of
+    the first process.
+
+    The run stores them, so that a resumed run has the same losses, even if the machine's choices have changed.
+    """
+    by_onednn = bool(context.agree(context.first and onednn.available()))
+    dtype = str(product_type(precision, context)).removeprefix("torch.")
+    return {onednn.PRODUCTS: "oneDNN" if by_onednn else "MKL", PRECISION: dtype}
 
 
 def product_type(precision: Precision, context: DistributedContext = SINGLE_PROCESS) -> torch.dtype:
@@ -30,11 +46,14 @@ def product_type(precision: Precision, context: DistributedContext = SINGLE_PROC
 
 def _faster_in_bfloat16() -> bool:
     """Return whether the products of a linear layer and of its gradients take less time in bfloat16."""
+    return choose(PRECISION, _products, version=f"torch {torch.__version__}") == "bfloat16"
+
+
+def _products() -> dict[str, Callable[[], object]]:
     states, weight, grads = torch.ones(2048, 128), torch.ones(512, 128), torch.ones(2048, 512)
 
     def multiply(dtype: torch.dtype) -> None:
         left, right, back = states.to(dtype), weight.to(dtype), grads.to(dtype)
         left @ right.T, back @ right, back.T @ left
 
-    products = {name: partial(multiply, getattr(torch, name)) for name in ("float32", "bfloat16")}
-    return choose("products", products, version=f"torch {torch.__version__}") == "bfloat16"
+    return {name: partial(multiply, getattr(torch, name)) for name in ("float32", "bfloat16")}

@@ -1,11 +1,10 @@
 """Training loop: steps, metrics, validations, checkpoints.
 
-`train_steps` trains a `Learner`: one model on one or several processes (`SingleLearner`), or stacked models
-with several seeds (`regard.training.stacked`).
+`train_steps` trains a `Learner`: one model on one or several processes.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
@@ -15,7 +14,6 @@ from torch import Tensor, nn
 from regard.attention import Block
 from regard.data import PairBatch
 from regard.errors import InputError, MachineError, shorten
-from regard.progress import print_status
 from regard.streams import derive_seed
 from regard.tasks import Batch, BatchSource, TokenBatch
 from regard.training.checkpoint import Checkpoint, Progress, TrainingState
@@ -55,56 +53,19 @@ class Validate(Protocol):
         """Return the metrics of a model."""
 
 
-class Learner(Protocol):
-    """One or several models that are trained step by step."""
-
-    @property
-    def step(self) -> int:
-        """Number of finished training steps."""
-
-    @property
-    def progress(self) -> Progress:
-        """Position in the data and validation history."""
-
-    @property
-    def folders(self) -> Sequence[RunFolder]:
-        """Run folder for each outcome of a step; empty in a process that does not write files."""
-
-    def learn(self, lr: float) -> list[Outcome]:
-        """Run a training step. Raises `InputError` if a loss is not finite; the learner is then unusable."""
-
-    def validated(self, validate: Validate) -> Metrics:
-        """Return the metrics that `validate` computes for the model that would be saved."""
-
-    def snapshot(self) -> None:
-        """Write a snapshot of the weights."""
-
-    def save(self, *, use: bool) -> None:
-        """Write a checkpoint. `use`: also replace the weights for use."""
-
-    def keep(self, most: int, criterion: Criterion | None) -> None:
-        """Keep the weights, and at most `most` of all kept weights: the best by the criterion, or the last."""
-
-    def agree(self, stopped: bool) -> bool:
-        """Return the value of `stopped` in the first process."""
-
-    def wait(self) -> None:
-        """Wait for all processes, so that no process ends while another process writes."""
-
-
 def train_steps(
-    learner: Learner,
+    learner: "Learner",
     settings: TrainingConfig,
     on_metrics: Callable[[Metrics], None] = lambda metrics: None,
     *,
     validate: Validate | None = None,
     first: int = 0,
 ) -> None:
-    """Train to the last step, and write metrics and checkpoints to the folders of the learner.
+    """Train to the last step, and write metrics and checkpoints to the folder of the learner.
 
     `validate` returns metrics of a model. If it has a criterion, the weights that are best by the criterion are
     saved for use; of equally good weights, the latest. Otherwise the last weights are saved. `on_metrics` is
-    called with the metrics of the first folder. `first`: step at which the schedule begins. SIGINT, SIGTERM and
+    called with the metrics. `first`: step at which the schedule begins. SIGINT, SIGTERM and
     SIGHUP end the process after the current training step and a checkpoint. A second signal ends the process
     immediately. Raises `InputError` for a loss that is not finite, and `MachineError` if a file cannot be
     written. The last checkpoint is then intact.
@@ -118,7 +79,7 @@ def train_steps(
             learner.snapshot()
         while not last:
             lr = settings.schedule_at(learner.step, first)
-            outcomes = learner.learn(lr)
+            outcome = learner.learn(lr)
             if learner.step in snapshot_steps:
                 learner.snapshot()
             last, validation = learner.step == settings.steps, Metrics()
@@ -130,8 +91,11 @@ def train_steps(
             if criterion is not None and selected:
                 better = progress.note(criterion.value(validation))
             last = last or (selected and progress.out_of_patience(settings.patience))
-            if learner.step % METRICS_EVERY == 0 or last or validation:
-                _write_metrics(learner, outcomes, validation, lr, on_metrics)
+            if (learner.step % METRICS_EVERY == 0 or last or validation) and learner.context.first:
+                metrics = {"step": learner.step, "loss": outcome.loss, **validation}
+                metrics |= {"exact_match": outcome.correct.float().mean().item(), "lr": lr}
+                learner.folder.append_metrics(metrics)
+                on_metrics(metrics)
             interrupted = learner.agree(bool(signals))
             if learner.step % CHECKPOINT_EVERY == 0 or last or selected or interrupted:
                 learner.save(use=better)
@@ -142,23 +106,7 @@ def train_steps(
                 exit_by_signal(signals[0] if signals else 0)
 
 
-def _write_metrics(
-    learner: Learner,
-    outcomes: Sequence[Outcome],
-    validation: Metrics,
-    lr: float,
-    on_metrics: Callable[[Metrics], None],
-) -> None:
-    """Append a line of metrics to each folder."""
-    for index, (folder, outcome) in enumerate(zip(learner.folders, outcomes, strict=False)):
-        share = outcome.correct.float().mean().item()
-        metrics = {"step": learner.step, "loss": outcome.loss, **validation, "exact_match": share, "lr": lr}
-        folder.append_metrics(metrics)
-        if not index:
-            on_metrics(metrics)
-
-
-class SingleLearner:
+class Learner:
     """One model, trained by all processes of a training run."""
 
     def __init__(
@@ -170,19 +118,13 @@ class SingleLearner:
         *,
         context: DistributedContext = SINGLE_PROCESS,
         drops: bool = False,
-        show: bool = False,
     ) -> None:
         self.state, self.settings, self.batches, self.context = state, settings, batches, context
         self.folder = folder
-        self.folders = [folder] if context.first else []
         self.drops = drops
         """Whether the model has dropout."""
         self.module = _distribute(state.objective, settings, context)
         dtype = product_type(settings.precision, context)
-        name = str(dtype).removeprefix("torch.")
-        print_status(
-            f"Precision: {name}, the faster one on this machine", show=show and settings.precision == "auto"
-        )
         self._scaler = state.scaler
         """Scales the loss for float16, so that small gradients do not become 0; None for other dtypes."""
         self._autocast = nullcontext() if dtype == torch.float32 else torch.autocast(context.device.type, dtype)
@@ -199,7 +141,7 @@ class SingleLearner:
         """Position in the data and validation history."""
         return self.state.progress
 
-    def learn(self, lr: float) -> list[Outcome]:
+    def learn(self, lr: float) -> Outcome:
         """Run a training step on one or several batches.
 
         Raises `InputError` for a loss that is not finite, and `MachineError` if the layers cannot be compiled.
@@ -230,7 +172,7 @@ class SingleLearner:
         if settings.average:
             state.update_average(settings.average)
         state.progress.place = self.batches.place
-        return [Outcome(value, torch.cat(corrects) if len(corrects) > 1 else corrects[0])]
+        return Outcome(value, torch.cat(corrects) if len(corrects) > 1 else corrects[0])
 
     def _add_gradients(self, batch: Batch | PairBatch | TokenBatch, tokens: int) -> tuple[Tensor, Tensor]:
         """Add the gradients of a batch. Returns the loss, and whether each sample is correct: (B,) bool."""
@@ -270,8 +212,8 @@ class SingleLearner:
 
     def snapshot(self) -> None:
         """Write a snapshot of the weights in the first process."""
-        for folder in self.folders:
-            Checkpoint(step=self.step, weights=self.state.weights()).save_snapshot(folder)
+        if self.context.first:
+            Checkpoint(step=self.step, weights=self.state.weights()).save_snapshot(self.folder)
 
     def save(self, *, use: bool) -> None:
         """Write a checkpoint. `use`: also replace the weights for use."""
@@ -279,8 +221,8 @@ class SingleLearner:
 
     def keep(self, most: int, criterion: Criterion | None) -> None:
         """Keep the weights in the first process, and at most `most` of all kept weights."""
-        for folder in self.folders:
-            keep_weights(folder, Checkpoint(step=self.step, weights=self.state.weights()), most, criterion)
+        if self.context.first:
+            keep_weights(self.folder, Checkpoint(step=self.step, weights=self.state.weights()), most, criterion)
 
     def agree(self, stopped: bool) -> bool:
         """Return the value of `stopped` in the first process."""
