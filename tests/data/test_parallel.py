@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from regard.data import parallel
 from regard.data.parallel import PairCounts, ParallelText
 from regard.errors import InputError
 
@@ -66,3 +67,16 @@ def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "plain.gz").write_bytes(b"not compressed")
     with pytest.raises(InputError, match="cannot read .*plain.gz.*it is not gzip"):
         list(ParallelText([tmp_path / "plain.gz"]))
+
+
+def test_a_file_that_expands_like_no_text_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A megabyte of gzip can be a gigabyte of zeros."""
+    monkeypatch.setattr(parallel, "FREE_EXPANSION", 1 << 16)
+    zeros, repeated, text = (tmp_path / f"{name}.gz" for name in ("zeros", "repeated", "text"))
+    zeros.write_bytes(gzip.compress(bytes(10**7)))
+    repeated.write_bytes(gzip.compress(b"Ein Hund.\n" * 10**6))
+    text.write_bytes(gzip.compress("".join(f"Satz {number}\n" for number in range(10**5)).encode()))
+    for path in (zeros, repeated):
+        with pytest.raises(InputError, match="it expands to more than 100 times its size"):
+            parallel.file_digest(path)
+    assert parallel.file_digest(text).lines == 10**5

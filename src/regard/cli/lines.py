@@ -4,14 +4,14 @@ import gzip
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from regard.cli.terminal import print_message
-from regard.data.parallel import check_files
+from regard.data.parallel import check_files, decompress
 from regard.data.text_encoding import detect_encoding
 from regard.errors import InputError
 from regard.io.reading import cannot_read
@@ -48,12 +48,11 @@ def open_lines(path: Path | None, *, lenient: bool | None = None) -> Iterator[Bi
             yield file
             return
         try:
-            with gzip.GzipFile(fileobj=file) as unpacked:
-                yield cast(BinaryIO, unpacked)
-        except (gzip.BadGzipFile, EOFError, zlib.error):
-            raise InputError(
-                f"{str(path)!r} is not a complete gzip file: give another file, or unpack it first"
-            ) from None
+            with ExitStack() as stack:
+                yield decompress(path, file, stack)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            reason = (isinstance(error, OSError) and error.strerror) or "it is not a complete gzip file"
+            raise InputError(f"cannot read {str(path)!r}: {reason}; give another file") from None
 
 
 def _check_begin(file: BinaryIO, name: str, *, lenient: bool | None) -> None:

@@ -7,9 +7,9 @@ The alignments are derived from links between words, with a line in Moses' forma
 two words are linked, all their tokens are linked.
 """
 
-import gzip
 import zlib
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from regard.data.corpus import Corpus
 from regard.data.corpus_builder import Vocabularies
-from regard.data.parallel import ParallelText, check_files, file_digest
+from regard.data.parallel import ParallelText, check_files, decompress, file_digest
 from regard.data.ragged import Checksums, RaggedArray, RaggedWriter
 from regard.data.tokenization import tokenize
 from regard.data.word_alignment import parse_moses
@@ -180,10 +180,9 @@ def _write(
 
 
 def _read_lines(path: Path) -> Iterator[bytes]:
-    opener = gzip.open if path.suffix == ".gz" else open
     try:
-        with opener(path, "rb") as file:
-            yield from file
+        with ExitStack() as stack:
+            yield from decompress(path, stack.enter_context(path.open("rb")), stack)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"cannot read {str(path)!r}: {error}; give links in Moses' format (0-0 1-2)") from error
 

@@ -4,6 +4,7 @@ Only a line feed ends a line, so that other separators do not change the number 
 used for training are skipped and counted, or raise an error.
 """
 
+import errno
 import gzip
 import io
 import os
@@ -31,6 +32,10 @@ SKIP_REASONS = {
 LENIENT = "; or skip such lines with --lenient"
 READ = 1 << 16
 """Number of bytes per read of a compressed file."""
+MAX_EXPANSION = 100
+"""Largest ratio of a decompressed text to its file. Text expands to about five times its size, zeros to 1,000."""
+FREE_EXPANSION = 1 << 26
+"""Number of decompressed bytes without a limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,7 +314,19 @@ def decompress(path: Path, raw: BinaryIO, stack: ExitStack) -> BinaryIO:
     if path.suffix != ".gz":
         return raw
     # Add a buffer, because GzipFile reads lines with a slow Python function.
-    return cast(BinaryIO, stack.enter_context(io.BufferedReader(gzip.GzipFile(fileobj=raw), READ)))
+    return cast(BinaryIO, stack.enter_context(io.BufferedReader(_LimitedGzip(fileobj=raw), READ)))
+
+
+class _LimitedGzip(gzip.GzipFile):
+    """A gzip file that is refused if it expands to far more than text does. A pipe has no limit."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        content = super().read(size)
+        file: Any = self.fileobj
+        if file.seekable() and self.tell() > MAX_EXPANSION * file.tell() + FREE_EXPANSION:
+            reason = f"it expands to more than {MAX_EXPANSION} times its size, as text never does"
+            raise gzip.BadGzipFile(errno.EFBIG, reason)
+        return content
 
 
 def file_digest(path: Path, on_bytes: Callable[[int], None] = lambda done: None) -> TextDigest:
