@@ -1,5 +1,6 @@
 """User code: its imports, and the isolation of other files in its folder."""
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import InputError
-from regard.plugins import find_plugin, import_plugin
+from regard.plugins import code_digest, code_files, find_plugin, import_plugin
 from regard.tasks import find_task
 
 NAMES = ("mine", "helper", "probing", "optional_thing", "deep", "calendar_of_mine")
@@ -106,3 +107,76 @@ def test_only_a_task_finds_modules_beside_its_file(here: Path, tmp_path: Path) -
     task.write_text("import helper\n" + code)
     with pytest.raises(InputError, match="No module named 'helper'"):
         find_task(str(task))
+
+
+CODE = {
+    "own.py": "import beside\nfrom inside.part import value\ndef later():\n    import late\n",
+    "beside.py": "import importlib\nimportlib.import_module('named')\nexec(open('read.py').read())\n",
+    "named.py": "",
+    "read.py": "",
+    "late.py": "import broken\n",
+    "broken.py": "def (",
+    "inside/__init__.py": "",
+    "inside/part.py": "",
+    "inside/unnamed.py": "",
+    "plain/deep.py": "",
+    "other.py": "import json, torch, pytest\n",
+    "uses_plain.py": "import plain.deep\n",
+    "inside/other_text.txt": "",
+}
+CLOSURES = {
+    "own.py": {
+        *("own.py", "beside.py", "named.py", "read.py", "late.py", "broken.py"),
+        *("inside/__init__.py", "inside/part.py", "inside/unnamed.py"),
+    },
+    "inside/part.py": {"inside/__init__.py", "inside/part.py", "inside/unnamed.py"},
+    "other.py": {"other.py"},
+    "uses_plain.py": {"uses_plain.py", "plain/deep.py"},
+}
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    for name, text in CODE.items():
+        path = tmp_path / "code" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path / "code"
+
+
+@pytest.mark.parametrize("name", CLOSURES)
+def test_the_digest_of_code_covers_all_that_it_can_import(code: Path, name: str) -> None:
+    assert {str(path.relative_to(code)) for path in code_files(code / name)} == CLOSURES[name]
+    before = code_digest(code / name)
+    for other in CODE:
+        (code / other).write_text(CODE[other] + "# changed\n")
+        assert (code_digest(code / name) != before) == (other in CLOSURES[name]), other
+        (code / other).write_text(CODE[other])
+    assert code_digest(code / name) == before
+
+
+def test_the_digest_of_code_needs_no_readable_helper(code: Path) -> None:
+    (code / "beside.py").unlink()
+    os.mkfifo(code / "beside.py")
+    (code / "late.py").unlink()
+    (code / "late.py").symlink_to("late.py")
+    assert {path.name for path in code_files(code / "own.py")} == {
+        "own.py",
+        "__init__.py",
+        "part.py",
+        "unnamed.py",
+    }
+
+
+def test_installed_code_counts_alone() -> None:
+    assert code_files(Path(pytest.__file__)) == [Path(pytest.__file__)]
+
+
+def test_changed_code_is_not_imported_a_second_time(here: Path) -> None:
+    import_plugin("part", "mine:Mine")
+    import_plugin("part", "mine:Mine")
+    (here / "flat.py").write_text("VALUE = 8\n")
+    with pytest.raises(
+        InputError, match=r"flat.py' has changed since this process imported it: start Python again"
+    ):
+        import_plugin("part", "mine:Mine")

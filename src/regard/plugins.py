@@ -5,12 +5,17 @@ user module is imported, imports in this module also search its folder. An impor
 and does not search this folder. Imports must therefore be at the top of the file.
 """
 
+import ast
+import hashlib
 import importlib
+import os
 import re
 import sys
+import sysconfig
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec, PathFinder, all_suffixes
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -38,6 +43,113 @@ def plugin_module(name: str) -> str | None:
     """
     match = _FORM.fullmatch(name)
     return None if match is None else match["module"]
+
+
+_loaded: dict[Path, str] = {}
+"""Digests of the files of user code at the time when this process imported them."""
+
+
+def code_files(file: Path) -> list[Path]:
+    """Return a file of user code and the files that it can import, without running any of them.
+
+    These are the modules of its folder and of other folders on Python's path that it names in an import or in a
+    string, and the modules that those name. A package counts with all its modules. The standard library and
+    installed packages do not count, and of a file in an installed package only this file. A name that the code
+    puts together while it runs is not found.
+    """
+    file = file.resolve()
+    if _is_installed(file):
+        return [file]
+    folder = file.parent
+    while (folder / "__init__.py").is_file():
+        folder = folder.parent
+    paths = [Path(entry).resolve() for entry in sys.path if entry and not _is_installed(Path(entry))]
+    found, pending = set[Path](), [file, *_package_files(folder, file)]
+    while pending:
+        path = pending.pop()
+        if path in found or _is_installed(path) or not os.path.isfile(path):  # noqa: PTH113 (raises no errors)
+            continue
+        found.add(path)
+        for name in _names(path):
+            for place in dict.fromkeys((path.parent, folder, *paths)):
+                if name.endswith(".py"):
+                    pending.append(place / name)
+                elif modules := _module_files(place, name):
+                    pending += modules
+                    break
+    return sorted(found)
+
+
+def _is_installed(path: Path) -> bool:
+    """Return whether a path belongs to Regard, the standard library or an installed package."""
+    places = Path(__file__).parent, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")
+    return bool({"site-packages", "dist-packages"} & {*path.parts}) or any(
+        path.is_relative_to(place) for place in places
+    )
+
+
+def _package_files(folder: Path, file: Path) -> list[Path]:
+    """Return the modules of the top-level package in `folder` that contains a file; none outside a package."""
+    top = folder / file.relative_to(folder).parts[0]
+    return [path for path in top.rglob("*") if path.suffix in (".py", ".so", ".pyd")] if top.is_dir() else []
+
+
+def _module_files(folder: Path, name: str) -> list[Path]:
+    """Return the files in `folder` that the import of a module can run: those of its package, or its own."""
+    *parents, last = name.split(".")
+    if os.path.isfile(package := folder / name.partition(".")[0] / "__init__.py"):  # noqa: PTH113
+        return [] if _is_installed(package) else _package_files(folder, package)
+    place = folder.joinpath(*parents, last)
+    candidates = [place.with_name(place.name + suffix) for suffix in all_suffixes()] + [place / "__init__.py"]
+    files = [path for path in candidates if os.path.isfile(path)]  # noqa: PTH113
+    return files or (_module_files(folder, ".".join(parents)) if parents else [])
+
+
+def _names(path: Path) -> set[str]:
+    """Return the names in a Python file that may be modules: those of imports, and strings with the form of a
+    module's or a Python file's name."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+    names = set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = [node.module] if node.module else []
+            names |= {".".join([*base, alias.name]) for alias in node.names} | set(base)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = node.value
+            if re.fullmatch(r"\.*[^\W\d]\w*(\.[^\W\d]\w*)*", text) or (text.endswith(".py") and len(text) < 200):
+                names.add(text if text.endswith(".py") else text.lstrip("."))
+    return names
+
+
+def _file_digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def code_digest(file: Path) -> str:
+    """Return the SHA-256 digest of a file of user code and of all that it can import (`code_files`)."""
+    file = file.resolve()
+    digests = [f"{os.path.relpath(path, file.parent)}\0{_file_digest(path)}" for path in code_files(file)]
+    return hashlib.sha256("\0".join(digests).encode(errors="surrogateescape")).hexdigest()
+
+
+def check_loaded(file: Path, *, again: bool = False) -> None:
+    """Raise `PluginError` if user code has changed since this process imported it. `again`: the file itself is
+    executed anew."""
+    for path in code_files(file):
+        digest = _file_digest(path)
+        if again and path == file:
+            _loaded[path] = digest
+        if _loaded.setdefault(path, digest) != digest:
+            raise PluginError(f"{str(path)!r} has changed since this process imported it: start Python again")
 
 
 class _Finder:
@@ -113,7 +225,7 @@ def import_plugin(what: str, name: str) -> object:
     try:
         with plugin_imports(Path.cwd()):
             module = importlib.import_module(module_name)
-        return getattr(module, name.rpartition(":")[2])
+        imported = getattr(module, name.rpartition(":")[2])
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise _import_error(what, name, error) from error
@@ -129,6 +241,9 @@ def import_plugin(what: str, name: str) -> object:
                 f"rename your file"
             ) from error
         raise _import_error(what, name, error) from error
+    if isinstance(file := getattr(module, "__file__", None), str):
+        check_loaded(Path(file).resolve())
+    return imported
 
 
 def _find_hidden(module_name: str) -> str | None:

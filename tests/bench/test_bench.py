@@ -1,6 +1,7 @@
 """`regard bench`: oracle and chance, repeated and resumed runs, methods of a user, and errors."""
 
 import json
+import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import pytest
 import torch
 
 import regard
-from regard.bench import bench, bench_cells as cells
+from regard import plugins
+from regard.bench import bench, bench_cells as cells, methods
 from regard.bench.catalogue import QUICK, choose_models
 from regard.bench.columns import group_columns, model_columns
 from regard.bench.methods import choose_methods
@@ -223,3 +225,22 @@ def test_a_method_of_captum_ranks_like_the_same_method(folder: Path, in_this_pro
     [column] = [column for column in columns if column.level == "inputs"]
     assert column.entries["captum:FeatureAblation"].values == column.entries["ablation_zero"].values
     assert list((folder / "results").rglob("captum-FeatureAblation-*.json"))
+
+
+def test_a_method_whose_helper_changed_has_another_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bench_helper.py").write_text("SIGN = 1\n")
+    (tmp_path / "bench_methods.py").write_text(
+        "import bench_helper\ndef mine(trial):\n    return bench_helper.SIGN\n"
+    )
+    file = str(tmp_path / "bench_methods.py")
+    first = choose_methods(file)[-1]
+    assert choose_methods(file)[-1].digest == first.digest
+    (tmp_path / "bench_helper.py").write_text("SIGN = -1\n")
+    with pytest.raises(regard.InputError, match=r"bench_helper.py' has changed since this process imported it"):
+        choose_methods(file)
+    plugins._loaded.clear()  # as in another process
+    sys.modules.pop("bench_helper")
+    methods._load_file.cache_clear()
+    assert choose_methods(file)[-1].digest != first.digest

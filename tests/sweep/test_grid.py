@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 import regard
+from regard import plugins
 from regard.errors import InputError
 from regard.sweep import Measured, Variant, compare, job, make_variants
 from regard.sweep.report import format_mean
@@ -237,3 +239,48 @@ def test_a_lowercase_translator_is_compared_by_lowercase_bleu(tmp_path: Path) ->
     scores = run.test().quality
     assert result.values(result.variants[0], "bleu") == [scores.bleu_lowercase]
     assert scores.bleu is None and str(run.test()).startswith(f"BLEU {scores.bleu_lowercase:.2f}")
+
+
+def test_a_measurement_of_changed_code_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "grid_helper.py").write_text("FACTOR = 1\n")
+    score = "import grid_helper\nfrom regard.attention import ScaledDot\nclass S(ScaledDot): pass\n"
+    (tmp_path / "grid_score.py").write_text(score)
+    flags: dict[str, Any] = {"seeds": 1, "steps": 2, "hidden": 4, "savepath": tmp_path / "compared"}
+    vary = {"score": ["dot", "grid_score:S"]}
+    try:
+        compare("counting", vary, **flags)
+        capsys.readouterr()
+        compare("counting", vary, **flags)
+        stored = tmp_path / "compared" / "counting"
+        assert f"2 of 2 measurements are stored in {stored} and used again\n" in capsys.readouterr().err
+    finally:
+        for name in ("grid_score", "grid_helper"):
+            sys.modules.pop(name, None)
+    plugins._loaded.clear()  # as in another process
+    (tmp_path / "grid_helper.py").write_text("FACTOR = 2\n")
+    with pytest.raises(InputError, match=r"score 'grid_score:S' has changed since .* was measured: delete it to"):
+        compare("counting", vary, **flags)
+    with pytest.raises(InputError, match="has a measurement with other flags"):
+        compare("counting", vary, **{**flags, "hidden": 8})
+
+
+@pytest.mark.parametrize(
+    ("values", "variants", "said"),
+    [
+        ("softmax,alibi,sink", ["softmax", "alibi", "sink"], True),
+        ("softmax;alibi,sink", ["softmax", "alibi,sink"], False),
+        ("softmax,alibi+sink", ["softmax", "alibi+sink"], False),
+    ],
+)
+def test_a_combination_of_parts_is_not_split_silently(
+    command: Command, tmp_path: Path, values: str, variants: list[str], said: bool
+) -> None:
+    argv = ("compare", "induction", "--vary", f"attention={values}", "--seeds", "1", "--steps", "1")
+    status, out, err = command(*argv, "--savepath", tmp_path)
+    assert status == 0, err
+    assert [line.split()[0] for line in out.splitlines()[2 : 2 + len(variants)]] == variants
+    assert (f"attention is varied over {len(variants)} mechanisms, {', '.join(variants)}" in err) == said

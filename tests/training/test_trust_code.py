@@ -86,6 +86,28 @@ def test_changed_code_is_not_trusted(tmp_path: Path, name: str) -> None:
     assert refused(command(tmp_path, "test", name), tmp_path)
 
 
+@pytest.mark.parametrize("helper", ["helper.py", "package/__init__.py", "package/part.py"])
+def test_changed_code_of_an_import_is_not_trusted(tmp_path: Path, helper: str) -> None:
+    """Trust covers all that the named file imports, and resuming needs the code with which the run began."""
+    (tmp_path / "package").mkdir()
+    for name in ("helper.py", "package/__init__.py", "package/part.py"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "mine.py").write_text(f"import helper, package.part\n{SCORE}")
+    words = ["train", "counting", "--score", "mine:Mine", *TINY]
+    assert command(tmp_path, *words).status == 0
+    (tmp_path / "ran").unlink()
+    (tmp_path / helper).write_text("# changed\n")
+    assert refused(command(tmp_path, "test", "counting"), tmp_path)
+    again = ["train", "counting", "--resume", "--steps", "4", "--trust_code"]
+    done = command(tmp_path, *again)
+    assert done.status == 2 and done.err.endswith(
+        "score 'mine:Mine' has changed since the run 'models/counting' began: restore the code, or train a new "
+        "run; if the change has no effect on the run, add --trust_edited\n"
+    )
+    done = command(tmp_path, *again, "--trust_edited")
+    assert done.status == 0 and "began: the losses may differ" in done.err
+
+
 def test_code_in_another_folder_is_not_trusted(tmp_path: Path) -> None:
     """A module with the same name as a trusted module is not trusted."""
     (tmp_path / "mine.py").write_text(SCORE)

@@ -1,11 +1,12 @@
 """Measure how often explanation methods are right on models whose answer is known: `regard.bench`."""
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.bench.bench_cells import Cell, draw_inputs, measure_cell, read_or_measure
+from regard.bench.bench_cells import Cell, cell_path, draw_inputs, measure_cell, read_or_measure
 from regard.bench.bench_result import BenchResult
 from regard.bench.catalogue import KnownModelChoice, choose_models
 from regard.bench.columns import group_columns, model_columns
@@ -13,7 +14,9 @@ from regard.bench.known_models import ResistsError
 from regard.bench.methods import ALL, Choice, ChosenMethod, choose_methods, reload_method
 from regard.errors import check_range
 from regard.io import check_folder, make_folder
+from regard.io.reading import is_file
 from regard.progress import counting_bar
+from regard.sweep.backends import say_reused
 from regard.sweep.cards.probe_training import one_thread
 from regard.sweep.processes import run_in_processes
 
@@ -42,6 +45,8 @@ class BenchJobResult:
 
     cells: list[Cell]
     resisted: str | None = None
+    reused: int = 0
+    """Number of cells that were stored."""
 
 
 def bench(
@@ -81,8 +86,10 @@ def bench(
     with counting_bar("bench", 0, len(jobs), show=progress) as advance:
         for job, result in run_in_processes(measure_job, jobs):
             own = _measure_objects(job, [method for method in chosen if method.text is None], result)
-            results[job] = BenchJobResult(result.cells + own, result.resisted)
+            results[job] = dataclasses.replace(result, cells=result.cells + own)
             advance()
+    cells = sum(len(result.cells) for result in results.values())
+    say_reused(sum(result.reused for result in results.values()), cells, folder, show=progress)
     return _make_result(chosen, [(job, results[job]) for job in jobs], seeds, samples, folder)
 
 
@@ -94,7 +101,8 @@ def measure_job(job: BenchJob) -> BenchJobResult:
         return BenchJobResult([], str(error))
     subjects = draw_inputs(known, job.samples)
     methods = [reload_method(text, name) for text, name in job.methods]
-    return BenchJobResult([read_or_measure(subjects, method, job.folder) for method in methods])
+    stored = sum(is_file(cell_path(subjects, method, job.folder)) for method in methods)
+    return BenchJobResult([read_or_measure(subjects, method, job.folder) for method in methods], reused=stored)
 
 
 def _measure_objects(job: BenchJob, methods: Sequence[ChosenMethod], result: BenchJobResult) -> list[Cell]:

@@ -1,6 +1,5 @@
 """The choice of explanation methods: names of Regard's methods, and methods of a user."""
 
-import hashlib
 import importlib.util
 import inspect
 import sys
@@ -13,7 +12,14 @@ from regard.errors import InputError, unknown_choice
 from regard.interpret.attribution import METHODS
 from regard.interpret.attribution.explainers import library_method
 from regard.io.reading import is_file
-from regard.plugins import PluginError, describe_error, import_plugin, plugin_imports
+from regard.plugins import (
+    PluginError,
+    check_loaded,
+    code_digest,
+    describe_error,
+    import_plugin,
+    plugin_imports,
+)
 from regard.version import __version__
 
 ORACLE, RANDOM = "oracle", "random"
@@ -64,23 +70,27 @@ def _load(choice: Choice) -> list[ChosenMethod]:
     if choice in METHODS:
         return [ChosenMethod(choice, choice, choice, _source_digest(*METHODS[choice].functions.values()))]
     if choice.endswith(".py"):
-        functions = _load_file(Path(choice).resolve())
+        path = Path(choice).resolve()
+        functions, digest = _load_file(path), code_digest(path)
+        check_loaded(path)  # the process may have loaded the file long ago
     elif library_method(choice):
         return [ChosenMethod(choice, choice, choice, _source_digest(library_method))]
     elif ":" in choice:
         function = import_plugin("explanation method", choice)
         if not callable(function):
             raise PluginError(f"explanation method {choice!r} is not a function: name a function of the module")
-        functions = [function]
+        functions, digest = [function], _source_digest(function)
     else:
         known = (*METHODS, ORACLE, RANDOM)
         raise unknown_choice("explanation method", choice, known, other="a Python file or module:function")
-    return [ChosenMethod(function.__name__, choice, function, _source_digest(function)) for function in functions]
+    return [
+        ChosenMethod(function.__name__, choice, function, f"{__version__} {digest}") for function in functions
+    ]
 
 
 @cache
 def _load_file(path: Path) -> list[Callable[..., Any]]:
-    """Execute a file and return its public functions."""
+    """Execute a file, once in a process, and return its public functions."""
     if not is_file(path):
         raise PluginError(
             f"file {str(path)!r} of explanation methods does not exist: give the path of a Python file"
@@ -105,7 +115,6 @@ def _load_file(path: Path) -> list[Callable[..., Any]]:
 
 
 def _source_digest(*functions: Callable[..., Any]) -> str:
-    """Return a digest of the version of Regard and of the modules that define some functions."""
-    modules = sorted({inspect.unwrap(function).__module__ for function in functions})
-    sources = [__version__, *(inspect.getsource(sys.modules[module]) for module in modules)]
-    return hashlib.sha256("\0".join(sources).encode()).hexdigest()[:12]
+    """Return a digest of the version of Regard and of the code that the modules of some functions can import."""
+    files = sorted({inspect.getfile(inspect.unwrap(function)) for function in functions})
+    return " ".join([__version__, *(code_digest(Path(file)) for file in files)])

@@ -7,7 +7,7 @@ from typing import Any
 
 from regard.cli.machines import OPTIONS, MachineFlags, make_backend
 from regard.cli.parsing import check_needed, first_word, parse, take_flag, wants_help
-from regard.cli.terminal import EXPLORER, print_table, resumable
+from regard.cli.terminal import EXPLORER, print_message, print_table, resumable
 from regard.cli.train import given_flags, model_choice, parse_config
 from regard.errors import InputError, unknown_choice
 from regard.io import check_writable, write_json
@@ -35,7 +35,8 @@ class ComparisonFlags:
     """Flags of the comparison."""
 
     vary: str | None = None
-    """A flag of `regard train` and its values, such as: --vary score=dot,additive. Can be repeated."""
+    """A flag of `regard train` and its values, such as: --vary score=dot,additive. Can be repeated. Values that
+    contain commas are separated by semicolons: --vary "attention=softmax;alibi,sink"."""
     seeds: int = 5
     """Number of seeds per variant: 0, 1, and so on."""
     html: Path | None = None
@@ -154,7 +155,13 @@ def _split(text: str) -> tuple[str, list[str]]:
     name, equals, values = text.partition("=")
     if not equals or not values:
         raise InputError(f"vary {text!r} has no values: write it as in --vary score=dot,additive")
-    return name.removeprefix("--").replace("-", "_"), values.split(",")
+    name, parts = name.removeprefix("--").replace("-", "_"), values.split(";" if ";" in values else ",")
+    if name == "attention" and len(parts) > 1 and not {";", "+"} & {*values}:
+        print_message(
+            f"attention is varied over {len(parts)} mechanisms, {', '.join(parts)}: write several parts in one "
+            f"mechanism as alibi+sink, or separate the mechanisms by semicolons"
+        )
+    return name, parts
 
 
 def _flags(task: str, argv: list[str]) -> dict[str, Any]:

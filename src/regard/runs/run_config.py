@@ -19,6 +19,7 @@ from regard.training import (
     RunConfig,
     RunFolder,
     changed_config,
+    code_digests,
     create_run,
     make_config,
     pack_tensors,
@@ -60,6 +61,15 @@ def resumed_config(
     name = find_task(task).name if isinstance(task, str) else task.name
     folder = RunFolder(savepath / name, trust_edited)
     stored = folder.read_config(trust_code=trust_code)
+    now = code_digests(dataclasses.asdict(stored))
+    if changed := [name for name, digest in stored.code.items() if now.get(name) != digest]:
+        problem = f"{' and '.join(changed)} has changed since the run {str(folder.path)!r} began"
+        if not trust_edited:
+            raise InputError(
+                f"{problem}: restore the code, or train a new run; if the change has no effect on the run, add "
+                f"--trust_edited"
+            )
+        print_status(f"{problem}: the losses may differ", show=True)
     if isinstance(task, str):
         _check_preset(stored, flags)
         named = {name: value for name, value in flags.items() if name not in ("model", "preset")}

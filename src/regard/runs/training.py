@@ -140,7 +140,8 @@ def train(
         measured = config.measured or measure_choices(config.training.precision, context)
         config, settings = dataclasses.replace(config, measured=measured), config.training
         if settings.precision == "auto":
-            settings = dataclasses.replace(settings, precision=measured[PRECISION])
+            chosen: dict[str, Any] = {"precision": measured[PRECISION]}
+            settings = dataclasses.replace(settings, **chosen)
             reason = "as at the start of the run" if resume else "the faster one on this machine"
             print_status(f"Precision: {measured[PRECISION]}, {reason}", show=show)
         with context.first_before_others():

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
+from regard.errors import plural
+from regard.progress import print_status
+
 
 class SweepJob(Protocol):
     """Interface of a training job. A job can be pickled."""
@@ -36,6 +39,12 @@ class SweepJob(Protocol):
 
 
 JobT = TypeVar("JobT", bound=SweepJob)
+
+
+def say_reused(count: int, of: int, folder: Path, *, show: bool) -> None:
+    """State the number of stored measurements that are used again."""
+    if count:
+        print_status(f"{count} of {plural(of, 'measurement')} are stored in {folder} and used again", show=show)
 
 
 class Backend(Protocol):

@@ -17,7 +17,7 @@ from typing import Any, cast
 from regard.errors import InputError
 from regard.io import refuse_links
 from regard.progress import counting_bar, print_status
-from regard.sweep.backends import Backend
+from regard.sweep.backends import Backend, say_reused
 from regard.sweep.job import Job, Measured, make_job
 from regard.tasks import find_task
 from regard.training import RunConfig, RunFolder, make_config
@@ -120,6 +120,7 @@ def _measure_all(jobs: list[Job], on: Backend, *, progress: bool) -> list[Measur
     """Measure the jobs that have no measurement, and return the measurements of all jobs."""
     measurements = {job.folder: job.read() for job in jobs}
     missing = [job for job in jobs if measurements[job.folder] is None]
+    say_reused(len(jobs) - len(missing), len(jobs), jobs[0].folder.parent.parent, show=progress)
     folders = {folder for job in missing for folder in (job.folder, *list(job.folder.parents)[:3])}
     new = [folder for folder in folders if not folder.exists()]
     if missing:

@@ -105,11 +105,23 @@ class Job:
         if not is_file(file):
             return None
         stored = read_json(file, _Stored, "delete it to measure again", most=LARGEST, finite=False)
-        if upgrade_config(stored.config) != _compared(self.stored):
+        before = upgrade_config(stored.config)
+        self._check_code(before)
+        if before != _compared(self.stored):
             raise InputError(
                 f"{str(self.folder)!r} has a measurement with other flags: choose another --savepath"
             )
         return stored.measured
+
+    def _check_code(self, before: dict[str, Any]) -> None:
+        """Raise `InputError` if the user's code has changed since a measurement or a run with this config."""
+        known = before.get("code", {})
+        changed = [name for name, digest in self.stored["code"].items() if known.get(name) != digest]
+        if changed and before == {**_compared(self.stored), "code": known}:
+            raise InputError(
+                f"{' and '.join(changed)} has changed since {str(self.folder)!r} was measured: delete it "
+                f"to measure again, or choose another --savepath"
+            )
 
     def interrupted(self, *, trust_code: bool = False) -> bool:
         """Return whether there is a run to resume. Raises `InputError` if the run has other flags."""
@@ -119,7 +131,9 @@ class Job:
             config = self.run.read_config(trust_code=trust_code)
         except EditedError as error:
             raise InputError(f"{error.found}; delete {str(self.folder)!r} to train it again") from error
-        if _compared(config_to_json(config)) != _compared(self.stored):
+        before = _compared(config_to_json(config))
+        self._check_code(before)
+        if before != _compared(self.stored):
             raise InputError(f"{str(self.folder)!r} has a run with other flags: choose another --savepath")
         return True
 

@@ -16,7 +16,7 @@ import torch
 from regard.errors import InputError, unknown_choice
 from regard.io.reading import is_file
 from regard.late import late
-from regard.plugins import PluginError, describe_error, plugin_imports
+from regard.plugins import PluginError, check_loaded, describe_error, plugin_imports
 from regard.tasks.base import (
     NULL as NULL,
     PAST_END as PAST_END,
@@ -121,6 +121,7 @@ def _load_task_file(path: Path, changed: int) -> type[AnyTask]:
     spec = importlib.util.spec_from_file_location(f"regard_task_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    check_loaded(path, again=True)
     try:
         with plugin_imports(path.parent, spec.name):
             spec.loader.exec_module(module)

@@ -27,6 +27,7 @@ from regard.models.base import check_replaced
 from regard.tasks import TASKS, AnyTask, find_task
 from regard.training.registry import ModelSpec, find_model, models_for
 from regard.training.settings import TrainingConfig
+from regard.training.trust_code import code_digests
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -101,6 +102,8 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
     Empty for a run with a single schedule. An earlier schedule may have ended before its last step."""
     averaged: list[int] = field(default_factory=list)
     """Steps of the kept models whose mean is the model; empty for other models."""
+    code: dict[str, str] = field(default_factory=dict)
+    """Digests of the custom code at the start of training, by description (`regard.training.code_digests`)."""
     measured: dict[str, str] = field(default_factory=dict)
     """Measured choices at the start of training that affect the losses, by name (`regard.machine`)."""
 
@@ -158,11 +161,12 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
         ]
 
     def resolved(self) -> Self:
-        """Return the config with the learning rate of the recipe as default."""
-        if self.training.lr is not None:
-            return self
-        lr = self.training.optimization.default_lr(self.model)
-        return dataclasses.replace(self, training=dataclasses.replace(self.training, lr=lr))
+        """Return the config of a new run: the learning rate of the recipe as default, and digests of its code."""
+        code = code_digests(dataclasses.asdict(self)) if self.custom_parts else {}
+        training = self.training
+        if training.lr is None:
+            training = dataclasses.replace(training, lr=training.optimization.default_lr(self.model))
+        return dataclasses.replace(self, training=training, code=code)
 
 
 def make_config(task: str, flags: Mapping[str, object] | None = None) -> RunConfig:

@@ -28,7 +28,7 @@ OPTIONAL_WHEN_STORED = {
     *("norm_epsilon", "activation", "bias", "tied", "output_bias", "freeze", "origin", "guide", "guide_weight"),
     *("text", "initial", "validate_every", "attention", "norm"),
     *("lenient", "bleu_tokenize", "bleu_tokenizer", "extra_valid", "symbols", "normalize", "byte_fallback"),
-    *("criterion", "keep", "weight_decay", "schedules", "averaged", "measured"),
+    *("criterion", "keep", "weight_decay", "schedules", "averaged", "measured", "code"),
 }
 """Fields of a config that older runs did not store. The defaults of these fields reproduce the behavior of
 older runs."""

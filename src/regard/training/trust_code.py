@@ -3,8 +3,8 @@
 A config can refer to code: the Python file of its task, or `module:Class` as model, score or another part.
 Loading a run of a different user must not execute this code. Custom code is executed only if the user has
 trained with it on this machine or allows it with `trust_code`. The start of a training run is recorded. The
-record contains digests of both path and content, so a changed file, or a different file with the same name, is
-not trusted.
+record contains digests of the path and of all code that the file can import, so changed code, or a different
+file with the same name, is not trusted.
 """
 
 import hashlib
@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from regard.attention.mechanism import custom_parts
-from regard.errors import InputError, RegardError
-from regard.io import write_file
-from regard.machine import state_folder
-from regard.plugins import find_plugin, plugin_module
+from regard.errors import InputError
+from regard.machine import read_state, state_folder, write_state
+from regard.plugins import code_digest, find_plugin, plugin_module
 
 _trusted_here: set[str] = set()
 """Digests of code that this process trusts."""
@@ -34,12 +33,7 @@ def trust(stored: Mapping[str, Any]) -> None:
     if not new or not (new := new - _recorded()):
         return
     _trusted_here.update(new)
-    try:
-        record = _record()
-        record.parent.mkdir(parents=True, exist_ok=True)
-        write_file(record, "".join(f"{digest}\n" for digest in sorted(_recorded() | new)).encode())
-    except (OSError, RegardError):
-        pass
+    write_state(_record(), "".join(f"{digest}\n" for digest in sorted(_recorded() | new)))
 
 
 def check_trusted(stored: Mapping[str, Any], run: Path, *, trust_code: bool) -> None:
@@ -62,12 +56,13 @@ def check_trusted(stored: Mapping[str, Any], run: Path, *, trust_code: bool) -> 
 
 
 def code_digests(stored: Mapping[str, Any]) -> dict[str, str]:
-    """Return the SHA-256 digests of the code files to which a config (as plain data) refers, by description.
+    """Return the digests of the code to which a config (as plain data) refers, by description (see
+    `regard.plugins.code_digest`).
 
     >>> code_digests({"on": "counting", "kind": "attention", "model": {}})
     {}
     """
-    return {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file, _ in _named_code(stored)}
+    return {name: code_digest(file) for name, file, _ in _named_code(stored)}
 
 
 def _named_code(stored: Mapping[str, Any]) -> Iterator[tuple[str, Path, bool]]:
@@ -103,11 +98,7 @@ def _file_of(module: str) -> Path | None:
 
 
 def _digest(file: Path) -> str:
-    try:
-        content = file.read_bytes()
-    except OSError:
-        content = b""
-    return hashlib.sha256(f"{file}\0".encode(errors="surrogateescape") + content).hexdigest()
+    return hashlib.sha256(f"{file}\0{code_digest(file)}".encode(errors="surrogateescape")).hexdigest()
 
 
 def _record() -> Path:
@@ -115,7 +106,4 @@ def _record() -> Path:
 
 
 def _recorded() -> set[str]:
-    try:
-        return set(_record().read_text(encoding="utf-8").split())
-    except (OSError, ValueError):
-        return set()
+    return set(read_state(_record()).split())

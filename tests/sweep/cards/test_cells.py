@@ -78,3 +78,14 @@ def test_ray_measures_the_same(tmp_path: Path) -> None:
     finally:
         ray.shutdown()
     assert without_times(results) == without_times(measure_cells(PAIRS, 2, tmp_path / "here", **SMALL))
+
+
+def test_a_cell_of_changed_code_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "card_helper.py").write_text("")
+    (tmp_path / "card_part.py").write_text("import card_helper\n")
+    cell = CardCell("card_part:Part", "copy", 0, tmp_path)
+    before = cell.path
+    assert cell.path == before != CardCell("sink", "copy", 0, tmp_path).path
+    (tmp_path / "card_helper.py").write_text("# changed\n")
+    assert cell.path != before

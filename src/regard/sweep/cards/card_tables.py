@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from regard.attention import Mechanism
 from regard.result import percent, to_plain
 from regard.statistics import Interval, describe_range
 from regard.sweep.cards.card import Card, without_baseline
@@ -63,6 +64,8 @@ def score_table(card: Card) -> Table:
             shown,
         )
     table.caption, table.caption_justify = describe_range(card.seeds), "left"
+    if position := Mechanism.parse(card.mechanism).position:
+        table.caption += f"; {position} is in place of softmax's learned positions"
     return table
 
 

@@ -7,26 +7,23 @@ not trained again.
 """
 
 import dataclasses
-import hashlib
-import inspect
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from regard.attention import Mechanism
 from regard.errors import MachineError
 from regard.io import make_folder, refuse_links, write_json
-from regard.io.reading import is_file, read_json
+from regard.io.reading import is_file, json_digest, read_json
 from regard.progress import counting_bar, print_status
-from regard.sweep.backends import Backend
+from regard.sweep.backends import Backend, say_reused
 from regard.sweep.cards.probe_training import ProbeResult, build_model, train_probe
 from regard.sweep.cards.probes import PROBES
 from regard.sweep.local import Local
+from regard.training import code_digests
 
 LARGEST = 1 << 20
 """Maximum size of a file, in bytes."""
@@ -145,6 +142,7 @@ def measure_cells(
     cells = [CardCell(*pair, seed, folder, steps) for pair in pairs for seed in range(seeds)]
     results = {cell: cell.read() for cell in cells}
     missing = [cell for cell in cells if results[cell] is None]
+    say_reused(len(cells) - len(missing), len(cells), folder, show=progress)
     if missing:
         make_folder(folder)
         on = on or Local()
@@ -181,11 +179,7 @@ def file_name(mechanism: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "+-_." else "-" for letter in plain)
 
 
-@cache
 def code_digest(mechanism: str) -> str:
-    """Return a digest of the modules of custom parts with a hyphen before it; empty without custom parts."""
-    custom = [choice.cls for choice in Mechanism.parse(mechanism).choices if ":" in choice.name]
-    if not custom:
-        return ""
-    sources = "\0".join(inspect.getsource(sys.modules[cls.__module__]) for cls in custom)
-    return "-" + hashlib.sha256(sources.encode()).hexdigest()[:12]
+    """Return a digest of the code of custom parts with a hyphen before it; empty without custom parts."""
+    digests = code_digests({"model": {"attention": mechanism}})
+    return f"-{json_digest(digests)[:12]}" if digests else ""
