@@ -72,7 +72,8 @@ def test_compare_command(command: Command, tmp_path: Path, monkeypatch: pytest.M
     assert all(line["relevance"] is None for line in lines[:4]) and all(line["relevance"] for line in lines[4:])
     assert err.splitlines()[-1] == "compare: 8 of 8 done"
     again = command(*argv, "--savepath", tmp_path)
-    assert again == (status, out, "")
+    stored = tmp_path / "recall"
+    assert again == (status, out, f"8 of 8 measurements are stored in {stored} and used again\n")
 
 
 def test_fixed_flags_are_checked_with_the_varied_ones(command: Command, tmp_path: Path) -> None:
