@@ -65,7 +65,7 @@ def score_table(card: Card) -> Table:
         )
     table.caption, table.caption_justify = describe_range(card.seeds), "left"
     if position := Mechanism.parse(card.mechanism).position:
-        table.caption += f"; {position} is in place of softmax's learned positions"
+        table.caption += f"\n{position} replaces the learned positions that softmax has"
     return table
 
 
