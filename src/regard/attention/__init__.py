@@ -91,6 +91,5 @@ if TYPE_CHECKING:
         make_score as make_score,
     )
     from regard.attention.single import Attention as Attention
-    from regard.attention.torch_conversion import from_torch as from_torch, to_torch as to_torch
 
 late(__name__)
