@@ -3,6 +3,7 @@
 import importlib
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,8 @@ from tests.network import Guard
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 torch.set_num_threads(1)
+# Programs of `benchmarks/` are imported by name, after all other modules.
+sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
 # Tests have no deadline, because timings vary between machines. Property tests generate the same examples each
 # time, so that `make test` is reproducible. `make test-all` generates new examples (REGARD_RANDOM=1).
 settings.register_profile("regard", deadline=None, derandomize=True)

@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from regard.bench.drawn_programs import drawn_model
-from regard.bench.known_models import compiled_model
-from regard.bench.sentence_claims import Fact, HeadClaim, MeasuredSentences, judge, measure, untrained_claims
-from regard.bench.sentences import (
+from drawn_programs import drawn_model
+from sentence_claims import Fact, HeadClaim, MeasuredSentences, judge, measure, untrained_claims
+from sentences import (
     DRAWN,
     GRID,
     KINDS,
@@ -23,6 +21,8 @@ from regard.bench.sentences import (
     thresholds_of,
     write_text,
 )
+
+from regard.bench.known_models import compiled_model
 from regard.interpret.needs import Needs
 from regard.interpret.sentence_errors import FILE, MOST_WRONG, error_rates, is_reliable
 

@@ -1,9 +1,9 @@
 """Which heads a model needs, on models whose circuit is known."""
 
 import pytest
+from sentence_claims import judge
 
 from regard.bench.known_models import compiled_model, trap_model
-from regard.bench.sentence_claims import judge
 from regard.interpret import head_importance
 from regard.interpret.needs import Needs, decide, find_needs
 from regard.interpret.sentence_errors import describe_error, error_rates, is_reliable

@@ -5,7 +5,7 @@ inputs on which the answer depends. Its strength (see `role_strengths`) is 0 for
 attention to only the role's keys. A head with the same weights in random order has the mean strength 0. For the
 role "what the answer depends on", attention to the relevant inputs must
 exceed attention to another sample's relevant inputs. A head is described only if the 95 % interval lies above
-the threshold of this kind of role (set by `regard.bench.sentences`) and above the strength of every head of the
+the threshold of this kind of role (set by `benchmarks/sentences.py`) and above the strength of every head of the
 same model before training. A head that divides its attention between two steps is described by both.
 """
 

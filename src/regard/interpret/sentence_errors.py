@@ -1,6 +1,6 @@
 """How often sentences about heads are wrong, by kind, measured on models whose circuit is known.
 
-`python -m regard.bench.sentences` sets the threshold of each kind on one half of the models, measures the rates
+`python benchmarks/sentences.py` sets the threshold of each kind on one half of the models, measures the rates
 on the other half, and writes both to `sentence_errors.json`. Wrong sentences of one program depend on each other,
 so intervals are those of counts by program.
 """

@@ -1,6 +1,6 @@
 """Measure how often sentences about heads are wrong, on models whose circuit is known, and store the rates.
 
-    python -m regard.bench.sentences --write
+    python benchmarks/sentences.py --write
 
 The models are the compiled programs, the traps and random programs, each once. Every second name in alphabetical
 order sets the thresholds: the smallest one of a grid at which at most 2 % of the sentences are wrong. Rates are
@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from drawn_programs import drawn_model
+from sentence_claims import MeasuredSentences, measure, measure_reading, untrained_claims
 
 import regard.interpret
-from regard.bench.drawn_programs import drawn_model
 from regard.bench.known_models import KnownModel, compiled_model, trap_model
-from regard.bench.sentence_claims import MeasuredSentences, measure, measure_reading, untrained_claims
 from regard.interpret.findings import RAISES
 from regard.interpret.patterns import ROLE_KINDS
 from regard.interpret.sentence_errors import FILE
