@@ -132,11 +132,11 @@ def example_arguments(
 ) -> Any:
     """Return arguments for the first run of a model; raises `InputError` if no input is known."""
     if inputs:
-        return adapter.plain_arguments(model, adapter.prepare(model, inputs[0]))
+        return adapter.prepare(model, inputs[0]).arguments
     if isinstance(adapter, CustomModel):
         raise InputError("no input for the function is known: pass inputs=[...] to look()")
     value = FIRST if images is None else torch.zeros(1, 3, images.height, images.width)
-    return adapter.plain_arguments(model, adapter.prepare(model, ModelInput(value)))
+    return adapter.prepare(model, ModelInput(value)).arguments
 
 
 def _accepted(texts: Sequence[str], check: Callable[[str], None]) -> tuple[str, ...]:

@@ -105,9 +105,12 @@ def _norms(layer: HeadContexts, values: Tensor) -> Tensor:
 def _read_external(subject: ExternalModel, value: Any) -> tuple[str, dict[str, Norms]]:
     model, model_input = subject.model, find_input(subject.inputs, value)
     arguments = subject.adapter.answer(model, model_input, subject.generate).prepared.arguments
-    contexts, run = subject.components.heads, partial(call_model, model, arguments)
+    components, run = subject.components, partial(call_model, model, arguments)
+    contexts, recording = components.heads, subject.recording
     layers: dict[str, Norms] = {}
-    for name, (weights, values) in read_weighted_values(model, contexts, subject.recording, run).items():
+    for name, (weights, values) in read_weighted_values(
+        model, contexts, recording, components.find_inputs, run
+    ).items():
         norms = None if values is None else _norms(contexts[name.split("#")[0]], values)
         layers[name] = weights.float().cpu().numpy(), norms
     return model_input.text, layers
