@@ -119,8 +119,8 @@ class Components(NamedTuple):
     read_values: ReadValues = no_values
     """Function that reads the values of layers; layers with unknown values are left out."""
     find_inputs: FindInputs = lambda: ({}, {})
-    """Function that returns, by layer, the queries, keys and values of its heads; and the layers whose queries, keys
-    and values cannot be separated, with the reason. An external model runs for this."""
+    """Function that returns, by layer, the queries, keys and values of its heads; and the layers in which those
+    of single heads cannot be replaced, with the reason. An external model runs for this."""
 
     @property
     def head_inputs(self) -> Mapping[str, HeadInputs]:

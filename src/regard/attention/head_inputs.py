@@ -94,8 +94,8 @@ class HeadInputs:
             for kind, own in columns.items():
                 output = output.index_copy(-1, own.flatten(), changed[kind].flatten(-2))
             return output
-        # Each head gets a copy of the keys that it shares, in the order of the layer: one kind after the other, or
-        # the kinds of one group after those of the other.
+        # Each head gets a copy of the keys that it shares, in the order of the layer: one kind after the other,
+        # or the kinds of one group after those of the other.
         by_kind = all(int(columns[kind].max()) < int(columns[after].min()) for kind, after in pairwise(kinds))
         if by_kind:
             return torch.cat([changed[kind].flatten(-2) for kind in kinds], -1)

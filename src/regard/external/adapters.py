@@ -114,9 +114,15 @@ class Adapter(ABC):
     def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
         """Return an input with its expected answer, or with the model's own answer; raises `InputError`."""
 
-    @abstractmethod
+    def arguments(self, model: nn.Module, model_input: ModelInput) -> Any:
+        """Return the arguments of the model for an input; raises `InputError` for an input of another kind."""
+        encoder: Any = getattr(self, "texts", None) or getattr(self, "inputs", None)
+        return encoder.tensors(model, model_input.value)
+
     def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
-        """Return the model's answer; `generate`: largest number of generated tokens."""
+        """Return the model's answer, here none; `generate`: largest number of generated tokens."""
+        del generate
+        return Answer(PreparedInput(input=model_input, arguments=self.arguments(model, model_input)))
 
     def names(self, model: nn.Module, classes: Sequence[int]) -> list[str]:
         """Return the names of output classes: tokens of a language model, otherwise numbers."""
@@ -132,8 +138,7 @@ class Adapter(ABC):
     def logits(self, output: Any) -> Tensor | None:
         """Return the logits (N, Tq, C) in a model's output; None if the output contains no logits.
 
-        Several outputs whose names end with `logits`, such as those of the start and the end of an answer, are
-        steps.
+        The logits of the start and the end of an answer are two steps.
         """
         named = output if isinstance(output, dict) else {"logits": getattr(output, "logits", None)}
         values = [value for name, value in named.items() if str(name).endswith("logits") and value is not None]
@@ -148,8 +153,7 @@ class Adapter(ABC):
 
         Raises `InputError` for a model without logits.
         """
-        logits = self.logits(call_model(model, arguments))
-        kind = type(model).__name__
+        logits, kind = self.logits(call_model(model, arguments)), type(model).__name__
         if logits is None:
             raise InputError(
                 f"{kind} returns states and no logits: choose a model with an output layer, such as a classifier "
@@ -157,9 +161,8 @@ class Adapter(ABC):
             )
         if logits.dim() != 3 or len(logits) != count:
             raise InputError(
-                f"{kind} returned outputs {tuple(logits.shape)} for {count} copies of an input: expected "
-                "(batch, classes) or (batch, steps, classes); pass a function that makes arguments with the batch "
-                "first, or a loss function, to look()"
+                f"{kind} returned {tuple(logits.shape)} for {count} copies of an input: let it return (batch, "
+                "classes) or (batch, steps, classes), or pass a loss function to look()"
             )
         return logits
 
@@ -182,12 +185,9 @@ class Adapter(ABC):
 
 
 def with_steps(outputs: Tensor) -> Tensor:
-    """Return outputs (N,), (N, C) or (N, T, C) as (N, T, C).
-
-    >>> with_steps(torch.ones(2)).shape, with_steps(torch.ones(2, 3)).shape
-    (torch.Size([2, 1, 1]), torch.Size([2, 1, 3]))
-    """
-    return outputs.view(-1, 1, 1) if outputs.dim() == 1 else outputs.unsqueeze(1) if outputs.dim() == 2 else outputs
+    """Return outputs (N,), (N, C) or (N, T, C) as (N, T, C)."""
+    outputs = outputs.unsqueeze(-1) if outputs.dim() == 1 else outputs
+    return outputs.unsqueeze(1) if outputs.dim() == 2 else outputs
 
 
 def find_states(output: Any) -> Tensor:
@@ -219,7 +219,7 @@ class ClassifierAdapter(Adapter):
 
     def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
         """Return an input, with the model's current prediction as the expected answer."""
-        arguments = self.inputs.tensors(model, model_input.value)
+        arguments = self.arguments(model, model_input)
         logits = self.logits(call_model(model, arguments))
         assert logits is not None
         return PreparedInput(input=model_input, arguments=arguments, truth=logits.argmax(-1))
@@ -231,7 +231,7 @@ class ClassifierAdapter(Adapter):
 
     def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
         """Return the class of an input."""
-        arguments = self.inputs.tensors(model, model_input.value)
+        arguments = self.arguments(model, model_input)
         logits = self.logits(call_model(model, arguments))
         assert logits is not None
         probabilities, classes = logits[0].float().softmax(-1).max(-1)
@@ -254,7 +254,7 @@ class EncoderAdapter(Adapter):
 
     def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
         """Return an input with the model's current output states."""
-        arguments = self.inputs.tensors(model, model_input.value)
+        arguments = self.arguments(model, model_input)
         before = find_states(call_model(model, arguments))
         return PreparedInput(input=model_input, arguments=arguments, before=before)
 
@@ -266,11 +266,6 @@ class EncoderAdapter(Adapter):
         tokens = arguments.get(TOKENS)
         by_token = tokens is not None and logits.shape[1:] == (1, tokens.shape[1])
         return logits.transpose(1, 2) if by_token else logits
-
-    def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
-        """Return the arguments without an answer."""
-        arguments = self.inputs.tensors(model, model_input.value)
-        return Answer(PreparedInput(input=model_input, arguments=arguments))
 
 
 @dataclass(frozen=True)
@@ -303,11 +298,12 @@ class CustomModel(Adapter):
 
     def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
         """Return an input, with the model's current output states if there is no loss function."""
-        arguments = self._arguments(model_input)
+        arguments = self.arguments(model, model_input)
         before = find_states(call_model(model, arguments)) if self.own_loss is None else None
         return PreparedInput(input=model_input, arguments=arguments, before=before)
 
-    def _arguments(self, model_input: ModelInput) -> Any:
+    def arguments(self, model: nn.Module, model_input: ModelInput) -> Any:
+        """Return what the user's function returns, a tensor as a tuple."""
         value, target = model_input
         arguments = self.make_arguments(value if target is None else (value, target))
         if isinstance(arguments, Tensor):
@@ -319,10 +315,6 @@ class CustomModel(Adapter):
             f"the function passed to look() returned {name}: it must return a tensor, a tuple or a dict"
         )
 
-    def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
-        """Return the arguments without an answer."""
-        return Answer(PreparedInput(input=model_input, arguments=self._arguments(model_input)))
-
     def logits(self, output: Any) -> Tensor | None:
         """Return the named logits (N, Tq, C) of an output, or its first tensor as logits."""
         logits = None if isinstance(output, Tensor) else super().logits(output)
@@ -331,14 +323,13 @@ class CustomModel(Adapter):
     def outputs(
         self, model: nn.Module, prepared: PreparedInput, arguments: Any, count: int, loss: bool = False
     ) -> Tensor:
-        """Return the logits (N, Tq, C) of `count` copies of an input, or with `loss` the user's loss (N, 1, 1)."""
+        """Return the logits (N, Tq, C), or with `loss` the user's loss (N, 1, 1)."""
         if not loss or self.own_loss is None:
             return super().outputs(model, prepared, arguments, count)
-        output = call_model(model, arguments)
-        losses = []
+        output, losses = call_model(model, arguments), []
         for row in range(count):
-            answered = _Answered(model, output, row, count)
-            losses.append(torch.as_tensor(self.own_loss(answered, prepared.input.value)))
+            answered = _Answered(model, _select_row(output, row, count))
+            losses.append(torch.as_tensor(self.own_loss(answered, prepared.input.value)))  # type: ignore[arg-type]
             if answered.calls != 1 or losses[-1].numel() != 1:
                 raise InputError(
                     f"the loss function calls {type(model).__name__} {answered.calls} times and returns "
@@ -354,33 +345,34 @@ class CustomModel(Adapter):
 
 
 class _Answered:
-    """A model that was called before with copies of an input, and returns the output for one of them."""
+    """A model that was called before, and returns its output again."""
 
-    def __init__(self, model: nn.Module, output: Any, row: int, count: int) -> None:
-        self._model, self._output, self._row, self._count, self.calls = model, output, row, count, 0
+    def __init__(self, model: nn.Module, output: Any) -> None:
+        self._model, self._output, self.calls = model, output, 0
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         self.calls += 1
-        return self._select(self._output)
+        return self._output
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
-    def _select(self, value: Any) -> Any:
-        if isinstance(value, Tensor):
-            if value.dim() and len(value) == self._count:
-                return value[self._row : self._row + 1]
+
+def _select_row(output: Any, row: int, count: int) -> Any:
+    """Return the output for one of some copies of an input, as a batch of 1."""
+    if isinstance(output, Tensor):
+        if not output.dim() or len(output) != count:
             raise InputError(
-                f"{type(self._model).__name__} returned {tuple(value.shape)} for {self._count} copies of an input, "
-                "so the loss of each copy is not known: compute the loss from outputs with the batch first"
+                f"the model returned {tuple(output.shape)} for {count} copies of an input, so the loss of each "
+                "is not known: let the model return outputs with the batch first"
             )
-        if isinstance(value, dict):
-            selected = {name: self._select(part) for name, part in value.items()}
-            return type(value)(selected)
-        if isinstance(value, tuple | list):
-            parts = [self._select(part) for part in value]
-            return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-        return value
+        return output[row : row + 1]
+    if isinstance(output, dict):
+        return type(output)({name: _select_row(part, row, count) for name, part in output.items()})
+    if isinstance(output, tuple | list):
+        parts = [_select_row(part, row, count) for part in output]
+        return type(output)(*parts) if hasattr(output, "_fields") else type(output)(parts)
+    return output
 
 
 def prepare_once(model: nn.Module, adapter: Adapter, inputs: Sequence[ModelInput], value: Any) -> PreparedInput:

@@ -19,10 +19,20 @@ MASKING_PERIOD = 7
 
 
 @dataclass(frozen=True)
-class CausalLMAdapter(Adapter):
-    """A decoder that continues a text token by token."""
+class _TextAdapter(Adapter):
+    """A model that reads one text."""
 
     texts: TextEncoder
+
+    def arguments(self, model: nn.Module, model_input: ModelInput) -> dict[str, Any]:
+        """Return the tokens of a text; raises `InputError` for an input with a target."""
+        return self.texts.tensors(model, _text_without_target(model_input))
+
+
+@dataclass(frozen=True)
+class CausalLMAdapter(_TextAdapter):
+    """A decoder that continues a text token by token."""
+
     summary = "a causal language model"
     measure = "loss of the next tokens"
     causal = True
@@ -30,14 +40,14 @@ class CausalLMAdapter(Adapter):
 
     def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
         """Return a text, with the next token as the expected answer at each step."""
-        arguments = self.texts.tensors(model, _text_without_target(model_input))
+        arguments = self.arguments(model, model_input)
         tokens = arguments["input_ids"]
         truth = F.pad(tokens[:, 1:], (0, 1), value=IGNORED)
         return PreparedInput(input=model_input, arguments=arguments, truth=truth)
 
     def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
         """Continue a text by at most `generate` tokens."""
-        arguments = self.texts.tensors(model, _text_without_target(model_input))
+        arguments = self.arguments(model, model_input)
         start = arguments["input_ids"].shape[1]
         sequence = generate_greedily(model, arguments, generate)
         # Omit the last token: its row would predict a token that is not generated.
@@ -151,13 +161,14 @@ def _decoder_inputs(model: Any, target: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class MaskedLMAdapter(Adapter):
+class MaskedLMAdapter(_TextAdapter):
     """An encoder that predicts masked tokens."""
 
-    texts: TextEncoder
     summary = "a masked language model"
     measure = "loss of the masked tokens"
-    no_truth = "has only special and unknown tokens, of which none is masked for the loss: give a text of known words"
+    no_truth = (
+        "has only special and unknown tokens, of which none is masked for the loss: give a text of known words"
+    )
 
     @property
     def mask_id(self) -> int:
@@ -169,7 +180,7 @@ class MaskedLMAdapter(Adapter):
 
     def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
         """Return a text, with its own tokens as the expected answer."""
-        arguments = self.texts.tensors(model, _text_without_target(model_input))
+        arguments = self.arguments(model, model_input)
         tokens = arguments["input_ids"]
         truth = tokens.masked_fill(self.texts.is_special(tokens), IGNORED)
         return PreparedInput(input=model_input, arguments=arguments, truth=truth)
@@ -198,7 +209,7 @@ class MaskedLMAdapter(Adapter):
 
     def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
         """Predict the masked tokens of a text."""
-        arguments = self.texts.tensors(model, _text_without_target(model_input))
+        arguments = self.arguments(model, model_input)
         tokens = arguments["input_ids"][0]
         positions = self.answer_steps(tokens)
         prepared = PreparedInput(input=model_input, arguments=arguments)

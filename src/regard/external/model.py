@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard import interpret
 from regard.attention import Records
@@ -49,9 +49,6 @@ from regard.external.score_calls import make_forward_pass
 from regard.statistics import Interval
 from regard.viz import AttentionMap, Layer, Patchable, Playback, ProbeInput
 from regard.viz.records import attach_original
-
-ENOUGH_STEPS = 6
-"""Number of steps of the input with which queries, keys and values are found."""
 
 if TYPE_CHECKING:
     from regard.interpret import Examination, HeadImportance, HeadRoles
@@ -285,28 +282,10 @@ class ExternalModel:
     def components(self) -> Components:
         """Heads and feed-forward layers of the model, for explanation methods."""
         arguments = self._example_arguments()
-
-        values = list(arguments.values()) if isinstance(arguments, dict) else list(arguments)
-        integers = [value for value in values if isinstance(value, Tensor) and value.dtype == torch.int64]
-        tokens = torch.cat([value.flatten() for value in integers]) if integers else torch.ones(0)
-        tokens = torch.cat([tokens[tokens > 1].unique(), torch.tensor(self.adapter.alphabet[:ENOUGH_STEPS]).to(tokens)])
-
-        def lengthen(name: Any, value: Any) -> Any:
-            """Return more tokens instead of few or equal ones: a head's keys are found if three steps differ."""
-            if not any(value is integer for integer in integers) or value.dim() != 2 or not len(tokens):
-                return value
-            count = max(value.shape[1], ENOUGH_STEPS)
-            is_mask = int(value.max()) <= 1 and not str(name).endswith(adapters.TOKENS)
-            if value.shape[1] == count and (is_mask or len(value.unique()) > 2):
-                return value
-            return value[:, :1].expand(1, count) if is_mask else tokens[torch.arange(count) % len(tokens)].unsqueeze(0)
-
-        if isinstance(arguments, dict):
-            arguments = {name: lengthen(name, value) for name, value in arguments.items()}
-        else:
-            arguments = tuple(lengthen(None, value) for value in arguments)
-        run = partial(adapters.call_model, self.model, arguments)
-        return find_external_components(self.model, self.layers, self.recording, self.intervene, run)
+        if isinstance(arguments, dict) and "decoder_input_ids" in arguments:
+            # An answer may have too few different tokens to tell the keys of a head from its queries.
+            arguments = {**arguments, "decoder_input_ids": arguments[adapters.TOKENS]}
+        return find_external_components(self, partial(adapters.call_model, self.model, arguments))
 
     @property
     def patchable(self) -> Patchable:

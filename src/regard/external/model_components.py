@@ -1,8 +1,9 @@
 """Components of external models: contexts of heads, and feed-forward layers, found by the modules' structure."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from functools import cache, partial
+from inspect import signature
 from typing import Any
 
 import torch
@@ -13,17 +14,14 @@ from regard.attention.components import Components, HeadContexts
 from regard.attention.head_inputs import KINDS, HeadInputs, Kind, Part
 from regard.attention.interventions import suspend_interventions
 from regard.errors import InputError
-from regard.external.head_pruning import find_output
-from regard.external.modules import is_transformers_model
-from regard.external.shrinking import GROUP_COUNTS, QUERIES, VALUES, find_part, projection_width
-from regard.external.value_vectors import Recording, read_values
+from regard.external.shrinking import GROUP_COUNTS
+from regard.external.value_vectors import read_values
 from regard.interpret.frozen_norms import is_linear, is_norm
 from regard.viz import Layer
 
 UNKNOWN_PROJECTION = "the projection after its heads is not known"
 UNKNOWN_MODULES = "nn.MultiheadAttention computes queries, keys and values without modules"
 NO_MODULE = "no module of the layer writes the {kind} vectors of single heads"
-MIXED = "each {kind} vector depends on what {module} writes for several heads"
 NO_COPIES = "its heads share keys and values, and its code accepts no copy for each head"
 REPEATS = ("num_key_value_groups", "n_rep", "n_kv_groups", "num_queries_per_kv")
 """Attributes of layers: the number of heads that share a key."""
@@ -34,141 +32,70 @@ COLLINEAR = 1e-4
 NO_FEED_FORWARD = "no feed-forward layer was found"
 
 
-def head_projections(model: nn.Module, layers: Sequence[Layer]) -> dict[str, nn.Module]:
-    """Return, by layer, the output projection of the heads; layers with an unknown projection are left out.
-
-    The input of the projection (B, Tq, H Dv) is the concatenation of the contexts of all heads.
-    """
-    modules = dict(model.named_modules())
-    full_names = {short_name(name): name for name in modules}
-    projections = {}
-    for layer in layers:
-        name = full_names.get(layer.name)
-        output = None if name is None else find_output(modules, name)
-        if name is None or output is None or projection_width(modules[output], 1) % layer.heads:
-            continue
-        if not _reads_more(modules[name], modules[output]):
-            projections[layer.name] = modules[output]
-    return projections
-
-
-def _reads_more(layer: nn.Module, output: nn.Module) -> bool:
-    """Return whether the input of an output projection contains more than the contexts of the heads.
-
-    ConvBERT concatenates the output of a convolution to the contexts: its queries and values have one width, and
-    the input of the projection has another. With shared keys, queries and values have different widths.
-    """
-    query, values = find_part(layer, QUERIES), find_part(layer, VALUES)
-    if query is None or values is None:
-        return False
-    width = projection_width(query, 0)
-    return width == projection_width(values, 0) != projection_width(output, 1)
-
-
-def find_contexts(
-    model: nn.Module,
-    layers: Sequence[Layer],
-    intervene: Callable[..., AbstractContextManager[None]],
-    run: Callable[[], object],
-) -> dict[str, HeadContexts]:
-    """Return, by layer, the contexts of its heads, for layers whose output projection is known."""
-    # A name in a user's own module may be that of something else.
-    projections = head_projections(model, layers) if is_transformers_model(model) else {}
-    modules = {short_name(name): module for name, module in model.named_modules()}
-    unknown = [
-        layer
-        for layer in layers
-        if layer.name not in projections and not isinstance(modules.get(layer.name), nn.MultiheadAttention)
-    ]
-    if unknown:
-        projections |= _observe_projections(model, unknown, intervene, run)
-    contexts = {}
-    for layer in layers:
-        module = modules.get(layer.name)
-        if isinstance(module, nn.MultiheadAttention):
-            contexts[layer.name] = HeadContexts(module, layer.heads, is_torch=True)
-        elif layer.name in projections:
-            contexts[layer.name] = HeadContexts(projections[layer.name], layer.heads)
-    return contexts
-
-
 @torch.no_grad()
-def _observe_projections(
-    model: nn.Module,
-    layers: Sequence[Layer],
-    intervene: Callable[..., AbstractContextManager[None]],
-    run: Callable[[], object],
-) -> dict[str, nn.Module]:
-    """Return, by layer, the linear module that reads the contexts of its heads side by side.
+def find_contexts(subject: Any, run: Callable[[], object]) -> dict[str, HeadContexts]:
+    """Return, by layer, the contexts of its heads, for layers whose output projection is known.
 
-    If a head is switched off, its part of the input of this module becomes zero, and no other part changes.
+    The input of the projection (B, Tq, H Dv) is the concatenation of the contexts of all heads: if a head is
+    switched off, its part becomes zero, and no other part does. `run` runs the model on an example.
     """
-    modules = {short_name(name): module for name, module in model.named_modules()}
+    modules = {short_name(name): module for name, module in subject.model.named_modules()}
+    contexts = {
+        layer.name: HeadContexts(modules[layer.name], layer.heads, is_torch=True)
+        for layer in subject.layers
+        if isinstance(modules.get(layer.name), nn.MultiheadAttention)
+    }
 
-    def read_inputs() -> dict[nn.Module, Tensor]:
+    def read(head: int | None) -> dict[nn.Module, Tensor]:
         inputs: dict[nn.Module, Tensor] = {}
 
         def keep(module: nn.Module, args: Any) -> None:
             inputs.setdefault(module, args[0])
 
         with ExitStack() as stack:
-            for module in filter(is_linear, model.modules()):
+            for layer in unknown if head is not None else ():
+                stack.enter_context(subject.intervene(layer.name, heads=[head]))
+            for module in filter(is_linear, subject.model.modules()):
                 stack.callback(module.register_forward_pre_hook(keep).remove)
             run()
         return inputs
 
-    def reads_head(before: Tensor, after: Tensor, heads: int, head: int) -> bool:
-        if before.dim() < 3 or before.shape[-1] % heads:
+    def reads(before: Tensor, after: Tensor, heads: int, head: int) -> bool:
+        if before.shape[-1] % heads:
             return False
-        before, after = (states.unflatten(-1, (heads, -1)) for states in (before, after))
-        others = [other for other in range(heads) if other != head]
-        is_off = bool(before[..., head, :].any()) and not after[..., head, :].any()
-        return is_off and torch.allclose(before[..., others, :], after[..., others, :], atol=1e-5)
+        parts = [
+            states.unflatten(-1, (heads, -1)).transpose(-2, 0).flatten(1).any(1) for states in (before, after)
+        ]
+        return (parts[0] & ~parts[1]).nonzero().flatten().tolist() == [head]
 
-    projections: dict[str, nn.Module] = {}
-    before = read_inputs()
-    for layer in layers:
-        near = set(modules.get(layer.name.rpartition(".")[0], model).modules())
-        for head in range(layer.heads):
-            try:
-                with intervene(layer.name, heads=[head]):
-                    after = read_inputs()
-            except InputError:
-                break
-            matching = [
-                module
-                for module, states in before.items()
-                if module in near and module in after and reads_head(states, after[module], layer.heads, head)
-            ]
-            if matching:
-                projections[layer.name] = matching[0]
-                break
-    return projections
+    unknown: list[Layer] = []
+    before = read(None)
+    for head in range(max((layer.heads for layer in subject.layers), default=0)):
+        unknown = [layer for layer in subject.layers if layer.name not in contexts and head < layer.heads]
+        after = read(head) if unknown else {}
+        for layer in unknown:
+            near = set(modules.get(layer.name.rpartition(".")[0], subject.model).modules())
+            for module in (module for module in after if module in near and module in before):
+                if reads(before[module], after[module], layer.heads, head):
+                    contexts.setdefault(layer.name, HeadContexts(module, layer.heads))
+    return {layer.name: contexts[layer.name] for layer in subject.layers if layer.name in contexts}
 
 
-def find_external_components(
-    model: nn.Module,
-    layers: Sequence[Layer],
-    recording: Recording,
-    intervene: Callable[..., AbstractContextManager[None]],
-    run: Callable[[], object],
-) -> Components:
-    """Return the components of an external model with the attention layers `layers`.
-
-    `recording` records the layers, `intervene` changes one, and `run` runs the model on an example.
+def find_external_components(subject: Any, run: Callable[[], object]) -> Components:
+    """Return the components of an `ExternalModel`; `run` runs the model on an example.
 
     A block is a member of the outermost list of modules that holds an attention layer. The feed-forward layer of
     a block is its last module that has a matrix, and contains no attention, embedding or normalization: `mlp` in
     Llama, `output.dense` in BERT, `fc2` in OPT.
     """
-    contexts = find_contexts(model, layers, intervene, run)
+    model, layers, contexts = subject.model, subject.layers, find_contexts(subject, run)
     left_out = {layer.name: UNKNOWN_PROJECTION for layer in layers if layer.name not in contexts}
     modules = dict(model.named_modules())
     full_names = {short_name(name): name for name in modules}
     attention = {full_names[layer.name] for layer in layers if layer.name in full_names}
     projections = {context.projection for context in contexts.values()}
     feed_forward = {}
-    holders = {name: block for name in attention if (block := _find_block(modules, name)) is not None}
+    holders = {name: block for name in attention if (block := find_block(modules, name)) is not None}
     blocks = list(dict.fromkeys(holders[name] for name in sorted(holders)))
     for block in blocks:
         name = _find_feed_forward(modules, block, attention, projections)
@@ -184,7 +111,7 @@ def find_external_components(
         left_out=left_out,
         blocks={short_name(block): modules[block] for block in sorted(blocks, key=list(modules).index)},
         states={short_name(name): modules[block] for name, block in holders.items()},
-        read_values=partial(read_values, model, contexts, recording, find_inputs),
+        read_values=partial(read_values, contexts, subject.recording, find_inputs),
         find_inputs=find_inputs,
     )
 
@@ -223,10 +150,7 @@ def find_head_inputs(
                 continue
             stack.enter_context(layer.replace(partial(keep_context, name)))
             # In some models, the projections are beside the module that computes attention.
-            beside = modules.get(name.rpartition(".")[0], modules[name])
-            inside = [part for part in modules[name].modules() if part is not modules[name]]
-            near = inside if any(is_linear(part) and part is not layer.projection for part in inside) else [*beside.modules()]
-            for part in near:
+            for part in modules.get(name.rpartition(".")[0], model).modules():
                 if part not in layer.projection.modules():
                     stack.callback(part.register_forward_hook(partial(keep, places[name])).remove)
         run()
@@ -238,11 +162,14 @@ def find_head_inputs(
                 reasons[name] = inputs
             else:
                 found[name] = inputs
-    shared = {name: inputs for name, inputs in found.items() if inputs.counts}
-    if shared and not _accepts_copies(shared, contexts, run):
+    shared = {
+        name: inputs
+        for name, inputs in found.items()
+        if any(len(part.columns) < inputs.heads for part in inputs.parts.values())
+    }
+    if not all(inputs.counts for inputs in shared.values()) or not _accepts_copies(shared, contexts, run):
         reasons |= dict.fromkeys(shared, NO_COPIES)
-        found = {name: inputs for name, inputs in found.items() if name not in shared}
-    return found, {name: reasons.get(name, "it did not run") for name in contexts if name not in found}
+    return found, reasons | {name: "it did not run" for name in contexts if name not in {**found, **reasons}}
 
 
 def _separate(
@@ -272,20 +199,27 @@ def _separate(
             products = (first[others] * second[others]).sum(0).square()
             norms = first[others].square().sum(0) * second[others].square().sum(0)
             is_value = elsewhere & (norms - products <= COLLINEAR * norms)
-            for kind, mask in zip(KINDS, ((first != 0).any(0) & ~elsewhere, elsewhere & ~is_value, is_value), strict=True):
+            for kind, mask in zip(
+                KINDS, ((first != 0).any(0) & ~elsewhere, elsewhere & ~is_value, is_value), strict=True
+            ):
                 masks[kind].setdefault(module, []).append(mask.cpu())
     parts, order = {}, list(places)
     for kind in KINDS:
-        known = {module: columns for module, rows in masks[kind].items() if (columns := _columns(rows, heads)) is not None}
+        known = {
+            module: columns
+            for module, rows in masks[kind].items()
+            if (columns := _columns(rows, heads)) is not None
+        }
         if not known:
-            mixed = [module for module, rows in masks[kind].items() if rows and rows[0].any()]
-            return NO_MODULE.format(kind=kind) if not mixed else MIXED.format(kind=kind, module=type(mixed[-1]).__name__)
+            return NO_MODULE.format(kind=kind)
         module, columns = list(known.items())[-1]
         width = places[module].shape[-1]
         linear = [
             part
             for part in order[: order.index(module) + 1]
-            if is_linear(part) and places[part].shape[-1] == width and any(row.any() for row in masks[kind].get(part, ()))
+            if is_linear(part)
+            and places[part].shape[-1] == width
+            and any(row.any() for row in masks[kind].get(part, ()))
         ]
         parts[kind] = Part(module, columns, linear[-1] if linear else None)
     groups = {len(part.columns) for part in parts.values()} - {heads}
@@ -293,7 +227,7 @@ def _separate(
     for count in groups:
         counts |= {name: heads for name in (*GROUP_COUNTS, "kv_heads") if getattr(layer, name, None) == count}
         counts |= {name: 1 for name in REPEATS if getattr(layer, name, None) == heads // count}
-    return NO_COPIES if groups and not counts else HeadInputs(parts, heads, layer, counts)
+    return HeadInputs(parts, heads, layer, counts)
 
 
 def _columns(masks: Sequence[Tensor], heads: int) -> Tensor | None:
@@ -318,23 +252,23 @@ def _accepts_copies(
     inputs: Mapping[str, HeadInputs], contexts: Mapping[str, HeadContexts], run: Callable[[], object]
 ) -> bool:
     """Return whether a model computes the same if each head gets a copy of the keys that it shares."""
-    passes: list[list[Tensor]] = []
-    for changed in ({}, inputs):
-        read: list[Tensor] = []
+    passes: list[list[Tensor]] = [[], []]
+    for read, changed in zip(passes, ((), inputs.values()), strict=True):
         with ExitStack() as stack:
-            for layer in changed.values():
+            for layer in changed:
                 stack.enter_context(layer.replace(lambda kind, value: value))
             for name in inputs:
-                stack.enter_context(contexts[name].replace(lambda context, read=read: read.append(context) or context))
+                stack.enter_context(
+                    contexts[name].replace(lambda context, read=read: read.append(context) or context)
+                )
             try:
                 run()
             except (RuntimeError, ValueError, InputError):
                 return False
-        passes.append(read)
     return all(torch.allclose(*pair, atol=1e-4, rtol=1e-3) for pair in zip(*passes, strict=True))
 
 
-def _find_block(modules: dict[str, nn.Module], layer: str) -> str | None:
+def find_block(modules: dict[str, nn.Module], layer: str) -> str | None:
     """Return the name of the block that holds a layer; None if the layer is in no list of modules."""
     parts = layer.split(".")
     for end in range(1, len(parts)):
@@ -355,7 +289,11 @@ def _find_feed_forward(
         parts = list(module.modules())
         if any(known.startswith(f"{name}.") for known in attention) or not projections.isdisjoint(parts):
             continue
-        has_matrix = any(parameter.dim() > 1 for parameter in module.parameters())
+        # BLOOM's feed-forward layer also gets the residual stream, and returns the sum.
+        required = [
+            p for p in signature(module.forward).parameters.values() if p.default is p.empty and p.kind < 2
+        ]
+        has_matrix = any(parameter.dim() > 1 for parameter in module.parameters()) and len(required) == 1
         if has_matrix and not any(isinstance(part, nn.Embedding) or is_norm(part) for part in parts):
             largest.append(name)
     return largest[-1] if largest else None

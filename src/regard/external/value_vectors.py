@@ -4,7 +4,7 @@ A candidate is accepted only if weights times values are the contexts that the m
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -21,62 +21,39 @@ largest context."""
 Recording = Callable[[], AbstractContextManager[Records]]
 
 
-def read_weighted_values(
-    model: nn.Module,
-    layers: Mapping[str, HeadContexts],
-    recording: Recording,
-    find_inputs: FindInputs,
-    run: Callable[[], object],
-) -> dict[str, tuple[Tensor, Tensor | None]]:
-    """Run a model on one input; return, by layer, its weights (H, Tq, Tk) and its values (H, Tk, Dv).
+def read_values(
+    layers: Mapping[str, HeadContexts], recording: Recording, find_inputs: FindInputs, run: Callable[[], object]
+) -> dict[str, Tensor]:
+    """Run a model on one input; return, by layer, its known values (H, Tk, Dv).
 
-    The values are None if they are not known, as for `nn.MultiheadAttention`. A layer that runs several times is
-    `name`, `name#1`, ...
+    A layer that runs several times is `name`, `name#1`, ...
     """
     inputs, _ = find_inputs()
-    contexts: dict[str, list[Tensor]] = {}
-    outputs: dict[str, list[Tensor]] = {}
+    contexts: dict[str, list[Tensor]] = {name: [] for name in inputs}
+    outputs: dict[str, list[Tensor]] = {name: [] for name in inputs}
 
     def keep_context(name: str, module: nn.Module, args: Any) -> None:
-        contexts.setdefault(name, []).append(args[0][0])
+        contexts[name].append(args[0][0])
 
     def keep_values(name: str, module: nn.Module, args: Any, output: Tensor) -> None:
-        outputs.setdefault(name, []).append(output[0])
+        outputs[name].append(output[0])
 
     hooks: list[Any] = []
     for name, known in inputs.items():
         value, projection = known.parts["value"].module, layers[name].projection
         hooks.append(projection.register_forward_pre_hook(DetachableHook(partial(keep_context, name))))
         hooks.append(value.register_forward_hook(DetachableHook(partial(keep_values, name))))
-    with ExitStack() as stack:
-        stack.enter_context(remove_hooks(hooks))
-        records = stack.enter_context(recording())
+    with remove_hooks(hooks), recording() as records:
         run()
-    found: dict[str, tuple[Tensor, Tensor | None]] = {}
-    calls: dict[str, int] = {}
+    found: dict[str, Tensor] = {}
     for full_name, item in records.items():
         name = short_name(full_name)
-        layer_name = name.split("#")[0]
-        number = calls.setdefault(layer_name, 0)
-        calls[layer_name] += 1
-        values = None
-        if len(outputs.get(layer_name, ())) > number and len(contexts.get(layer_name, ())) > number:
-            args = contexts[layer_name][number], outputs[layer_name][number], inputs[layer_name]
-            values = _find_values(item.weights[0], *args)
-        found[name] = item.weights[0], values
+        layer, _, number = name.partition("#")
+        calls = [calls.get(layer, [])[int(number or 0) :][:1] for calls in (contexts, outputs)]
+        if all(calls):
+            values = _find_values(item.weights[0], calls[0][0], calls[1][0], inputs[layer])
+            found |= {} if values is None else {name: values}
     return found
-
-
-def read_values(
-    model: nn.Module,
-    layers: Mapping[str, HeadContexts],
-    recording: Recording,
-    find_inputs: FindInputs,
-    run: Callable[[], object],
-) -> dict[str, Tensor]:
-    """Return, by layer, the known values (H, Tk, Dv); see `read_weighted_values`."""
-    found = read_weighted_values(model, layers, recording, find_inputs, run)
-    return {name: values for name, (_, values) in found.items() if values is not None}
 
 
 def _find_values(weights: Tensor, context: Tensor, output: Tensor, inputs: HeadInputs) -> Tensor | None:

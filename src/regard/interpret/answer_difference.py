@@ -115,9 +115,10 @@ def compare_answers(
     """Return the difference between the clean and the corrupted run, with logits (T, C) each.
 
     `answers`: two texts (None: the likeliest answers). Of a model with one output number, the number itself is
-    compared. `step`: output step, negative from the end. None: the first mask of a masked model, otherwise the last
-    step; without `answers`, a model that is not causal is compared at the first step at which its predictions
-    differ if they are equal at the last step. Raises `InputError` if the difference is the same in both runs.
+    compared. `step`: output step, negative from the end. None: the first mask of a masked model, otherwise the
+    last step; without `answers`, a model that is not causal is compared at the first step at which its
+    predictions differ if they are equal at the last step. Raises `InputError` if the difference is the same in
+    both runs.
     """
     is_fixed = inputs.causal or answers is not None or metric is not None
     place = _find_step(logits, inputs.step if step is None else step, is_fixed=is_fixed)

@@ -90,12 +90,12 @@ def composition(subject: Subject[Any]) -> Composition:
     """
     components = subject.components
     head_inputs, inputs_left_out = components.find_inputs()
-    left_out = {**components.left_out, **inputs_left_out}
+    left_out = dict(components.left_out)
     layers: dict[str, list[_Head]] = {}
     for layer in subject.layers:
         inputs, contexts = head_inputs.get(layer.name), components.heads.get(layer.name)
         if inputs is None or contexts is None:
-            left_out.setdefault(layer.name, "its projections are not known")
+            left_out.setdefault(layer.name, inputs_left_out.get(layer.name, "its projections are not known"))
         elif contexts.is_output or contexts.is_torch or not inputs.has_projections:
             left_out[layer.name] = "it has no separate projections"
         else:

@@ -220,7 +220,10 @@ def _examine(subject: Subject[Input], samples: int, seed: int) -> Examination:
     try:
         first = subject.trial(inputs[0])
         [probe] = probe_inputs(subject, inputs[:1], seed=seed)
-        if any(layer.shape[-2:] not in (probe.dependence.shape, (1, layer.shape[-1])) for layer in probe.weights.values()):
+        if any(
+            layer.shape[-2:] not in (probe.dependence.shape, (1, layer.shape[-1]))
+            for layer in probe.weights.values()
+        ):
             raise InputError("its outputs are not those of single queries")
     except InputError as error:
         first = None

@@ -14,35 +14,27 @@ from regard.viz import Subject
 from regard.viz.subject import ProbeInput
 
 
-def graph_of(subject: Subject[Any], prepared: Any) -> ResidualGraph:
-    """Return the graph of a subject on an input in the form of `Subject.prepare`.
+def graph_of_probe(
+    subject: Subject[Any], probe: ProbeInput, receivers: Sequence[str] | None = None
+) -> ResidualGraph:
+    """Return the graph of a subject on an input that can be run.
 
-    Raises `InputError` for a model without an embedding, and for a model with parts that cannot be separated.
-    """
-    return graph_of_probe(subject, subject.trial(prepared))
-
-
-def graph_of_probe(subject: Subject[Any], probe: ProbeInput, receivers: Sequence[str] | None = None) -> ResidualGraph:
-    """Return the graph of a subject on an input that can be run; errors as in `graph_of`.
-
-    `receivers`: the nodes of interest (None: all). Without a head among them, the graph has no inputs of heads, and
-    the model's queries, keys and values need not be separable.
+    `receivers`: the nodes of interest (None: all). The graph has inputs of heads only if one is among these.
+    Raises `InputError` for a model with parts that cannot be separated.
     """
     components = subject.components
     heads = receivers is None or any(name.endswith(tuple(f".{kind}" for kind in KINDS)) for name in receivers)
-    head_inputs, inputs_left_out = components.find_inputs() if heads else ({}, {})
-    if receivers is not None:
-        inputs_left_out = {
-            name: reason
-            for name, reason in inputs_left_out.items()
-            if any(receiver.startswith(f"{name}.") for receiver in receivers)
-        }
-    left_out = {**components.left_out, **inputs_left_out}
+    head_inputs, all_left_out = components.find_inputs() if heads else ({}, {})
+    left_out = dict(components.left_out)
+    for name, reason in all_left_out.items():
+        if receivers is None or any(receiver.startswith(f"{name}.") for receiver in receivers):
+            left_out[name] = reason
     if left_out or not components.heads:
         name, reason = next(iter(left_out.items()), (subject.name, "the model has no attention layer"))
         others = "choose the receiver logits" if not components.left_out and components.heads else ""
         raise InputError(f"{name} has no separate edges, because {reason}: {others or 'choose another model'}")
-    return ResidualGraph(probe.run, probe.embedding, components.heads, head_inputs, components.feed_forward)
+    known = {name: inputs for name, inputs in head_inputs.items() if name not in all_left_out}
+    return ResidualGraph(probe.run, probe.embedding, components.heads, known, components.feed_forward)
 
 
 @torch.no_grad()

@@ -208,7 +208,11 @@ class ResidualGraph:
                         lambda module, args, name=name: (receive(name, args[0]), *args[1:])
                     )
                 )
-                hook(module.register_forward_hook(lambda module, args, output, name=name: send(name, output).clone()))  # Falcon adds in place
+                hook(
+                    module.register_forward_hook(
+                        lambda module, args, output, name=name: send(name, output).clone()
+                    )
+                )  # Falcon adds in place
             yield
 
 

@@ -52,10 +52,10 @@ def patchable_run(run: Any) -> Patchable:
         logits: Tensor = run.trial(prepared).run(1)[0].float()
         return logits
 
-    def answer_class(text: str, classes: int) -> int:
+    def answer_class(text: str, classes: int, argument: str = "answer") -> int:
         names = run.called(range(classes))
         if text not in names:
-            raise unknown_choice("answer", text, names)
+            raise unknown_choice(argument, text, names)
         return int(names.index(text))
 
     return Patchable(prepare, outputs, answer_class, nullcontext)

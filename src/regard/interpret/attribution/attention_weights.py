@@ -48,7 +48,9 @@ def query_rows(trial: Trial[Any], queries: int) -> list[list[int]]:
     outputs are not those of single queries, as in a classifier. A pooling model has one row."""
     if queries in (1, len(trial.logits)):
         return [[step] if queries > 1 else [0] for step in trial.steps]
-    trial.remarks.append(f"The {len(trial.logits)} outputs are not those of the {queries} queries: mean over queries.")
+    trial.remarks.append(
+        f"The {len(trial.logits)} outputs are not those of the {queries} queries: mean over queries."
+    )
     return [list(range(queries)) for _ in trial.steps]
 
 
