@@ -281,7 +281,8 @@ class ExternalModel:
     @cached_property
     def components(self) -> Components:
         """Heads and feed-forward layers of the model, for explanation methods."""
-        arguments = self._example_arguments()
+        known = sorted(self.inputs, key=lambda known: -len(str(known.value)))  # queries need several keys
+        arguments = example_arguments(self.model, self.adapter, known, self.images)
         if isinstance(arguments, dict) and "decoder_input_ids" in arguments:
             # An answer may have too few different tokens to tell the keys of a head from its queries.
             arguments = {**arguments, "decoder_input_ids": arguments[adapters.TOKENS]}

@@ -1,7 +1,7 @@
 """Components of external models: contexts of heads, and feed-forward layers, found by the modules' structure."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from functools import cache, partial
 from inspect import signature
 from typing import Any
@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention import short_name
-from regard.attention.components import Components, HeadContexts
+from regard.attention import Records, short_name
+from regard.attention.components import Components, FindInputs, HeadContexts
 from regard.attention.head_inputs import KINDS, HeadInputs, Kind, Part
 from regard.attention.interventions import suspend_interventions
 from regard.errors import InputError
+from regard.external.hooks import DetachableHook, remove_hooks
 from regard.external.shrinking import GROUP_COUNTS
-from regard.external.value_vectors import read_values
 from regard.interpret.frozen_norms import is_linear, is_norm
 from regard.viz import Layer
 
@@ -27,6 +27,9 @@ REPEATS = ("num_key_value_groups", "n_rep", "n_kv_groups", "num_queries_per_kv")
 """Attributes of layers: the number of heads that share a key."""
 SMALL = 0.1
 """Factor of queries and keys while they are found."""
+AGREEMENT = 1e-3
+"""Largest accepted difference between weights times values and the contexts of a run, as a fraction of the
+largest context."""
 COLLINEAR = 1e-4
 """Largest squared sine of the angle between two gradients with respect to values, relative to 1."""
 NO_FEED_FORWARD = "no feed-forward layer was found"
@@ -122,11 +125,10 @@ def find_head_inputs(
 ) -> tuple[dict[str, HeadInputs], dict[str, str]]:
     """Return, by layer, where its queries, keys and values are computed; and the other layers, with the reason.
 
-    `run` runs the model on one input of several steps. The places are found by gradients, so that names and order
-    of columns do not matter: of all columns that a module inside the layer writes, those of the queries of a head
-    change its context at their own step only, those of its keys and values also at other steps. The context is
-    linear in the values. The last module counts whose columns belong to single heads: the norm, where one follows
-    the projection.
+    `run` runs the model on one input of several steps. Gradients find the places, whatever their names and the
+    order of their columns: the queries of a head change its context at their own step only, its keys and values
+    also at other steps, and the context is linear in the values. The last module whose columns belong to single
+    heads counts: the norm, where one follows the projection.
     """
     modules = {short_name(name): module for name, module in model.named_modules()}
     read: dict[str, Tensor] = {}
@@ -195,33 +197,25 @@ def _separate(
                 continue
             first, second = (gradient[0].double() for gradient in gradients)
             others = torch.arange(len(first), device=first.device) != last
-            elsewhere = (first[others] != 0).any(0)
-            products = (first[others] * second[others]).sum(0).square()
-            norms = first[others].square().sum(0) * second[others].square().sum(0)
-            is_value = elsewhere & (norms - products <= COLLINEAR * norms)
-            for kind, mask in zip(
-                KINDS, ((first != 0).any(0) & ~elsewhere, elsewhere & ~is_value, is_value), strict=True
-            ):
+            own, elsewhere = (first[~others] != 0).any(0), (first[others] != 0).any(0)
+            similarity = torch.cosine_similarity(first[others], second[others], dim=0, eps=1e-30).square()
+            is_value = elsewhere & (1 - similarity <= COLLINEAR)
+            for kind, mask in zip(KINDS, (own & ~elsewhere, elsewhere & ~is_value, is_value), strict=True):
                 masks[kind].setdefault(module, []).append(mask.cpu())
     parts, order = {}, list(places)
     for kind in KINDS:
-        known = {
-            module: columns
-            for module, rows in masks[kind].items()
-            if (columns := _columns(rows, heads)) is not None
-        }
+        known = {module: _columns(rows, heads) for module, rows in masks[kind].items()}
+        known = {module: columns for module, columns in known.items() if columns is not None}
         if not known:
             return NO_MODULE.format(kind=kind)
-        module, columns = list(known.items())[-1]
-        width = places[module].shape[-1]
+        module = list(known)[-1]
         linear = [
             part
             for part in order[: order.index(module) + 1]
-            if is_linear(part)
-            and places[part].shape[-1] == width
-            and any(row.any() for row in masks[kind].get(part, ()))
+            if is_linear(part) and places[part].shape == places[module].shape
+            if masks[kind][part][0].any()
         ]
-        parts[kind] = Part(module, columns, linear[-1] if linear else None)
+        parts[kind] = Part(module, known[module], linear[-1] if linear else None)
     groups = {len(part.columns) for part in parts.values()} - {heads}
     counts: dict[str, int] = {}
     for count in groups:
@@ -236,15 +230,13 @@ def _columns(masks: Sequence[Tensor], heads: int) -> Tensor | None:
     >>> _columns([torch.tensor([True, False]), torch.tensor([False, True])], 2).tolist()
     [[0], [1]]
     """
-    columns = list(dict.fromkeys(tuple(mask.nonzero().flatten().tolist()) for mask in masks))
-    groups = len(columns)
-    flat = [column for own in columns for column in own]
-    if len(masks) != heads or not flat or len(set(flat)) != len(flat) or len({len(own) for own in columns}) != 1:
-        return None
-    expected = [columns[head * groups // heads] for head in range(heads)] if heads % groups == 0 else []
-    if [tuple(mask.nonzero().flatten().tolist()) for mask in masks] != expected:
-        return None
-    return torch.tensor(columns)
+    columns = [tuple(mask.nonzero().flatten().tolist()) for mask in masks]
+    groups = list(dict.fromkeys(columns))
+    shared = heads // len(groups)
+    is_ordered = columns == [group for group in groups for _ in range(shared)] and len(columns) == heads
+    sizes = {len(group) for group in groups}
+    is_disjoint = len(set().union(*groups)) == sum(map(len, groups))
+    return torch.tensor(groups) if is_ordered and is_disjoint and len(sizes) == 1 and 0 not in sizes else None
 
 
 @torch.no_grad()
@@ -266,6 +258,49 @@ def _accepts_copies(
             except (RuntimeError, ValueError, InputError):
                 return False
     return all(torch.allclose(*pair, atol=1e-4, rtol=1e-3) for pair in zip(*passes, strict=True))
+
+
+def read_values(
+    layers: Mapping[str, HeadContexts],
+    recording: Callable[[], AbstractContextManager[Records]],
+    find_inputs: FindInputs,
+    run: Callable[[], object],
+) -> dict[str, Tensor]:
+    """Run a model on one input; return, by layer, the values (H, Tk, Dv) whose weighted sums are its contexts.
+
+    A layer that runs several times is `name`, `name#1`, ...
+    """
+    inputs, _ = find_inputs()
+    contexts: dict[str, list[Tensor]] = {name: [] for name in inputs}
+    outputs: dict[str, list[Tensor]] = {name: [] for name in inputs}
+
+    def keep_context(name: str, module: nn.Module, args: Any) -> None:
+        contexts[name].append(args[0][0])
+
+    def keep_values(name: str, module: nn.Module, args: Any, output: Tensor) -> None:
+        outputs[name].append(output[0])
+
+    hooks: list[Any] = []
+    for name, known in inputs.items():
+        value, projection = known.parts["value"].module, layers[name].projection
+        hooks.append(projection.register_forward_pre_hook(DetachableHook(partial(keep_context, name))))
+        hooks.append(value.register_forward_hook(DetachableHook(partial(keep_values, name))))
+    with remove_hooks(hooks), recording() as records:
+        run()
+    found: dict[str, Tensor] = {}
+    for full_name, item in records.items():
+        name = short_name(full_name)
+        layer, _, number = name.partition("#")
+        for context, output in [*zip(contexts.get(layer, ()), outputs.get(layer, ()), strict=False)][
+            int(number or 0) :
+        ][:1]:
+            weights, values = item.weights[0], inputs[layer].split("value", output).transpose(0, 1)
+            expected = context.unflatten(-1, (len(weights), -1)).transpose(0, 1)
+            if values.shape[1:] == (weights.shape[-1], expected.shape[-1]):
+                difference = float((weights.to(values.dtype) @ values - expected).abs().max())
+                if difference <= AGREEMENT * max(float(expected.abs().max()), 1e-6):
+                    found[name] = values
+    return found
 
 
 def find_block(modules: dict[str, nn.Module], layer: str) -> str | None:
