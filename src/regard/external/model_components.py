@@ -43,10 +43,11 @@ def find_contexts(subject: Any, run: Callable[[], object]) -> dict[str, HeadCont
     switched off, its part becomes zero, and no other part does. `run` runs the model on an example.
     """
     modules = {short_name(name): module for name, module in subject.model.named_modules()}
+    layers = [layer for layer in subject.layers if layer.name in modules]
     contexts = {
         layer.name: HeadContexts(modules[layer.name], layer.heads, is_torch=True)
-        for layer in subject.layers
-        if isinstance(modules.get(layer.name), nn.MultiheadAttention)
+        for layer in layers
+        if isinstance(modules[layer.name], nn.MultiheadAttention)
     }
 
     def read(head: int | None) -> dict[nn.Module, Tensor]:
@@ -73,15 +74,18 @@ def find_contexts(subject: Any, run: Callable[[], object]) -> dict[str, HeadCont
 
     unknown: list[Layer] = []
     before = read(None)
-    for head in range(max((layer.heads for layer in subject.layers), default=0)):
-        unknown = [layer for layer in subject.layers if layer.name not in contexts and head < layer.heads]
+    for head in range(max((layer.heads for layer in layers), default=0)):
+        unknown = [layer for layer in layers if layer.name not in contexts and head < layer.heads]
         after = read(head) if unknown else {}
         for layer in unknown:
-            near = set(modules.get(layer.name.rpartition(".")[0], subject.model).modules())
-            for module in (module for module in after if module in near and module in before):
+            # The projection is in the layer, or beside it as in BERT, but not in another layer.
+            others = {part for other in layers if other != layer for part in modules[other.name].modules()}
+            beside = [part for part in modules[layer.name.rpartition(".")[0]].modules() if part not in others]
+            parts = [*modules[layer.name].modules(), *beside]
+            for module in (part for part in parts if part in after and part in before):
                 if reads(before[module], after[module], layer.heads, head):
                     contexts.setdefault(layer.name, HeadContexts(module, layer.heads))
-    return {layer.name: contexts[layer.name] for layer in subject.layers if layer.name in contexts}
+    return {layer.name: contexts[layer.name] for layer in layers if layer.name in contexts}
 
 
 def find_external_components(subject: Any, run: Callable[[], object]) -> Components:

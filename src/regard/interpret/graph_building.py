@@ -30,7 +30,7 @@ def graph_of_probe(
         if receivers is None or any(receiver.startswith(f"{name}.") for receiver in receivers):
             left_out[name] = reason
     if left_out or not components.heads:
-        name, reason = next(iter(left_out.items()), (subject.name, "the model has no attention layer"))
+        name, reason = next(iter(left_out.items()), (subject.name, "no attention was recorded in it"))
         others = "choose the receiver logits" if not components.left_out and components.heads else ""
         raise InputError(f"{name} has no separate edges, because {reason}: {others or 'choose another model'}")
     known = {name: inputs for name, inputs in head_inputs.items() if name not in all_left_out}

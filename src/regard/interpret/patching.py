@@ -42,6 +42,7 @@ from regard.interpret.answer_difference import (
 from regard.viz import Subject
 from regard.viz.subject import check_subject
 
+NO_ATTENTION = "no attention was recorded in the model; if it has attention, pass modules= to look()"
 STATE = "state after "
 """Prefix of the name of a block's state."""
 
@@ -133,9 +134,8 @@ def patch(
     check_answers(answers)
     components = subject.components
     if not components.heads:
-        raise InputError(
-            f"the heads of {type(subject.model).__name__} cannot be separated: no layer can be patched"
-        )
+        name, reason = next(iter(components.left_out.items()), (subject.name, NO_ATTENTION))
+        raise InputError(f"no head of {name} can be patched: {reason}")
     inputs = prepare_inputs(subject, clean, corrupted)
     with torch.no_grad(), subject.patchable.calling_hooks():
         run = subject.patchable.outputs

@@ -150,6 +150,11 @@ class ResidualGraph:
                     f"{name} runs more than once in a pass, so its edges cannot be separated: choose a model "
                     f"that runs each layer once"
                 )
+            if value.dim() > 2 and len(value) != count:
+                raise InputError(
+                    f"{name} runs on {len(value) // count} windows of one input, so its edges cannot be "
+                    "separated: choose attribution of inputs"
+                )
             # Without a copy, the gradient would contain other paths from the same tensor. OPT joins copies and
             # steps.
             steps = value.clone() if value.dim() > 2 else value.clone().unflatten(0, (count, -1))

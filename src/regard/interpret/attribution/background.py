@@ -165,6 +165,11 @@ def read_contexts(components: Components, probe: ProbeInput) -> dict[str, Tensor
 
     def read(name: str) -> Callable[[Tensor], Tensor]:
         def keep(contexts: Tensor) -> Tensor:
+            if len(contexts) != 1:
+                raise InputError(
+                    f"{name} runs on {len(contexts)} windows of one input, so its heads have no single context: "
+                    "choose scores of inputs"
+                )
             calls.setdefault(name, []).append(contexts[0].clone())
             return contexts
 
