@@ -129,10 +129,10 @@ def find_head_inputs(layer: AttentionLayer) -> HeadInputs | str:
         return "its combination of weights may read the states"
     if layer.sharing is not None and type(layer.sharing) not in (Grouped, MultiQuery):
         return "its keys are not projected from the states directly"
-    modules = {"query": layer.query, "key": layer.key, "value": layer.value}
+    modules, groups = (layer.query, layer.key, layer.value), (layer.heads, layer.groups, layer.groups)
     parts = {
-        kind: Part(module, torch.arange(module.out_features).view(groups, -1))
-        for (kind, module), groups in zip(modules.items(), (layer.heads, layer.groups, layer.groups), strict=True)
+        kind: Part(module, torch.arange(module.out_features).view(count, -1))
+        for kind, module, count in zip(KINDS, modules, groups, strict=True)
     }
     counts = {} if layer.groups == layer.heads else {"groups": layer.heads}
     return HeadInputs(parts, layer.heads, layer, counts)

@@ -70,7 +70,7 @@ def find_contexts(subject: Any, run: Callable[[], object]) -> dict[str, HeadCont
         parts = [
             states.unflatten(-1, (heads, -1)).transpose(-2, 0).flatten(1).any(1) for states in (before, after)
         ]
-        return (parts[0] & ~parts[1]).nonzero().flatten().tolist() == [head]
+        return bool((parts[0] & ~parts[1]).nonzero().flatten().tolist() == [head])
 
     unknown: list[Layer] = []
     before = read(None)
@@ -208,8 +208,8 @@ def _separate(
                 masks[kind].setdefault(module, []).append(mask.cpu())
     parts, order = {}, list(places)
     for kind in KINDS:
-        known = {module: _columns(rows, heads) for module, rows in masks[kind].items()}
-        known = {module: columns for module, columns in known.items() if columns is not None}
+        found = [(module, _columns(rows, heads)) for module, rows in masks[kind].items()]
+        known = {module: columns for module, columns in found if columns is not None}
         if not known:
             return NO_MODULE.format(kind=kind)
         module = list(known)[-1]
@@ -217,7 +217,7 @@ def _separate(
             part
             for part in order[: order.index(module) + 1]
             if is_linear(part) and places[part].shape == places[module].shape
-            if masks[kind][part][0].any()
+            if part in masks[kind] and masks[kind][part][0].any()
         ]
         parts[kind] = Part(module, known[module], linear[-1] if linear else None)
     groups = {len(part.columns) for part in parts.values()} - {heads}
@@ -248,20 +248,23 @@ def _accepts_copies(
     inputs: Mapping[str, HeadInputs], contexts: Mapping[str, HeadContexts], run: Callable[[], object]
 ) -> bool:
     """Return whether a model computes the same if each head gets a copy of the keys that it shares."""
+
+    def keep(read: list[Tensor], context: Tensor) -> Tensor:
+        read.append(context)
+        return context
+
     passes: list[list[Tensor]] = [[], []]
     for read, changed in zip(passes, ((), inputs.values()), strict=True):
         with ExitStack() as stack:
             for layer in changed:
                 stack.enter_context(layer.replace(lambda kind, value: value))
             for name in inputs:
-                stack.enter_context(
-                    contexts[name].replace(lambda context, read=read: read.append(context) or context)
-                )
+                stack.enter_context(contexts[name].replace(partial(keep, read)))
             try:
                 run()
             except (RuntimeError, ValueError, InputError):
                 return False
-    return all(torch.allclose(*pair, atol=1e-4, rtol=1e-3) for pair in zip(*passes, strict=True))
+    return all(torch.allclose(one, other, atol=1e-4, rtol=1e-3) for one, other in zip(*passes, strict=True))
 
 
 def read_values(
