@@ -1,6 +1,7 @@
 """Attribution and patching of models of four kinds equal plain gradients and hooks; refusals name the cause."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -113,7 +114,12 @@ def check_heads(subject: Any, parts: AnyModel) -> None:
     prepared.append(subject.patchable.prepare(parts.inputs[1], prepared[0]))
     module = subject.model.get_submodule(parts.projection)
     kept: list[Tensor] = []
-    handle = change_heads(module, lambda context: kept.append(context.clone()) or context)
+
+    def keep(context: Tensor) -> Tensor:
+        kept.append(context.clone())
+        return context
+
+    handle = change_heads(module, keep)
     clean = run(subject, prepared[0])
     handle.remove()
     corrupted, predicted = run(subject, prepared[1]), clean.argmax(-1)
@@ -136,12 +142,12 @@ def check_heads(subject: Any, parts: AnyModel) -> None:
     explained = list(range(len(clean))) if masks is None else list(masks)
     for head in range(4):
         one = torch.arange(4)[:, None] == head
-        handle = change_heads(module, lambda context, one=one: torch.where(one, 0.0, context))
+        handle = change_heads(module, partial(torch.where, one, torch.zeros(())))
         without = run(subject, prepared[0])
         handle.remove()
         change = (values_of(without, predicted) - values_of(clean, predicted)).abs()[explained].mean()
         assert off is not None and off[layer][head] == pytest.approx(float(change), abs=1e-4, rel=1e-3)
-        handle = change_heads(module, lambda context, one=one: torch.where(one, kept[0], context))
+        handle = change_heads(module, partial(torch.where, one, kept[0]))
         effect = (difference(run(subject, prepared[1])) - nothing) / (whole - nothing)
         handle.remove()
         assert result.heads[layer][head] == pytest.approx(effect, abs=1e-3, rel=1e-3)
@@ -251,7 +257,8 @@ def test_a_masked_model_with_its_own_vocabulary(opened: Any) -> None:
     numbers = {word: number for number, word in enumerate(OWN_WORDS)}
     words = Tokenizer(models.WordLevel(numbers, unk_token="<unk>"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    own = transformers.PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>", mask_token="<mask>")
+    make: Any = transformers.PreTrainedTokenizerFast
+    own = make(tokenizer_object=words, unk_token="<unk>", mask_token="<mask>")
     subject = regard.look(build(MODELS["bert"]), own)
     for text, other, step in (("uno dos <mask>", "uno tres <mask>", 2), ("uno <mask> dos", "uno <mask> tres", 1)):
         result = regard.patch(subject, text, other, answers=("uno", "dos"))
@@ -267,8 +274,8 @@ def test_a_function_gives_what_a_tokenizer_gives(opened: Any, tokenizer: Any) ->
     other = regard.look(
         subject.model, lambda text: dict(tokenizer(text, return_tensors="pt")) | {}, inputs=[CLEAN]
     )
-    scores = [regard.attribute(each, CLEAN, method="gradient").inputs for each in (subject, other)]
-    assert np.allclose(*scores, atol=1e-6)  # type: ignore[arg-type]
+    first, second = (regard.attribute(each, CLEAN, method="gradient").inputs for each in (subject, other))
+    assert first is not None and second is not None and np.allclose(first, second, atol=1e-6)
 
 
 def test_states_are_their_own_embedding() -> None:
@@ -301,7 +308,7 @@ def test_the_users_loss_is_explained(tokenizer: Any) -> None:
         kept.append(output.detach().requires_grad_())
         return kept[-1]
 
-    handle = model.embed.register_forward_hook(leaf)  # type: ignore[union-attr, operator]
+    handle = model.embed.register_forward_hook(leaf)  # type: ignore[union-attr]
     loss(model, CLEAN).backward()
     handle.remove()
     assert scores is not None and np.allclose(scores[0], kept[0].grad[0].norm(dim=-1), atol=1e-5)  # type: ignore[index]
@@ -369,4 +376,4 @@ def test_heads_that_cannot_be_separated_are_named(opened: Any) -> None:
         subject, parts = opened(name)
         receiver = f"{subject.layers[0].name}.0.query"
         with pytest.raises(InputError, match=message):
-            regard.patch_paths(subject, *parts.inputs, receiver, answers=parts.answers)
+            regard.patch_paths(subject, parts.inputs[0], parts.inputs[1], receiver, answers=parts.answers)
