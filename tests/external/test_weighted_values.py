@@ -52,8 +52,10 @@ def test_norms_equal_those_of_the_matrices(model_of: Callable[[str], Any], token
     assert np.allclose(result.weighted[layer], weights * expected[:, None], atol=1e-4)
 
 
-def test_layers_without_values_are_named(model_of: Callable[[str], Any], tokenizer: Any) -> None:
-    result = regard.weighted_values(regard.look(model_of("deberta"), tokenizer), TEXT)
+def test_layers_without_values_are_named() -> None:
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    states = torch.randn(1, 5, 8)
+    result = regard.weighted_values(regard.look(layer, lambda states: states, inputs=[states]), states)
     assert not result.norms and set(result.left_out.values()) == {"its values are not recorded"}
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 import regard
 from regard.interpret.edge_effects import edge_attribution_patching, edge_patching, integrated_edge_gradients
-from regard.interpret.graph_building import graph_of
+from regard.interpret.graph_building import graph_of_probe
 from regard.interpret.residual_graph import Pass
 
 STEPS = 5
@@ -106,7 +106,7 @@ def test_edges_have_the_published_ranks(published: Any, method: str, tmp_path: P
     flags: dict[str, Any] = {"feed_forward": True, "hidden": 32, "heads": 4, "inner": 64, "layers": 2}
     run: Any = regard.train("induction", savepath=tmp_path, steps=100, progress=False, **flags)
     clean, corrupted = (tokens[:8] for tokens in run.unseen(2, 0))
-    graphs = [graph_of(run, tokens) for tokens in (clean, corrupted)]
+    graphs = [graph_of_probe(run, run.trial(tokens)) for tokens in (clean, corrupted)]
     with torch.no_grad():
         whole, changed = (graph.full(1) for graph in graphs)
     passes: tuple[Pass, Pass] = whole, changed

@@ -93,6 +93,9 @@ ReadValues = Callable[[Callable[[], object]], Mapping[str, Tensor]]
 """Runs a model on one input; returns by layer the values (H, Tk, Dv) whose weighted sums are the contexts."""
 
 
+FindInputs = Callable[[], tuple[Mapping[str, HeadInputs], Mapping[str, str]]]
+
+
 def no_values(run: Callable[[], object]) -> Mapping[str, Tensor]:
     """Return no values: those of the layers are not known."""
     del run
@@ -108,10 +111,6 @@ class Components(NamedTuple):
     """Modules whose output is added to the residual stream."""
     left_out: Mapping[str, str]
     """Layers whose heads or outputs cannot be separated, with the reason."""
-    head_inputs: Mapping[str, HeadInputs] = {}
-    """By attention layer: the queries, keys and values of its heads."""
-    inputs_left_out: Mapping[str, str] = {}
-    """Layers whose queries, keys and values cannot be separated, with the reason."""
     blocks: Mapping[str, nn.Module] = {}
     """Modules whose (first) output is the residual state after a block."""
     states: Mapping[str, nn.Module] = {}
@@ -119,6 +118,14 @@ class Components(NamedTuple):
     without residual connection, as in recurrent models, has none."""
     read_values: ReadValues = no_values
     """Function that reads the values of layers; layers with unknown values are left out."""
+    find_inputs: FindInputs = lambda: ({}, {})
+    """Function that returns, by layer, the queries, keys and values of its heads; and the layers in which those
+    of single heads cannot be replaced, with the reason. An external model runs for this."""
+
+    @property
+    def head_inputs(self) -> Mapping[str, HeadInputs]:
+        """By attention layer: the queries, keys and values of its heads."""
+        return self.find_inputs()[0]
 
 
 def find_components(model: nn.Module) -> Components:
@@ -148,7 +155,8 @@ def find_components(model: nn.Module) -> Components:
     feed_forward = {name: module for name, module in modules.items() if isinstance(module, FeedForward)}
     blocks = {name: module for name, module in modules.items() if isinstance(module, Block)}
     read_values = partial(_read_values, model)
-    return Components(heads, feed_forward, left_out, head_inputs, inputs_left_out, blocks, states, read_values)
+    inputs_found = head_inputs, inputs_left_out
+    return Components(heads, feed_forward, left_out, blocks, states, read_values, lambda: inputs_found)
 
 
 def _contexts(layer: AttentionLayer) -> HeadContexts | None:

@@ -5,10 +5,12 @@ attention head outputs"). Heads that share keys and values share the projection,
 here, each head has a copy of the shared projection, so that the edges of the heads can be told apart.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,33 +26,49 @@ InputChange = Callable[[Kind, Tensor], Tensor]
 """Maps the kind of an input and its projections (B, T, H, d) to changed projections."""
 
 
+class Part(NamedTuple):
+    """Where a layer computes its queries, keys or values."""
+
+    module: nn.Module
+    """Module whose output (B, T, any) holds them."""
+    columns: Tensor
+    """(G, d): the columns of each head in the output. Heads that share keys have the same."""
+    projection: nn.Module | None = None
+    """Linear module with these columns, if a norm is between it and `module`."""
+
+
 @dataclass(frozen=True)
 class HeadInputs:
-    """The projections of one attention layer."""
+    """The queries, keys and values of one attention layer."""
 
-    modules: tuple[nn.Module, ...]
-    """Three projections in the order of `KINDS`; one module that computes all three, side by side; or an
-    attention layer without projections, whose arguments are its queries, keys and values."""
+    parts: Mapping[Kind, Part]
+    """Empty for a layer without projections, whose arguments are its queries, keys and values."""
     heads: int
-    groups: int
-    """Number of heads of keys and values."""
-    group_count: tuple[nn.Module, str, int] | None = None
-    """The module, the name and the value of the attribute that tells a layer that no heads share keys."""
+    layer: nn.Module
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Attributes of the layer, with the values that tell it that no heads share keys."""
 
     @contextmanager
     def replace(self, change: InputChange) -> Iterator[None]:
         """Replace the projections of each call with the results of `change` inside the block."""
         with ExitStack() as stack:
-            if self.group_count is not None:
-                stack.enter_context(_set_attribute(*self.group_count))
-            for handle in self._register(change):
+            for name, value in self.counts.items():
+                stack.callback(setattr, self.layer, name, getattr(self.layer, name))
+                setattr(self.layer, name, value)
+            if not self.parts:
+                handle: Any = self.layer.register_forward_pre_hook(
+                    lambda module, args: _change_arguments(change, args)
+                )
                 stack.callback(handle.remove)
+            for module in dict.fromkeys(part.module for part in self.parts.values()):
+                hook = partial(self._change_output, change)
+                stack.callback(module.register_forward_hook(hook).remove)
             yield
 
     @property
     def has_projections(self) -> bool:
         """Whether queries, keys and values are projections of the states."""
-        return not isinstance(self.modules[0], AttentionLayer)
+        return bool(self.parts)
 
     def matrices(self) -> list[Tensor]:
         """Return the matrices (D, H, d) of queries, keys and values, without biases, in float64.
@@ -58,33 +76,30 @@ class HeadInputs:
         >>> [matrix.shape for matrix in find_head_inputs(MultiHeadAttention(12, heads=3, groups=1)).matrices()][1]
         torch.Size([12, 3, 4])
         """
-        joined = [matrix_of(module).double() for module in self.modules]
-        if len(joined) == 1:
-            joined = list(joined[0].chunk(3, dim=-1))
-        return [self._split(kind, matrix) for kind, matrix in zip(KINDS, joined, strict=True)]
+        return [
+            self.split(kind, matrix_of(self.parts[kind].projection or self.parts[kind].module).double())
+            for kind in KINDS
+        ]
 
-    def _register(self, change: InputChange) -> list[Any]:
-        if len(self.modules) == 3:
-            return [
-                module.register_forward_hook(
-                    lambda module, args, output, kind=kind: change(kind, self._split(kind, output)).flatten(-2)
-                )
-                for kind, module in zip(KINDS, self.modules, strict=True)
-            ]
-        [module] = self.modules
-        if isinstance(module, AttentionLayer):
-            return [module.register_forward_pre_hook(lambda module, args: _change_arguments(change, args))]
-        return [module.register_forward_hook(lambda module, args, output: self._change_fused(change, output))]
+    def split(self, kind: Kind, output: Tensor) -> Tensor:
+        """Return the queries, keys or values (..., H, d) in the output (..., any) of a module."""
+        columns = self.parts[kind].columns.to(output.device)
+        return output[..., columns].repeat_interleave(self.heads // len(columns), dim=-2)
 
-    def _split(self, kind: Kind, output: Tensor) -> Tensor:
-        groups = self.heads if kind == "query" else self.groups
-        projections: Tensor = output.unflatten(-1, (groups, -1))
-        return projections.repeat_interleave(self.heads // groups, dim=-2)
-
-    def _change_fused(self, change: InputChange, output: Tensor) -> Tensor:
-        parts = output.unflatten(-1, (3, self.heads, -1)).unbind(-3)
-        changed = [change(kind, part).flatten(-2) for kind, part in zip(KINDS, parts, strict=True)]
-        return torch.cat(changed, dim=-1)
+    def _change_output(self, change: InputChange, module: nn.Module, args: Any, output: Tensor) -> Tensor:
+        kinds = [kind for kind in KINDS if self.parts[kind].module is module]
+        changed = {kind: change(kind, self.split(kind, output)) for kind in kinds}
+        columns = {kind: self.parts[kind].columns.to(output.device) for kind in kinds}
+        if all(len(own) == self.heads for own in columns.values()):
+            for kind, own in columns.items():
+                output = output.index_copy(-1, own.flatten(), changed[kind].flatten(-2))
+            return output
+        # Each head gets a copy of the keys that it shares, in the order of the layer: one kind after the other,
+        # or the kinds of one group after those of the other.
+        by_kind = all(int(columns[kind].max()) < int(columns[after].min()) for kind, after in pairwise(kinds))
+        if by_kind:
+            return torch.cat([changed[kind].flatten(-2) for kind in kinds], -1)
+        return torch.cat([changed[kind] for kind in kinds], -1).flatten(-2)
 
 
 def _change_arguments(change: InputChange, args: Any) -> Any:
@@ -95,27 +110,17 @@ def _change_arguments(change: InputChange, args: Any) -> Any:
     return (*changed, *args[len(KINDS) :])
 
 
-@contextmanager
-def _set_attribute(module: nn.Module, name: str, value: int) -> Iterator[None]:
-    before = getattr(module, name)
-    setattr(module, name, value)
-    try:
-        yield
-    finally:
-        setattr(module, name, before)
-
-
 def find_head_inputs(layer: AttentionLayer) -> HeadInputs | str:
     """Return the inputs of the heads of a layer of `regard.attention`, or the reason why they cannot be
     separated.
 
-    >>> find_head_inputs(MultiHeadAttention(12, heads=3, groups=1)).groups
-    1
+    >>> find_head_inputs(MultiHeadAttention(12, heads=3, groups=1)).parts["key"].columns
+    tensor([[0, 1, 2, 3]])
     >>> find_head_inputs(MultiHeadAttention(12, heads=3, mechanism="output_gate"))
     'a gate also reads the states'
     """
     if isinstance(layer, Attention):
-        return HeadInputs((layer,), 1, 1)
+        return HeadInputs({}, 1, layer)
     if not isinstance(layer, MultiHeadAttention):
         return f"{type(layer).__name__} has no known projections"
     if layer.gate is not None:
@@ -124,8 +129,13 @@ def find_head_inputs(layer: AttentionLayer) -> HeadInputs | str:
         return "its combination of weights may read the states"
     if layer.sharing is not None and type(layer.sharing) not in (Grouped, MultiQuery):
         return "its keys are not projected from the states directly"
-    shared = None if layer.groups == layer.heads else (layer, "groups", layer.heads)
-    return HeadInputs((layer.query, layer.key, layer.value), layer.heads, layer.groups, shared)
+    modules, groups = (layer.query, layer.key, layer.value), (layer.heads, layer.groups, layer.groups)
+    parts = {
+        kind: Part(module, torch.arange(module.out_features).view(count, -1))
+        for kind, module, count in zip(KINDS, modules, groups, strict=True)
+    }
+    counts = {} if layer.groups == layer.heads else {"groups": layer.heads}
+    return HeadInputs(parts, layer.heads, layer, counts)
 
 
 def matrix_of(projection: nn.Module) -> Tensor:

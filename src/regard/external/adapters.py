@@ -19,14 +19,14 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.errors import InputError
+from regard.errors import InputError, shorten
 from regard.external.model_input import ImageProcessor, ModelInput, TextEncoder, find_input
 from regard.external.modules import find_base_model, is_transformers_model
 from regard.libraries import library_errors
-from regard.viz import Layer, ProbeInput
 
 TOKENS = "input_ids"
 """Name of the argument that holds the tokens of an input."""
@@ -94,8 +94,10 @@ class Adapter(ABC):
     measure: ClassVar[str] = "loss"
     unanswered: ClassVar[Sequence[str]] = ()
     """Sentences that name the analyses that are not available."""
-    reads: ClassVar[str | None] = None
-    """Kind of the layers in which output steps attend to input steps; None if the model has no such layer."""
+    causal: ClassVar[bool] = False
+    """Whether each output depends on the inputs up to its own position only."""
+    no_truth: ClassVar[str] = "has no expected answer: give another input"
+    """Why an input may have no loss."""
 
     @property
     def alphabet(self) -> Sequence[int]:
@@ -112,18 +114,56 @@ class Adapter(ABC):
     def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
         """Return an input with its expected answer, or with the model's own answer; raises `InputError`."""
 
-    @abstractmethod
-    def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
-        """Return the model's answer; `generate`: largest number of generated tokens."""
+    def arguments(self, model: nn.Module, model_input: ModelInput) -> Any:
+        """Return the arguments of the model for an input; raises `InputError` for an input of another kind."""
+        encoder: Any = getattr(self, "texts", None) or getattr(self, "inputs", None)
+        return encoder.tensors(model, model_input.value)
 
-    def plain_arguments(self, model: nn.Module, prepared: PreparedInput) -> Any:
-        """Return the arguments for recording: a single row, without masks that only the loss needs."""
+    def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
+        """Return the model's answer, here none; `generate`: largest number of generated tokens."""
+        del generate
+        return Answer(PreparedInput(input=model_input, arguments=self.arguments(model, model_input)))
+
+    def names(self, model: nn.Module, classes: Sequence[int]) -> list[str]:
+        """Return the names of output classes: tokens of a language model, otherwise numbers."""
         del model
-        return prepared.arguments
+        texts = getattr(self, "texts", None)
+        return list(map(str, classes)) if texts is None else texts.labels(list(classes))
+
+    def answer_steps(self, tokens: Tensor) -> Sequence[int] | None:
+        """Return the output steps that answer an input with tokens (T,); None: all."""
+        del tokens
+        return None
 
     def logits(self, output: Any) -> Tensor | None:
-        """Return the logits (N, Tq, C) in a model's output; None if the output contains no logits."""
-        logits: Tensor | None = getattr(output, "logits", None)
+        """Return the logits (N, Tq, C) in a model's output; None if the output contains no logits.
+
+        The logits of the start and the end of an answer are two steps.
+        """
+        named = output if isinstance(output, dict) else {"logits": getattr(output, "logits", None)}
+        values = [value for name, value in named.items() if str(name).endswith("logits") and value is not None]
+        if len(values) > 1 and len({value.shape for value in values}) == 1 and values[0].dim() == 2:
+            return torch.stack(values, 1)
+        return None if not values else with_steps(values[0])
+
+    def outputs(
+        self, model: nn.Module, prepared: PreparedInput, arguments: Any, count: int, loss: bool = False
+    ) -> Tensor:
+        """Return the logits (N, Tq, C) of `count` copies of an input, or with `loss` the user's loss (N, 1, 1).
+
+        Raises `InputError` for a model without logits.
+        """
+        logits, kind = self.logits(call_model(model, arguments)), type(model).__name__
+        if logits is None:
+            raise InputError(
+                f"{kind} returns states and no logits: choose a model with an output layer, such as a classifier "
+                "or a language model, or pass a loss function to look()"
+            )
+        if logits.dim() != 3 or len(logits) != count:
+            raise InputError(
+                f"{kind} returned {tuple(logits.shape)} for {count} copies of an input: let it return (batch, "
+                "classes) or (batch, steps, classes), or pass a loss function to look()"
+            )
         return logits
 
     def loss(self, model: nn.Module, prepared: PreparedInput) -> tuple[float, int]:
@@ -134,17 +174,20 @@ class Adapter(ABC):
         if prepared.truth is None or logits is None:
             assert prepared.before is not None
             return _relative_change(find_states(output), prepared.before), 1
+        count = int((prepared.truth != IGNORED).sum())
+        if not count:
+            raise InputError(f"input {shorten(prepared.input.text)} {self.no_truth}")
         logits = logits[:, -prepared.truth.shape[1] :]  # learned steps before the input have no truth
         loss = F.cross_entropy(
             logits.float().flatten(0, -2), prepared.truth.flatten(), ignore_index=IGNORED, reduction="sum"
         )
-        return float(loss), int((prepared.truth != IGNORED).sum())
+        return float(loss), count
 
-    def embedding(self, model: nn.Module) -> nn.Module | None:
-        """Return the module whose first output is the embedding (N, Tk, D) of the input, if it is known."""
-        getter = getattr(model, "get_input_embeddings", None)
-        embedding: nn.Module | None = None if getter is None else getter()
-        return embedding
+
+def with_steps(outputs: Tensor) -> Tensor:
+    """Return outputs (N,), (N, C) or (N, T, C) as (N, T, C)."""
+    outputs = outputs.unsqueeze(-1) if outputs.dim() == 1 else outputs
+    return outputs.unsqueeze(1) if outputs.dim() == 2 else outputs
 
 
 def find_states(output: Any) -> Tensor:
@@ -176,31 +219,30 @@ class ClassifierAdapter(Adapter):
 
     def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
         """Return an input, with the model's current prediction as the expected answer."""
-        arguments = self.inputs.tensors(model, model_input.value)
+        arguments = self.arguments(model, model_input)
         logits = self.logits(call_model(model, arguments))
         assert logits is not None
         return PreparedInput(input=model_input, arguments=arguments, truth=logits.argmax(-1))
 
-    def logits(self, output: Any) -> Tensor | None:
-        """Return the logits (N, Tq, C) of the whole input (Tq = 1) or of each token."""
-        logits: Tensor = output.logits
-        return logits if logits.dim() == 3 else logits.unsqueeze(1)
+    def names(self, model: nn.Module, classes: Sequence[int]) -> list[str]:
+        """Return the names of classes in the model's config."""
+        names = getattr(model.config, "id2label", None) or {}
+        return [str(names.get(number, number)) for number in classes]
 
     def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
         """Return the class of an input."""
-        arguments = self.inputs.tensors(model, model_input.value)
+        arguments = self.arguments(model, model_input)
         logits = self.logits(call_model(model, arguments))
         assert logits is not None
         probabilities, classes = logits[0].float().softmax(-1).max(-1)
-        names = getattr(model.config, "id2label", None) or {}
-        outputs = [str(names.get(number, number)) for number in classes.tolist()]
+        outputs = self.names(model, classes.tolist())
         prepared = PreparedInput(input=model_input, arguments=arguments)
         return Answer(prepared, " ".join(outputs), None, outputs, probabilities.tolist())
 
 
 @dataclass(frozen=True)
 class EncoderAdapter(Adapter):
-    """A model that returns only states."""
+    """A model without a known task, such as one that returns only states."""
 
     inputs: TextEncoder | ImageProcessor
     summary = "an encoder without an output layer"
@@ -208,23 +250,22 @@ class EncoderAdapter(Adapter):
     unanswered = (
         "The model has no output layer and therefore no loss. The importance of a head is the relative change "
         "of the final states when the head is disabled.",
-        "Gradients and ablation of inputs are not available, because the model has no output layer.",
     )
 
     def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
         """Return an input with the model's current output states."""
-        arguments = self.inputs.tensors(model, model_input.value)
+        arguments = self.arguments(model, model_input)
         before = find_states(call_model(model, arguments))
         return PreparedInput(input=model_input, arguments=arguments, before=before)
 
-    def logits(self, output: Any) -> Tensor | None:
-        """Return None."""
-        return None
-
-    def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
-        """Return the arguments without an answer."""
-        arguments = self.inputs.tensors(model, model_input.value)
-        return Answer(PreparedInput(input=model_input, arguments=arguments))
+    def outputs(
+        self, model: nn.Module, prepared: PreparedInput, arguments: Any, count: int, loss: bool = False
+    ) -> Tensor:
+        """Return the logits (N, Tq, C); logits (N, Tq) of tokens, as of a discriminator, are (N, Tq, 1)."""
+        logits = super().outputs(model, prepared, arguments, count, loss)
+        tokens = arguments.get(TOKENS)
+        by_token = tokens is not None and logits.shape[1:] == (1, tokens.shape[1])
+        return logits.transpose(1, 2) if by_token else logits
 
 
 @dataclass(frozen=True)
@@ -249,20 +290,20 @@ class CustomModel(Adapter):
     @property
     def unanswered(self) -> Sequence[str]:  # type: ignore[override]
         """Sentences that name the analyses that are not available."""
-        inputs = "Gradients and ablation of inputs are not available: the embedding module is unknown."
         states = (
             "No loss is known. The importance of a head is the relative change of the final states when the "
             "head is disabled."
         )
-        return (inputs,) if self.own_loss is not None else (states, inputs)
+        return () if self.own_loss is not None else (states,)
 
     def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
         """Return an input, with the model's current output states if there is no loss function."""
-        arguments = self._arguments(model_input)
+        arguments = self.arguments(model, model_input)
         before = find_states(call_model(model, arguments)) if self.own_loss is None else None
         return PreparedInput(input=model_input, arguments=arguments, before=before)
 
-    def _arguments(self, model_input: ModelInput) -> Any:
+    def arguments(self, model: nn.Module, model_input: ModelInput) -> Any:
+        """Return what the user's function returns, a tensor as a tuple."""
         value, target = model_input
         arguments = self.make_arguments(value if target is None else (value, target))
         if isinstance(arguments, Tensor):
@@ -274,13 +315,27 @@ class CustomModel(Adapter):
             f"the function passed to look() returned {name}: it must return a tensor, a tuple or a dict"
         )
 
-    def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
-        """Return the arguments without an answer."""
-        return Answer(PreparedInput(input=model_input, arguments=self._arguments(model_input)))
-
     def logits(self, output: Any) -> Tensor | None:
-        """Return None."""
-        return None
+        """Return the named logits (N, Tq, C) of an output, or its first tensor as logits."""
+        logits = None if isinstance(output, Tensor) else super().logits(output)
+        return with_steps(find_states(output)) if logits is None else logits
+
+    def outputs(
+        self, model: nn.Module, prepared: PreparedInput, arguments: Any, count: int, loss: bool = False
+    ) -> Tensor:
+        """Return the logits (N, Tq, C), or with `loss` the user's loss (N, 1, 1)."""
+        if not loss or self.own_loss is None:
+            return super().outputs(model, prepared, arguments, count)
+        output, losses = call_model(model, arguments), []
+        for row in range(count):
+            answered = _Answered(model, _select_row(output, row, count))
+            losses.append(torch.as_tensor(self.own_loss(answered, prepared.input.value)))  # type: ignore[arg-type]
+            if answered.calls != 1 or losses[-1].numel() != 1:
+                raise InputError(
+                    f"the loss function calls {type(model).__name__} {answered.calls} times and returns "
+                    f"{tuple(losses[-1].shape)}: attribution needs one call, model(...), and one number"
+                )
+        return torch.stack(losses).view(count, 1, 1)
 
     def loss(self, model: nn.Module, prepared: PreparedInput) -> tuple[float, int]:
         """Return the user's loss, or the relative change of the states."""
@@ -288,9 +343,36 @@ class CustomModel(Adapter):
             return super().loss(model, prepared)
         return float(self.own_loss(model, prepared.input.value)), 1
 
-    def embedding(self, model: nn.Module) -> nn.Module | None:
-        """Return None."""
-        return None
+
+class _Answered:
+    """A model that was called before, and returns its output again."""
+
+    def __init__(self, model: nn.Module, output: Any) -> None:
+        self._model, self._output, self.calls = model, output, 0
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        self.calls += 1
+        return self._output
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+
+def _select_row(output: Any, row: int, count: int) -> Any:
+    """Return the output for one of some copies of an input, as a batch of 1."""
+    if isinstance(output, Tensor):
+        if not output.dim() or len(output) != count:
+            raise InputError(
+                f"the model returned {tuple(output.shape)} for {count} copies of an input, so the loss of each "
+                "is not known: let the model return outputs with the batch first"
+            )
+        return output[row : row + 1]
+    if isinstance(output, dict):
+        return type(output)({name: _select_row(part, row, count) for name, part in output.items()})
+    if isinstance(output, tuple | list):
+        parts = [_select_row(part, row, count) for part in output]
+        return type(output)(*parts) if hasattr(output, "_fields") else type(output)(parts)
+    return output
 
 
 def prepare_once(model: nn.Module, adapter: Adapter, inputs: Sequence[ModelInput], value: Any) -> PreparedInput:
@@ -298,44 +380,3 @@ def prepare_once(model: nn.Module, adapter: Adapter, inputs: Sequence[ModelInput
     if isinstance(value, PreparedInput):
         return value
     return adapter.prepare(model, find_input(inputs, value))
-
-
-def make_trial(
-    model: nn.Module, adapter: Adapter, layers: Sequence[Layer], prepared: PreparedInput
-) -> ProbeInput | None:
-    """Return an input that accepts a changed embedding; None if the model has no output per step."""
-    embedding = adapter.embedding(model)
-    arguments = adapter.plain_arguments(model, prepared)
-    if adapter.reads is None or embedding is None or not isinstance(arguments, dict):
-        return None
-
-    def run(count: int) -> Tensor:
-        return run_copies({name: tensor.expand(count, *tensor.shape[1:]) for name, tensor in arguments.items()})
-
-    def run_tokens(tokens: Tensor) -> Tensor:
-        copies = {name: tensor.expand(len(tokens), *tensor.shape[1:]) for name, tensor in arguments.items()}
-        return run_copies({**copies, TOKENS: tokens})
-
-    def run_copies(copies: dict[str, Tensor]) -> Tensor:
-        logits = adapter.logits(call_model(model, copies))
-        assert logits is not None
-        return logits
-
-    tokens, size = arguments.get(TOKENS), getattr(embedding, "num_embeddings", None)
-    return ProbeInput(
-        run=run,
-        embedding=embedding,
-        layers=[layer.name for layer in layers if layer.kind == adapter.reads],
-        relevant=None,
-        causal=adapter.reads == "decoder",
-        tokens=None if tokens is None else tokens[0],
-        run_tokens=None if tokens is None else run_tokens,
-        alphabet=_up_to(adapter.alphabet, size),
-    )
-
-
-def _up_to(tokens: Sequence[int], size: int | None) -> Sequence[int]:
-    """Return the tokens, in ascending order, that have an embedding; a tokenizer may have more tokens."""
-    if size is None or not tokens or tokens[-1] < size:
-        return tokens
-    return [token for token in tokens if token < size]

@@ -132,11 +132,17 @@ def example_arguments(
 ) -> Any:
     """Return arguments for the first run of a model; raises `InputError` if no input is known."""
     if inputs:
-        return adapter.plain_arguments(model, adapter.prepare(model, inputs[0]))
+        return adapter.prepare(model, inputs[0]).arguments
     if isinstance(adapter, CustomModel):
         raise InputError("no input for the function is known: pass inputs=[...] to look()")
     value = FIRST if images is None else torch.zeros(1, 3, images.height, images.width)
-    return adapter.plain_arguments(model, adapter.prepare(model, ModelInput(value)))
+    try:
+        return adapter.prepare(model, ModelInput(value)).arguments
+    except InputError:
+        if not adapter.alphabet:
+            raise
+        text = adapter.texts.decode(adapter.alphabet[:6])  # type: ignore[attr-defined]
+        return adapter.prepare(model, ModelInput(text)).arguments  # a vocabulary without these words
 
 
 def _accepted(texts: Sequence[str], check: Callable[[str], None]) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """Adapters of language models: causal, encoder-decoder and masked."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,29 +19,35 @@ MASKING_PERIOD = 7
 
 
 @dataclass(frozen=True)
-class CausalLMAdapter(Adapter):
-    """A decoder that continues a text token by token."""
+class _TextAdapter(Adapter):
+    """A model that reads one text."""
 
     texts: TextEncoder
+
+    def arguments(self, model: nn.Module, model_input: ModelInput) -> dict[str, Any]:
+        """Return the tokens of a text; raises `InputError` for an input with a target."""
+        return self.texts.tensors(model, _text_without_target(model_input))
+
+
+@dataclass(frozen=True)
+class CausalLMAdapter(_TextAdapter):
+    """A decoder that continues a text token by token."""
+
     summary = "a causal language model"
     measure = "loss of the next tokens"
-    reads = "decoder"
+    causal = True
+    no_truth = "has one token, so there is no next token to predict: give a longer text"
 
     def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
         """Return a text, with the next token as the expected answer at each step."""
-        arguments = self.texts.tensors(model, _text_without_target(model_input))
+        arguments = self.arguments(model, model_input)
         tokens = arguments["input_ids"]
-        if tokens.shape[1] < 2:
-            raise InputError(
-                f"input {model_input.text!r} has one token, so there is no next token to"
-                " predict: give a longer text"
-            )
         truth = F.pad(tokens[:, 1:], (0, 1), value=IGNORED)
         return PreparedInput(input=model_input, arguments=arguments, truth=truth)
 
     def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
         """Continue a text by at most `generate` tokens."""
-        arguments = self.texts.tensors(model, _text_without_target(model_input))
+        arguments = self.arguments(model, model_input)
         start = arguments["input_ids"].shape[1]
         sequence = generate_greedily(model, arguments, generate)
         # Omit the last token: its row would predict a token that is not generated.
@@ -104,7 +111,6 @@ class Seq2SeqAdapter(Adapter):
     accepts = f"a source, or a source and its target with {TARGET_SEPARATOR.strip()!r} between them"
     summary = "an encoder-decoder"
     measure = "loss of the targets"
-    reads = "cross"
 
     def uses_own_answers(self, inputs: Sequence[ModelInput]) -> bool:
         """Return whether any input has no target."""
@@ -142,11 +148,6 @@ class Seq2SeqAdapter(Adapter):
             probabilities=probabilities[range(len(target)), target].tolist(),
         )
 
-    def embedding(self, model: Any) -> nn.Module | None:
-        """Return the embedding of the source."""
-        embedding: nn.Module | None = model.get_encoder().get_input_embeddings()
-        return embedding
-
 
 def _decoder_inputs(model: Any, target: Tensor) -> Tensor:
     """Return the inputs of a decoder for a target (1, T): its start token, and all tokens but the last."""
@@ -160,13 +161,14 @@ def _decoder_inputs(model: Any, target: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class MaskedLMAdapter(Adapter):
+class MaskedLMAdapter(_TextAdapter):
     """An encoder that predicts masked tokens."""
 
-    texts: TextEncoder
     summary = "a masked language model"
     measure = "loss of the masked tokens"
-    reads = "encoder"
+    no_truth = (
+        "has only special and unknown tokens, of which none is masked for the loss: give a text of known words"
+    )
 
     @property
     def mask_id(self) -> int:
@@ -177,32 +179,41 @@ class MaskedLMAdapter(Adapter):
         return number
 
     def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
-        """Return copies of a text with different masked tokens: every token is masked in exactly one copy."""
-        arguments = self.texts.tensors(model, _text_without_target(model_input))
+        """Return a text, with its own tokens as the expected answer."""
+        arguments = self.arguments(model, model_input)
         tokens = arguments["input_ids"]
-        can_mask = ~self.texts.is_special(tokens)
+        truth = tokens.masked_fill(self.texts.is_special(tokens), IGNORED)
+        return PreparedInput(input=model_input, arguments=arguments, truth=truth)
+
+    def loss(self, model: nn.Module, prepared: PreparedInput) -> tuple[float, int]:
+        """Return the sum of the loss over copies with different masked tokens, and the number of masked tokens.
+
+        Every token is masked in exactly one copy.
+        """
+        assert prepared.truth is not None and isinstance(prepared.arguments, dict)
+        can_mask = prepared.truth != IGNORED
         part = (can_mask.cumsum(1) - 1) % MASKING_PERIOD
         masked = torch.cat([can_mask & (part == number) for number in range(MASKING_PERIOD)])
-        masked = masked[masked.any(1)]
-        if not len(masked):
-            raise InputError(f"input {model_input.text!r} has no token that can be masked: give a text")
-        copies = {name: tensor.expand(len(masked), *tensor.shape[1:]) for name, tensor in arguments.items()}
+        masked = masked[masked.any(1)] if can_mask.any() else can_mask
+        copies = {
+            name: tensor.expand(len(masked), *tensor.shape[1:]) for name, tensor in prepared.arguments.items()
+        }
         copies["input_ids"] = copies["input_ids"].masked_fill(masked, self.mask_id)
-        truth = tokens.masked_fill(~masked, IGNORED)
-        return PreparedInput(input=model_input, arguments=copies, truth=truth)
+        truth = prepared.truth.masked_fill(~masked, IGNORED)
+        return super().loss(model, dataclasses.replace(prepared, arguments=copies, truth=truth))
 
-    def plain_arguments(self, model: nn.Module, prepared: PreparedInput) -> Any:
-        """Return the text with only the mask tokens that it contains."""
-        return self.texts.tensors(model, _text_without_target(prepared.input))
+    def answer_steps(self, tokens: Tensor) -> Sequence[int] | None:
+        """Return the positions of the masks; None without masks."""
+        mask_id = getattr(self.texts.tokenizer, "mask_token_id", None)
+        return None if mask_id is None else (tokens == mask_id).nonzero()[:, 0].tolist() or None
 
     def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
         """Predict the masked tokens of a text."""
-        arguments = self.texts.tensors(model, _text_without_target(model_input))
+        arguments = self.arguments(model, model_input)
         tokens = arguments["input_ids"][0]
-        mask_id = getattr(self.texts.tokenizer, "mask_token_id", None)
-        positions = (tokens == (-1 if mask_id is None else mask_id)).nonzero()[:, 0]
+        positions = self.answer_steps(tokens)
         prepared = PreparedInput(input=model_input, arguments=arguments)
-        if not len(positions):
+        if positions is None:
             return Answer(prepared)
         logits = self.logits(call_model(model, arguments))
         assert logits is not None

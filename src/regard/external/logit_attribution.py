@@ -3,21 +3,16 @@
 The equations are in `regard.interpret.direct_paths`.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.table import Table
-from torch import Tensor
 
-from regard.attention import attention_layers
 from regard.attention.interventions import active_interventions
-from regard.errors import InputError, check_range, unknown_choice
-from regard.external.adapters import call_model
+from regard.errors import InputError, check_range
 from regard.external.modules import unwrap
-from regard.external.next_tokens import TokenInput, read_tokens
 from regard.interpret.direct_paths import DirectPaths
 from regard.result import Result
 from regard.viz import Subject
@@ -89,9 +84,9 @@ def logit_attribution(
     """Return the direct contribution of each head, feed-forward layer, embedding and bias to the logit of a
     token.
 
-    `subject`: a run with a residual stream, or a causal or masked language model of transformers. `token`: a
-    text, of which the first token is used, or a token id (None: the likeliest token). `position`: as in
-    `next_tokens`; for a run, an output step (None: the last of a language model, otherwise the first). The scales
+    `subject`: a run or an external model with a residual stream. `token`: a text, of which the first token is
+    used, the name of a class, or a token id (None: the likeliest token). `position`: an output step (None: the
+    last of a language model, the first mask of a masked one, otherwise the first). The scales
     of all norms are fixed at their values in this forward pass (frozen). The sum of all parts is compared with
     the logit. Also works inside `intervene`.
 
@@ -100,11 +95,21 @@ def logit_attribution(
 
     Raises `InputError` for another model, or if the parts do not sum to the logit.
     """
-    read = _read_run if attention_layers(subject.model) else _read_external
-    run, place, wanted, at = read(subject, text, token, position)
+    prepared = subject.prepare(text)
+    probe, layers = subject.trial(prepared), subject.look(prepared).layers
+    with torch.no_grad():
+        steps, classes = probe.run(1)[0].shape
+    first = 0 if probe.steps is None else probe.steps[0]  # such as a mask
+    place = (steps - 1 if probe.causal else first) if position is None else position
+    check_range("position", place, -steps, steps - 1)
+    place %= steps
+    wanted = token if not isinstance(token, str) else subject.patchable.answer_class(token, classes, "token")
+    if wanted is not None and not 0 <= wanted < classes:
+        raise InputError(f"token={token} is not in the vocabulary: choose 0 to {classes - 1}, or a text")
+    labels = [layer.query_labels for layer in layers.values() if len(layer.query_labels) == steps]
     paths = DirectPaths(unwrap(subject.model), subject.components)
     with torch.enable_grad(), paths.watch():
-        logits = run()
+        logits = probe.run(1)[0, place]
         number = int(logits.argmax()) if wanted is None else wanted
         gradients = paths.gradients(logits[number])
     parts = paths.values(gradients)
@@ -117,7 +122,7 @@ def logit_attribution(
         token=subject.called([number])[0],
         token_id=number,
         position=place,
-        at=at,
+        at=labels[-1][place] if labels else f"output {place}",
         logit=float(logits[number].detach()),
         heads={name: value.tolist() for (kind, name), value in parts.items() if kind == "head"},
         feed_forward=named("feed forward"),
@@ -127,59 +132,3 @@ def logit_attribution(
         interventions=active_interventions(subject.model),
         left_out=paths.indirect(gradients),
     )
-
-
-ReadLogits = tuple[Callable[[], Tensor], int, int | None, str]
-"""Function that runs the model and returns logits (C) at a position; the position, the token, and the label of
-the position."""
-
-
-def _read_external(subject: Any, text: str, token: int | str | None, position: int | None) -> ReadLogits:
-    tokens = read_tokens(subject, text)
-    place = tokens.position(position)
-
-    def run() -> Tensor:
-        output = tokens.subject.adapter.logits(call_model(tokens.subject.model, tokens.arguments))
-        assert output is not None
-        return output[0, place - len(tokens.ids)]
-
-    return run, place, _token_id(tokens, token), tokens.labels[place]
-
-
-def _read_run(subject: Any, text: str, token: int | str | None, position: int | None) -> ReadLogits:
-    prepared = subject.prepare(text)
-    probe, layers = subject.trial(prepared), subject.look(prepared).layers
-    with torch.no_grad():
-        steps, classes = probe.run(1)[0].shape
-    place = (steps - 1 if probe.causal else 0) if position is None else position
-    check_range("position", place, -steps, steps - 1)
-    place %= steps
-    number = _class_number(subject, token, classes)
-    labels = [layer.query_labels for layer in layers.values() if len(layer.query_labels) == steps]
-    return lambda: probe.run(1)[0, place], place, number, labels[-1][place] if labels else f"output {place}"
-
-
-def _class_number(subject: Any, token: int | str | None, classes: int) -> int | None:
-    if isinstance(token, int):
-        check_range("token", token, 0, classes - 1)
-    if not isinstance(token, str):
-        return token
-    names = subject.called(range(classes))
-    if token not in names:
-        raise unknown_choice("token", token, names)
-    return int(names.index(token))
-
-
-def _token_id(tokens: TokenInput, token: int | str | None) -> int | None:
-    if token is None:
-        return None
-    texts = getattr(tokens.subject.adapter, "texts", None)
-    if isinstance(token, int):
-        size = int(unwrap(tokens.subject.model).config.vocab_size)  # type: ignore[union-attr, arg-type]
-        if not 0 <= token < size:
-            raise InputError(f"token={token} is not in the vocabulary: choose 0 to {size - 1}, or a text")
-        return token
-    ids = [] if texts is None else texts.target_ids(token)
-    if not ids:
-        raise InputError(f"text {token!r} contains no token: give another text")
-    return int(ids[0])

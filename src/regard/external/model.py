@@ -43,7 +43,7 @@ from regard.external.model_input import (
 )
 from regard.external.modules import count_parameters, find_device, random_init
 from regard.external.page_facts import page_facts
-from regard.external.patchable import patchable_model
+from regard.external.patchable import Embeddings, make_trial, patchable_model
 from regard.external.recording import intervene, record
 from regard.external.score_calls import make_forward_pass
 from regard.statistics import Interval
@@ -169,7 +169,8 @@ class ExternalModel:
         run = partial(adapters.call_model, self.model, self._example_arguments())
         with torch.no_grad():
             remove_heads(self.model, self.layers, layer, heads, lambda: adapters.find_states(run()))
-        self.__dict__.pop("_layers_and_left_out", None)
+        for name in ("_layers_and_left_out", "components"):
+            self.__dict__.pop(name, None)
 
     def with_inputs(self, labels: Sequence[str]) -> ExternalModel:
         """Return the same subject with the inputs of some labels; raises `InputError` for a rejected input."""
@@ -185,7 +186,7 @@ class ExternalModel:
 
     def called(self, classes: Sequence[int]) -> list[str]:
         """Return the names of some output classes."""
-        return list(map(str, classes)) if self._texts is None else self._texts.labels(list(classes))
+        return self.adapter.names(self.model, classes)
 
     def draw(self, *, seed: int = 0) -> str:
         """Return one of the inputs, or its label if it is not a text; raises `InputError` without inputs."""
@@ -260,8 +261,7 @@ class ExternalModel:
     @torch.no_grad()
     def look(self, input: PreparedInput) -> AttentionMap:
         """Return the attention map of one prepared input, with its target if the input has a target."""
-        arguments = self.adapter.plain_arguments(self.model, input)
-        return self._map(Answer(dataclasses.replace(input, arguments=arguments)))
+        return self._map(Answer(input))
 
     def untrained(self, seed: int) -> ExternalModel:
         """Return the subject with initial parameters, or with shuffled ones if its class cannot draw them."""
@@ -278,10 +278,15 @@ class ExternalModel:
         """Return (N, 2): for each input, the sum of the loss over its outputs, and the number of outputs."""
         return np.array([self.adapter.loss(self.model, prepared) for prepared in inputs], dtype=np.float64)
 
-    @property
+    @cached_property
     def components(self) -> Components:
         """Heads and feed-forward layers of the model, for explanation methods."""
-        return find_external_components(self.model, self.layers, self.recording)
+        known = sorted(self.inputs, key=lambda known: -len(str(known.value)))  # queries need several keys
+        arguments = example_arguments(self.model, self.adapter, known, self.images)
+        if isinstance(arguments, dict) and "decoder_input_ids" in arguments:
+            # An answer may have too few different tokens to tell the keys of a head from its queries.
+            arguments = {**arguments, "decoder_input_ids": arguments[adapters.TOKENS]}
+        return find_external_components(self, partial(adapters.call_model, self.model, arguments))
 
     @property
     def patchable(self) -> Patchable:
@@ -293,9 +298,13 @@ class ExternalModel:
         """Return an input with its expected answer, or with the model's own answer."""
         return adapters.prepare_once(self.model, self.adapter, self.inputs, input)
 
-    def trial(self, input: PreparedInput) -> ProbeInput | None:
-        """Return an input that accepts a changed embedding; None if the model has no output per step."""
-        return adapters.make_trial(self.model, self.adapter, self.layers, input)
+    @cached_property
+    def _embeddings(self) -> Embeddings:
+        return {}
+
+    def trial(self, input: PreparedInput) -> ProbeInput:
+        """Return an input that accepts a changed embedding; raises `InputError` for a model without one."""
+        return make_trial(self.model, self.adapter, self.layers, input, self._embeddings)
 
     def alignment_error(self, inputs: Sequence[PreparedInput]) -> dict[str, Interval]:
         """Return an empty dict, because the alignment of external models is unknown."""

@@ -1,86 +1,108 @@
 """Components of external models: contexts of heads, and feed-forward layers, found by the modules' structure."""
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from functools import cache, partial
+from inspect import signature
+from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from regard.attention import short_name
-from regard.attention.components import Components, HeadContexts
-from regard.attention.head_inputs import HeadInputs
-from regard.external.head_pruning import find_output
-from regard.external.shrinking import FUSED, KEYS, QUERIES, VALUES, find_part, projection_width
-from regard.external.value_vectors import Recording, read_values
-from regard.interpret.frozen_norms import is_norm
+from regard.attention import Records, short_name
+from regard.attention.components import Components, FindInputs, HeadContexts
+from regard.attention.head_inputs import KINDS, HeadInputs, Kind, Part
+from regard.attention.interventions import suspend_interventions
+from regard.errors import InputError
+from regard.external.hooks import DetachableHook, remove_hooks
+from regard.external.shrinking import GROUP_COUNTS
+from regard.interpret.frozen_norms import is_linear, is_norm
 from regard.viz import Layer
 
 UNKNOWN_PROJECTION = "the projection after its heads is not known"
-UNKNOWN_INPUTS = "its queries, keys and values are not separate projections"
-REPEATS = "num_key_value_groups"
-"""Attribute of transformers' layers: the number of heads that share a key."""
+UNKNOWN_MODULES = "nn.MultiheadAttention computes queries, keys and values without modules"
+NO_MODULE = "no module of the layer writes the {kind} vectors of single heads"
+NO_COPIES = "its heads share keys and values, and its code accepts no copy for each head"
+REPEATS = ("num_key_value_groups", "n_rep", "n_kv_groups", "num_queries_per_kv")
+"""Attributes of layers: the number of heads that share a key."""
+SMALL = 0.1
+"""Factor of queries and keys while they are found."""
+AGREEMENT = 1e-3
+"""Largest accepted difference between weights times values and the contexts of a run, as a fraction of the
+largest context."""
+COLLINEAR = 1e-4
+"""Largest squared sine of the angle between two gradients with respect to values, relative to 1."""
 NO_FEED_FORWARD = "no feed-forward layer was found"
 
 
-def head_projections(model: nn.Module, layers: Sequence[Layer]) -> dict[str, nn.Module]:
-    """Return, by layer, the output projection of the heads; layers with an unknown projection are left out.
+@torch.no_grad()
+def find_contexts(subject: Any, run: Callable[[], object]) -> dict[str, HeadContexts]:
+    """Return, by layer, the contexts of its heads, for layers whose output projection is known.
 
-    The input of the projection (B, Tq, H Dv) is the concatenation of the contexts of all heads.
+    The input of the projection (B, Tq, H Dv) is the concatenation of the contexts of all heads: if a head is
+    switched off, its part becomes zero, and no other part does. `run` runs the model on an example.
     """
-    modules = dict(model.named_modules())
-    full_names = {short_name(name): name for name in modules}
-    projections = {}
-    for layer in layers:
-        name = full_names.get(layer.name)
-        output = None if name is None else find_output(modules, name)
-        if name is None or output is None or projection_width(modules[output], 1) % layer.heads:
-            continue
-        if not _reads_more(modules[name], modules[output]):
-            projections[layer.name] = modules[output]
-    return projections
+    modules = {short_name(name): module for name, module in subject.model.named_modules()}
+    layers = [layer for layer in subject.layers if layer.name in modules]
+    contexts = {
+        layer.name: HeadContexts(modules[layer.name], layer.heads, is_torch=True)
+        for layer in layers
+        if isinstance(modules[layer.name], nn.MultiheadAttention)
+    }
+
+    def read(head: int | None) -> dict[nn.Module, Tensor]:
+        inputs: dict[nn.Module, Tensor] = {}
+
+        def keep(module: nn.Module, args: Any) -> None:
+            inputs.setdefault(module, args[0])
+
+        with ExitStack() as stack:
+            for layer in unknown if head is not None else ():
+                stack.enter_context(subject.intervene(layer.name, heads=[head]))
+            for module in filter(is_linear, subject.model.modules()):
+                stack.callback(module.register_forward_pre_hook(keep).remove)
+            run()
+        return inputs
+
+    def reads(before: Tensor, after: Tensor, heads: int, head: int) -> bool:
+        if before.shape[-1] % heads:
+            return False
+        parts = [
+            states.unflatten(-1, (heads, -1)).transpose(-2, 0).flatten(1).any(1) for states in (before, after)
+        ]
+        return bool((parts[0] & ~parts[1]).nonzero().flatten().tolist() == [head])
+
+    unknown: list[Layer] = []
+    before = read(None)
+    for head in range(max((layer.heads for layer in layers), default=0)):
+        unknown = [layer for layer in layers if layer.name not in contexts and head < layer.heads]
+        after = read(head) if unknown else {}
+        for layer in unknown:
+            # The projection is in the layer, or beside it as in BERT, but not in another layer.
+            others = {part for other in layers if other != layer for part in modules[other.name].modules()}
+            beside = [part for part in modules[layer.name.rpartition(".")[0]].modules() if part not in others]
+            parts = [*modules[layer.name].modules(), *beside]
+            for module in (part for part in parts if part in after and part in before):
+                if reads(before[module], after[module], layer.heads, head):
+                    contexts.setdefault(layer.name, HeadContexts(module, layer.heads))
+    return {layer.name: contexts[layer.name] for layer in layers if layer.name in contexts}
 
 
-def _reads_more(layer: nn.Module, output: nn.Module) -> bool:
-    """Return whether the input of an output projection contains more than the contexts of the heads.
-
-    ConvBERT concatenates the output of a convolution to the contexts: its queries and values have one width, and
-    the input of the projection has another. With shared keys, queries and values have different widths.
-    """
-    query, values = find_part(layer, QUERIES), find_part(layer, VALUES)
-    if query is None or values is None:
-        return False
-    width = projection_width(query, 0)
-    return width == projection_width(values, 0) != projection_width(output, 1)
-
-
-def find_contexts(model: nn.Module, layers: Sequence[Layer]) -> dict[str, HeadContexts]:
-    """Return, by layer, the contexts of its heads, for layers whose output projection is known."""
-    projections = head_projections(model, layers)
-    modules = {short_name(name): module for name, module in model.named_modules()}
-    contexts = {}
-    for layer in layers:
-        module = modules.get(layer.name)
-        if isinstance(module, nn.MultiheadAttention):
-            contexts[layer.name] = HeadContexts(module, layer.heads, is_torch=True)
-        elif layer.name in projections:
-            contexts[layer.name] = HeadContexts(projections[layer.name], layer.heads)
-    return contexts
-
-
-def find_external_components(model: nn.Module, layers: Sequence[Layer], recording: Recording) -> Components:
-    """Return the components of an external model with the attention layers `layers`; `recording` records them.
+def find_external_components(subject: Any, run: Callable[[], object]) -> Components:
+    """Return the components of an `ExternalModel`; `run` runs the model on an example.
 
     A block is a member of the outermost list of modules that holds an attention layer. The feed-forward layer of
     a block is its last module that has a matrix, and contains no attention, embedding or normalization: `mlp` in
     Llama, `output.dense` in BERT, `fc2` in OPT.
     """
-    contexts = find_contexts(model, layers)
+    model, layers, contexts = subject.model, subject.layers, find_contexts(subject, run)
     left_out = {layer.name: UNKNOWN_PROJECTION for layer in layers if layer.name not in contexts}
     modules = dict(model.named_modules())
     full_names = {short_name(name): name for name in modules}
     attention = {full_names[layer.name] for layer in layers if layer.name in full_names}
     projections = {context.projection for context in contexts.values()}
     feed_forward = {}
-    holders = {name: block for name in attention if (block := _find_block(modules, name)) is not None}
+    holders = {name: block for name in attention if (block := find_block(modules, name)) is not None}
     blocks = list(dict.fromkeys(holders[name] for name in sorted(holders)))
     for block in blocks:
         name = _find_feed_forward(modules, block, attention, projections)
@@ -89,46 +111,210 @@ def find_external_components(model: nn.Module, layers: Sequence[Layer], recordin
         else:
             feed_forward[short_name(name)] = modules[name]
     order = {name: place for place, name in enumerate(full_names)}
-    inputs = {name: _find_head_inputs(modules[full_names[name]], layer.heads) for name, layer in contexts.items()}
+    find_inputs = cache(partial(find_head_inputs, model, contexts, run))
     return Components(
         heads=contexts,
         feed_forward=dict(sorted(feed_forward.items(), key=lambda item: order[item[0]])),
         left_out=left_out,
-        head_inputs={name: known for name, known in inputs.items() if known is not None},
-        inputs_left_out={name: UNKNOWN_INPUTS for name, known in inputs.items() if known is None},
         blocks={short_name(block): modules[block] for block in sorted(blocks, key=list(modules).index)},
         states={short_name(name): modules[block] for name, block in holders.items()},
-        read_values=partial(read_values, model, contexts, recording),
+        read_values=partial(read_values, contexts, subject.recording, find_inputs),
+        find_inputs=find_inputs,
     )
 
 
-def _find_head_inputs(layer: nn.Module, heads: int) -> HeadInputs | None:
-    """Return the projections of a layer; None if they are not modules with known names."""
-    fused = find_part(layer, [FUSED])
-    if fused is not None:
-        return HeadInputs((fused,), heads, heads) if projection_width(fused, 0) % (3 * heads) == 0 else None
-    parts = [find_part(layer, names) for names in (QUERIES, KEYS, VALUES)]
-    if isinstance(layer, nn.MultiheadAttention) or any(part is None for part in parts):
-        return None
-    groups = heads * projection_width(parts[1], 0) // projection_width(parts[0], 0)
-    if groups == heads:
-        return HeadInputs(tuple(parts), heads, heads)
-    # Without shared keys, transformers repeats no key.
-    norms = [module for module in layer.modules() if is_norm(module) and module is not layer]
-    mixes = any(
-        parameter.numel() == projection_width(parts[1], 0) != projection_width(parts[1], 0) // groups
-        for norm in norms
-        for parameter in norm.parameters()
-    )  # OLMo 2 normalizes the keys of all heads together
-    known = getattr(layer, REPEATS, None) == heads // groups and not mixes
-    return HeadInputs(tuple(parts), heads, groups, (layer, REPEATS, 1)) if known else None
+@torch.enable_grad()
+def find_head_inputs(
+    model: nn.Module, contexts: Mapping[str, HeadContexts], run: Callable[[], object]
+) -> tuple[dict[str, HeadInputs], dict[str, str]]:
+    """Return, by layer, where its queries, keys and values are computed; and the other layers, with the reason.
+
+    `run` runs the model on one input of several steps. Gradients find the places, whatever their names and the
+    order of their columns: the queries of a head change its context at their own step only, its keys and values
+    also at other steps, and the context is linear in the values. The last module whose columns belong to single
+    heads counts: the norm, where one follows the projection.
+    """
+    modules = {short_name(name): module for name, module in model.named_modules()}
+    read: dict[str, Tensor] = {}
+    places: dict[str, dict[nn.Module, Tensor]] = {name: {} for name in contexts}
+    reasons = {name: UNKNOWN_MODULES for name, layer in contexts.items() if layer.is_torch}
+
+    def keep(written: dict[nn.Module, Tensor], module: nn.Module, args: Any, output: Any) -> Tensor | None:
+        if module in written or not isinstance(output, Tensor) or output.dim() != 3 or len(output) != 1:
+            return None
+        written[module] = output if output.requires_grad else output.detach().requires_grad_()
+        return written[module] * SMALL  # a softmax that puts all weight on one key has no gradient
+
+    def keep_context(name: str, context: Tensor) -> Tensor:
+        read.setdefault(name, context)
+        return context
+
+    with ExitStack() as stack:
+        stack.enter_context(suspend_interventions())
+        for name, layer in contexts.items():
+            if name in reasons:
+                continue
+            stack.enter_context(layer.replace(partial(keep_context, name)))
+            # In some models, the projections are beside the module that computes attention.
+            for part in modules.get(name.rpartition(".")[0], model).modules():
+                if part not in layer.projection.modules():
+                    stack.callback(part.register_forward_hook(partial(keep, places[name])).remove)
+        run()
+    found = {}
+    for name, layer in contexts.items():
+        if name not in reasons and name in read:
+            inputs = _separate(modules[name], layer.heads, read[name], places[name])
+            if isinstance(inputs, str):
+                reasons[name] = inputs
+            else:
+                found[name] = inputs
+    shared = {
+        name: inputs
+        for name, inputs in found.items()
+        if any(len(part.columns) < inputs.heads for part in inputs.parts.values())
+    }
+    if not all(inputs.counts for inputs in shared.values()) or not _accepts_copies(shared, contexts, run):
+        reasons |= dict.fromkeys(shared, NO_COPIES)
+    return found, reasons | {name: "it did not run" for name in contexts if name not in {**found, **reasons}}
 
 
-def _find_block(modules: dict[str, nn.Module], layer: str) -> str | None:
+def _separate(
+    layer: nn.Module, heads: int, context: Tensor, places: Mapping[nn.Module, Tensor]
+) -> HeadInputs | str:
+    """Return the inputs of the heads of a layer with contexts (1, Tq, H Dv), or why they cannot be separated."""
+    last = context.shape[1] - 1
+    split = context[0, last].unflatten(-1, (heads, -1))
+    draws = torch.Generator().manual_seed(0)
+    masks: dict[Kind, dict[nn.Module, list[Tensor]]] = {kind: {} for kind in KINDS}
+    if last < 2:
+        return f"they are found on an input of three or more steps, and the example has {last + 1}"
+    for head in range(heads if split.requires_grad else 0):
+        weights = torch.randn(2, split.shape[-1], generator=draws).to(split)
+        both = [
+            torch.autograd.grad(
+                (split[head] * row).sum(), list(places.values()), retain_graph=True, allow_unused=True
+            )
+            for row in weights
+        ]
+        for module, *gradients in zip(places, *both, strict=True):
+            if gradients[0] is None:
+                continue
+            first, second = (gradient[0].double() for gradient in gradients)
+            others = torch.arange(len(first), device=first.device) != last
+            own, elsewhere = (first[~others] != 0).any(0), (first[others] != 0).any(0)
+            similarity = torch.cosine_similarity(first[others], second[others], dim=0, eps=1e-30).square()
+            is_value = elsewhere & (1 - similarity <= COLLINEAR)
+            for kind, mask in zip(KINDS, (own & ~elsewhere, elsewhere & ~is_value, is_value), strict=True):
+                masks[kind].setdefault(module, []).append(mask.cpu())
+    parts, order = {}, list(places)
+    for kind in KINDS:
+        found = [(module, _columns(rows, heads)) for module, rows in masks[kind].items()]
+        known = {module: columns for module, columns in found if columns is not None}
+        if not known:
+            return NO_MODULE.format(kind=kind)
+        module = list(known)[-1]
+        linear = [
+            part
+            for part in order[: order.index(module) + 1]
+            if is_linear(part) and places[part].shape == places[module].shape
+            if part in masks[kind] and masks[kind][part][0].any()
+        ]
+        parts[kind] = Part(module, known[module], linear[-1] if linear else None)
+    groups = {len(part.columns) for part in parts.values()} - {heads}
+    counts: dict[str, int] = {}
+    for count in groups:
+        counts |= {name: heads for name in (*GROUP_COUNTS, "kv_heads") if getattr(layer, name, None) == count}
+        counts |= {name: 1 for name in REPEATS if getattr(layer, name, None) == heads // count}
+    return HeadInputs(parts, heads, layer, counts)
+
+
+def _columns(masks: Sequence[Tensor], heads: int) -> Tensor | None:
+    """Return the columns (G, d) of G groups of heads in masks (any) of each head; None if heads overlap.
+
+    >>> _columns([torch.tensor([True, False]), torch.tensor([False, True])], 2).tolist()
+    [[0], [1]]
+    """
+    columns = [tuple(mask.nonzero().flatten().tolist()) for mask in masks]
+    groups = list(dict.fromkeys(columns))
+    shared = heads // len(groups)
+    is_ordered = columns == [group for group in groups for _ in range(shared)] and len(columns) == heads
+    sizes = {len(group) for group in groups}
+    is_disjoint = len(set().union(*groups)) == sum(map(len, groups))
+    return torch.tensor(groups) if is_ordered and is_disjoint and len(sizes) == 1 and 0 not in sizes else None
+
+
+@torch.no_grad()
+def _accepts_copies(
+    inputs: Mapping[str, HeadInputs], contexts: Mapping[str, HeadContexts], run: Callable[[], object]
+) -> bool:
+    """Return whether a model computes the same if each head gets a copy of the keys that it shares."""
+
+    def keep(read: list[Tensor], context: Tensor) -> Tensor:
+        read.append(context)
+        return context
+
+    passes: list[list[Tensor]] = [[], []]
+    for read, changed in zip(passes, ((), inputs.values()), strict=True):
+        with ExitStack() as stack:
+            for layer in changed:
+                stack.enter_context(layer.replace(lambda kind, value: value))
+            for name in inputs:
+                stack.enter_context(contexts[name].replace(partial(keep, read)))
+            try:
+                run()
+            except (RuntimeError, ValueError, InputError):
+                return False
+    return all(torch.allclose(one, other, atol=1e-4, rtol=1e-3) for one, other in zip(*passes, strict=True))
+
+
+def read_values(
+    layers: Mapping[str, HeadContexts],
+    recording: Callable[[], AbstractContextManager[Records]],
+    find_inputs: FindInputs,
+    run: Callable[[], object],
+) -> dict[str, Tensor]:
+    """Run a model on one input; return, by layer, the values (H, Tk, Dv) whose weighted sums are its contexts.
+
+    A layer that runs several times is `name`, `name#1`, ...
+    """
+    inputs, _ = find_inputs()
+    contexts: dict[str, list[Tensor]] = {name: [] for name in inputs}
+    outputs: dict[str, list[Tensor]] = {name: [] for name in inputs}
+
+    def keep_context(name: str, module: nn.Module, args: Any) -> None:
+        contexts[name].append(args[0][0])
+
+    def keep_values(name: str, module: nn.Module, args: Any, output: Tensor) -> None:
+        outputs[name].append(output[0])
+
+    hooks: list[Any] = []
+    for name, known in inputs.items():
+        value, projection = known.parts["value"].module, layers[name].projection
+        hooks.append(projection.register_forward_pre_hook(DetachableHook(partial(keep_context, name))))
+        hooks.append(value.register_forward_hook(DetachableHook(partial(keep_values, name))))
+    with remove_hooks(hooks), recording() as records:
+        run()
+    found: dict[str, Tensor] = {}
+    for full_name, item in records.items():
+        name = short_name(full_name)
+        layer, _, number = name.partition("#")
+        for context, output in [*zip(contexts.get(layer, ()), outputs.get(layer, ()), strict=False)][
+            int(number or 0) :
+        ][:1]:
+            weights, values = item.weights[0], inputs[layer].split("value", output).transpose(0, 1)
+            expected = context.unflatten(-1, (len(weights), -1)).transpose(0, 1)
+            if values.shape[1:] == (weights.shape[-1], expected.shape[-1]):
+                difference = float((weights.to(values.dtype) @ values - expected).abs().max())
+                if difference <= AGREEMENT * max(float(expected.abs().max()), 1e-6):
+                    found[name] = values
+    return found
+
+
+def find_block(modules: dict[str, nn.Module], layer: str) -> str | None:
     """Return the name of the block that holds a layer; None if the layer is in no list of modules."""
     parts = layer.split(".")
     for end in range(1, len(parts)):
-        if isinstance(modules[".".join(parts[:end])], nn.ModuleList):
+        if isinstance(modules[".".join(parts[:end])], nn.ModuleList | nn.Sequential):
             return ".".join(parts[: end + 1])
     return None
 
@@ -145,7 +331,11 @@ def _find_feed_forward(
         parts = list(module.modules())
         if any(known.startswith(f"{name}.") for known in attention) or not projections.isdisjoint(parts):
             continue
-        has_matrix = any(parameter.dim() > 1 for parameter in module.parameters())
+        # BLOOM's feed-forward layer also gets the residual stream, and returns the sum.
+        required = [
+            p for p in signature(module.forward).parameters.values() if p.default is p.empty and p.kind < 2
+        ]
+        has_matrix = any(parameter.dim() > 1 for parameter in module.parameters()) and len(required) == 1
         if has_matrix and not any(isinstance(part, nn.Embedding) or is_norm(part) for part in parts):
             largest.append(name)
     return largest[-1] if largest else None

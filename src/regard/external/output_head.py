@@ -12,6 +12,7 @@ from regard.attention import short_name
 from regard.errors import InputError
 from regard.external.adapters import call_model
 from regard.external.hooks import DetachableHook, remove_hooks
+from regard.external.model_components import find_block
 from regard.external.modules import unwrap
 from regard.external.next_tokens import TokenInput
 from regard.models import DecoderOnly
@@ -29,11 +30,9 @@ def find_blocks(model: nn.Module, layers: Sequence[Layer]) -> dict[str, nn.Modul
     modules = dict(model.named_modules())
     full_names = {short_name(name): name for name in modules}
     for layer in layers:
-        parts = full_names.get(layer.name, "").split(".")
-        for end in range(1, len(parts)):
-            name = ".".join(parts[:end])
-            if isinstance(blocks := modules.get(name), nn.ModuleList):
-                return {short_name(f"{name}.{number}"): block for number, block in blocks.named_children()}
+        if (block := find_block(modules, full_names.get(layer.name, ""))) is not None:
+            blocks = block.rpartition(".")[0]
+            return {short_name(f"{blocks}.{name}"): part for name, part in modules[blocks].named_children()}
     raise InputError(
         f"{type(unwrap(model)).__name__} has no list of blocks: its layers cannot be read one by one"
     )

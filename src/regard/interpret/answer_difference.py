@@ -25,6 +25,7 @@ Metric = Callable[[Tensor], Tensor]
 SAME = (
     "both inputs have the same answer, so there is no difference to restore: give inputs with different answers"
 )
+SAME_PREDICTED = ", or name two answers to compare, answers=(..., ...)"
 
 
 @dataclass(frozen=True)
@@ -72,22 +73,26 @@ class InputPair(NamedTuple):
     corrupted: Any
     causal: bool
     """Whether each output depends on the inputs up to its own position only."""
+    step: int | None = None
+    """The output step that answers the clean input, such as its first mask; None: not known."""
 
 
 def prepare_inputs(subject: Subject[Any], clean: Any, corrupted: Any) -> InputPair:
     """Return both inputs in the form of `Subject.prepare`.
 
-    A run that generates its answers reads the answer to the clean input in both runs, unless the corrupted
+    A model that generates its answers reads the answer to the clean input in both runs, unless the corrupted
     input is a pair of source and target. Raises `InputError` for different numbers of tokens.
     """
     prepare = subject.patchable.prepare
     first = prepare(clean)
-    if isinstance(first, tuple) and isinstance(corrupted, str):
-        corrupted = corrupted, first[1]
-    second = prepare(corrupted)
-    probes = [subject.trial(prepared) for prepared in (first, second)]
-    check_lengths([None if probe is None or probe.tokens is None else len(probe.tokens) for probe in probes])
-    return InputPair(first, second, probes[0] is not None and probes[0].causal)
+    second = prepare(corrupted, first)
+    try:
+        probes = [subject.trial(prepared) for prepared in (first, second)]
+    except InputError:  # a metric of states needs no embedding
+        return InputPair(first, second, causal=False)
+    check_lengths([None if probe.tokens is None else len(probe.tokens) for probe in probes])
+    steps = None if probes[0].causal else probes[0].steps
+    return InputPair(first, second, probes[0].causal, None if steps is None else steps[0])
 
 
 def check_lengths(lengths: Sequence[int | None]) -> None:
@@ -109,22 +114,27 @@ def compare_answers(
 ) -> AnswerDifference:
     """Return the difference between the clean and the corrupted run, with logits (T, C) each.
 
-    `answers`: two texts (None: the likeliest answers). `step`: output step, negative from the end. None: the last
-    step; without `answers`, a model that is not causal is compared at the first step at which its predictions
-    differ if they are equal at the last step. Raises `InputError` if the difference is the same in both runs.
+    `answers`: two texts (None: the likeliest answers). Of a model with one output number, the number itself is
+    compared. `step`: output step, negative from the end. None: the first mask of a masked model, otherwise the
+    last step; without `answers`, a model that is not causal is compared at the first step at which its
+    predictions differ if they are equal at the last step. Raises `InputError` if the difference is the same in
+    both runs.
     """
     is_fixed = inputs.causal or answers is not None or metric is not None
-    place = _find_step(logits, step, is_fixed=is_fixed)
+    place = _find_step(logits, inputs.step if step is None else step, is_fixed=is_fixed)
     if answers is None:
         classes = [int(values[place].argmax()) for values in logits]
     else:
         classes = [subject.patchable.answer_class(text, logits[0].shape[-1]) for text in answers]
     measure = metric or (lambda values: values[place, classes[0]] - values[place, classes[1]])
+    is_number = metric is None and logits[0].shape[-1] == 1  # such as a loss
+    if is_number:
+        measure = lambda values: values[place, 0]  # noqa: E731
     with torch.no_grad():
         differences = [float(measure(values)) for values in logits]
     if abs(differences[0] - differences[1]) < MIN_DIFFERENCE:
-        raise InputError(SAME)
-    first, second = subject.called(classes)
+        raise InputError(SAME + SAME_PREDICTED * (not is_number and answers is None and metric is None))
+    first, second = ("value", "0") if is_number else subject.called(classes)
     return AnswerDifference(measure, (first, second), place, *differences)
 
 

@@ -89,12 +89,13 @@ def composition(subject: Subject[Any]) -> Composition:
     Raises `InputError` for a model without two layers of heads with projections.
     """
     components = subject.components
-    left_out = {**components.left_out, **components.inputs_left_out}
+    head_inputs, inputs_left_out = components.find_inputs()
+    left_out = dict(components.left_out)
     layers: dict[str, list[_Head]] = {}
     for layer in subject.layers:
-        inputs, contexts = components.head_inputs.get(layer.name), components.heads.get(layer.name)
+        inputs, contexts = head_inputs.get(layer.name), components.heads.get(layer.name)
         if inputs is None or contexts is None:
-            left_out.setdefault(layer.name, "its projections are not known")
+            left_out.setdefault(layer.name, inputs_left_out.get(layer.name, "its projections are not known"))
         elif contexts.is_output or contexts.is_torch or not inputs.has_projections:
             left_out[layer.name] = "it has no separate projections"
         else:
@@ -104,6 +105,9 @@ def composition(subject: Subject[Any]) -> Composition:
     known = [layer for layer in subject.layers if layer.name in layers]
     for place, later in enumerate(known):
         for earlier in known[:place]:
+            if layers[earlier.name][0].output.shape[-1] != len(layers[later.name][0].query):
+                left_out.setdefault(later.name, f"its stream has another width than that of {earlier.name}")
+                continue
             for kind in _shared_inputs(earlier, later):
                 scores |= _layer_scores(layers, earlier.name, later.name, kind)
                 random[later.name] = _random_score(*layers[later.name][0].query.shape)

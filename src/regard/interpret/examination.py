@@ -216,7 +216,18 @@ def examine(subject: Subject[Input], *, samples: int = 200, seed: int = 0) -> Ex
 def _examine(subject: Subject[Input], samples: int, seed: int) -> Examination:
     importance, remark = head_importance(subject, seed=seed), describe_model(subject.model)
     inputs = subject.unseen(samples, seed)
-    first = subject.trial(inputs[0])
+    first, unanswered = None, [*subject.unanswered, *([f"Attention weights: {remark}."] if remark else [])]
+    try:
+        first = subject.trial(inputs[0])
+        [probe] = probe_inputs(subject, inputs[:1], seed=seed)
+        if any(
+            layer.shape[-2:] not in (probe.dependence.shape, (1, layer.shape[-1]))
+            for layer in probe.weights.values()
+        ):
+            raise InputError("its outputs are not those of single queries")
+    except InputError as error:
+        first = None
+        unanswered.append(f"Weights are not compared with the effects of inputs: {error}.")
     examination = make_examination(
         [] if first is None else probe_inputs(subject, inputs, seed=seed),
         importance,
@@ -224,7 +235,7 @@ def _examine(subject: Subject[Input], samples: int, seed: int) -> Examination:
         seed=seed,
         samples=len(inputs),
         alignment_error=subject.alignment_error(inputs),
-        unanswered=[*subject.unanswered, *([f"Attention weights: {remark}."] if remark else [])],
+        unanswered=unanswered,
         causal=first is not None and first.causal,
     )
     enough = max(NEED_INPUTS, inputs_needed(sum(map(len, importance.added.values()))))

@@ -1,58 +1,49 @@
 """The residual graph of a subject on one input, and what its nodes write and read for two inputs."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from regard.attention.head_inputs import KINDS
 from regard.errors import InputError
 from regard.interpret.residual_graph import Pass, ResidualGraph
 from regard.viz import Subject
 from regard.viz.subject import ProbeInput
 
 
-def graph_of(subject: Subject[Any], prepared: Any) -> ResidualGraph:
-    """Return the graph of a subject on an input in the form of `Subject.prepare`.
+def graph_of_probe(
+    subject: Subject[Any], probe: ProbeInput, receivers: Sequence[str] | None = None
+) -> ResidualGraph:
+    """Return the graph of a subject on an input that can be run.
 
-    Raises `InputError` for a model without an embedding, and for a model with parts that cannot be separated.
+    `receivers`: the nodes of interest (None: all). The graph has inputs of heads only if one is among these.
+    Raises `InputError` for a model with parts that cannot be separated.
     """
-    probe = subject.trial(prepared)
-    if probe is None:
-        raise InputError(
-            f"{subject.name} has no outputs that depend on an embedding of its inputs: choose a model with token"
-            f" inputs and an output layer"
-        )
-    return graph_of_probe(subject, probe)
-
-
-def graph_of_probe(subject: Subject[Any], probe: ProbeInput) -> ResidualGraph:
-    """Return the graph of a subject on an input that can be run; errors as in `graph_of`."""
     components = subject.components
-    left_out = {**components.left_out, **components.inputs_left_out}
+    heads = receivers is None or any(name.endswith(tuple(f".{kind}" for kind in KINDS)) for name in receivers)
+    head_inputs, all_left_out = components.find_inputs() if heads else ({}, {})
+    left_out = dict(components.left_out)
+    for name, reason in all_left_out.items():
+        if receivers is None or any(receiver.startswith(f"{name}.") for receiver in receivers):
+            left_out[name] = reason
     if left_out or not components.heads:
-        name, reason = next(iter(left_out.items()), (subject.name, "the model has no attention layer"))
-        raise InputError(f"{name} has no separate edges, because {reason}: choose another model")
-    return ResidualGraph(
-        probe.run, probe.embedding, components.heads, components.head_inputs, components.feed_forward
-    )
-
-
-@torch.no_grad()
-def read_passes(subject: Subject[Any], graph: ResidualGraph, clean: Any, corrupted: Any) -> tuple[Pass, Pass]:
-    """Return what the nodes write and read for a clean and a corrupted input of the same length.
-
-    An encoder-decoder reads the target of the clean input in both runs. Raises `InputError` if the nodes of the
-    graph do not account for all that the model reads.
-    """
-    first, second = subject.trial(clean), subject.trial(corrupted)
-    assert first is not None and second is not None
-    return graph.full(1), corrupted_pass(graph, first, second)
+        name, reason = next(iter(left_out.items()), (subject.name, "no attention was recorded in it"))
+        others = "choose the receiver logits" if not components.left_out and components.heads else ""
+        raise InputError(f"{name} has no separate edges, because {reason}: {others or 'choose another model'}")
+    known = {name: inputs for name, inputs in head_inputs.items() if name not in all_left_out}
+    return ResidualGraph(probe.run, probe.embedding, components.heads, known, components.feed_forward)
 
 
 @torch.no_grad()
 def corrupted_pass(graph: ResidualGraph, clean: ProbeInput, corrupted: ProbeInput) -> Pass:
-    """Return what the nodes write and read for another input of the same length; errors as in `read_passes`."""
+    """Return what the nodes write and read for another input of the same length.
+
+    An encoder-decoder reads the target of the clean input in both runs. Raises `InputError` if the nodes of the
+    graph do not account for all that the model reads.
+    """
 
     def run(count: int) -> Tensor:
         if clean.run_tokens is None or corrupted.tokens is None:

@@ -42,6 +42,7 @@ from regard.interpret.answer_difference import (
 from regard.viz import Subject
 from regard.viz.subject import check_subject
 
+NO_ATTENTION = "no attention was recorded in the model; if it has attention, pass modules= to look()"
 STATE = "state after "
 """Prefix of the name of a block's state."""
 
@@ -131,16 +132,16 @@ def patch(
     """
     check_subject(subject)
     check_answers(answers)
-    if not subject.patchable.has_answers and metric is None:
-        raise InputError(f"{subject.name} has no answers whose logits could be compared: pass metric=")
     components = subject.components
     if not components.heads:
-        raise InputError(
-            f"the heads of {type(subject.model).__name__} cannot be separated: no layer can be patched"
-        )
+        name, reason = next(iter(components.left_out.items()), (subject.name, NO_ATTENTION))
+        raise InputError(f"no head of {name} can be patched: {reason}")
     inputs = prepare_inputs(subject, clean, corrupted)
     with torch.no_grad(), subject.patchable.calling_hooks():
-        runs = [_Activations(subject, prepared, components) for prepared in inputs[:2]]
+        run = subject.patchable.outputs
+        if metric is None and subject.patchable.logits is not None:
+            run = partial(subject.patchable.logits, loss=answers is None)
+        runs = [_Activations(partial(run, prepared), components) for prepared in inputs[:2]]
         for name, states in runs[0].stored.items():
             check_lengths([states.shape[-2], runs[1].stored[name].shape[-2]])
         logits = [run.logits for run in runs]
@@ -179,8 +180,8 @@ Change = Callable[[str, Tensor], Tensor]
 class _Activations:
     """One run on one input: its logits (T, C), and all activations that can be patched."""
 
-    def __init__(self, subject: Subject[Any], prepared: Any, components: Components) -> None:
-        self.subject, self.prepared, self.components = subject, prepared, components
+    def __init__(self, run: Callable[[], Tensor], components: Components) -> None:
+        self.run, self.components = run, components
         calls: dict[str, list[Tensor]] = {}
 
         def store(name: str, states: Tensor) -> Tensor:
@@ -188,14 +189,14 @@ class _Activations:
             return states
 
         with self.watch(store):
-            self.logits = subject.patchable.outputs(prepared)
+            self.logits = run()
         # A recurrent decoder calls a layer once for each step.
         self.stored = {name: torch.cat(states, dim=-2) for name, states in calls.items()}
 
     def rerun(self, change: Change) -> Tensor:
         """Return the logits (T, C) if `change` changes the activations."""
         with self.watch(change):
-            return self.subject.patchable.outputs(self.prepared)
+            return self.run()
 
     @contextmanager
     def watch(self, change: Change) -> Iterator[None]:

@@ -31,7 +31,7 @@ from regard.interpret.answer_difference import (
     prepare_inputs,
 )
 from regard.interpret.edge_effects import patched_reads, run_patched
-from regard.interpret.graph_building import graph_of, read_passes
+from regard.interpret.graph_building import corrupted_pass, graph_of_probe
 from regard.interpret.patching import input_text
 from regard.interpret.residual_graph import LOGITS, Node, ResidualGraph
 from regard.viz import Subject
@@ -105,9 +105,13 @@ def patch_paths(
     check_answers(answers)
     inputs = prepare_inputs(subject, clean, corrupted)
     with torch.no_grad(), subject.patchable.calling_hooks():
-        graph = graph_of(subject, inputs.clean)
-        nodes = _receivers(graph, [receivers] if isinstance(receivers, str) else list(receivers))
-        passes = read_passes(subject, graph, *inputs[:2])
+        probes = [subject.trial(prepared) for prepared in inputs[:2]]
+        if answers is None and metric is None:
+            probes = [probe.loss or probe for probe in probes]
+        names = [receivers] if isinstance(receivers, str) else list(receivers)
+        graph = graph_of_probe(subject, probes[0], names)
+        nodes = _receivers(graph, names)
+        passes = graph.full(1), corrupted_pass(graph, *probes)
         difference = compare_answers(
             subject,
             inputs,

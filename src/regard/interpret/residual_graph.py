@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from regard.attention.components import HeadContexts
 from regard.attention.head_inputs import KINDS, HeadInputs, Kind
 from regard.errors import InputError, unknown_choice
+from regard.interpret.attribution.background import change_embedding
 
 INPUTS = "inputs"
 """Name of the sender that is the embedding of the input."""
@@ -145,11 +146,14 @@ class ResidualGraph:
 
         def pass_on(values: dict[str, Tensor], change: Change, name: str, value: Tensor) -> Tensor:
             if name in values:
-                if name == INPUTS:
-                    return value  # source and target of a translation model may share the embedding
                 raise InputError(
                     f"{name} runs more than once in a pass, so its edges cannot be separated: choose a model "
                     f"that runs each layer once"
+                )
+            if value.dim() > 2 and len(value) != count:
+                raise InputError(
+                    f"{name} runs on {len(value) // count} windows of one input, so its edges cannot be "
+                    "separated: choose attribution of inputs"
                 )
             # Without a copy, the gradient would contain other paths from the same tensor. OPT joins copies and
             # steps.
@@ -198,7 +202,7 @@ class ResidualGraph:
             def hook(handle: Any) -> None:
                 stack.callback(handle.remove)
 
-            hook(self.embedding.register_forward_hook(lambda module, args, output: send(INPUTS, output)))
+            stack.enter_context(change_embedding(self.embedding, partial(send, INPUTS)))
             for name, contexts in self.heads.items():
                 stack.enter_context(contexts.replace(partial(send, name)))
             for name, inputs in self.head_inputs.items():
@@ -209,7 +213,11 @@ class ResidualGraph:
                         lambda module, args, name=name: (receive(name, args[0]), *args[1:])
                     )
                 )
-                hook(module.register_forward_hook(lambda module, args, output, name=name: send(name, output)))
+                hook(
+                    module.register_forward_hook(
+                        lambda module, args, output, name=name: send(name, output).clone()
+                    )
+                )  # Falcon adds in place
             yield
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from regard.errors import InputError, check_range
 from regard.interpret.direct_paths import INDIRECT, DirectPaths
 from regard.result import Result
-from regard.viz.subject import ProbeInput, Subject, layer_named
+from regard.viz.subject import Subject, layer_named
 
 LISTED = 10
 """Heads, or tokens, that a result lists by default."""
@@ -94,7 +94,7 @@ def head_effect(subject: Subject[Any], input: Any, layer: str, head: int) -> Hea
     """
     name = _check_head(subject, layer, head)
     prepared = subject.prepare(input)
-    probe = _probe(subject, prepared)
+    probe = subject.trial(prepared)
     before = probe.run(1)[0].float()
     with subject.intervene(name, heads=[head]):
         after = probe.run(1)[0].float()
@@ -240,7 +240,7 @@ def head_writes(
     name = _check_head(subject, layer, head)
     check_range("count", count, 1, 10**6)
     prepared = subject.prepare(input)
-    paths, probe = DirectPaths(subject.model, subject.components), _probe(subject, prepared)
+    paths, probe = DirectPaths(subject.model, subject.components), subject.trial(prepared)
     with torch.enable_grad(), paths.watch():
         logits = probe.run(1)[0]
         steps = len(logits)
@@ -273,10 +273,3 @@ def _check_head(subject: Subject[Any], layer: str, head: int) -> str:
     name = layer_named(str(layer), list(heads))
     check_range("head", head, 0, heads[name] - 1)
     return name
-
-
-def _probe(subject: Subject[Any], prepared: Any) -> ProbeInput:
-    probe = subject.trial(prepared)
-    if probe is None:
-        raise InputError(f"{subject.name} has no outputs with logits: choose a model with an output layer")
-    return probe

@@ -44,17 +44,21 @@ def trial_of_pair(model: Seq2Seq, task: SequenceTask, source: str, target: str) 
 def patchable_run(run: Any) -> Patchable:
     """Return the forward passes of a run on one input."""
 
+    def prepare(value: Any, clean: Any = None) -> Any:
+        is_source = isinstance(clean, tuple) and isinstance(value, str)
+        return run.prepare((value, clean[1]) if is_source else value)
+
     def outputs(prepared: Any) -> Tensor:
         logits: Tensor = run.trial(prepared).run(1)[0].float()
         return logits
 
-    def answer_class(text: str, classes: int) -> int:
+    def answer_class(text: str, classes: int, argument: str = "answer") -> int:
         names = run.called(range(classes))
         if text not in names:
-            raise unknown_choice("answer", text, names)
+            raise unknown_choice(argument, text, names)
         return int(names.index(text))
 
-    return Patchable(run.prepare, outputs, answer_class, nullcontext)
+    return Patchable(prepare, outputs, answer_class, nullcontext)
 
 
 def _run_sources(model: Seq2Seq, target_in: Tensor, sources: Tensor) -> Tensor:

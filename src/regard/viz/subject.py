@@ -49,6 +49,8 @@ class ProbeInput(NamedTuple):
     run_tokens: Callable[[Tensor], Tensor] | None = None
     alphabet: Sequence[int] = ()  # tokens that may replace a token; empty if they are not known
     steps: Sequence[int] | None = None  # output steps that are part of the answer; None: all
+    keys_before: bool = False  # whether additional keys, such as a class token, are before those of the input
+    loss: ProbeInput | None = None  # the same input with the user's loss (N, 1, 1) as the output
 
     def __repr__(self) -> str:
         return f"<ProbeInput: of {', '.join(self.layers) or 'no layer'}>"
@@ -57,15 +59,16 @@ class ProbeInput(NamedTuple):
 class Patchable(NamedTuple):
     """Forward passes of a model on one input, for patching."""
 
-    prepare: Callable[[Any], Any]  # maps what a user passes as an input to an input for `outputs` and `trial`
+    # maps what a user passes as an input, and perhaps the clean input, whose answer a model reads that generates
+    # its answers, to an input for `outputs` and `trial`
+    prepare: Callable[..., Any]
     outputs: Callable[
         [Any], Tensor
     ]  # maps an input to logits (T, C), or to a custom model's first tensor (T, ...)
-    answer_class: Callable[
-        [str, int], int
-    ]  # maps a text and the number of classes to the class of its first token
+    answer_class: Callable[..., int]  # maps a text and the number of classes to the class of its first token
     calling_hooks: Callable[[], AbstractContextManager[None]]  # inside the block, all modules call their hooks
-    has_answers: bool = True  # whether the logits of two answers at an output step can be compared
+    # maps an input to logits (T, C), or with loss=True to the user's loss (1, 1) if there is one; None: `outputs`
+    logits: Callable[..., Tensor] | None = None
 
 
 @runtime_checkable
@@ -212,8 +215,8 @@ class Subject(Protocol[Input]):
         the answer is the one that the model generates. Raises `InputError` for an input that the model rejects.
         """
 
-    def trial(self, input: Input) -> ProbeInput | None:
-        """Return an input for probing; None if the model does not support probing."""
+    def trial(self, input: Input) -> ProbeInput:
+        """Return an input for probing; raises `InputError` if the model does not support probing."""
 
     def alignment_error(self, inputs: Sequence[Input]) -> dict[str, Interval]:
         """Return the alignment error rate (0 to 1) of each layer with its interval over the inputs; empty if the

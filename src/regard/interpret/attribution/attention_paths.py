@@ -18,7 +18,7 @@ from scipy.sparse.csgraph import maximum_flow
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.interpret.attribution.attention_weights import UNKNOWN_VALUES, last_layer, query_rows
+from regard.interpret.attribution.attention_weights import UNKNOWN_VALUES, last_layer, of_outputs, query_rows
 from regard.interpret.attribution.trial import Trial
 from regard.interpret.rollout import rollout as roll
 from regard.viz.maps import CROSS
@@ -46,7 +46,8 @@ def _weights(trial: Trial[Any], name: str) -> np.ndarray:
 
 def _square_weights(trial: Trial[Any], names: list[str]) -> list[np.ndarray]:
     """Return the weights (H, T, T) of layers of self-attention; raises `InputError` for another shape."""
-    weights, size = [_weights(trial, name) for name in names], len(trial.embedding)
+    weights = [_weights(trial, name) for name in names]
+    size = max([layer.shape[-1] for layer in weights] + [len(trial.embedding)])
     for name, layer in zip(names, weights, strict=True):
         if layer.shape[1:] != (size, size):
             raise InputError(f"layer {name} has {layer.shape[1:]} queries and keys, not {size}: no rollout")
@@ -56,23 +57,27 @@ def _square_weights(trial: Trial[Any], names: list[str]) -> list[np.ndarray]:
 def rollout(trial: Trial[Any]) -> np.ndarray:
     """Return the rollout (S, Tk) from the explained output steps to the inputs."""
     own, cross = stacked_layers(trial)
-    size = len(trial.embedding)
-    product = [np.eye(size), *roll(_square_weights(trial, own))][-1] if own else np.eye(size)
+    layers = _square_weights(trial, own)
+    size = layers[0].shape[-1] if layers else len(trial.embedding)
+    product = [np.eye(size), *roll(layers)][-1]
     rows: np.ndarray = product if cross is None else _weights(trial, cross).mean(0)[:, :size] @ product
-    return rows[query_rows(trial, len(rows))]
+    return of_outputs(trial, rows[:, trial.own_keys(size)])
 
 
 def flow(trial: Trial[Any]) -> np.ndarray:
     """Return the maximum flow (S, Tk) from the explained output steps to the inputs, to a precision of 1e-7."""
     own, cross = stacked_layers(trial)
-    size = len(trial.embedding)
-    capacities = [(weights.mean(0) + np.eye(size)) / 2 for weights in _square_weights(trial, own)]
+    capacities = [(weights.mean(0) + np.eye(weights.shape[-1])) / 2 for weights in _square_weights(trial, own)]
+    size = capacities[0].shape[-1] if capacities else len(trial.embedding)
     if cross is not None:
         capacities.append(_weights(trial, cross).mean(0)[:, :size])
     graph, outputs = _flow_graph(capacities)
-    rows = query_rows(trial, len(capacities[-1]))
-    flows = [[maximum_flow(graph, outputs + row, key).flow_value for key in range(size)] for row in rows]
-    return np.array(flows) / UNIT
+    groups, keys = query_rows(trial, len(capacities[-1])), range(size)[trial.own_keys(size)]
+    flows = {
+        row: [maximum_flow(graph, outputs + row, key).flow_value for key in keys]
+        for row in sorted({row for group in groups for row in group})
+    }
+    return np.array([np.mean([flows[row] for row in group], axis=0) for group in groups]) / UNIT
 
 
 def _flow_graph(capacities: list[np.ndarray]) -> tuple[csr_array, int]:
@@ -93,14 +98,13 @@ def value_zeroing(trial: Trial[Any]) -> np.ndarray:
     sums.
     """
     own, cross = stacked_layers(trial)
-    size = len(trial.embedding)
+    layers = [zeroing_distances(trial, name) for name in own]
+    size = layers[0].shape[-1] if layers else len(trial.embedding)
     product = np.eye(size)
-    for name in own:
-        product = zeroing_distances(trial, name) @ product
-    if cross is None:
-        return product[trial.steps]
-    rows: np.ndarray = zeroing_distances(trial, cross)[:, :size] @ product
-    return rows[query_rows(trial, len(rows))]
+    for distances in layers:
+        product = distances @ product
+    rows: np.ndarray = product if cross is None else zeroing_distances(trial, cross)[:, :size] @ product
+    return of_outputs(trial, rows[:, trial.own_keys(size)])
 
 
 @torch.no_grad()

@@ -40,12 +40,24 @@ def last_layer(trial: Trial[Any]) -> str:
 def last_weights(trial: Trial[Any]) -> np.ndarray:
     """Return the weights (H, S, Tk) of the last layer that reads the inputs, for the S explained output steps."""
     weights = trial.records[last_layer(trial)].weights[0].float().cpu().numpy()
-    return weights[:, query_rows(trial, weights.shape[1]), : len(trial.embedding)]
+    return of_outputs(trial, weights[..., trial.own_keys(weights.shape[-1])])
 
 
-def query_rows(trial: Trial[Any], queries: int) -> list[int]:
-    """Return the row of each explained step in a layer with `queries` rows; a pooling model has one row."""
-    return [0] * len(trial.steps) if queries == 1 else trial.steps
+def query_rows(trial: Trial[Any], queries: int) -> list[list[int]]:
+    """Return the rows that each explained step reads in a layer with `queries` rows: its own row, or all rows if
+    outputs are not those of single queries, as in a classifier. A pooling model has one row."""
+    if queries in (1, len(trial.logits)):
+        return [[step] if queries > 1 else [0] for step in trial.steps]
+    trial.remarks.append(
+        f"The {len(trial.logits)} outputs are not those of the {queries} queries: mean over queries."
+    )
+    return [list(range(queries)) for _ in trial.steps]
+
+
+def of_outputs(trial: Trial[Any], rows: np.ndarray) -> np.ndarray:
+    """Return the rows (..., S, Tk) of the explained output steps among the rows (..., Tq, Tk) of queries."""
+    groups = query_rows(trial, rows.shape[-2])
+    return np.stack([rows[..., group, :].mean(-2) for group in groups], -2)
 
 
 def mean_weights(trial: Trial[Any]) -> np.ndarray:
@@ -90,7 +102,8 @@ def _head_quality(trial: Trial[Any], name: str, index: int) -> np.ndarray:
 def weighted_values(trial: Trial[Any]) -> np.ndarray:
     """Return weights times norms of transformed values (S, Tk), averaged over heads (Kobayashi et al. 2020)."""
     name = last_layer(trial)
-    norms = value_norms(trial, name)[:, None, : len(trial.embedding)]
+    norms = value_norms(trial, name)
+    norms = norms[:, None, trial.own_keys(norms.shape[-1])]
     mean: np.ndarray = (last_weights(trial) * norms).mean(0)
     return mean
 
@@ -117,15 +130,14 @@ def weights_times_gradient(trial: Trial[Any]) -> np.ndarray:
     The gradient with respect to a weight is the value of the key times the gradient of the context.
     """
     name = last_layer(trial)
-    values = known_values(trial, name)[:, : len(trial.embedding)]
-    gradients = context_gradients(trial)[name]  # (S, T, H, Dv)
-    steps = torch.arange(len(trial.steps), device=gradients.device)
-    own = gradients[steps, query_rows(trial, gradients.shape[1])].transpose(
-        0, 1
-    )  # (H, S, Dv): each step's own query
-    slopes = (own @ values.transpose(1, 2)).abs().cpu().numpy()
-    mean: np.ndarray = (last_weights(trial) * slopes).mean(0)
-    return mean
+    values = known_values(trial, name)
+    weights = trial.records[name].weights[0].to(values)
+    gradients = context_gradients(trial)[name].to(values)  # (S, T, H, Dv)
+    scores = [
+        ((gradients[step, rows].transpose(0, 1) @ values.transpose(1, 2)).abs() * weights[:, rows]).mean((0, 1))
+        for step, rows in enumerate(query_rows(trial, weights.shape[1]))
+    ]
+    return torch.stack(scores)[:, trial.own_keys(values.shape[1])].float().cpu().numpy()
 
 
 def confidence(trial: Trial[Any]) -> dict[str, np.ndarray]:

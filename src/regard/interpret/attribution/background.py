@@ -114,14 +114,24 @@ def resize(rows: Tensor, length: int, generator: torch.Generator) -> Tensor:
 
 @contextmanager
 def change_embedding(embedding: nn.Module, change: Callable[[Tensor], Tensor | None]) -> Iterator[None]:
-    """Change the first output of `embedding` in the block; later calls, by a decoder that shares the embedding,
-    are not changed."""
+    """Change the first output of `embedding` in the block, as (N, Tk, D); later calls, by a decoder that shares
+    the embedding, are not changed.
+
+    The steps of (N, D, height, width), as of an image, are its places, and those of (N, Tk) are its numbers.
+    """
     calls = 0
 
     def hook(module: nn.Module, args: Any, output: Tensor) -> Tensor | None:
         nonlocal calls
         calls += 1
-        return change(output) if calls == 1 else None
+        if calls > 1:
+            return None
+        is_grid = output.dim() > 3 or isinstance(module, nn.Conv1d)
+        steps = output.flatten(2).transpose(1, 2) if is_grid else output
+        changed = change(steps.unsqueeze(-1) if output.dim() == 2 else steps)
+        if changed is None:
+            return None
+        return (changed.transpose(1, 2) if is_grid else changed).reshape(-1, *output.shape[1:])
 
     handle = embedding.register_forward_hook(hook)
     try:
@@ -155,6 +165,11 @@ def read_contexts(components: Components, probe: ProbeInput) -> dict[str, Tensor
 
     def read(name: str) -> Callable[[Tensor], Tensor]:
         def keep(contexts: Tensor) -> Tensor:
+            if len(contexts) != 1:
+                raise InputError(
+                    f"{name} runs on {len(contexts)} windows of one input, so its heads have no single context: "
+                    "choose scores of inputs"
+                )
             calls.setdefault(name, []).append(contexts[0].clone())
             return contexts
 

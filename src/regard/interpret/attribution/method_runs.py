@@ -57,7 +57,7 @@ def attribute(
     first = trials[0]
     shown = subject.look(first.input)
     name = shown.input if len(trials) == 1 else f"mean over {len(trials)} inputs"
-    labels = _labels(shown, len(first.embedding)) if level == "inputs" else []
+    labels = _labels(shown, first) if level == "inputs" else []
     return Attribution(
         method=chosen.name,
         level=level,
@@ -137,10 +137,11 @@ def _inputs(subject: Subject[Any], input: Any, level: Level, seed: int) -> list[
     return [subject.prepare(each) for each in input] if isinstance(input, list) else [subject.prepare(input)]
 
 
-def _labels(shown: AttentionMap, keys: int) -> list[str]:
+def _labels(shown: AttentionMap, trial: Trial[Any]) -> list[str]:
     """Return the names of the inputs in an attention map; empty if the map has no layer with these inputs."""
     order = sorted(shown.layers.values(), key=lambda layer: layer.kind == "decoder")
-    return next((list(layer.key_labels[:keys]) for layer in order if len(layer.key_labels) >= keys), [])
+    labels = (layer.key_labels for layer in order if len(layer.key_labels) >= len(trial.embedding))
+    return next((list(names[trial.own_keys(len(names))]) for names in labels), [])
 
 
 def _target(target: int | tuple[int | None, int | None] | None) -> Target:

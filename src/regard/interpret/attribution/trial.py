@@ -79,16 +79,12 @@ class Trial(Generic[Input]):
     """What `read_pass` returns for the input, if it was computed before, in a batch."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` for a subject without probing, and for a target out of range."""
+        """Raise `InputError` for a subject without probing."""
         if self.background is None:
             self.background = Background(self.subject, seed=self.seed)
         probe = self.subject.trial(self.input)
-        if probe is None:
-            raise InputError(
-                f"{self.subject.name} has no outputs that depend on an embedding of its inputs: choose a model "
-                "with token inputs and an output layer"
-            )
-        self.probe: ProbeInput = probe
+        # A class can be explained only in logits; otherwise, the user's loss is the output.
+        self.probe: ProbeInput = probe.loss if probe.loss is not None and self.target == PREDICTED else probe
         # Computed at once, so that no method computes them while the model is changed.
         logits, self._embeddings = read_pass(probe) if self.clean_pass is None else self.clean_pass
         self.logits: Tensor = logits.float()
@@ -154,6 +150,19 @@ class Trial(Generic[Input]):
         left out."""
         with torch.no_grad():
             return self.components.read_values(lambda: self.probe.run(1))
+
+    def own_keys(self, keys: int) -> slice:
+        """Return the keys of a layer that are the steps of the input; a class token is an additional key.
+
+        Raises `InputError` for a layer with fewer keys, such as those of a window.
+        """
+        count = len(self.embedding)
+        if keys < count:
+            raise InputError(
+                f"the layer attends to {keys} keys, not to the {count} steps of the input: choose another method"
+            )
+        start = keys - count if self.probe.keys_before else 0
+        return slice(start, start + count)
 
     def draws(self, stream: str) -> torch.Generator:
         """Return a generator that depends on the seed, on a name, and on the input."""
