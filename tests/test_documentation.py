@@ -284,7 +284,7 @@ def test_python_of_extend_works() -> None:
 def test_examples_of_the_attention_page_work() -> None:
     names: dict[str, Any] = {}
     page = blocks("docs/reference/attention.md")
-    assert len(page) == 9
+    assert len(page) == 8
     for block in page:  # each block continues the previous one
         exec(block, names)
     assert names["wide"].shape == (2, 7, 80)
