@@ -8,6 +8,7 @@ returns the name of the call, `change_weights` applies interventions, and `recor
 import dataclasses
 import warnings
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 from regard.attention import Intervention
 from regard.attention.layer_record import CallRecord
 from regard.attention.records import Recorder, check_indices, short_name
+from regard.external.attention_axes import Axes, AxesFinder, active_probe
 from regard.external.attention_call import AttentionCall
 from regard.external.forward_tracker import ForwardTracker
 from regard.external.token_labels import TokenLabels
@@ -104,6 +106,7 @@ class CaptureSession:
         modules: str | None = None,
     ) -> None:
         self.recorder, self.tracker, self.layers = recorder, tracker, layers
+        self.axes = AxesFinder(tracker)
         self.token_labels = token_labels or TokenLabels(None)
         self.modules = modules
         """Name pattern of the modules through which weights pass, if the user set a pattern."""
@@ -114,6 +117,11 @@ class CaptureSession:
         self.non_step_keys: set[str] = set()
         """Records whose keys are not steps, such as compressed keys. The columns of several passes do not
         match."""
+        self.refusals: dict[str, str] = {}
+        """By layer: the reason why its weights are not recorded."""
+        self.unconfirmed: dict[str, list[AttentionCall]] | None = None
+        """By layer: calls that are recorded only if the model does not return their weights; None if the model
+        returns no weights."""
         self.named_modules: set[str] = set()
         """Modules that match `modules`; interventions change only the weights of these modules."""
         self.with_cache: set[str] = set()
@@ -149,9 +157,14 @@ class CaptureSession:
         names = (name, layer, short_name(name), short_name(layer))
         return self.layers is None or any(alias in self.layers for alias in names)
 
+    def concerns(self, layer: str) -> bool:
+        """Return whether the session records or changes any call of a layer."""
+        names = (layer, short_name(layer))
+        return self.layers is None or any(name.split("#")[0] in names for name in self.layers)
+
     def next_call_name(self, name: str) -> str | None:
         """Count a call of a layer, and return the name of the call; None if it is not to be recorded."""
-        if self.tracker.paused:
+        if self.tracker.paused or active_probe() is not None:
             return None
         numbered = self.tracker.number(name)
         if numbered != name:
@@ -284,10 +297,6 @@ class InterventionSession(CaptureSession):
         self.applied = False
         """Whether any weights were changed."""
 
-    def intervenes_on(self, layer: str) -> bool:
-        """Return whether the session changes the weights of any call of a layer."""
-        return any(name.split("#")[0] in (layer, short_name(layer)) for name in self.layers or ())
-
     def change_weights(self, weights: Tensor, mask: Tensor | None, first_key: int = 0) -> Tensor:
         """Return changed weights; if a generation runs step by step, a single weight is set at the step of its
         query.
@@ -304,3 +313,34 @@ class InterventionSession(CaptureSession):
 
     def record_call(self, name: str, call: AttentionCall) -> None:
         """Record nothing."""
+
+
+class OneHead:
+    """A session for calls that compute one head each, in a loop over the heads of a layer."""
+
+    def __init__(self, session: CaptureSession, axes: Axes, calls: list[AttentionCall]) -> None:
+        self.session, self.axes, self.calls = session, axes, calls
+        self.intervenes = session.intervenes
+
+    def change_weights(self, weights: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the changed weights (B, 1, Tq, Tk) of the head."""
+        heads, head = self.axes.heads, self.axes.head or 0
+        changed = self.session.change_weights(weights.expand(-1, heads, -1, -1), mask)
+        return changed[:, head : head + 1]
+
+    def record_call(self, name: str, call: AttentionCall) -> None:
+        """Keep the call; the call of the last head records all heads."""
+        del self.calls[self.axes.head :]
+        self.calls.append(call)
+        if len(self.calls) == self.axes.heads:
+            self.session.record_call(
+                name, dataclasses.replace(call, rows=partial(_join_heads, tuple(self.calls)))
+            )
+
+
+def _join_heads(calls: Sequence[AttentionCall], rows: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
+    weights, masks = zip(*(call.rows(rows) for call in calls), strict=True)
+    known = [torch.ones_like(part, dtype=torch.bool) if mask is None else mask.expand_as(part)
+             for part, mask in zip(weights, masks, strict=True)]  # fmt: skip
+    same = all(mask is None for mask in masks)
+    return torch.cat(weights, dim=1), None if same else torch.cat(known, dim=1)

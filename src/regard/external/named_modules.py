@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from regard.attention.records import short_name
 from regard.errors import InputError, unknown_choice
+from regard.external.attention_axes import FOLDED, UNKNOWN, Axes, active_probe
 from regard.external.attention_call import AttentionCall
 from regard.external.capture_session import CaptureSession, are_attention_weights, nonzero_keys
-from regard.external.folded_heads import Foldings, is_probing
 from regard.external.hooks import remove_hooks
 from regard.external.torch_attention import self_attention_kind
 
@@ -37,71 +37,70 @@ def capture(session: CaptureSession) -> Iterator[set[str]]:
         raise unknown_choice("module", pattern, list(modules))
     session.named_modules = matching
     hook = WeightsHook(session)
-    hooks = [session.tracker.hook_after(modules[name], hook.capture) for name in modules if name in matching]
-    with remove_hooks(hooks), hook.foldings.observe(matching):
-        yield set()
+    with session.axes.observe():
+        hooks = [session.tracker.hook_after(modules[name], hook.capture) for name in modules if name in matching]
+        with remove_hooks(hooks):
+            yield set()
 
 
 class WeightsHook:
     """Hook that records or changes the weights in the inputs or outputs of a module."""
 
     def __init__(self, session: CaptureSession) -> None:
-        self.session, self.foldings = session, Foldings(session.tracker)
+        self.session = session
 
     def capture(self, module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
         """Record the first tensor of weights, or return the output with changed weights."""
         session = self.session
         layer = session.tracker.names.get(id(module), "")
-        outputs = output if isinstance(output, tuple | list) else [output]
-        if is_probing():
-            for weights in filter(are_attention_weights, [*args, *kwargs.values(), *outputs]):
-                self.foldings.note_probe(layer, weights)
-            return None
+        outputs = list(output) if isinstance(output, tuple | list) else [output]
+        places = range(len(outputs))
+        if session.intervenes:
+            place = next((place for place in places if are_attention_weights(outputs[place])), None)
+            weights = None if place is None else outputs[place]
+        else:
+            weights = next(filter(are_attention_weights, [*args, *kwargs.values(), *outputs]), None)
+            shapes = [getattr(value, "shape", None) for value in outputs]
+            place = shapes.index(weights.shape) if weights is not None and weights.shape in shapes else None
+        if weights is not None and (probe := active_probe()) is not None:
+            if place is not None:
+                outputs[place] = probe.visit(layer, outputs[place])
+            return type(output)(outputs) if isinstance(output, tuple | list) else outputs[0]
         name = session.next_call_name(layer)
         if name is None:
             return None
-        if session.intervenes:
-            changed = [
-                self._change(session, layer, value) if are_attention_weights(value) else value
-                for value in outputs
-            ]
-            return type(output)(changed) if isinstance(output, tuple | list) else changed[0]
-        weights = next(filter(are_attention_weights, [*args, *kwargs.values(), *outputs]), None)
         if weights is None:
             warnings.warn(
                 f"module {layer!r} neither receives nor returns rows that sum to one: name the softmax, or the "
                 f"module right after it",
                 stacklevel=4,
             )
-        else:
-            call = _describe(self._split_heads(session, layer, weights.detach()))
-            session.record_call(name, dataclasses.replace(call, flat=weights.dim() == 2))
+            return None
+        session.axes.count(layer)
+        axes: Axes | str | None = Axes(("q", "k"))
+        if weights.dim() > 2:
+            axes = session.axes.find(weights.shape, weights.dim() - 1, layer)
+        if not isinstance(axes, Axes):
+            reason = (axes or UNKNOWN).format(tuple(weights.shape))
+            if session.intervenes:
+                raise InputError(f"module {layer!r}: {reason}: name a module where they are (B, H, Tq, Tk)")
+            if weights.dim() > 3 or axes not in (FOLDED, UNKNOWN):
+                session.refusals[layer] = f"{type(module).__name__}: {reason}"
+                return None
+            if layer not in session.mismatched:
+                session.mismatched.add(layer)
+                warnings.warn(
+                    f"module {layer!r}: {reason}: recorded as {len(weights)} samples of one head", stacklevel=4
+                )
+            axes = Axes(("s", "q", "k"))
+        by_head = axes.unfold(weights)  # each call of a loop over heads has its own record
+        if session.intervenes and place is not None:
+            changed = session.change_weights(by_head, nonzero_keys(by_head))
+            outputs[place] = axes.fold(changed, weights.shape)
+            return type(output)(outputs) if isinstance(output, tuple | list) else outputs[0]
+        call = _describe(by_head.detach())
+        session.record_call(name, dataclasses.replace(call, flat=weights.dim() == 2))
         return None
-
-    def _split_heads(self, session: CaptureSession, layer: str, weights: Tensor) -> Tensor:
-        """Return weights as (B, H, Tq, Tk); warn if heads and samples cannot be distinguished."""
-        folding = self.foldings.find(layer, weights) if weights.dim() == 3 else None
-        if folding is not None:
-            return folding.unfold(weights)
-        if weights.dim() == 3 and layer not in session.mismatched:
-            session.mismatched.add(layer)
-            warnings.warn(
-                f"{_unclear(layer, weights)}: recorded as {len(weights)} samples of one head", stacklevel=5
-            )
-        shape = weights.shape[-3:] if weights.dim() > 3 else (1, *weights.shape[-2:])
-        return weights.reshape(-1, *shape)
-
-    def _change(self, session: CaptureSession, layer: str, weights: Tensor) -> Tensor:
-        folding = self.foldings.find(layer, weights) if weights.dim() == 3 else None
-        if weights.dim() == 3 and folding is None:
-            raise InputError(f"{_unclear(layer, weights)}: name a module where they are (B, H, Tq, Tk)")
-        by_head = self._split_heads(session, layer, weights)
-        changed = session.change_weights(by_head, nonzero_keys(by_head))
-        return changed.reshape(weights.shape) if folding is None else folding.fold(changed)
-
-
-def _unclear(layer: str, weights: Tensor) -> str:
-    return f"module {layer!r}: heads and samples cannot be distinguished in weights {tuple(weights.shape)}"
 
 
 def _describe(weights: Tensor) -> AttentionCall:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.layer_record import Kind
+from regard.external.attention_axes import SELECTED
 from regard.external.attention_call import AttentionCall
 from regard.external.attention_interface import uses_interface
 from regard.external.capture_session import CaptureSession, are_attention_weights, nonzero_keys
@@ -102,6 +103,8 @@ class OutputAttentionsHook:
         """Inputs of the outermost model, by the names of its parameters."""
         self.returned: dict[int, tuple[str, Tensor]] = {}
         """By the address of a tensor: the innermost module that returned the tensor, and the tensor."""
+        self.recorded: set[str] = set()
+        """Layers whose returned weights were recorded in the last pass."""
         self.candidates: list[tuple[str, Tensor]] = []
         """Tensors that may be weights, with the layer that returned them; only layers with a softmax."""
 
@@ -112,6 +115,7 @@ class OutputAttentionsHook:
             return None
         self.returned.clear()
         self.candidates.clear()
+        self.session.unconfirmed = {}
         parameters = inspect.signature(model.forward).parameters
         takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
         config: Any = model.config
@@ -149,10 +153,14 @@ class OutputAttentionsHook:
         """Record the returned weights, and return the outputs that the caller requested."""
         del args, kwargs
         self.depth -= 1
-        if self.depth or not hasattr(output, "to_tuple"):
+        if self.depth:
             return None
-        with torch.no_grad():
-            self._record(output, model)
+        if hasattr(output, "to_tuple"):
+            with torch.no_grad():
+                self._record(output, model)
+        self._record_unconfirmed()
+        if not hasattr(output, "to_tuple"):
+            return None
         self.returned.clear()
         self.inputs = {}
         if not self.requested["output_attentions"]:
@@ -161,8 +169,24 @@ class OutputAttentionsHook:
             output = _without_fields(output, STATES)
         return output if self.requested["return_dict"] else output.to_tuple()
 
+    def _record_unconfirmed(self) -> None:
+        """Record the softmaxes of layers whose weights the model did not return."""
+        session, calls = self.session, self.session.unconfirmed or {}
+        session.unconfirmed = None
+        returned = {name.split("#")[0] for name in self.recorded}
+        for layer, layer_calls in calls.items():
+            inside = f"{layer}."
+            if any(name.startswith(inside) or f"{name}.".startswith(inside) or inside.startswith(f"{name}.")
+                   for name in returned):  # fmt: skip
+                continue
+            for call in layer_calls:
+                name = session.next_call_name(layer)
+                if name is not None:
+                    session.record_call(name, call)
+
     def _record(self, output: Any, model: nn.Module) -> None:
         session = self.session
+        self.recorded.clear()
         in_output: dict[int, tuple[str, Tensor]] = {}
         streams = 1 + getattr(model.config, "ngram", 0)
         for key, number, weights in _weights_in(output):
@@ -178,6 +202,8 @@ class OutputAttentionsHook:
                 continue  # recorded by `attention_interface`
             if address not in in_output or layer in session.kernel_callers:
                 continue
+            if session.refusals.get(layer, "").endswith(SELECTED.partition("{}")[2]):
+                continue  # the rows of the returned weights are not the steps of the input
             key, returned = in_output[address]
             whole = _check_weights(returned, model, session.tracker, layer)
             if whole is None or (whole.dim() > 4 and streams == 1):
@@ -186,6 +212,7 @@ class OutputAttentionsHook:
             for stream, weights in _split_streams(layer, whole, streams if key.startswith("cross") else 1):
                 if stream != layer and hasattr(session.tracker.cache, "get_seq_length"):
                     continue  # the steps of their keys change from step to step
+                self.recorded.add(layer)
                 name = session.next_call_name(stream)
                 if name is not None:
                     call = _describe(key, weights, _padding(self.inputs, key, weights))

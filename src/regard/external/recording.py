@@ -10,8 +10,9 @@ If two mechanisms could capture the same call, the mechanism with the lower prio
     1         Regard's own hooks   Regard's attention layers         they hand over exact weights
     2         attention_interface  transformers models that look up  the model's own eager function computes
                                    their attention function          weights with its caps, sinks and biases
-    3         torch_calls          any module that calls SDPA or     computed beside the fused kernel; slow,
-                                   nn.MultiheadAttention             so on only if the code may call them
+    3         torch_calls          any module that calls SDPA,       computed beside the fused kernel, or the
+                                   nn.MultiheadAttention or softmax  result of the softmax; `attention_axes`
+                                                                     finds heads, samples and queries
     4         output_attentions    transformers models that compute  they return weights on request; to change
                                    attention in their own code       them, torch_calls changes the softmax
     5         named_modules        any model, with modules=          nothing else sees these weights: the user
@@ -50,8 +51,9 @@ MIXER = re.compile(
 )
 """Suffixes of class names whose modules mix the steps of a sequence."""
 SOFTMAX = re.compile(r"softmax|scaled_dot_product|multi_head_attention|attention_forward|flex_attention", re.I)
+NAME_MODULE = "name the module through which its weights pass"
 NO_SOFTMAX = "without softmax attention"
-HIDDEN_WEIGHTS = "with weights that no hook sees: with modules=, name the module through which the weights pass"
+HIDDEN_WEIGHTS = "with weights that no hook sees"
 
 
 class CaptureMechanism(Protocol):
@@ -129,12 +131,8 @@ def record(
         check_layers(layers, tracker, likely)
         yield Records(recorder)
     warn_if_nothing_recorded(model, session, set(recorder.parts))
-    if recorder.parts:
-        hidden = {name: why for name, why in recorder.left_out().items() if why.endswith(HIDDEN_WEIGHTS)}
-        if hidden:
-            name, why = next(iter(hidden.items()))
-            more = f", and {len(hidden) - 1} more like it (records.left_out)" if len(hidden) > 1 else ""
-            warnings.warn(f"not recorded: {name} ({why}){more}", stacklevel=3)
+    if recorder.parts or session.refusals:
+        _warn_of_missing_layers(recorder.left_out())
 
 
 @contextmanager
@@ -249,6 +247,16 @@ def _mixes_steps(cls: Any) -> bool:
     return MIXER.search(cls.__name__) is not None and not cls.__module__.startswith(("torch.", "regard."))
 
 
+def _warn_of_missing_layers(left_out: dict[str, str]) -> None:
+    """Warn about layers whose softmax is not recorded."""
+    hidden = {name: why for name, why in left_out.items() if not why.endswith(NO_SOFTMAX)}
+    if hidden:
+        name, why = next(iter(hidden.items()))
+        more = f", and {len(hidden) - 1} more like it (records.left_out)" if len(hidden) > 1 else ""
+        remedy = f": with modules=, {NAME_MODULE}" if why.endswith(HIDDEN_WEIGHTS) else ""
+        warnings.warn(f"not recorded: {name or 'the model'} ({why}){more}{remedy}", stacklevel=4)
+
+
 def find_missing_layers(session: CaptureSession, recorded: Collection[str]) -> dict[str, str]:
     """Return the layers that ran and were not recorded: by name, the class and the reason.
 
@@ -257,10 +265,11 @@ def find_missing_layers(session: CaptureSession, recorded: Collection[str]) -> d
     convolutions, linear attention), and attention layers whose weights no hook receives.
     """
     names = {name.split("#")[0].rpartition(".stream")[0] or name.split("#")[0] for name in recorded}
+    missing = dict(session.refusals)
     if not names <= session.tracker.modules.keys():  # the model returned weights without naming the layer
-        return {}
+        return missing
+    names |= missing.keys()
     contain_recorded = {parent for name in names for parent in _and_parents(name)}
-    missing: dict[str, str] = {}
     for name, module in session.tracker.modules.items():
         if name not in session.tracker.seen or not is_sequence_mixer(module) or not session.wants(name):
             continue
@@ -296,18 +305,20 @@ def warn_if_nothing_recorded(model: nn.Module, session: CaptureSession, recorded
     attention."""
     if session.layers is not None and not session.layers:
         return
-    if not session.tracker.ran or _warn_of_invisible_attention(session, recorded) or recorded:
+    if not session.tracker.ran or _warn_of_invisible_attention(session, recorded) or recorded or session.refusals:
         return
     name = type(model).__name__
-    if session.layers is not None:
+    if session.modules is not None:
+        message = f"no attention weights passed through the modules that match {session.modules!r}"
+    elif session.layers is not None:
         message = (
             f"{', '.join(session.layers)} computed no attention: record without layers= to list the"
             " attention layers"
         )
     else:
         message = (
-            "nothing was recorded: the model calls no known attention; name the module through which "
-            "its weights pass, as in record(model, modules='blocks.*.attn_drop')"
+            f"nothing was recorded: the model calls no known attention; {NAME_MODULE}, as in record(model, "
+            "modules='blocks.*.attn_drop')"
         )
     warnings.warn(f"{name} ran, and {message}", stacklevel=4)
 

@@ -15,10 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention.layer_record import Kind
+from regard.external.attention_axes import Axes
 from regard.external.attention_call import AttentionCall, AttentionInputs, select_rows
 from regard.external.capture_session import (
     HALF,
     CaptureSession,
+    OneHead,
     relative_difference,
     replace_rows,
     zero_masked_rows,
@@ -35,7 +37,7 @@ FORWARD = inspect.signature(F.multi_head_attention_forward)
 POSITIONAL = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 """Positional parameters of `F.scaled_dot_product_attention`."""
 
-Requests = Sequence[tuple[CaptureSession, str]]
+Requests = Sequence[tuple[CaptureSession | OneHead, str]]
 """The sessions that record a call, and the name of the call in each session."""
 
 
@@ -74,22 +76,32 @@ class SDPACall:
         is_causal: bool = False,
         scale: float | None = None,
         enable_gqa: bool = False,
+        axes: Axes | None = None,
     ) -> None:
+        self.axes = axes
         if enable_gqa and (groups := query.shape[-3] // key.shape[-3]) > 1:
             key, value = (tensor.repeat_interleave(groups, dim=-3) for tensor in (key, value))
         self.dropout, mask = dropout_p, attn_mask
         self.lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
         self.queries, self.scale = query.shape[-2], query.shape[-1] ** -0.5 if scale is None else scale
-        self.query, self.key, self.value = (_as_4d(tensor, self.lead) for tensor in (query, key, value))
+        self.query, self.key, self.value = (self._by_head(tensor) for tensor in (query, key, value))
         self.causal = is_causal
         self.mask = None
         if mask is not None:
-            self.mask = _as_4d(mask.expand(*mask.shape[:-2], self.queries, self.key.shape[2]), self.lead)
+            self.mask = self._by_head(mask.expand(*mask.shape[:-2], self.queries, self.key.shape[2]))
 
     def context(self, weights: Tensor) -> Tensor:
         """Return the context (..., Tq, Dv) for weights (B, H, Tq, Tk), with the dimensions of the call."""
         context = weights.to(self.value.dtype) @ self.value
-        return context.reshape(*self.lead, self.queries, self.value.shape[-1])
+        shape = (*self.lead, self.queries, self.value.shape[-1])
+        return context.reshape(shape) if self.axes is None else self.axes.fold(context, shape)
+
+    def _by_head(self, states: Tensor) -> Tensor:
+        """Return states (..., T, D) as (B, H, T, D)."""
+        states = states.expand(*self.lead, *states.shape[-2:])
+        if self.axes is not None:
+            return self.axes.unfold(states)
+        return states.reshape(-1, 1, *states.shape[-2:]) if len(self.lead) != 2 else states
 
     def inputs(self) -> AttentionInputs:
         """Return the tensors from which scores and contexts are computed."""
@@ -100,6 +112,13 @@ class SDPACall:
     def allowed(self) -> Tensor | None:
         """Mask, True = may attend; None without a mask."""
         return None if self.mask is None else mask_from_bias(self.mask)
+
+    @property
+    def kind(self) -> Kind | None:
+        """The kind of attention; None if the number of keys leaves it open."""
+        if self.queries != self.key.shape[2] or self.queries < 2:
+            return None
+        return "decoder" if self.causal else self_attention_kind(self.allowed, self.queries)
 
     def weights(self, rows: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
         """Return the weights of some queries, and their mask; a row that may attend to no key is zero."""
@@ -127,16 +146,6 @@ def _float32(states: Tensor) -> Tensor:
     return states.float() if states.dtype in HALF else states
 
 
-def _as_4d(states: Tensor, lead: torch.Size) -> Tensor:
-    """Return states (..., T, D) as (B, H, T, D)."""
-    states = states.expand(*lead, *states.shape[-2:])
-    if len(lead) == 2:
-        return states
-    if len(lead) > 2:
-        return states.reshape(-1, *states.shape[-3:])
-    return states.reshape(-1, 1, *states.shape[-2:])
-
-
 def _record(requests: Requests, weights: Tensor, mask: Tensor | None, kind: Kind | None = None) -> None:
     for session, name in requests:
         session.record_call(name, AttentionCall.from_weights(weights, mask, kind))
@@ -149,7 +158,19 @@ def _change(requests: Requests, weights: Tensor, mask: Tensor | None) -> Tensor:
     return weights
 
 
-def record_sdpa(requests: Requests, *args: Any, **kwargs: Any) -> Tensor:
+def shape_of_sdpa(*args: Any, **kwargs: Any) -> tuple[int, ...]:
+    """Return the shape of the weights of a call; () for jagged tensors and for inputs of two dimensions."""
+    inputs = dict(zip(POSITIONAL, args, strict=False)) | kwargs
+    query, key, value = (inputs[name] for name in POSITIONAL[:3])
+    if query.is_nested or key.is_nested or value.is_nested:
+        return ()
+    leads = [query.shape[:-2], *(states.shape[:-2] for states in (key, value))]
+    if kwargs.get("enable_gqa"):
+        leads = [lead[:-1] + query.shape[-3:-2] for lead in leads]
+    return (*torch.broadcast_shapes(*leads), query.shape[-2], key.shape[-2])
+
+
+def record_sdpa(requests: Requests, axes: Axes | None, *args: Any, **kwargs: Any) -> Tensor:
     """Run `F.scaled_dot_product_attention` and record its weights; changed rows are computed from the changed
     weights."""
     unchanged = partial(F.scaled_dot_product_attention, *args, **kwargs)
@@ -163,19 +184,21 @@ def record_sdpa(requests: Requests, *args: Any, **kwargs: Any) -> Tensor:
         )
         return unchanged()
     random_state = torch.get_rng_state() if inputs.get("dropout_p") else None
-    call, output = SDPACall(**inputs), unchanged()
+    call, output = SDPACall(**inputs, axes=axes), unchanged()
     if any(session.intervenes for session, _ in requests):
         before, mask = call.weights(slice(None))
         weights = _change(requests, before, mask)
-        rows = (weights != before).any(-1).reshape(output.shape[:-1])
-        _record(requests, weights, mask)
+        changed = (weights != before).any(-1, keepdim=True)
+        flat = (*output.shape[:-1], 1)
+        rows = (changed.reshape(flat) if axes is None else axes.fold(changed, flat))[..., 0]
+        _record(requests, weights, mask, call.kind)
         return replace_rows(output, call.context(F.dropout(weights, call.dropout)), rows)
     with torch.no_grad():
         if random_state is not None:
-            _record(requests, *_after_dropout(call, output, random_state))
+            _record(requests, *_after_dropout(call, output, random_state), call.kind)
         else:
             for session, name in requests:
-                known = AttentionCall(queries=call.queries, rows=call.weights, inputs=call.inputs)
+                known = AttentionCall(queries=call.queries, rows=call.weights, inputs=call.inputs, kind=call.kind)
                 session.record_call(name, known)
     return output
 
@@ -193,12 +216,15 @@ def _after_dropout(call: SDPACall, output: Tensor, random_state: Tensor) -> tupl
     return (dropped if relative_difference(call.context(dropped), output) is None else weights), mask
 
 
-def record_multi_head(requests: Requests, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
+def record_multi_head(
+    requests: Requests, axes: Axes | None, *args: Any, **kwargs: Any
+) -> tuple[Tensor, Tensor | None]:
     """Run `F.multi_head_attention_forward` with the caller's arguments, and record its weights.
 
     If the caller requests no weights, the fused kernel runs, and the weights before dropout are computed
     separately.
     """
+    del axes
     bound = FORWARD.bind(*args, **kwargs)
     bound.apply_defaults()
     inputs = dict(bound.arguments)

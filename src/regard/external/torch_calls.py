@@ -5,17 +5,19 @@ would miss.
 
 - Calls of SDPA and of `nn.MultiheadAttention`'s function are recorded under the name of the calling module (see
   `torch_attention`).
-- The result of a softmax in a layer that computes attention itself can be changed. Such layers are recorded by
-  `output_attentions` or `named_modules`.
+- The softmax of a layer that computes attention in its own code is recorded and changed in the same way if its
+  scores are products of states, or if it weighs values (see `attention_axes`). Softmaxes of routers and output
+  distributions weigh none.
 - Without gradients, PyTorch's encoder layers take a fast path: a single call that returns no weights. A
   recorded or intervened pass takes the slow path instead. The two paths agree within rounding, with two
   exceptions that `match_fast_path` corrects: `nn.TransformerEncoder` drops padded steps and returns zeros for
   them, and a row that may attend to no key is NaN.
 """
 
+import dataclasses
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any
@@ -24,19 +26,41 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
-from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
+from torch.overrides import handle_torch_function, has_torch_function
 
-from regard.attention.hooks import AttentionLayer
 from regard.errors import InputError
-from regard.external.capture_session import CaptureSession, InterventionSession, nonzero_keys
-from regard.external.folded_heads import Folding, Foldings, find_heads, is_probing
+from regard.external.attention_axes import (
+    BY_HEAD,
+    FOLDED,
+    SITES,
+    SOFTMAXES,
+    UNKNOWN,
+    Axes,
+    ProbeMode,
+    active_probe,
+    is_product,
+)
+from regard.external.attention_call import AttentionCall
+from regard.external.capture_session import (
+    HALF,
+    CaptureSession,
+    InterventionSession,
+    OneHead,
+    nonzero_keys,
+)
 from regard.external.forward_tracker import ForwardTracker, capturing_elsewhere
 from regard.external.hooks import ThreadList
-from regard.external.torch_attention import CAPTURED, combine_masks, mask_from_bias
+from regard.external.interface_call import find_eager_function
+from regard.external.torch_attention import (
+    CAPTURED,
+    combine_masks,
+    mask_from_bias,
+    self_attention_kind,
+    shape_of_sdpa,
+)
 
-LIBRARIES = ("torch.", "transformers.", "regard.")
-"""Prefixes of the names of modules that are not user code."""
-SOFTMAXES = (F.softmax, torch.softmax, Tensor.softmax)
+Target = CaptureSession | OneHead
+"""What records or changes a call."""
 WINDOW_ATTRIBUTE = "one_sided_attn_window_size"
 """Attribute of Longformer's layers, whose weights have the head dimension after the steps (see
 `output_attentions`)."""
@@ -58,8 +82,7 @@ def capture(session: CaptureSession) -> Iterator[set[str]]:
     mode = TorchCallMode(session)
     with ExitStack() as stack:
         stack.enter_context(match_fast_path(session.tracker))
-        if session.intervenes:  # a hook on a PyTorch layer would keep it from its fast path
-            stack.enter_context(mode.foldings.observe(mode.softmax_modules))
+        stack.enter_context(session.axes.observe())
         stack.enter_context(mode)
         yield set()
 
@@ -73,30 +96,26 @@ def _may_call(cls: Any) -> bool:
     if not cls.__module__.startswith("transformers."):
         return True
     source = inspect.getsource(sys.modules[cls.__module__])
-    return any(function.__name__ in source for function in CAPTURED) or "nn.MultiheadAttention" in source
+    names = [*(function.__name__ for function in CAPTURED), "nn.MultiheadAttention"]
+    own_softmax = "att" in cls.__name__.lower() and "softmax" in inspect.getsource(cls)
+    return any(name in source for name in names) or (own_softmax and find_eager_function(cls) is None)
 
 
-class TorchCallMode(TorchFunctionMode):
+class TorchCallMode(ProbeMode):
     """Intercepts every PyTorch call inside the block.
 
     If several modes are active, the first mode that intercepts a call handles the call for all modes.
     """
 
     def __init__(self, session: CaptureSession) -> None:
-        super().__init__()
-        self.session, modules = session, session.tracker.modules
-        self.own = {name for name, module in modules.items() if isinstance(module, AttentionLayer)}
-        """Regard's own layers, which other hooks record."""
-        self.foldings = Foldings(session.tracker)
-        """The layout of heads and samples in weights (N, Tq, Tk) of changed layers."""
-        self.softmax_modules = {
-            name
-            for name, module in modules.items()
-            if self._changes(name) and not type(module).__module__.startswith(LIBRARIES)
-        }
-        """Modules of user code whose softmax results are changed."""
+        super().__init__(session.tracker)
+        self.session = session
         self.changed: dict[int, Tensor] = {}
         """The most recently changed weights, by id of the layer that computes its own softmax."""
+        self.names: dict[str, str | None] = {}
+        """By layer: the name of its last call."""
+        self.head_calls: dict[str, list[AttentionCall]] = {}
+        """By layer that computes one head in each call: the calls so far."""
 
     def __enter__(self) -> "TorchCallMode":
         _modes.active.append(self)
@@ -109,59 +128,54 @@ class TorchCallMode(TorchFunctionMode):
         mode.__exit__(*exception)
         _modes.active.remove(self)
 
-    @property
-    def captures(self) -> bool:
-        """Whether a call of the running module is captured."""
-        tracker = self.session.tracker
-        return bool(tracker.running) and not tracker.captured_elsewhere and tracker.running[-1] not in self.own
-
-    def _changes(self, layer: str) -> bool:
-        """Return whether the session changes the softmax of a layer."""
-        session = self.session
-        is_layer = isinstance(session, InterventionSession) and session.intervenes_on(layer)
-        return is_layer and layer not in session.named_modules
-
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        recording_function = CAPTURED.get(function)
-        if recording_function is None and function not in SOFTMAXES:
+        if active_probe() is not None:
             return function(*args, **kwargs)
-        if recording_function is not None and is_probing():
-            return function(*args, **kwargs)
+        if function not in CAPTURED and function not in SOFTMAXES:
+            return super().__torch_function__(function, types, args, kwargs)
         modes = [mode for mode in _modes.active if mode.captures]
-        with capturing_elsewhere(mode.session.tracker for mode in modes):
-            if recording_function is None:
+        if function in SITES:
+            for mode in modes:
+                mode.session.axes.count()
+        with capturing_elsewhere(mode.tracker for mode in modes):
+            if function in SOFTMAXES:
                 weights = function(*args, **kwargs)
                 dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
-                if dim in (-1, weights.dim() - 1) and weights.dim() > 2:
-                    for mode in modes:
-                        weights = mode.change_softmax(weights)
-                return weights
-            requests = []
-            for mode in modes:
-                caller = mode.session.tracker.running[-1]
+                if not modes or not isinstance(dim, int) or weights.dim() < 2 or not weights.numel():
+                    return weights
+                scores = args[0] if args else kwargs["input"]
+                return _attend(modes, weights, dim % weights.dim(), product=is_product(scores))
+            callers = [(mode, mode.tracker.running[-1]) for mode in modes]
+            for mode, caller in callers:
                 mode.session.kernel_callers.add(caller)
-                name = mode.session.next_call_name(caller)
-                if name is not None:
-                    requests.append((mode.session, name))
-            if requests:
-                return recording_function(requests, *args, **kwargs)
-            return function(*args, **kwargs)
+            callers = [(mode, caller) for mode, caller in callers if mode.session.concerns(caller)]
+            if not callers:
+                return function(*args, **kwargs)
+            axes: Axes | str = BY_HEAD
+            shape = shape_of_sdpa(*args, **kwargs) if function is F.scaled_dot_product_attention else ()
+            if len(shape) > 2:
+                axes = callers[0][0].session.axes.find(shape, len(shape) - 1, convention=True) or UNKNOWN
+            targets, known = _targets(callers, axes, shape, len(shape) - 1)
+            if not targets:
+                return function(*args, **kwargs)
+            return CAPTURED[function](targets, known if len(shape) > 2 else None, *args, **kwargs)
 
-    def change_softmax(self, weights: Tensor) -> Tensor:
-        """Apply the intervention to the softmax of a layer that computes attention in its own code."""
-        # The softmax may be a module inside the layer: check the two innermost running modules.
-        running = self.session.tracker.running[:-3:-1]
-        layer = next(filter(self._changes, running), None)
-        if layer is None:
-            return weights
-        if is_probing():
-            self.foldings.note_probe(layer, weights)
-        elif self.session.next_call_name(layer) is not None:
-            module = self.session.tracker.module(layer)
-            weights = _change_softmax(self, layer, module, weights)
-            self.changed[id(module)] = weights.detach()
-        return weights
+    def softmax_layer(self) -> str | None:
+        """Return the layer whose softmax is computed; None if the session does not need it."""
+        session, running = self.session, self.tracker.running
+        if isinstance(session, InterventionSession):
+            # The softmax may be a module inside the layer: check the two innermost running modules.
+            layers = (layer for layer in running[:-3:-1] if layer not in session.named_modules)
+            return next(filter(session.concerns, layers), None)
+        for layer in reversed(running):
+            module = self.tracker.modules.get(layer)
+            if layer in session.named_modules:
+                return None
+            if module is None or not type(module).__module__.startswith("torch.nn.modules."):
+                inside = f"{layer}." if layer else ""
+                return None if any(name.startswith(inside) for name in session.named_modules) else layer
+        return None
 
 
 _modes = ThreadList[TorchCallMode]()
@@ -174,40 +188,84 @@ def last_changed_weights(layer: nn.Module) -> Tensor | None:
     return changed[-1] if changed else None
 
 
-def _change_softmax(mode: TorchCallMode, layer: str, module: nn.Module, weights: Tensor) -> Tensor:
-    """Change weights in a layer's own layout: (B, H, Tq, Tk), (N, Tq, Tk), or with heads after the steps.
-
-    In (N, Tq, Tk), heads are folded into the batch. Raises `InputError` if heads are selected and cannot be
-    distinguished from samples in this layout.
-    """
-
-    session = mode.session
-    assert isinstance(session, InterventionSession)
-
-    def change(by_head: Tensor) -> Tensor:
-        return session.change_weights(by_head, nonzero_keys(by_head))
-
-    if weights.dim() == 3:
-        folding, heads = mode.foldings.find(layer, weights), find_heads(module)
-        # In layers from transformers, the heads of a sample are adjacent.
-        if folding is None and heads and type(module).__module__.startswith("transformers."):
-            folding = Folding(heads) if len(weights) % heads == 0 else None
-        if folding is None and session.change.heads is not None:
-            raise InputError(
-                f"{layer}: heads and samples cannot be distinguished in weights {tuple(weights.shape)}: name a "
-                "module where they are (B, H, Tq, Tk) with modules=, or leave out heads"
-            )
-        folding = folding or Folding(1)
-        return folding.fold(change(folding.unfold(weights)))
+def _attend(modes: Sequence[TorchCallMode], weights: Tensor, keys: int, *, product: bool) -> Tensor:
+    """Change and record the result of a softmax over the axis `keys`."""
+    layers = [(mode, mode.softmax_layer()) for mode in modes]
+    callers = [(mode, layer) for mode, layer in layers if layer is not None and mode.session.concerns(layer)]
+    if not callers:
+        return weights
+    mode, layer = callers[0]
+    module = mode.tracker.module(layer)
+    in_library = type(module).__module__.startswith("transformers.")
+    if in_library and not product and "att" not in type(module).__name__.lower():
+        return weights  # a router or a gate
+    axes: Axes | str | None
     if hasattr(module, WINDOW_ATTRIBUTE):
-        if session.change.key is not None:
-            raise InputError(
-                f"{layer} attends in windows, where no single weight can be set: change whole heads instead"
-            )
-        return change(weights.transpose(1, 2)).transpose(1, 2)
-    if weights.dim() > 4:
-        return change(weights.reshape(-1, *weights.shape[-3:])).reshape(weights.shape)
-    return change(weights)
+        axes = Axes(("s", "q", "h", "k"))
+    else:
+        axes = mode.session.axes.find(weights.shape, keys, product=product)
+        heads = mode.session.axes.find_heads()
+        # In layers from transformers, the heads of a sample are adjacent.
+        if in_library and axes in (UNKNOWN, FOLDED) and weights.dim() == 3 and heads:
+            axes = Axes(("sh", "q", "k"), heads) if len(weights) % heads == 0 else axes
+    if axes is None:
+        return weights
+    targets, known = _targets(callers, axes, weights.shape, keys)
+    by_head = known.unfold(weights)
+    for target, _ in targets:
+        if target.intervenes:
+            by_head = target.change_weights(by_head, nonzero_keys(by_head))
+            weights = known.fold(by_head, weights.shape)
+            mode.changed[id(module)] = weights.detach()
+    with torch.no_grad():
+        for target, name in targets:
+            if target.intervenes:
+                continue
+            # A copy, because the model may change the weights in place.
+            copied = by_head.float() if by_head.dtype in HALF else by_head.clone()
+            mask = nonzero_keys(copied)
+            square = copied.shape[2] == copied.shape[3]
+            kind = self_attention_kind(mask, copied.shape[2]) if square else None
+            call = AttentionCall.from_weights(copied.detach(), mask, kind)
+            target.record_call(name, dataclasses.replace(call, flat=weights.dim() == 2 and "q" in known.roles))
+    return weights
+
+
+def _targets(
+    callers: Sequence[tuple[TorchCallMode, str]], axes: Axes | str, shape: Sequence[int], keys: int
+) -> tuple[list[tuple[Target, str]], Axes]:
+    """Return the sessions that record or change a call, with the name of the call, and its axes.
+
+    Raises `InputError` if the axes are unknown and an intervention needs them.
+    """
+    targets: list[tuple[Target, str]] = []
+    for mode, layer in callers:
+        session = mode.session
+        if isinstance(axes, str):
+            reason = axes.format(tuple(shape))
+            change = session.change if isinstance(session, InterventionSession) else None
+            if change is None:
+                if session.wants(layer):
+                    session.refusals[layer] = f"{type(mode.tracker.module(layer)).__name__}: {reason}"
+                continue
+            if change.heads is not None or change.query is not None:
+                raise InputError(
+                    f"{layer}: {reason}: name a module where they are (B, H, Tq, Tk) with modules=, or leave out "
+                    "heads, query and key"
+                )
+        head = axes.head if isinstance(axes, Axes) else None
+        if not head:
+            mode.names[layer] = layer if session.unconfirmed is not None else session.next_call_name(layer)
+        name = mode.names[layer]
+        if name is not None:
+            calls = mode.head_calls.setdefault(layer, [])
+            targets.append((session if head is None else OneHead(session, axes, calls), name))
+    if isinstance(axes, Axes):
+        return targets, axes
+    others = [axis for axis in range(len(shape)) if axis != keys]
+    return targets, Axes(
+        tuple("k" if axis == keys else "q" if axis == others[-1] else "s" for axis in range(len(shape)))
+    )
 
 
 FAST_PATH_LAYERS = {

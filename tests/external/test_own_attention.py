@@ -1,0 +1,385 @@
+"""Attention in a model's own code is recorded and changed exactly, beside a capture of PyTorch's operators.
+
+The capture is a `TorchDispatchMode` that stores the result of each softmax operator and the weights of each fused
+kernel. It shares no code with Regard. Each form of attention states the layout of its weights, and sets the
+weights of a head to zero in its own code.
+"""
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import regard
+from regard.errors import InputError
+
+H, D, WINDOW = 4, 16, 2
+SIZES = [(2, 6), (4, 4), (3, 4), (1, 4), (4, 8), (8, 2)]
+"""Samples and steps; some are equal to the number of heads or to the width of a head."""
+
+
+class OperatorCapture(TorchDispatchMode):
+    """Stores the weights that operators compute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights: list[Tensor] = []
+
+    def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = operator(*args, **(kwargs or {}))
+        name = operator.overloadpacket.__name__
+        if name in ("_softmax", "_safe_softmax"):
+            self.weights.append(result.clone())
+        elif name.startswith("_scaled_dot_product"):
+            query, key = args[0].double(), args[1].double()
+            options = kwargs or {}
+            causal = len(args) > 4 and args[4]
+            scores = query @ key.transpose(-1, -2) * (options.get("scale") or query.shape[-1] ** -0.5)
+            if options.get("attn_mask") is not None:
+                scores = scores + options["attn_mask"]
+            if causal:
+                scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1).bool(), -math.inf)
+            self.weights.append(scores.softmax(-1))
+        return result
+
+
+def by_head(weights: Tensor, layout: str, heads: int = H) -> Tensor:
+    """Return weights (B, H, Tq, Tk) from weights whose axes are the letters of a layout: b (samples), w
+    (windows), h and g (heads and groups of heads), q, k; letters in parentheses share an axis.
+    """
+    letters = [letter for letter in layout if letter not in "()"]
+    sizes: list[int] = []
+    axes = iter(weights.shape)
+    position = 0
+    while position < len(layout):
+        if layout[position] == "(":
+            end = layout.index(")", position)
+            inner = layout[position + 1 : end]
+            size = next(axes)
+            sizes += [heads if letter == "h" else size // heads for letter in inner]
+            position = end + 1
+        else:
+            sizes.append(next(axes))
+            position += 1
+    order = sorted(range(len(letters)), key=lambda index: "bwghqk".index(letters[index]))
+    grouped = weights.reshape(sizes).permute(order)
+    shape = [math.prod(size for size, letter in zip(sizes, letters, strict=True) if letter in group)
+             for group in ("bw", "gh", "q", "k")]  # fmt: skip
+    return grouped.reshape(shape)
+
+
+class Form(nn.Module):
+    """Self-attention of one form, with projections of its own."""
+
+    def __init__(self, attend: Callable[..., Tensor], name: str | None = "num_heads", heads: int = H) -> None:
+        super().__init__()
+        if name is not None:
+            setattr(self, name, heads)
+        self.attend, self.off, self.count = attend, -1, heads
+        self.to_q, self.to_k, self.to_v, self.to_out = (nn.Linear(D, D) for _ in range(4))
+
+    def zero(self, weights: Tensor, axis: int) -> Tensor:
+        """Return weights with the head `off` set to zero."""
+        if self.off < 0:
+            return weights
+        return weights.index_fill(axis, torch.tensor([self.off]), 0.0)
+
+    def forward(self, states: Tensor) -> Tensor:
+        context = self.attend(self, self.to_q(states), self.to_k(states), self.to_v(states))
+        output: Tensor = self.to_out(context)
+        return output
+
+
+def split(*states: Tensor, heads: int = H) -> list[Tensor]:
+    """Return (B, H, T, d) from (B, T, D)."""
+    return [part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in states]
+
+
+def join(context: Tensor) -> Tensor:
+    return context.transpose(1, 2).flatten(2)
+
+
+def matmul(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = split(q, k, v)
+    weights = (q @ k.transpose(-1, -2) / 2).softmax(dim=-1)
+    return join(form.zero(weights, 1) @ v)
+
+
+def causal(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = split(q, k, v)
+    future = torch.ones(q.shape[2], q.shape[2]).triu(1).bool()
+    weights = F.softmax((q @ k.mT).masked_fill(future, -math.inf), dim=-1, dtype=torch.float32)
+    return join(form.zero(weights, 1) @ v)
+
+
+def einsum(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = (part.unflatten(-1, (H, -1)) for part in (q, k, v))
+    weights = torch.softmax(torch.einsum("bqhd,bkhd->bhqk", q, k), -1)
+    return torch.einsum("bhqk,bkhd->bqhd", form.zero(weights, 1), v).flatten(2)
+
+
+def heads_after_queries(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = (part.unflatten(-1, (H, -1)) for part in (q, k, v))
+    weights = torch.einsum("bqhd,bkhd->bqhk", q, k).softmax(-1)
+    return torch.einsum("bqhk,bkhd->bqhd", form.zero(weights, 2), v).flatten(2)
+
+
+def heads_last(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = (part.unflatten(-1, (H, -1)) for part in (q, k, v))
+    weights = torch.einsum("bqhd,bkhd->bqkh", q, k).softmax(2)
+    return torch.einsum("bqkh,bkhd->bqhd", form.zero(weights, 3), v).flatten(2)
+
+
+def keys_before_queries(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = split(q, k, v)
+    weights = (k @ q.mT).softmax(-2)
+    return join(form.zero(weights, 1).mT @ v)
+
+
+def heads_first(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = (part.unflatten(-1, (H, -1)).permute(2, 0, 1, 3) for part in (q, k, v))
+    weights = (q @ k.mT).softmax(-1)
+    return (form.zero(weights, 0) @ v).permute(1, 2, 0, 3).flatten(2)
+
+
+def folded(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = (part.flatten(0, 1) for part in split(q, k, v))
+    weights = torch.baddbmm(torch.zeros(1, 1, 1), q, k.mT, beta=0, alpha=0.5).softmax(-1)
+    weights = form.zero(weights.unflatten(0, (-1, H)), 1).flatten(0, 1)
+    return join(torch.bmm(weights, v).unflatten(0, (-1, H)))
+
+
+def folded_heads_first(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = (torch.cat(part.split(D // H, dim=-1), dim=0) for part in (q, k, v))
+    weights = torch.bmm(q, k.mT).softmax(-1)
+    weights = form.zero(weights.unflatten(0, (H, -1)), 0).flatten(0, 1)
+    return torch.cat(torch.bmm(weights, v).chunk(H, dim=0), dim=-1)
+
+
+def steps_first(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    steps, batch = q.shape[1], len(q)
+    q, k, v = (part.transpose(0, 1).reshape(steps, batch * H, -1).transpose(0, 1) for part in (q, k, v))
+    weights = torch.bmm(q, k.mT).softmax(-1)
+    weights = form.zero(weights.unflatten(0, (-1, H)), 1).flatten(0, 1)
+    return torch.bmm(weights, v).transpose(0, 1).reshape(steps, batch, D).transpose(0, 1)
+
+
+def loop(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    contexts = []
+    for head, parts in enumerate(zip(*(part.chunk(H, -1) for part in (q, k, v)), strict=True)):
+        weights = (parts[0] @ parts[1].mT).softmax(-1)
+        contexts.append((weights * (head != form.off)) @ parts[2])
+    return torch.cat(contexts, dim=-1)
+
+
+def loop_of_four_axes(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = split(q, k, v)
+    contexts = []
+    for head in range(H):
+        rows = slice(head, head + 1)
+        weights = F.softmax(q[:, rows] @ k[:, rows].mT, -1)
+        contexts.append((weights * (head != form.off)) @ v[:, rows])
+    return join(torch.cat(contexts, dim=1))
+
+
+class OwnFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, off: int) -> Tensor:
+        weights = (q @ k.mT).softmax(-1)
+        if off >= 0:
+            weights[:, off] = 0
+        return weights @ v
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return gradients[0], gradients[0], gradients[0], None
+
+
+class OwnFoldedFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, off: int) -> Tensor:
+        weights = torch.bmm(q, k.mT).softmax(-1)
+        if off >= 0:
+            weights.view(-1, H, *weights.shape[1:])[:, off] = 0
+        return torch.bmm(weights, v)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return gradients[0], gradients[0], gradients[0], None
+
+
+def own_function(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    context: Tensor = OwnFunction.apply(*split(q, k, v), form.off)
+    return join(context)
+
+
+def own_folded_function(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    context: Tensor = OwnFoldedFunction.apply(*(part.flatten(0, 1) for part in split(q, k, v)), form.off)
+    return join(context.unflatten(0, (-1, H)))
+
+
+def windows_after_heads(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = (part.unflatten(2, (-1, WINDOW)) for part in split(q, k, v))
+    weights = (q @ k.mT).softmax(-1)  # (B, H, windows, q, k)
+    return join((form.zero(weights, 1) @ v).flatten(2, 3))
+
+
+def windows_before_heads(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = (part.unflatten(2, (-1, WINDOW)).transpose(1, 2) for part in split(q, k, v))
+    weights = (q @ k.mT).softmax(-1)  # (B, windows, H, q, k)
+    return join((form.zero(weights, 2) @ v).transpose(1, 2).flatten(2, 3))
+
+
+def grid_windows(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = (part.unflatten(2, (WINDOW, -1)).transpose(2, 3) for part in split(q, k, v))
+    weights = (q @ k.mT).softmax(-1)  # (B, H, windows, q, k), with dilated windows
+    return join((form.zero(weights, 1) @ v).transpose(2, 3).flatten(2, 3))
+
+
+def groups(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q = q.unflatten(-1, (2, H // 2, -1)).permute(0, 2, 3, 1, 4)
+    k, v = (part.unflatten(-1, (H, -1))[..., :2, :].transpose(1, 2)[:, :, None] for part in (k, v))
+    weights = (q @ k.mT).softmax(-1)  # (B, groups, heads of a group, q, k)
+    weights = form.zero(weights.flatten(1, 2), 1).unflatten(1, (2, -1))
+    return (weights @ v).flatten(1, 2).transpose(1, 2).flatten(2)
+
+
+def one_key_head(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = split(q)[0], k[..., : D // H], v[..., : D // H]
+    weights = torch.einsum("bhqd,bkd->bhqk", q, k).softmax(-1)
+    return torch.einsum("bhqk,bkd->bqhd", form.zero(weights, 1), v).flatten(2)
+
+
+def cosine(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = split(q, k, v)
+    scores = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).transpose(-2, -1)
+    return join(form.zero((scores * 10 + torch.arange(H)[:, None, None]).softmax(-1), 1) @ v)
+
+
+def distance(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = split(q, k, v)
+    return join(form.zero((-torch.cdist(q, k)).softmax(-1), 1) @ v)
+
+
+def multiply_and_sum(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = split(q, k, v)
+    weights = (q[:, :, :, None] * k[:, :, None]).sum(-1).softmax(-1)
+    return join((form.zero(weights, 1)[..., None] * v[:, :, None]).sum(-2))
+
+
+def sink(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = split(q, k, v)
+    scores = q @ k.mT
+    weights = torch.cat([scores, torch.ones_like(scores[..., :1])], -1).softmax(-1)
+    return join(form.zero(weights, 1)[..., :-1] @ v)
+
+
+def talking_heads(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = split(q, k, v)
+    mix = form.to_out.weight[:H, :H]
+    weights = torch.einsum("bhqk,hg->bgqk", q @ k.mT, mix).softmax(-1)
+    return join(torch.einsum("bhqk,hg->bgqk", form.zero(weights, 1), mix) @ v)
+
+
+def fused(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    context = F.scaled_dot_product_attention(*split(q, k, v))
+    return join(form.zero(context, 1))
+
+
+def fused_folded(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    context = F.scaled_dot_product_attention(*(part.flatten(0, 1) for part in split(q, k, v)))
+    return join(form.zero(context.unflatten(0, (-1, H)), 1))
+
+
+def fused_windows(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = (part.unflatten(2, (-1, WINDOW)) for part in split(q, k, v))
+    return join(form.zero(F.scaled_dot_product_attention(q, k, v), 1).flatten(2, 3))
+
+
+def fused_heads_first(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = (part.unflatten(-1, (H, -1)).permute(2, 0, 1, 3) for part in (q, k, v))
+    return form.zero(F.scaled_dot_product_attention(q, k, v), 0).permute(1, 2, 0, 3).flatten(2)
+
+
+def fused_loop(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    contexts = [
+        F.scaled_dot_product_attention(*parts) * (head != form.off)
+        for head, parts in enumerate(zip(*(part.chunk(H, -1) for part in (q, k, v)), strict=True))
+    ]
+    return torch.cat(contexts, dim=-1)
+
+
+FORMS: dict[str, tuple[Callable[..., Tensor], str]] = {
+    "matmul": (matmul, "bhqk"),
+    "causal": (causal, "bhqk"),
+    "einsum": (einsum, "bhqk"),
+    "heads after queries": (heads_after_queries, "bqhk"),
+    "heads last": (heads_last, "bqkh"),
+    "keys before queries": (keys_before_queries, "bhkq"),
+    "heads first": (heads_first, "hbqk"),
+    "folded": (folded, "(bh)qk"),
+    "folded, heads first": (folded_heads_first, "(hb)qk"),
+    "folded, steps first": (steps_first, "(bh)qk"),
+    "loop": (loop, "bqk"),
+    "loop of four axes": (loop_of_four_axes, "bhqk"),
+    "own function": (own_function, "bhqk"),
+    "own folded function": (own_folded_function, "(bh)qk"),
+    "windows after heads": (windows_after_heads, "bhwqk"),
+    "windows before heads": (windows_before_heads, "bwhqk"),
+    "dilated windows": (grid_windows, "bhwqk"),
+    "groups": (groups, "bghqk"),
+    "one key head": (one_key_head, "bhqk"),
+    "cosine": (cosine, "bhqk"),
+    "distance": (distance, "bhqk"),
+    "multiply and sum": (multiply_and_sum, "bhqk"),
+    "sink": (sink, "bhqk"),
+    "talking heads": (talking_heads, "bhqk"),
+    "fused": (fused, "bhqk"),
+    "fused folded": (fused_folded, "(bh)qk"),
+    "fused windows": (fused_windows, "bhwqk"),
+    "fused heads first": (fused_heads_first, "hbqk"),
+    "fused loop": (fused_loop, "bqk"),
+}
+"""The functions, and the layout of the weights of one call."""
+
+
+def operator_weights(model: nn.Module, *inputs: Tensor) -> list[Tensor]:
+    with OperatorCapture() as capture, torch.no_grad():
+        model(*inputs)
+    return capture.weights
+
+
+@pytest.mark.parametrize(("batch", "steps"), SIZES)
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_of_attention_are_recorded_and_changed_exactly(form: str, batch: int, steps: int) -> None:
+    torch.manual_seed(batch)
+    attend, layout = FORMS[form]
+    model = nn.Sequential(nn.Linear(D, D), Form(attend), Form(attend)).eval()
+    inner: Any = model[1]
+    states = torch.randn(batch, steps, D)
+    captured = [by_head(weights, layout) for weights in operator_weights(model, states)]
+    count = len(captured) // 2
+    expected = [torch.cat(captured[start : start + count], 1) for start in (0, count)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with torch.no_grad(), regard.record(model) as records:
+            plain = model(states)
+        assert list(records) == ["1", "2"]
+        for record, weights in zip(records.values(), expected, strict=True):
+            torch.testing.assert_close(record.weights, weights.float(), atol=1e-6, rtol=1e-5)
+        with torch.no_grad():
+            torch.testing.assert_close(model(states), plain, atol=0, rtol=0)
+            with regard.intervene(model, "1", heads=[2]), regard.record(model) as changed:
+                off = model(states)
+            inner.off = 2
+            torch.testing.assert_close(off, model(states), atol=1e-6, rtol=1e-5)
+    assert not changed["1"].weights[:, 2].any() and changed["1"].weights[:, 1].any()
+    with pytest.raises(InputError, match=f"head {H} is out of range"), torch.no_grad():
+        with regard.intervene(model, "1", heads=[H]):
+            model(states)
