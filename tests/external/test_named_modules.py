@@ -58,8 +58,20 @@ def test_weights_are_recorded_at_the_named_module(drop: float) -> None:
     assert not any(module._forward_hooks for module in model.modules())
 
 
+class NoSoftmaxBlock(AttentionBlock):
+    """Attention whose weights no function of PyTorch computes."""
+
+    def forward(self, states: Tensor) -> Tensor:
+        heads = states.unflatten(-1, (2, 4)).transpose(1, 2)
+        powers = (heads @ heads.transpose(-2, -1)).exp()
+        weights = self.attn_drop(powers / powers.sum(-1, keepdim=True))
+        context: Tensor = self.proj((weights @ heads).transpose(1, 2).flatten(2))
+        return context
+
+
 def test_without_modules_a_warning_names_the_remedy() -> None:
     model = BlockModel()
+    model.blocks = nn.ModuleList([NoSoftmaxBlock(), NoSoftmaxBlock()])
     with pytest.warns(
         UserWarning, match=r"BlockModel ran, and nothing was recorded: .*record\(model, modules='blocks"
     ):
@@ -73,6 +85,15 @@ def test_without_modules_a_warning_names_the_remedy() -> None:
             model(torch.randn(2, 5, 8))
 
 
+def test_named_modules_of_one_class_do_not_hide_layers_of_another_class() -> None:
+    model, states = BlockModel(), torch.randn(2, 5, 8)
+    model.blocks = nn.ModuleList([AttentionBlock(), NoSoftmaxBlock()])
+    with record(model, modules="blocks.1.attn_drop") as records:
+        model(states)
+    assert list(records) == ["blocks.0", "blocks.1.attn_drop"]
+    torch.testing.assert_close(records["blocks.1.attn_drop"].weights, expected(model.blocks[0](states)))
+
+
 def test_wrong_pattern_is_refused() -> None:
     model = BlockModel()
     with pytest.raises(InputError, match="module 'blocks.*.drop' is unknown: .*attn_drop"):
@@ -82,6 +103,7 @@ def test_wrong_pattern_is_refused() -> None:
         with record(model, modules="blocks.1.proj"):
             model(torch.randn(2, 5, 8))
     assert "module 'blocks.1.proj' neither receives nor returns rows that sum to one" in str(said[0].message)
+    assert "no attention weights passed through the modules that match 'blocks.1.proj'" in str(said[1].message)
 
 
 @torch.no_grad()

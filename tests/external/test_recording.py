@@ -44,7 +44,7 @@ def test_mechanisms_of_modules() -> None:
     ("name", "mechanisms"),
     [
         ("llama", {"attention_interface", "generation"}),
-        ("longformer", {"output_attentions", "generation"}),
+        ("longformer", {"output_attentions", "torch_calls", "generation"}),
         ("clip", {"attention_interface", "generation"}),
     ],
 )

@@ -378,8 +378,10 @@ class AxesFinder:
                 axes = axes if projected == UNKNOWN else projected
             if axes is None:
                 return None
-            if isinstance(axes, str) and (isinstance(result, Axes) or axes == CHANNELS):
-                return result if isinstance(result, Axes) else axes
+            if axes == CHANNELS:  # the other modules around it mix steps, too
+                return CHANNELS if level == 1 else result
+            if axes == UNKNOWN and isinstance(result, Axes):
+                return result
             result = axes
             if not isinstance(axes, Axes):
                 continue
@@ -454,6 +456,12 @@ class AxesFinder:
                   for axis, mask in first.items()}  # fmt: skip
         limited = {dim for dims in limits.values() for dim in dims}
         features = [dim for dim in dims if dim not in limited and every.shape[dim] > 1]
+        last = every.dim() - 1
+        if not features and last > 1:  # without a projection, each head has a part of the features
+            parts = [
+                axis for axis, dims in limits.items() if dims == [last] and along(first[axis], last).sum() > 1
+            ]
+            features, limits = [last] if parts else [], limits | {axis: [] for axis in parts}
         if len(features) > 1:
             return CHANNELS
         separate = [axis for axis in first if limits[axis]]
@@ -467,8 +475,8 @@ class AxesFinder:
             """Return whether selected rows are used at every position."""
             return torch.equal(positions(used_positions(axis, selected)), positions(every))
 
-        last = max(separate + single, default=-1)
-        if last in first and not positions(every).all() and self._are_selected(first[last], every):
+        lowest = max(separate + single, default=-1)
+        if lowest in first and not positions(every).all() and self._are_selected(first[lowest], every):
             return SELECTED
         folded: dict[int, str] = {}
         for axis in separate if math.prod(shape[axis] for axis in joined) != heads else ():

@@ -192,6 +192,12 @@ class ForwardTracker:
             self._is_new_pass = False
 
 
+def and_parents(name: str) -> list[str]:
+    """Return the names of a module and of all modules that contain it."""
+    parts = name.split(".") if name else []
+    return [".".join(parts[:count]) for count in range(len(parts) + 1)]
+
+
 @contextmanager
 def capturing_elsewhere(trackers: Iterable[ForwardTracker]) -> Iterator[None]:
     """Ignore PyTorch's attention calls inside the block, because the caller records them itself."""

@@ -40,7 +40,7 @@ from regard.errors import InputError, unknown_choice
 from regard.external import attention_interface, generation, named_modules, output_attentions, torch_calls
 from regard.external.attention_interface import uses_interface
 from regard.external.capture_session import CaptureSession, InterventionSession
-from regard.external.forward_tracker import ForwardTracker
+from regard.external.forward_tracker import ForwardTracker, and_parents
 from regard.external.modules import prompt_length, resolve_module
 from regard.external.output_attentions import names_in_code
 from regard.external.token_labels import TokenLabeler, TokenLabels
@@ -265,27 +265,21 @@ def find_missing_layers(session: CaptureSession, recorded: Collection[str]) -> d
     convolutions, linear attention), and attention layers whose weights no hook receives.
     """
     names = {name.split("#")[0].rpartition(".stream")[0] or name.split("#")[0] for name in recorded}
-    missing = dict(session.refusals)
+    missing = {name: why for name, why in session.refusals.items() if name not in names}
     if not names <= session.tracker.modules.keys():  # the model returned weights without naming the layer
         return missing
     names |= missing.keys()
-    contain_recorded = {parent for name in names for parent in _and_parents(name)}
+    contain_recorded = {parent for name in names for parent in and_parents(name)}
     for name, module in session.tracker.modules.items():
         if name not in session.tracker.seen or not is_sequence_mixer(module) or not session.wants(name):
             continue
-        parents = _and_parents(name)
+        parents = and_parents(name)
         if name in contain_recorded or not names.isdisjoint(parents):
             continue
         if missing.keys().isdisjoint(parents):
             reason = HIDDEN_WEIGHTS if _computes_softmax(module) else NO_SOFTMAX
             missing[name] = f"{type(module).__name__} {reason}"
     return missing
-
-
-def _and_parents(name: str) -> list[str]:
-    """Return the names of a module and of all modules that contain it."""
-    parts = name.split(".") if name else []
-    return [".".join(parts[:count]) for count in range(len(parts) + 1)]
 
 
 def _computes_softmax(module: nn.Module) -> bool:

@@ -48,7 +48,7 @@ from regard.external.capture_session import (
     OneHead,
     nonzero_keys,
 )
-from regard.external.forward_tracker import ForwardTracker, capturing_elsewhere
+from regard.external.forward_tracker import ForwardTracker, and_parents, capturing_elsewhere
 from regard.external.hooks import ThreadList
 from regard.external.interface_call import find_eager_function
 from regard.external.torch_attention import (
@@ -168,14 +168,17 @@ class TorchCallMode(ProbeMode):
             # The softmax may be a module inside the layer: check the two innermost running modules.
             layers = (layer for layer in running[:-3:-1] if layer not in session.named_modules)
             return next(filter(session.concerns, layers), None)
-        for layer in reversed(running):
-            module = self.tracker.modules.get(layer)
-            if layer in session.named_modules:
-                return None
-            if module is None or not type(module).__module__.startswith("torch.nn.modules."):
-                inside = f"{layer}." if layer else ""
-                return None if any(name.startswith(inside) for name in session.named_modules) else layer
-        return None
+        modules = self.tracker.modules
+        names = (name for name in reversed(running) if not is_pytorch_layer(modules.get(name)))
+        layer = next(names, None)
+        # With modules=, the user chooses among the layers of a class; layers of other classes are still recorded.
+        chosen = {type(modules[parent]) for name in session.named_modules for parent in and_parents(name)}
+        return None if layer is None or type(modules.get(layer)) in chosen else layer
+
+
+def is_pytorch_layer(module: nn.Module | None) -> bool:
+    """Return whether a module is a layer of PyTorch, such as a softmax or a dropout."""
+    return type(module).__module__.startswith("torch.nn.modules.")
 
 
 _modes = ThreadList[TorchCallMode]()
@@ -227,7 +230,11 @@ def _attend(modes: Sequence[TorchCallMode], weights: Tensor, keys: int, *, produ
             square = copied.shape[2] == copied.shape[3]
             kind = self_attention_kind(mask, copied.shape[2]) if square else None
             call = AttentionCall.from_weights(copied.detach(), mask, kind)
-            target.record_call(name, dataclasses.replace(call, flat=weights.dim() == 2 and "q" in known.roles))
+            call = dataclasses.replace(call, flat=weights.dim() == 2 and "q" in known.roles)
+            if isinstance(target, CaptureSession) and target.unconfirmed is not None:
+                target.unconfirmed.setdefault(name, []).append(call)
+            else:
+                target.record_call(name, call)
     return weights
 
 
