@@ -1,25 +1,33 @@
 """Find what the axes of attention weights mean: samples, heads, queries and keys.
 
-PyTorch code stores weights in many layouts: (B, H, Tq, Tk), heads folded into the batch, (B H, Tq, Tk) or (H B,
-Tq, Tk), windows between heads and queries, (B, H, W, Tq, Tk), heads after the queries, one call for each head.
-Shapes alone do not show the layout, for example if B = H. If a module's number of heads and the shapes leave more
-than one layout, the module is probed: it runs again with changed weights, and the positions of its output that
-change show where each row of weights is used.
+Code stores weights in many layouts: (B, H, Tq, Tk), heads folded into the batch in either order, windows between
+heads and queries, heads after the queries, one call for each head. Shapes alone do not show the layout if, for
+example, B = H. If a module's number of heads and the shapes leave several layouts, the module is probed: it runs
+again with changed weights, and the positions of its output that change show where each row of weights is used.
 
-- If rows with index 0 on an axis are used at every position of the output, the axis is a head axis.
-- An axis whose rows are used at different positions is a query axis or a sample axis. Windows and groups of steps
-  count as samples. The last of these axes is the query axis.
+- Rows with one index on a head axis are used at every position of the output.
+- Rows with one index on a query or sample axis are used at different positions. Windows and groups of steps count
+  as samples; the last of these axes is the query axis.
 - If no axis separates the steps of the output, the rows are not queries: attention over channels, for example.
 
-The state of the module and of its inputs is then restored. Rows are changed by random numbers, so that a probe
-also works without gradients, in half precision and in functions with their own backward pass.
+The state of the module and of its inputs is then restored. A probe needs no gradients, so it works in half
+precision and in functions with their own backward pass.
 """
 
 import math
 import threading
 import types
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSequence, MutableSet, Sequence
+from collections.abc import (
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    MutableSequence,
+    MutableSet,
+    Sequence,
+)
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -35,94 +43,35 @@ from regard.external.hooks import remove_hooks
 
 HEADS = ("num_heads", "n_heads", "n_head", "num_attention_heads", "heads", "nhead", "nheads", "num_head", "h")
 """Names of attributes that may contain the number of heads."""
-CONFIGS = ("config", "cfg", "args")
-"""Names of attributes whose attributes may contain the number of heads."""
 STATE_DEPTH = 4
 """Number of nested levels of attributes and containers whose state is restored after a probe."""
-import os
-
-DEBUG = bool(os.environ.get("DEBUGAXES"))
 LEVELS = 3
-"""Number of nested modules that are probed: the module that computes weights may be part of a layer, which then
-joins the heads."""
-CHANNELS = "the rows of weights {} are not queries (attention over channels, landmarks or slots)"
-SELECTED = "the rows of weights {} belong to selected queries, and it is unknown which"
-FOLDED = "heads and samples cannot be distinguished in weights {}"
-UNKNOWN = "heads, samples and queries cannot be distinguished in weights {}"
-
+"""Number of nested modules that are probed: a module around the one with the weights may join the heads."""
 SOFTMAXES = (F.softmax, torch.softmax, Tensor.softmax, torch.special.softmax)
 SITES = (*SOFTMAXES, F.scaled_dot_product_attention)
 """Functions that compute weights, or contexts with the rows of weights."""
 PRODUCTS = (
     *("matmul", "__matmul__", "__rmatmul__", "mm", "bmm", "mv", "baddbmm", "addbmm", "addmm", "einsum"),
-    *("tensordot", "inner", "cdist", "linear"),
+    *("tensordot", "inner", "cdist", "linear", "conv1d", "conv2d", "conv3d"),
 )
-"""Functions that multiply queries and keys, weights and values, or states and parameters."""
-CONVOLUTIONS = frozenset(("conv1d", "conv2d", "conv3d"))
-MULTIPLICATIONS = frozenset(("mul", "__mul__", "__rmul__", "multiply"))
-RESIZE = frozenset(("cat", "pad", "sum", "__getitem__", "concat", "concatenate"))
+RESIZE = ("cat", "pad", "sum", "__getitem__", "concat", "concatenate")
 """Functions whose result has the origin of their arguments although its size differs."""
 PRODUCT, WEIGHTS, CONTEXT = "product", "weights", "context"
 """Origins of a tensor: a product of states, the weights of a probe, and these weights times values."""
-ORIGIN = "regard_origin"
+CHANNELS = "the rows of weights {} are not queries (attention over channels, landmarks or slots)"
+SELECTED = "the rows of weights {} belong to selected queries, and it is unknown which"
+FOLDED = "heads and samples cannot be distinguished in weights {}"
+UNKNOWN = "heads, samples and queries cannot be distinguished in weights {}"
 
 _thread = threading.local()
-
-
-def mark(tensor: Tensor, origin: str) -> Tensor:
-    """Attach an origin to a tensor."""
-    setattr(tensor, ORIGIN, origin)
-    return tensor
-
-
-def is_product(tensor: Any) -> bool:
-    """Return whether a tensor is computed from a product of states, such as queries and keys."""
-    return getattr(tensor, ORIGIN, None) == PRODUCT
-
-
-def note_origin(function: Any, args: Any, result: Any, parameters: Callable[[Tensor], bool]) -> None:
-    """Attach an origin to the result of a PyTorch function; `parameters`: whether a tensor is a parameter."""
-    if not isinstance(result, Tensor):
-        return
-    name = getattr(function, "__name__", "")
-    operands = [
-        value
-        for arg in args
-        for value in (arg if isinstance(arg, tuple | list) else (arg,))
-        if isinstance(value, Tensor)
-    ]
-    origins = [getattr(operand, ORIGIN, None) for operand in operands]
-    largest = max((operand.numel() for operand in operands), default=0)
-    multiplies = name in PRODUCTS or name in CONVOLUTIONS
-    if name in MULTIPLICATIONS and len(operands) == 2:  # with a sum, a product of vectors
-        smaller = (
-            operand.numel() for operand, origin in zip(operands, origins, strict=True) if origin == WEIGHTS
-        )
-        multiplies = result.numel() > min(smaller, default=largest)
-    if multiplies:
-        probe = active_probe()
-        if probe is not None and WEIGHTS in origins:
-            others = [origin for origin in origins if origin != WEIGHTS]
-            probe.used |= any(origin != PRODUCT for origin in others)
-            mark(result, CONTEXT)
-        elif any(map(parameters, operands)):
-            if probe is not None and CONTEXT in origins and probe.projected is None:
-                probe.projected = result
-        elif name not in CONVOLUTIONS:
-            mark(result, CONTEXT if CONTEXT in origins else PRODUCT)
-        return
-    for operand, origin in zip(operands, origins, strict=True):
-        if origin is not None and (operand.numel() == result.numel() or name in RESIZE):
-            mark(result, origin)
-            return
 
 
 class Axes(NamedTuple):
     """The meaning of each axis of weights."""
 
     roles: tuple[str, ...]
-    """For each axis, s (samples, windows, groups), h (heads), q (queries), k (keys), or two letters for an axis
-    that contains two: "sh" if the heads of a sample are adjacent, "hs" if the samples of a head are."""
+    """For each axis, s (samples, windows, groups), h (heads), q (queries) or k (keys); for an axis that contains
+    samples and heads, "sh" if the heads of a sample are adjacent, "hs" if the samples of a head are."""
     heads: int = 1
     """Number of heads in a folded axis, or number of calls that compute one head each."""
     head: int | None = None
@@ -139,7 +88,7 @@ class Axes(NamedTuple):
         return weights.reshape(sizes).permute(order).reshape(shape)
 
     def fold(self, weights: Tensor, shape: Sequence[int]) -> Tensor:
-        """Return weights (B, H, Tq, Tk) in the original layout; `shape` is the shape of the original weights."""
+        """Return weights (B, H, Tq, Tk) in the original layout and `shape`."""
         _, sizes, order = self._split(shape)
         inverse = sorted(range(len(order)), key=order.__getitem__)
         return weights.reshape([sizes[axis] for axis in order]).permute(inverse).reshape(tuple(shape))
@@ -158,29 +107,42 @@ BY_HEAD = Axes(("s", "h", "q", "k"))
 
 
 class Running(NamedTuple):
-    """A module that is running, with its inputs."""
+    """A module that is running, with its inputs and the number of weights it computed, by place."""
 
     module: nn.Module
     args: Any
     kwargs: dict[str, Any]
     sites: Counter[str]
-    """Number of tensors of weights that were computed so far, by the name of the place."""
 
 
 class Probe:
-    """A repeated run of a module in which some rows of one tensor of weights are changed."""
+    """Repeated runs of a module in which some rows of one tensor of weights are changed."""
 
-    def __init__(self, site: str, number: int, shape: Sequence[int], keys: int, *, used: bool) -> None:
-        self.site, self.number, self.shape, self.keys = site, number, list(shape), keys
-        self.count = 0
-        """Number of tensors of weights in the run."""
-        self.selected: Callable[[Tensor], Tensor] | None = None
-        """Maps the indices of an axis to those whose rows are changed."""
-        self.axis = 0
-        self.used = used
+    def __init__(self, running: Running, site: str, number: int, shape: Sequence[int], keys: int) -> None:
+        self.running, self.site, self.number, self.shape, self.keys = running, site, number, shape, keys
+        self.used = False
         """Whether the weights are multiplied by values."""
+        self.count = 0
+        """Number of tensors of weights in a run."""
+
+    def run(
+        self, axis: int = 0, rows: Callable[[Tensor], Tensor] | None = None, *, projected: bool = False
+    ) -> Tensor:
+        """Return the output of a run in which the rows with some indices of an axis are changed.
+
+        `projected`: return the first projection of the context instead.
+        """
+        self._axis, self._rows, self.count = axis, rows, 0
         self.projected: Tensor | None = None
-        """The result of the first projection of the context."""
+        module, args, kwargs, _ = self.running
+        copied = [value.clone() if isinstance(value, Tensor) else value for value in (*args, *kwargs.values())]
+        with torch.random.fork_rng(devices=[]), _state_restored(module, args, kwargs):
+            forward: Any = module.forward
+            output = forward(*copied[: len(args)], **dict(zip(kwargs, copied[len(args) :], strict=True)))
+            output = [self.projected] if projected else output
+            return next(
+                _tensors(output if isinstance(output, Tensor | Mapping | Sequence) else vars(output))
+            ).clone()
 
     def visit(self, site: str, weights: Tensor) -> Tensor:
         """Return weights, with changed rows if they are those of the probe."""
@@ -189,20 +151,15 @@ class Probe:
         self.count += 1
         if self.count - 1 != self.number:
             return weights
-        sizes = [
-            size if axis == self.keys else actual
-            for axis, (size, actual) in enumerate(zip(self.shape, weights.shape, strict=True))
-        ]
-        if sizes != self.shape:
+        if any(
+            a != b for axis, (a, b) in enumerate(zip(weights.shape, self.shape, strict=True)) if axis != self.keys
+        ):
             raise ValueError("a repeated run computes weights of another shape")
-        if self.selected is not None:
-            generator = torch.Generator().manual_seed(0)
-            noise = torch.rand(weights.shape, generator=generator).to(weights) + 0.1
-            indices = torch.arange(weights.shape[self.axis], device=weights.device)
-            rows = self.selected(indices).reshape(
-                [-1 if axis == self.axis else 1 for axis in range(weights.dim())]
-            )
-            weights = weights + noise * rows
+        if self._rows is not None:
+            noise = torch.rand(weights.shape, generator=torch.Generator().manual_seed(0)).to(weights) + 0.1
+            rows = self._rows(torch.arange(weights.shape[self._axis], device=weights.device))
+            sizes = [-1 if axis == self._axis else 1 for axis in range(weights.dim())]
+            weights = weights + noise * rows.reshape(sizes)
         return mark(weights, WEIGHTS)
 
 
@@ -211,18 +168,25 @@ def active_probe() -> Probe | None:
     return getattr(_thread, "probe", None)
 
 
+def mark(tensor: Tensor, origin: str) -> Tensor:
+    """Attach an origin to a tensor."""
+    tensor.regard_origin = origin  # type: ignore[attr-defined]
+    return tensor
+
+
+def origin_of(tensor: Tensor) -> str | None:
+    """Return the origin of a tensor; None if it is unknown."""
+    return getattr(tensor, "regard_origin", None)
+
+
 def find_heads(module: nn.Module) -> int | None:
     """Return the number of heads from the attributes of a module or of its config; None if it has none.
 
     >>> find_heads(nn.MultiheadAttention(8, 2))
     2
     """
-    owners = [module, *(getattr(module, name, None) for name in CONFIGS)]
-    values = (
-        owner.get(name) if isinstance(owner, Mapping) else getattr(owner, name, None)
-        for owner in owners
-        for name in HEADS
-    )
+    owners = [module, *(getattr(module, name, None) for name in ("config", "cfg", "args"))]
+    values = (getattr(owner, name, None) for owner in owners for name in HEADS)
     return next((value for value in values if type(value) is int and value > 0), None)
 
 
@@ -231,8 +195,7 @@ class ProbeMode(TorchFunctionMode):
 
     def __init__(self, tracker: ForwardTracker) -> None:
         super().__init__()
-        self.tracker = tracker
-        modules = tracker.modules.items()
+        self.tracker, modules = tracker, tracker.modules.items()
         self.own = {name for name, module in modules if isinstance(module, AttentionLayer)}
         """Regard's own layers, which other hooks record."""
         parameters = (parameter for parameter in tracker.model.parameters() if not parameter.is_meta)
@@ -244,7 +207,50 @@ class ProbeMode(TorchFunctionMode):
         tracker = self.tracker
         return bool(tracker.running) and not tracker.captured_elsewhere and tracker.running[-1] not in self.own
 
-    def is_parameter(self, tensor: Tensor) -> bool:
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result, probe = function(*args, **kwargs), active_probe()
+        if probe is not None and function in SITES and self.captures:
+            return probe.visit("", result)
+        if isinstance(result, Tensor):
+            operands = [
+                value
+                for arg in (*args, *kwargs.values())
+                for value in (arg if isinstance(arg, tuple | list) else (arg,))
+                if isinstance(value, Tensor)
+            ]
+            origin = self._find_origin(getattr(function, "__name__", ""), operands, result)
+            if origin is not None:
+                mark(result, origin)
+        return result
+
+    def _find_origin(self, name: str, operands: Sequence[Tensor], result: Tensor) -> str | None:
+        origins, sizes, probe = (
+            list(map(origin_of, operands)),
+            [part.numel() for part in operands],
+            active_probe(),
+        )
+        multiplies = name in PRODUCTS
+        if name in ("mul", "__mul__", "__rmul__", "multiply") and len(operands) == 2:  # with a sum, a product
+            smaller = [size for size, origin in zip(sizes, origins, strict=True) if origin == WEIGHTS] or [
+                max(sizes)
+            ]
+            multiplies = result.numel() > min(smaller)
+        if not multiplies:
+            sized = zip(origins, sizes, strict=True)
+            return next(
+                (origin for origin, size in sized if origin and (size == result.numel() or name in RESIZE)), None
+            )
+        if probe is not None and WEIGHTS in origins:
+            probe.used |= any(origin not in (WEIGHTS, PRODUCT) for origin in origins)
+            return CONTEXT
+        if any(map(self._is_parameter, operands)):
+            if probe is not None and CONTEXT in origins and probe.projected is None:
+                probe.projected = result
+            return None
+        return CONTEXT if CONTEXT in origins else PRODUCT
+
+    def _is_parameter(self, tensor: Tensor) -> bool:
         """Return whether a tensor is a parameter of the model or a view of one."""
         if isinstance(tensor, nn.Parameter) or type(tensor) is not Tensor:
             return isinstance(tensor, nn.Parameter)
@@ -252,14 +258,6 @@ class ProbeMode(TorchFunctionMode):
             return tensor.untyped_storage().data_ptr() in self._parameters
         except (NotImplementedError, RuntimeError):  # a tensor without storage, as in torch.func.vmap
             return False
-
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        result, probe = function(*args, **kwargs), active_probe()
-        if probe is not None and function in SITES and self.captures:
-            return probe.visit("", result)
-        note_origin(function, (*args, *kwargs.values()), result, self.is_parameter)
-        return result
 
 
 class AxesFinder:
@@ -269,25 +267,22 @@ class AxesFinder:
         self.tracker = tracker
         self.running: list[Running] = []
         """The running modules of user code, the outermost first."""
-        self._known: dict[Any, tuple[Axes | str | None, list[int]]] = {}
+        self._known: dict[Any, tuple[Axes | str | None, Sequence[int]]] = {}
         self._heads: dict[int, int | None] = {}
-        self._observing = False
+        self._observes = False
 
     @contextmanager
     def observe(self) -> Iterator[None]:
         """Keep the inputs of the running modules inside the block."""
-        if self._observing:
-            yield
-            return
-        self._observing, hooks = True, []
-        for module in self.tracker.modules.values():
-            # A hook on a PyTorch layer would keep it from its fast path, and TorchScript takes no hooks.
+        hooks: list[Any] = []
+        # A hook on a PyTorch layer would keep it from its fast path, and TorchScript takes no hooks.
+        for module in self.tracker.modules.values() if not self._observes else ():
             if not type(module).__module__.startswith(("torch.", "regard.")):
                 hooks.append(self.tracker.hook_before(module, self._begin))
                 hooks.append(self.tracker.hook_after(module, self._end, always=True))
+        self._observes = True
         with remove_hooks(hooks):
             yield
-        self._observing = False
 
     def _begin(self, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
         if active_probe() is None:
@@ -318,221 +313,164 @@ class AxesFinder:
         """Return the axes of the weights that were counted last, the reason if they are unknown, or None if they
         weigh no values.
 
-        `shape`: that of the weights; `keys`: the axis over which the weights were normalized. `site`: the module
-        through which the weights pass, or "" for a function. `product`: whether the scores are products of
-        queries and keys. `convention`: whether the function requires (..., H, Tq, Tk).
+        `shape`: that of the weights; `keys`: the axis over which they were normalized. `site`: the module through
+        which they pass, or "" for a function. `product`: whether the scores are products of queries and keys.
+        `convention`: whether the function requires (..., H, Tq, Tk).
         """
-        heads, numbers = self.find_heads(), [running.sites[site] - 1 for running in self.running]
-        if product and len(shape) == 4 and self._is_by_head(shape, keys, heads, convention=convention):
+        heads = self.find_heads()
+        sure = convention and heads is None
+        if product and self._is_by_head(shape, keys, shape[-3] if sure else heads, sure=sure):
             return BY_HEAD
         if not self.running:
             return UNKNOWN if product else None
-        inner = self.running[-1].module
-        key = id(inner), site, len(shape), keys, product, tuple(size == 1 for size in shape)
-        axes, before = self._known.get(key, (None, []))
-        sizes = [size for axis, size in enumerate(shape) if isinstance(axes, Axes) and axes.roles[axis] == "h"]
-        if not before or sizes != [
-            size for axis, size in enumerate(before) if isinstance(axes, Axes) and axes.roles[axis] == "h"
-        ]:
-            axes = self._probe(shape, keys, site, numbers, heads, product=product)
+        key = id(self.running[-1].module), site, len(shape), keys, product, tuple(size == 1 for size in shape)
+        axes, before = self._known.get(key, (UNKNOWN, ()))
+        fixed = [axis for axis in range(len(shape)) if isinstance(axes, Axes) and axes.roles[axis] == "h"]
+        if not before or any(before[axis] != shape[axis] for axis in fixed):
+            axes = self._probe(shape, keys, site, heads, product=product)
             unclear = heads is None and isinstance(axes, Axes) and axes.heads == 1 and "h" not in axes.roles
             if convention and (unclear or (axes == UNKNOWN and heads in (None, *shape[-3:-2]))):
                 axes = Axes(("s",) * (len(shape) - 3) + ("h", "q", "k"))
-            self._known[key] = axes, list(shape)
+            self._known[key] = axes, shape
         if isinstance(axes, Axes) and axes.head is not None:
-            return axes._replace(head=numbers[-1] % axes.heads)
+            return axes._replace(head=(self.running[-1].sites[site] - 1) % axes.heads)
         return axes
 
-    def _is_by_head(self, shape: Sequence[int], keys: int, heads: int | None, *, convention: bool) -> bool:
-        """Return whether the shape (B, H, Tq, Tk) is the only possible layout."""
-        if keys != 3:
-            return False
-        if heads is None and convention:
-            heads = shape[1]
-        elif heads is None or shape[1] != heads or (heads > 1 and heads in (shape[0], shape[2])):
+    def _is_by_head(self, shape: Sequence[int], keys: int, heads: int | None, *, sure: bool) -> bool:
+        """Return whether only (B, H, Tq, Tk) fits the shape, the number of heads and the inputs of the running
+        module; `sure`: whether B and Tq may equal the number of heads."""
+        if len(shape) != 4 or keys != 3 or heads is None or shape[1] != heads:
             return False
         inputs = list(_tensors(self.running[-1].args, self.running[-1].kwargs)) if self.running else []
         widths = {
             size for states in inputs for size in (states.shape[-1], states.shape[min(1, states.dim() - 1)])
         }
-        return shape[2] in _step_counts(inputs, shape[0]) and (heads == 1 or shape[2] * heads not in widths)
+        channels = heads > 1 and shape[2] * heads in widths
+        unique = sure or heads == 1 or heads not in (shape[0], shape[2])
+        return unique and not channels and shape[2] in _step_counts(inputs, shape[0])
 
     def _probe(
-        self,
-        shape: Sequence[int],
-        keys: int,
-        site: str,
-        numbers: Sequence[int],
-        heads: int | None,
-        *,
-        product: bool,
+        self, shape: Sequence[int], keys: int, site: str, heads: int | None, *, product: bool
     ) -> Axes | str | None:
         """Return the axes from the output of the running modules, the innermost first."""
         result: Axes | str = UNKNOWN
-        for level in range(1, min(LEVELS, len(self.running)) + 1):
-            running = self.running[-level]
-            probe = Probe(site, numbers[-level], shape, keys, used=product or bool(site))
-            axes = self._try_probe(running, probe, heads)
-            if axes == CHANNELS and level == 1:  # a module of several layers mixes steps after its weights
-                projected = self._try_probe(running, probe, heads, projected=True)
-                axes = axes if projected == UNKNOWN else projected
-            if axes is None:
+        for level, running in enumerate(self.running[: -LEVELS - 1 : -1]):
+            probe = Probe(running, site, running.sites[site] - 1, shape, keys)
+            axes = self._try_probe(probe, heads)
+            if not (probe.used or product or site) and axes != UNKNOWN:
                 return None
+            if axes == CHANNELS and level == 0:  # a module of several layers mixes steps after its weights
+                axes = self._try_probe(probe, heads, projected=True)
+                axes = CHANNELS if axes == UNKNOWN else axes
             if axes == CHANNELS:  # the other modules around it mix steps, too
-                return CHANNELS if level == 1 else result
-            if axes == UNKNOWN and isinstance(result, Axes):
-                return result
-            result = axes
+                return CHANNELS if level == 0 else result
+            if isinstance(axes, Axes) or not isinstance(result, Axes):
+                result = axes
             if not isinstance(axes, Axes):
                 continue
             split = [size for role, size in zip(axes.roles, shape, strict=True) if role == "h"]
             count = axes.heads * math.prod(split)
-            if level == 1 and count == 1 and heads is not None and heads > 1 and probe.count % heads == 0:
+            if level == 0 and count == 1 and heads is not None and heads > 1 and probe.count % heads == 0:
                 return axes._replace(heads=heads, head=0)
             if count == heads or (heads is None and count > 1):
                 return axes
         return result
 
-    def _try_probe(self, *args: Any, **options: Any) -> Axes | str | None:
-        # A user's module may refuse to run again, or with other numbers; the layout is then unknown.
-        probe: Probe = args[1]
+    def _try_probe(self, probe: Probe, heads: int | None, *, projected: bool = False) -> Axes | str:
+        tracker = self.tracker
+        running, captured = list(tracker.running), tracker.captured_elsewhere
+        _thread.probe, tracker.captured_elsewhere = probe, False
         try:
-            with self._probing(probe):
-                return self._axes_in(*args, **options)
-        except Exception:
-            if DEBUG:
-                import traceback
-
-                traceback.print_exc()
+            with torch.no_grad(), ProbeMode(tracker):
+                return _axes_in(probe, heads, projected=projected)
+        except Exception:  # a user's module may refuse to run again, or with other numbers
             return UNKNOWN
-
-    @contextmanager
-    def _probing(self, probe: Probe) -> Iterator[None]:
-        running, captured = list(self.tracker.running), self.tracker.captured_elsewhere
-        _thread.probe, self.tracker.captured_elsewhere = probe, False
-        try:
-            with torch.no_grad(), ProbeMode(self.tracker):
-                yield
         finally:
-            _thread.probe, self.tracker.captured_elsewhere = None, captured
-            self.tracker.running[:] = running
-
-    def _axes_in(
-        self, running: Running, probe: Probe, heads: int | None, *, projected: bool = False
-    ) -> Axes | str | None:
-        """Return the axes from the output of one module, or from its first projection after the weights."""
-        shape = probe.shape
-
-        def run(axis: int, selected: Callable[[Tensor], Tensor] | None) -> Tensor:
-            """Return the output of the module, or of its first projection after the weights."""
-            probe.axis, probe.selected, probe.count, probe.projected = axis, selected, 0, None
-            output = _run(running)
-            if not projected:
-                return output
-            if probe.projected is None:
-                raise ValueError("the context is not projected")
-            return probe.projected.clone()
-
-        def used_positions(axis: int, selected: Callable[[Tensor], Tensor]) -> Tensor:
-            """Return the numbers of the output, True where they depend on selected rows of weights."""
-            output = run(axis, selected)
-            return (output != base) & ~(output.isnan() & base.isnan())
-
-        base = run(0, None)
-        if not probe.used:
-            return None
-        every = used_positions(0, lambda index: index >= 0)
-        if not every.any():
-            return UNKNOWN
-        others = [axis for axis in range(len(shape)) if axis != probe.keys]
-        first = {axis: used_positions(axis, lambda index: index == 0) for axis in others if shape[axis] > 1}
-
-        def along(mask: Tensor, axis: int) -> Tensor:
-            """Return the indices of an axis of the output that a mask contains."""
-            return mask.movedim(axis, 0).flatten(1).any(1)
-
-        dims = range(every.dim())
-        limits = {axis: [dim for dim in dims if not torch.equal(along(mask, dim), along(every, dim))]
-                  for axis, mask in first.items()}  # fmt: skip
-        limited = {dim for dims in limits.values() for dim in dims}
-        features = [dim for dim in dims if dim not in limited and every.shape[dim] > 1]
-        last = every.dim() - 1
-        if not features and last > 1:  # without a projection, each head has a part of the features
-            parts = [
-                axis for axis, dims in limits.items() if dims == [last] and along(first[axis], last).sum() > 1
-            ]
-            features, limits = [last] if parts else [], limits | {axis: [] for axis in parts}
-        if len(features) > 1:
-            return CHANNELS
-        separate = [axis for axis in first if limits[axis]]
-        single = [axis for axis in others if shape[axis] == 1]
-        joined = [axis for axis in first if not limits[axis]]
-
-        def positions(mask: Tensor) -> Tensor:
-            return mask.any(features[0]) if features else mask
-
-        def use_all(axis: int, selected: Callable[[Tensor], Tensor]) -> bool:
-            """Return whether selected rows are used at every position."""
-            return torch.equal(positions(used_positions(axis, selected)), positions(every))
-
-        lowest = max(separate + single, default=-1)
-        if lowest in first and not positions(every).all() and self._are_selected(first[lowest], every):
-            return SELECTED
-        folded: dict[int, str] = {}
-        for axis in separate if math.prod(shape[axis] for axis in joined) != heads else ():
-            if not (positions(first[axis]) & positions(used_positions(axis, lambda index: index > 0))).any():
-                continue
-            # Several rows of the axis are used at the same position.
-            count = heads or shape[axis] + 1
-            if shape[axis] % count:
-                return FOLDED
-            adjacent = use_all(axis, partial(_is_multiple, count))
-            spread = use_all(axis, partial(_is_below, shape[axis] // count))
-            if adjacent and spread:  # the first rows are those of one sample only if heads are adjacent
-                adjacent = not use_all(axis, partial(_is_below, count))
-            elif not adjacent and not spread:
-                return FOLDED
-            folded[axis] = "sh" if adjacent else "hs"
-        if len(shape) == 2 and any(states.dim() > 2 for states in _tensors(running.args, running.kwargs)):
-            return Axes(("s", "k") if probe.keys else ("k", "s"))  # one query for each sample
-        separate = [axis for axis in separate if axis not in folded]
-        if not separate and not single:
-            return CHANNELS
-        query = max(separate + single)
-        if query in single and heads == 1 and len(separate) > 1 and len(single) == 1:
-            query = max(separate)  # the axis of size one is that of the head
-        # Queries of two axes, such as rows and columns of an image, share their keys; windows do not.
-        grid = {query}
-        below = [axis for axis in separate if min(others) < axis < query]
-        keys, inputs = shape[probe.keys], _tensors(running.args, running.kwargs)
-        if below and shape[query] * shape[below[-1]] == keys != shape[query]:
-            grid |= {below[-1]} if keys in _step_counts(inputs, shape[0]) else set()
-        roles = [
-            "k"
-            if axis == probe.keys
-            else folded.get(axis, "q" if axis in grid else "h" if axis in joined else "s")
-            for axis in range(len(shape))
-        ]
-        return Axes(tuple(roles), heads if folded and heads is not None else 1)
-
-    @staticmethod
-    def _are_selected(first: Tensor, every: Tensor) -> bool:
-        """Return whether the first row is not the first of a block of steps that use weights."""
-        dims = [dim for dim in range(every.dim()) if not every.movedim(dim, 0).flatten(1).any(1).all()]
-        for dim in dims:
-            steps = every.movedim(dim, 0).flatten(1).any(1).nonzero()[:, 0]
-            row = first.movedim(dim, 0).flatten(1).any(1).nonzero()[:, 0]
-            if len(steps) != steps[-1] - steps[0] + 1 or row[0] != steps[0] or len(row) > 1:
-                return True
-        return not dims
+            _thread.probe, tracker.captured_elsewhere = None, captured
+            tracker.running[:] = running
 
 
-def _is_multiple(count: int, index: Tensor) -> Tensor:
-    return index % count == 0
+def _axes_in(probe: Probe, heads: int | None, *, projected: bool) -> Axes | str:
+    """Return the axes from the output of one module, or from its first projection after the weights."""
+    base, shape = probe.run(projected=projected), probe.shape
+
+    def used(axis: int, rows: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return the numbers of the output, True where they depend on selected rows of weights."""
+        output = probe.run(axis, rows, projected=projected)
+        return (output != base) & ~(output.isnan() & base.isnan())
+
+    def along(mask: Tensor, dim: int) -> Tensor:
+        """Return the indices of a dimension of the output that a mask contains."""
+        return mask.movedim(dim, 0).flatten(1).any(1)
+
+    every = used(0, partial(torch.ge, other=0))
+    others = [axis for axis in range(len(shape)) if axis != probe.keys]
+    first = {axis: used(axis, partial(torch.eq, other=0)) for axis in others if shape[axis] > 1}
+    dims, last = range(every.dim()), every.dim() - 1
+    limits = {
+        axis: [dim for dim in dims if not along(mask, dim).equal(along(every, dim))]
+        for axis, mask in first.items()
+    }
+    features = [
+        dim for dim in dims if every.shape[dim] > 1 and all(dim not in limit for limit in limits.values())
+    ]
+    if len(features) > 1 or not every.any():
+        return CHANNELS if every.any() else UNKNOWN
+    if not features and last > 1:  # without a projection, each head has a part of the features
+        parts = [axis for axis, limit in limits.items() if limit == [last] and along(first[axis], last).sum() > 1]
+        features, limits = [last] if parts else [], limits | {axis: [] for axis in parts}
+
+    def positions(mask: Tensor) -> Tensor:
+        return mask.any(features[0]) if features else mask
+
+    joined = [axis for axis in first if not limits[axis]]
+    separate = [axis for axis in first if limits[axis]]
+    single = [axis for axis in others if shape[axis] == 1]
+    lowest = max(separate + single, default=-1)
+    if lowest in separate and not positions(every).all() and not _is_block(first[lowest], every, along):
+        return SELECTED
+    folded: dict[int, str] = {}
+    for axis in separate if math.prod(shape[axis] for axis in joined) != heads else ():
+        if not (positions(first[axis]) & positions(used(axis, partial(torch.gt, other=0)))).any():
+            continue
+        # Several rows of the axis are used at the same position.
+        if heads is None or shape[axis] % heads:
+            return FOLDED
+        samples = shape[axis] // heads
+        tests = (
+            lambda index: index % heads == 0,
+            lambda index, count=samples: index < count,
+            lambda index: index < heads,
+        )
+        adjacent, spread, block = (positions(used(axis, test)).equal(positions(every)) for test in tests)
+        if not adjacent and not spread:
+            return FOLDED
+        # If both fit, the first rows are those of one sample only if heads are adjacent.
+        folded[axis] = "hs" if not adjacent or (spread and block) else "sh"
+    if len(shape) == 2 and any(states.dim() > 2 for states in _tensors(probe.running.args, probe.running.kwargs)):
+        return Axes(("s", "k") if probe.keys else ("k", "s"))  # one query for each sample
+    separate = [axis for axis in separate if axis not in folded]
+    if not separate and not single:
+        return CHANNELS
+    # An axis of size one is that of the queries, or that of a single head.
+    query = max(separate if heads == 1 and len(separate) > 1 and len(single) == 1 else separate + single)
+    # Queries of two axes, such as rows and columns of an image, share their keys; windows do not.
+    above, keys = [axis for axis in separate if min(others) < axis < query], shape[probe.keys]
+    counts = _step_counts(_tensors(probe.running.args, probe.running.kwargs), shape[0])
+    grid = {query, above[-1]} if above and shape[query] * shape[above[-1]] == keys in counts else {query}
+    letters = dict.fromkeys(joined, "h") | folded | dict.fromkeys(grid, "q") | {probe.keys: "k"}
+    return Axes(tuple(letters.get(axis, "s") for axis in range(len(shape))), heads if folded and heads else 1)
 
 
-def _is_below(count: int, index: Tensor) -> Tensor:
-    return index < count
+def _is_block(first: Tensor, every: Tensor, along: Callable[[Tensor, int], Tensor]) -> bool:
+    """Return whether the rows are those of a block of steps, and the first row is that of its first step."""
+    for dim in range(every.dim()):
+        steps, row = along(every, dim).nonzero()[:, 0], along(first, dim).nonzero()[:, 0]
+        if len(steps) < every.shape[dim] and (
+            len(steps) != steps[-1] - steps[0] + 1 or row.tolist() != steps[:1].tolist()
+        ):
+            return False
+    return True
 
 
 def _tensors(*values: Any) -> Iterator[Tensor]:
@@ -547,32 +485,18 @@ def _tensors(*values: Any) -> Iterator[Tensor]:
             yield from _tensors(*value)
 
 
-def _step_counts(inputs: Iterator[Tensor] | Sequence[Tensor], batch: int) -> set[int]:
+def _step_counts(inputs: Iterable[Tensor], batch: int) -> set[int]:
     """Return the possible numbers of steps of inputs (B, T, D), (T, B, D), (B, H, W, D) or (B, D, H, W)."""
     counts: set[int] = set()
     for states in inputs:
         sizes = list(states.shape)
         if len(sizes) == 3:
             counts.add(sizes[1] if sizes[0] == batch else sizes[0])
-        elif len(sizes) > 3:
-            counts |= {sizes[-3] * sizes[-2], sizes[-2] * sizes[-1], sizes[-2]}
         else:
-            counts.add(sizes[0])
+            counts |= (
+                {sizes[-2], math.prod(sizes[-3:-1]), math.prod(sizes[-2:])} if len(sizes) > 3 else {sizes[0]}
+            )
     return counts
-
-
-def _run(running: Running) -> Tensor:
-    """Run a module again with copies of its inputs; returns its first output, and restores all states."""
-    module: Any = running.module
-
-    def copy(value: Any) -> Any:
-        return value.clone() if isinstance(value, Tensor) else value
-
-    with torch.random.fork_rng(devices=[]), _state_restored(module, running.args, running.kwargs):
-        output = module.forward(
-            *map(copy, running.args), **{name: copy(value) for name, value in running.kwargs.items()}
-        )
-        return next(_tensors(output if isinstance(output, Tensor | Mapping | Sequence) else vars(output))).clone()
 
 
 @contextmanager
@@ -587,10 +511,7 @@ def _state_restored(*values: Any) -> Iterator[None]:
 
 
 def _restorers(value: Any, visited: set[int], depth: int) -> Iterator[Callable[[], object]]:
-    """Yield functions that restore a value and its contents in place.
-
-    Unchanged containers are not touched, because a running module may iterate over them.
-    """
+    """Yield functions that restore a value and its contents in place."""
     if id(value) in visited or depth < 0 or isinstance(value, type | types.FunctionType | types.ModuleType):
         return
     visited.add(id(value))
@@ -601,13 +522,16 @@ def _restorers(value: Any, visited: set[int], depth: int) -> Iterator[Callable[[
             yield lambda: None if torch.equal(value, copy) else value.copy_(copy)
         return
     if isinstance(value, MutableMapping):
-        items = list(value.items())
-        contents = [part for _, part in items]
-        yield lambda: _refill(value, items, list(value.items()), value.update)
+        items = dict(value)
+        contents = list(items.values())
+        yield value.clear
+        yield lambda: value.update(items)
     elif isinstance(value, MutableSequence | MutableSet):
         contents = list(value)
-        fill = value.extend if isinstance(value, MutableSequence) else value.__ior__
-        yield lambda: _refill(value, contents, list(value), fill)
+        yield value.clear
+        yield (
+            lambda: value.extend(contents) if isinstance(value, MutableSequence) else value.__ior__(set(contents))
+        )
     elif isinstance(value, tuple):
         contents = list(value)
     elif hasattr(value, "__dict__"):
@@ -617,16 +541,6 @@ def _restorers(value: Any, visited: set[int], depth: int) -> Iterator[Callable[[
     for part in contents:
         # Submodules have the same depth as their module.
         yield from _restorers(part, visited, depth if isinstance(value, nn.Module) else depth - 1)
-
-
-def _refill(container: Any, before: list[Any], after: list[Any], fill: Callable[[Any], Any]) -> None:
-    flat_before, flat_after = (
-        [part for entry in entries for part in (entry if isinstance(entry, tuple) else (entry,))]
-        for entries in (before, after)
-    )
-    if list(map(id, flat_before)) != list(map(id, flat_after)):
-        container.clear()
-        fill(set(before) if isinstance(container, MutableSet) else before)
 
 
 def _set_attributes(owner: Any, attributes: dict[str, Any]) -> None:

@@ -32,13 +32,14 @@ from regard.errors import InputError
 from regard.external.attention_axes import (
     BY_HEAD,
     FOLDED,
+    PRODUCT,
     SITES,
     SOFTMAXES,
     UNKNOWN,
     Axes,
     ProbeMode,
     active_probe,
-    is_product,
+    origin_of,
 )
 from regard.external.attention_call import AttentionCall
 from regard.external.capture_session import (
@@ -145,7 +146,7 @@ class TorchCallMode(ProbeMode):
                 if not modes or not isinstance(dim, int) or weights.dim() < 2 or not weights.numel():
                     return weights
                 scores = args[0] if args else kwargs["input"]
-                return _attend(modes, weights, dim % weights.dim(), product=is_product(scores))
+                return _attend(modes, weights, dim % weights.dim(), product=origin_of(scores) == PRODUCT)
             callers = [(mode, mode.tracker.running[-1]) for mode in modes]
             for mode, caller in callers:
                 mode.session.kernel_callers.add(caller)
