@@ -150,7 +150,7 @@ def heads_first(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def folded(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     q, k, v = (part.flatten(0, 1) for part in split(q, k, v))
-    weights = torch.baddbmm(torch.zeros(1, 1, 1), q, k.mT, beta=0, alpha=0.5).softmax(-1)
+    weights = torch.baddbmm(q[:1, :1, :1], q, k.mT, beta=0, alpha=0.5).softmax(-1)
     weights = form.zero(weights.unflatten(0, (-1, H)), 1).flatten(0, 1)
     return join(torch.bmm(weights, v).unflatten(0, (-1, H)))
 
@@ -383,3 +383,150 @@ def test_forms_of_attention_are_recorded_and_changed_exactly(form: str, batch: i
     with pytest.raises(InputError, match=f"head {H} is out of range"), torch.no_grad():
         with regard.intervene(model, "1", heads=[H]):
             model(states)
+
+
+def channels(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = (part.mT for part in split(q, k, v))
+    weights = (F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).mT).softmax(-1)  # (B, H, d, d)
+    return join((weights @ v).mT)
+
+
+def fused_channels(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return join(F.scaled_dot_product_attention(*(part.mT for part in split(q, k, v))).mT)
+
+
+def linear(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = split(q, k, v)
+    return join(q.softmax(-1) @ (k.softmax(-2).mT @ v))
+
+
+def selected_queries(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Informer's ProbSparse attention (Zhou et al. 2021): other queries get the mean of the values."""
+    q, k, v = split(q, k, v)
+    scores = q @ k.mT
+    rows = (scores.amax(-1) - scores.mean(-1)).topk(3, -1).indices[..., None].expand(-1, -1, -1, D // H)
+    weights = (q.gather(2, rows) @ k.mT).softmax(-1)
+    return join(v.mean(2, keepdim=True).expand_as(v).scatter(2, rows, weights @ v))
+
+
+@pytest.mark.parametrize(("batch", "steps"), [(2, 6), (4, 4), (3, 5)])
+@pytest.mark.parametrize(
+    ("attend", "reason"),
+    [
+        (channels, "not queries .attention over channels"),
+        (fused_channels, "not queries .attention over channels"),
+        (linear, "not queries .attention over channels"),
+        (selected_queries, "(belong to selected queries|not queries)"),
+    ],
+)
+def test_rows_that_are_no_queries_are_named(attend: Any, reason: str, batch: int, steps: int) -> None:
+    model, states = nn.Sequential(nn.Linear(D, D), Form(attend)).eval(), torch.randn(batch, steps, D)
+    with torch.no_grad(), pytest.warns(UserWarning, match=f"not recorded: 1 .Form: the rows of .*{reason}"):
+        with regard.record(model) as records:
+            model(states)
+    assert not records and list(records.left_out) == ["1"]
+    if attend is not linear:
+        with pytest.raises(InputError, match=reason), torch.no_grad(), regard.intervene(model, "1", heads=[0]):
+            model(states)
+
+
+class OneHead(nn.Module):
+    """A module for one head, in a list of modules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(D, D // H) for _ in range(3))
+
+    def forward(self, states: Tensor) -> Tensor:
+        weights = (self.query(states) @ self.key(states).mT).softmax(-1)
+        return weights @ self.value(states)
+
+
+class ModulePerHead(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.n_head, self.heads, self.last = H, nn.ModuleList(OneHead() for _ in range(H)), nn.Linear(D, D)
+
+    def forward(self, states: Tensor) -> Tensor:
+        output: Tensor = self.last(torch.cat([head(states) for head in self.heads], -1))
+        return output
+
+
+class TwoLayers(nn.Module):
+    """Two layers of attention in one function, without modules, between an embedding, a router and a softmax over
+    words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.n_heads, self.words = H, nn.Embedding(9, D)
+        self.weights = nn.ParameterList(nn.Parameter(torch.randn(D, D) / 3) for _ in range(8))
+        self.router, self.last = nn.Linear(D, 4), nn.Linear(D, 9)
+
+    def forward(self, words: Tensor) -> Tensor:
+        states = self.words(words)
+        for start in (0, 4):
+            q, k, v = split(*(states @ self.weights[start + part] for part in range(3)))
+            states = states + join((q @ k.mT).softmax(-1) @ v) @ self.weights[start + 3]
+        best, experts = self.router(states).softmax(-1).topk(2, -1)
+        states = states + (best * experts).sum(-1, keepdim=True)
+        return self.last(states).softmax(-1)
+
+
+class Pooling(nn.Module):
+    """Attention with one learned query: scores are no products."""
+
+    def __init__(self, *, flat: bool) -> None:
+        super().__init__()
+        self.score, self.flat = nn.Linear(D, 1), flat
+
+    def forward(self, states: Tensor) -> Tensor:
+        scores = self.score(torch.tanh(states))
+        if self.flat:
+            return torch.bmm(scores.squeeze(-1).softmax(-1)[:, None], states)[:, 0]
+        return (scores.softmax(1) * states).sum(1)
+
+
+@pytest.mark.parametrize(("batch", "steps"), [(2, 6), (4, 4)])
+@torch.no_grad()
+def test_other_forms_are_recorded_exactly(batch: int, steps: int) -> None:
+    torch.manual_seed(0)
+    states, words = torch.randn(batch, steps, D), torch.randint(9, (batch, steps))
+    cases: list[tuple[nn.Module, Tensor, list[str], str, int]] = [
+        (ModulePerHead(), states, [f"heads.{head}" for head in range(H)], "bqk", H),
+        (TwoLayers(), words, ["", "#1"], "bhqk", 2),
+        (Pooling(flat=True), states, [""], "bk", 1),
+        (Pooling(flat=False), states, [""], "bkq", 1),
+        (Form(folded).bfloat16(), states.bfloat16(), [""], "(bh)qk", 1),
+        (Form(matmul, None), states, [""], "bhqk", 1),
+        (torch.compile(Form(folded), backend="eager"), states, [""], "(bh)qk", 1),  # type: ignore[list-item]
+    ]
+    for model, inputs, names, layout, count in cases:
+        captured = operator_weights(model, inputs)[:count]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with regard.record(model) as records:
+                model(inputs)
+        assert list(records) == names
+        for record, weights in zip(records.values(), captured, strict=True):
+            torch.testing.assert_close(record.weights, by_head(weights, layout).float())
+
+
+def test_causal_attention_of_own_modules_is_that_of_a_decoder() -> None:
+    def fused_causal(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return join(F.scaled_dot_product_attention(*split(q, k, v), is_causal=True))
+
+    model = nn.Sequential(Form(fused_causal), Form(causal), Form(fused))
+    with torch.no_grad(), regard.record(model) as records:
+        model(torch.randn(2, 6, D))
+    assert [record.kind for record in records.values()] == ["decoder", "decoder", "encoder"]
+
+
+def test_model_trains_while_its_attention_is_recorded() -> None:
+    model, states = nn.Sequential(Form(folded), Form(own_folded_function)), torch.randn(2, 6, D)
+    model(states).sum().backward()
+    expected = [parameter.grad for parameter in model.parameters()]
+    model.zero_grad()
+    with regard.record(model) as records:
+        model(states).sum().backward()
+    assert len(records) == 2
+    torch.testing.assert_close([parameter.grad for parameter in model.parameters()], expected)

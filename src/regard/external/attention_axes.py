@@ -429,9 +429,17 @@ def _axes_in(probe: Probe, heads: int | None, *, projected: bool) -> Axes | str:
     lowest = max(separate + single, default=-1)
     if lowest in separate and not positions(every).all() and not _is_block(first[lowest], every, along):
         return SELECTED
+
+    def shares(axis: int) -> bool:
+        """Return whether the first row of an axis and its other rows are used at a common position."""
+        return bool((positions(first[axis]) & positions(used(axis, partial(torch.gt, other=0)))).any())
+
+    rows = math.prod(shape[axis] for axis in separate)
+    if lowest in separate and int(positions(every).sum()) > rows and shares(lowest):
+        return SELECTED  # each head has its own queries
     folded: dict[int, str] = {}
     for axis in separate if math.prod(shape[axis] for axis in joined) != heads else ():
-        if not (positions(first[axis]) & positions(used(axis, partial(torch.gt, other=0)))).any():
+        if not shares(axis):
             continue
         # Several rows of the axis are used at the same position.
         if heads is None or shape[axis] % heads:
@@ -464,13 +472,12 @@ def _axes_in(probe: Probe, heads: int | None, *, projected: bool) -> Axes | str:
 
 def _is_block(first: Tensor, every: Tensor, along: Callable[[Tensor, int], Tensor]) -> bool:
     """Return whether the rows are those of a block of steps, and the first row is that of its first step."""
-    for dim in range(every.dim()):
+    dims = [dim for dim in range(every.dim()) if not along(every, dim).all()]
+    for dim in dims:
         steps, row = along(every, dim).nonzero()[:, 0], along(first, dim).nonzero()[:, 0]
-        if len(steps) < every.shape[dim] and (
-            len(steps) != steps[-1] - steps[0] + 1 or row.tolist() != steps[:1].tolist()
-        ):
+        if len(steps) != steps[-1] - steps[0] + 1 or row.tolist() != steps[:1].tolist():
             return False
-    return True
+    return bool(dims)
 
 
 def _tensors(*values: Any) -> Iterator[Tensor]:

@@ -8,7 +8,6 @@ returns the name of the call, `change_weights` applies interventions, and `recor
 import dataclasses
 import warnings
 from collections.abc import Collection, Sequence
-from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -319,28 +318,22 @@ class OneHead:
     """A session for calls that compute one head each, in a loop over the heads of a layer."""
 
     def __init__(self, session: CaptureSession, axes: Axes, calls: list[AttentionCall]) -> None:
-        self.session, self.axes, self.calls = session, axes, calls
+        self.session, self.heads, self.head, self.calls = session, axes.heads, axes.head or 0, calls
         self.intervenes = session.intervenes
 
     def change_weights(self, weights: Tensor, mask: Tensor | None) -> Tensor:
         """Return the changed weights (B, 1, Tq, Tk) of the head."""
-        heads, head = self.axes.heads, self.axes.head or 0
-        changed = self.session.change_weights(weights.expand(-1, heads, -1, -1), mask)
-        return changed[:, head : head + 1]
+        changed = self.session.change_weights(weights.expand(-1, self.heads, -1, -1), mask)
+        return changed[:, self.head : self.head + 1]
 
     def record_call(self, name: str, call: AttentionCall) -> None:
         """Keep the call; the call of the last head records all heads."""
-        del self.calls[self.axes.head :]
-        self.calls.append(call)
-        if len(self.calls) == self.axes.heads:
-            self.session.record_call(
-                name, dataclasses.replace(call, rows=partial(_join_heads, tuple(self.calls)))
-            )
+        self.calls[self.head :] = [call]
+        if len(self.calls) == self.heads:
+            calls = tuple(self.calls)
 
+            def rows(rows: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
+                weights = torch.cat([head_call.rows(rows)[0] for head_call in calls], dim=1)
+                return weights, nonzero_keys(weights)
 
-def _join_heads(calls: Sequence[AttentionCall], rows: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
-    weights, masks = zip(*(call.rows(rows) for call in calls), strict=True)
-    known = [torch.ones_like(part, dtype=torch.bool) if mask is None else mask.expand_as(part)
-             for part, mask in zip(weights, masks, strict=True)]  # fmt: skip
-    same = all(mask is None for mask in masks)
-    return torch.cat(weights, dim=1), None if same else torch.cat(known, dim=1)
+            self.session.record_call(name, dataclasses.replace(call, rows=rows))

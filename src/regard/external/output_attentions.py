@@ -24,7 +24,7 @@ from regard.external.attention_axes import SELECTED
 from regard.external.attention_call import AttentionCall
 from regard.external.attention_interface import uses_interface
 from regard.external.capture_session import CaptureSession, are_attention_weights, nonzero_keys
-from regard.external.forward_tracker import ForwardTracker
+from regard.external.forward_tracker import ForwardTracker, and_parents
 from regard.external.hooks import remove_hooks
 from regard.external.interface_call import find_eager_function
 from regard.external.modules import is_transformers_model
@@ -105,8 +105,6 @@ class OutputAttentionsHook:
         """By the address of a tensor: the innermost module that returned the tensor, and the tensor."""
         self.recorded: set[str] = set()
         """Layers whose returned weights were recorded in the last pass."""
-        self.candidates: list[tuple[str, Tensor]] = []
-        """Tensors that may be weights, with the layer that returned them; only layers with a softmax."""
 
     def begin(self, model: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
         """Request the weights from the outermost model, as fields of a named output."""
@@ -114,7 +112,6 @@ class OutputAttentionsHook:
         if self.depth > 1:
             return None
         self.returned.clear()
-        self.candidates.clear()
         self.session.unconfirmed = {}
         parameters = inspect.signature(model.forward).parameters
         takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
@@ -140,8 +137,6 @@ class OutputAttentionsHook:
         values = output.values() if isinstance(output, dict) else output
         for value in values if isinstance(output, dict | tuple | list) else ():
             if isinstance(value, Tensor) and value.dim() > 2 and value.is_floating_point():
-                if _computes_softmax(type(module)) and are_attention_weights(value):
-                    self.candidates.append((name, value))
                 # Compare storages, because a model may return a view of the weights that its layer returned.
                 address = value.untyped_storage().data_ptr()
                 inner = self.returned.get(address)
@@ -173,13 +168,11 @@ class OutputAttentionsHook:
         """Record the softmaxes of layers whose weights the model did not return."""
         session, calls = self.session, self.session.unconfirmed or {}
         session.unconfirmed = None
-        returned = {name.split("#")[0] for name in self.recorded}
-        for layer, layer_calls in calls.items():
-            inside = f"{layer}."
-            if any(name.startswith(inside) or f"{name}.".startswith(inside) or inside.startswith(f"{name}.")
-                   for name in returned):  # fmt: skip
+        parts = {part for name in self.recorded for part in and_parents(name)}
+        for layer in calls:
+            if layer in parts or not self.recorded.isdisjoint(and_parents(layer)):
                 continue
-            for call in layer_calls:
+            for call in calls[layer]:
                 name = session.next_call_name(layer)
                 if name is not None:
                     session.record_call(name, call)
@@ -193,9 +186,6 @@ class OutputAttentionsHook:
             address = weights.untyped_storage().data_ptr()
             in_output.setdefault(address, (key, weights))
             self.returned.setdefault(address, (f"{key}.{number}", weights))
-        if not in_output:  # the model returns no weights even when it is asked
-            candidates = (weights for _, weights in self.candidates)
-            in_output = {weights.untyped_storage().data_ptr(): (ATTENTIONS, weights) for weights in candidates}
         for address, (layer, _) in self.returned.items():
             module = session.tracker.modules.get(layer)
             if module is not None and uses_interface(module):

@@ -4,6 +4,7 @@ Both functions run unchanged. If a call returns no weights, the weights are comp
 `nn.MultiheadAttention` calls the second one. See `torch_calls` for how calls are intercepted.
 """
 
+import dataclasses
 import inspect
 import warnings
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from regard.external.capture_session import (
     HALF,
     CaptureSession,
     OneHead,
+    nonzero_keys,
     relative_difference,
     replace_rows,
     zero_masked_rows,
@@ -61,6 +63,13 @@ def self_attention_kind(mask: Tensor | None, queries: int) -> Kind:
     if mask is None or queries < 2 or mask.shape[-2] < 2:
         return "encoder"
     return "encoder" if mask.triu(mask.shape[-1] - mask.shape[-2] + 1).any() else "decoder"
+
+
+def describe_weights(weights: Tensor, *, flat: bool) -> AttentionCall:
+    """Return the call of a module that computes weights (B, H, Tq, Tk) in its own code, without a mask."""
+    mask, square = nonzero_keys(weights), weights.shape[2] == weights.shape[3]
+    kind = self_attention_kind(mask, weights.shape[2]) if square else None
+    return dataclasses.replace(AttentionCall.from_weights(weights, mask, kind), flat=flat)
 
 
 class SDPACall:
@@ -164,9 +173,10 @@ def shape_of_sdpa(*args: Any, **kwargs: Any) -> tuple[int, ...]:
     query, key, value = (inputs[name] for name in POSITIONAL[:3])
     if query.is_nested or key.is_nested or value.is_nested:
         return ()
-    leads = [query.shape[:-2], *(states.shape[:-2] for states in (key, value))]
-    if kwargs.get("enable_gqa"):
-        leads = [lead[:-1] + query.shape[-3:-2] for lead in leads]
+    grouped = slice(-3, -2) if kwargs.get("enable_gqa") else slice(0)
+    leads = (
+        states.shape[: -2 - bool(query.shape[grouped])] + query.shape[grouped] for states in (query, key, value)
+    )
     return (*torch.broadcast_shapes(*leads), query.shape[-2], key.shape[-2])
 
 
@@ -188,8 +198,7 @@ def record_sdpa(requests: Requests, axes: Axes | None, *args: Any, **kwargs: Any
     if any(session.intervenes for session, _ in requests):
         before, mask = call.weights(slice(None))
         weights = _change(requests, before, mask)
-        changed = (weights != before).any(-1, keepdim=True)
-        flat = (*output.shape[:-1], 1)
+        changed, flat = (weights != before).any(-1, keepdim=True), (*output.shape[:-1], 1)
         rows = (changed.reshape(flat) if axes is None else axes.fold(changed, flat))[..., 0]
         _record(requests, weights, mask, call.kind)
         return replace_rows(output, call.context(F.dropout(weights, call.dropout)), rows)
@@ -216,15 +225,12 @@ def _after_dropout(call: SDPACall, output: Tensor, random_state: Tensor) -> tupl
     return (dropped if relative_difference(call.context(dropped), output) is None else weights), mask
 
 
-def record_multi_head(
-    requests: Requests, axes: Axes | None, *args: Any, **kwargs: Any
-) -> tuple[Tensor, Tensor | None]:
+def record_multi_head(requests: Requests, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
     """Run `F.multi_head_attention_forward` with the caller's arguments, and record its weights.
 
     If the caller requests no weights, the fused kernel runs, and the weights before dropout are computed
     separately.
     """
-    del axes
     bound = FORWARD.bind(*args, **kwargs)
     bound.apply_defaults()
     inputs = dict(bound.arguments)
@@ -336,8 +342,5 @@ def _project_values(inputs: dict[str, Any]) -> Tensor:
     return F.linear(value, weight, None if bias is None else bias.chunk(3)[2])
 
 
-CAPTURED: dict[Any, Any] = {
-    F.scaled_dot_product_attention: record_sdpa,
-    F.multi_head_attention_forward: record_multi_head,
-}
-"""Replacement of each function during a recording."""
+CAPTURED = (F.scaled_dot_product_attention, F.multi_head_attention_forward)
+"""Functions that are replaced during a recording."""

@@ -14,7 +14,6 @@ would miss.
   them, and a row that may attend to no key is NaN.
 """
 
-import dataclasses
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -55,16 +54,19 @@ from regard.external.interface_call import find_eager_function
 from regard.external.torch_attention import (
     CAPTURED,
     combine_masks,
+    describe_weights,
     mask_from_bias,
-    self_attention_kind,
+    record_multi_head,
+    record_sdpa,
     shape_of_sdpa,
 )
 
 Target = CaptureSession | OneHead
 """What records or changes a call."""
 WINDOW_ATTRIBUTE = "one_sided_attn_window_size"
-"""Attribute of Longformer's layers, whose weights have the head dimension after the steps (see
-`output_attentions`)."""
+"""Attribute of Longformer's layers (see `output_attentions`)."""
+WINDOWS = Axes(("s", "q", "h", "k"))
+"""The axes of their weights."""
 
 
 def applies(session: CaptureSession) -> bool:
@@ -153,14 +155,16 @@ class TorchCallMode(ProbeMode):
             callers = [(mode, caller) for mode, caller in callers if mode.session.concerns(caller)]
             if not callers:
                 return function(*args, **kwargs)
-            axes: Axes | str = BY_HEAD
             shape = shape_of_sdpa(*args, **kwargs) if function is F.scaled_dot_product_attention else ()
+            axes: Axes | str | None = BY_HEAD
             if len(shape) > 2:
-                axes = callers[0][0].session.axes.find(shape, len(shape) - 1, convention=True) or UNKNOWN
-            targets, known = _targets(callers, axes, shape, len(shape) - 1)
+                axes = callers[0][0].session.axes.find(shape, len(shape) - 1, convention=True)
+            targets, known = _targets(callers, axes or UNKNOWN, shape, len(shape) - 1)
             if not targets:
                 return function(*args, **kwargs)
-            return CAPTURED[function](targets, known if len(shape) > 2 else None, *args, **kwargs)
+            if function is F.multi_head_attention_forward:
+                return record_multi_head(targets, *args, **kwargs)
+            return record_sdpa(targets, known if len(shape) > 2 else None, *args, **kwargs)
 
     def softmax_layer(self) -> str | None:
         """Return the layer whose softmax is computed; None if the session does not need it."""
@@ -170,16 +174,12 @@ class TorchCallMode(ProbeMode):
             layers = (layer for layer in running[:-3:-1] if layer not in session.named_modules)
             return next(filter(session.concerns, layers), None)
         modules = self.tracker.modules
-        names = (name for name in reversed(running) if not is_pytorch_layer(modules.get(name)))
-        layer = next(names, None)
+        kinds = ((name, type(modules.get(name)).__module__) for name in reversed(running))
+        # A softmax or a dropout of PyTorch is part of the layer around it.
+        layer = next((name for name, kind in kinds if not kind.startswith("torch.nn.modules.")), None)
         # With modules=, the user chooses among the layers of a class; layers of other classes are still recorded.
         chosen = {type(modules[parent]) for name in session.named_modules for parent in and_parents(name)}
         return None if layer is None or type(modules.get(layer)) in chosen else layer
-
-
-def is_pytorch_layer(module: nn.Module | None) -> bool:
-    """Return whether a module is a layer of PyTorch, such as a softmax or a dropout."""
-    return type(module).__module__.startswith("torch.nn.modules.")
 
 
 _modes = ThreadList[TorchCallMode]()
@@ -199,21 +199,17 @@ def _attend(modes: Sequence[TorchCallMode], weights: Tensor, keys: int, *, produ
     if not callers:
         return weights
     mode, layer = callers[0]
-    module = mode.tracker.module(layer)
+    module, finder = mode.tracker.module(layer), mode.session.axes
     in_library = type(module).__module__.startswith("transformers.")
     if in_library and not product and "att" not in type(module).__name__.lower():
         return weights  # a router or a gate
-    axes: Axes | str | None
-    if hasattr(module, WINDOW_ATTRIBUTE):
-        axes = Axes(("s", "q", "h", "k"))
-    else:
-        axes = mode.session.axes.find(weights.shape, keys, product=product)
-        heads = mode.session.axes.find_heads()
-        # In layers from transformers, the heads of a sample are adjacent.
-        if in_library and axes in (UNKNOWN, FOLDED) and weights.dim() == 3 and heads:
-            axes = Axes(("sh", "q", "k"), heads) if len(weights) % heads == 0 else axes
+    axes = WINDOWS if hasattr(module, WINDOW_ATTRIBUTE) else finder.find(weights.shape, keys, product=product)
     if axes is None:
         return weights
+    heads = finder.find_heads() or len(weights) + 1
+    # In layers from transformers, the heads of a sample are adjacent.
+    if in_library and axes in (UNKNOWN, FOLDED) and weights.dim() == 3 and len(weights) % heads == 0:
+        axes = Axes(("sh", "q", "k"), heads)
     targets, known = _targets(callers, axes, weights.shape, keys)
     by_head = known.unfold(weights)
     for target, _ in targets:
@@ -221,17 +217,11 @@ def _attend(modes: Sequence[TorchCallMode], weights: Tensor, keys: int, *, produ
             by_head = target.change_weights(by_head, nonzero_keys(by_head))
             weights = known.fold(by_head, weights.shape)
             mode.changed[id(module)] = weights.detach()
-    with torch.no_grad():
-        for target, name in targets:
-            if target.intervenes:
-                continue
+    for target, name in targets:
+        if not target.intervenes:
             # A copy, because the model may change the weights in place.
-            copied = by_head.float() if by_head.dtype in HALF else by_head.clone()
-            mask = nonzero_keys(copied)
-            square = copied.shape[2] == copied.shape[3]
-            kind = self_attention_kind(mask, copied.shape[2]) if square else None
-            call = AttentionCall.from_weights(copied.detach(), mask, kind)
-            call = dataclasses.replace(call, flat=weights.dim() == 2 and "q" in known.roles)
+            copied = by_head.detach().float() if by_head.dtype in HALF else by_head.detach().clone()
+            call = describe_weights(copied, flat=weights.dim() == 2 and "q" in known.roles)
             if isinstance(target, CaptureSession) and target.unconfirmed is not None:
                 target.unconfirmed.setdefault(name, []).append(call)
             else:
@@ -251,12 +241,10 @@ def _targets(
         session = mode.session
         if isinstance(axes, str):
             reason = axes.format(tuple(shape))
-            change = session.change if isinstance(session, InterventionSession) else None
-            if change is None:
-                if session.wants(layer):
-                    session.refusals[layer] = f"{type(mode.tracker.module(layer)).__name__}: {reason}"
+            if not isinstance(session, InterventionSession):
+                session.refusals[layer] = f"{type(mode.tracker.module(layer)).__name__}: {reason}"
                 continue
-            if change.heads is not None or change.query is not None:
+            if session.change.heads is not None or session.change.query is not None:
                 raise InputError(
                     f"{layer}: {reason}: name a module where they are (B, H, Tq, Tk) with modules=, or leave out "
                     "heads, query and key"
