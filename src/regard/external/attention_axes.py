@@ -336,18 +336,25 @@ class AxesFinder:
             return axes._replace(head=(self.running[-1].sites[site] - 1) % axes.heads)
         return axes
 
+    def _inputs(self) -> list[Tensor]:
+        return list(_tensors(self.running[-1].args, self.running[-1].kwargs)) if self.running else []
+
+    def has_steps(self, count: int, batch: int) -> bool:
+        """Return whether an input of the running module may have a number of steps."""
+        return count in _step_counts(self._inputs(), batch)
+
     def _is_by_head(self, shape: Sequence[int], keys: int, heads: int | None, *, sure: bool) -> bool:
         """Return whether only (B, H, Tq, Tk) fits the shape, the number of heads and the inputs of the running
         module; `sure`: whether B and Tq may equal the number of heads."""
         if len(shape) != 4 or keys != 3 or heads is None or shape[1] != heads:
             return False
-        inputs = list(_tensors(self.running[-1].args, self.running[-1].kwargs)) if self.running else []
+        inputs = self._inputs()
         widths = {
             size for states in inputs for size in (states.shape[-1], states.shape[min(1, states.dim() - 1)])
         }
         channels = heads > 1 and shape[2] * heads in widths
         unique = sure or heads == 1 or heads not in (shape[0], shape[2])
-        return unique and not channels and shape[2] in _step_counts(inputs, shape[0])
+        return unique and not channels and self.has_steps(shape[2], shape[0])
 
     def _probe(
         self, shape: Sequence[int], keys: int, site: str, heads: int | None, *, product: bool
@@ -362,12 +369,9 @@ class AxesFinder:
             if axes == CHANNELS and level == 0:  # a module of several layers mixes steps after its weights
                 axes = self._try_probe(probe, heads, projected=True)
                 axes = CHANNELS if axes == UNKNOWN else axes
-            if axes == CHANNELS:  # the other modules around it mix steps, too
-                return CHANNELS if level == 0 else result
-            if isinstance(axes, Axes) or not isinstance(result, Axes):
-                result = axes
-            if not isinstance(axes, Axes):
-                continue
+            if not isinstance(axes, Axes):  # the modules around it mix steps, too
+                return axes if level == 0 else result
+            result = axes
             split = [size for role, size in zip(axes.roles, shape, strict=True) if role == "h"]
             count = axes.heads * math.prod(split)
             if level == 0 and count == 1 and heads is not None and heads > 1 and probe.count % heads == 0:
@@ -434,11 +438,12 @@ def _axes_in(probe: Probe, heads: int | None, *, projected: bool) -> Axes | str:
         """Return whether the first row of an axis and its other rows are used at a common position."""
         return bool((positions(first[axis]) & positions(used(axis, partial(torch.gt, other=0)))).any())
 
-    rows = math.prod(shape[axis] for axis in separate)
+    unjoined = math.prod(shape[axis] for axis in joined) != heads
+    rows = math.prod(shape[axis] for axis in separate) // ((heads or 1) if unjoined else 1)
     if lowest in separate and int(positions(every).sum()) > rows and shares(lowest):
         return SELECTED  # each head has its own queries
     folded: dict[int, str] = {}
-    for axis in separate if math.prod(shape[axis] for axis in joined) != heads else ():
+    for axis in separate if unjoined else ():
         if not shares(axis):
             continue
         # Several rows of the axis are used at the same position.

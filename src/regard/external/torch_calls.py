@@ -32,6 +32,7 @@ from regard.external.attention_axes import (
     BY_HEAD,
     FOLDED,
     PRODUCT,
+    SELECTED,
     SITES,
     SOFTMAXES,
     UNKNOWN,
@@ -209,7 +210,8 @@ def _attend(modes: Sequence[TorchCallMode], weights: Tensor, keys: int, *, produ
     heads = finder.find_heads() or len(weights) + 1
     # In layers from transformers, the heads of a sample are adjacent.
     if in_library and axes in (UNKNOWN, FOLDED) and weights.dim() == 3 and len(weights) % heads == 0:
-        axes = Axes(("sh", "q", "k"), heads)
+        known_rows = finder.has_steps(weights.shape[1], len(weights) // heads)
+        axes = Axes(("sh", "q", "k"), heads) if known_rows else SELECTED
     targets, known = _targets(callers, axes, weights.shape, keys)
     by_head = known.unfold(weights)
     for target, _ in targets:
