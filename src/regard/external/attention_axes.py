@@ -366,9 +366,10 @@ class AxesFinder:
             axes = self._try_probe(probe, heads)
             if not (probe.used or product or site) and axes != UNKNOWN:
                 return None
-            if axes == CHANNELS and level == 0:  # a module of several layers mixes steps after its weights
-                axes = self._try_probe(probe, heads, projected=True)
-                axes = CHANNELS if axes == UNKNOWN else axes
+            if isinstance(axes, str) and level == 0:
+                # A module of several layers mixes steps after its weights, and a norm may multiply them by zero.
+                projected = self._try_probe(probe, heads, projected=True)
+                axes = projected if isinstance(projected, Axes) else axes
             if not isinstance(axes, Axes):  # the modules around it mix steps, too
                 return axes if level == 0 else result
             result = axes
@@ -421,8 +422,10 @@ def _axes_in(probe: Probe, heads: int | None, *, projected: bool) -> Axes | str:
     if len(features) > 1 or not every.any():
         return CHANNELS if every.any() else UNKNOWN
     if not features and last > 1:  # without a projection, each head has a part of the features
-        parts = [axis for axis, limit in limits.items() if limit == [last] and along(first[axis], last).sum() > 1]
-        features, limits = [last] if parts else [], limits | {axis: [] for axis in parts}
+        alone = [(axis, [dim for dim in limit if dim]) for axis, limit in limits.items()]
+        parts = {dims[0] for axis, dims in alone if len(dims) == 1 and along(first[axis], dims[0]).sum() > 1}
+        features = [last] if last in parts else list(parts & {1})
+        limits = {axis: [dim for dim in limit if dim not in features] for axis, limit in limits.items()}
 
     def positions(mask: Tensor) -> Tensor:
         return mask.any(features[0]) if features else mask
@@ -439,6 +442,8 @@ def _axes_in(probe: Probe, heads: int | None, *, projected: bool) -> Axes | str:
         return bool((positions(first[axis]) & positions(used(axis, partial(torch.gt, other=0)))).any())
 
     unjoined = math.prod(shape[axis] for axis in joined) != heads
+    if not features and unjoined and (heads or 1) > 1:
+        return FOLDED
     rows = math.prod(shape[axis] for axis in separate) // ((heads or 1) if unjoined else 1)
     if lowest in separate and int(positions(every).sum()) > rows and shares(lowest):
         return SELECTED  # each head has its own queries

@@ -204,7 +204,17 @@ def _attend(modes: Sequence[TorchCallMode], weights: Tensor, keys: int, *, produ
     in_library = type(module).__module__.startswith("transformers.")
     if in_library and not product and "att" not in type(module).__name__.lower():
         return weights  # a router or a gate
-    axes = WINDOWS if hasattr(module, WINDOW_ATTRIBUTE) else finder.find(weights.shape, keys, product=product)
+    if hasattr(module, WINDOW_ATTRIBUTE) and weights.dim() == 4:
+        axes: Axes | str | None = WINDOWS
+        sessions = [mode.session for mode, _ in callers]
+        if any(
+            isinstance(session, InterventionSession) and session.change.query is not None for session in sessions
+        ):
+            raise InputError(
+                f"{layer} attends in windows, where no single weight can be set: change whole heads instead"
+            )
+    else:
+        axes = finder.find(weights.shape, keys, product=product)
     if axes is None:
         return weights
     heads = finder.find_heads() or len(weights) + 1
@@ -251,13 +261,13 @@ def _targets(
                     f"{layer}: {reason}: name a module where they are (B, H, Tq, Tk) with modules=, or leave out "
                     "heads, query and key"
                 )
-        head = axes.head if isinstance(axes, Axes) else None
-        if not head:
+        one_head = axes if isinstance(axes, Axes) and axes.head is not None else None
+        if one_head is None or one_head.head == 0:
             mode.names[layer] = layer if session.unconfirmed is not None else session.next_call_name(layer)
         name = mode.names[layer]
         if name is not None:
             calls = mode.head_calls.setdefault(layer, [])
-            targets.append((session if head is None else OneHead(session, axes, calls), name))
+            targets.append((OneHead(session, one_head, calls) if one_head else session, name))
     if isinstance(axes, Axes):
         return targets, axes
     others = [axis for axis in range(len(shape)) if axis != keys]
