@@ -8,9 +8,13 @@ Letters: B batch, H heads, G groups of heads that share keys and values (G divid
 of keys), D width.
 """
 
+import math
+from typing import Annotated
+
 import torch
 from torch import Tensor
 
+from regard.arguments import Limits
 from regard.fast.softmax import padded_softmax
 
 
@@ -58,7 +62,7 @@ def uniform_weights(like: Tensor, mask: Tensor | None = None) -> Tensor:
     return allowed / allowed.sum(-1, keepdim=True).clamp(min=1)
 
 
-def tempered_weights(weights: Tensor, temperature: float) -> Tensor:
+def tempered_weights(weights: Tensor, temperature: Annotated[float, Limits(0, math.inf, "both")]) -> Tensor:
     """Return the weights (..., Tq, Tk) that result if the scores are divided by a temperature.
 
     `softmax(s / t)` is `softmax(s) ** (1 / t)`, normalized again. A temperature above 1 makes a row more

@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from torch import nn
 
-from regard.errors import InputError, check_range, shorten
+from regard.arguments import Limits
+from regard.errors import InputError, shorten
 from regard.external.adapters import (
     MAX_GENERATED,
     Adapter,
@@ -48,14 +49,14 @@ HUB_TIMEOUT = 5.0
 
 
 def look(
-    model: nn.Module | str | Path,
+    model: nn.Module | str | Path | Any,
     tokenizer: Any = None,
     *,
-    inputs: Iterable[Any] = (),
+    inputs: str | Iterable[Any] = (),
     loss: Loss | None = None,
     names: Callable[[Any], Sequence[str]] | None = None,
     modules: str | None = None,
-    generate: int = 0,
+    generate: Annotated[int, Limits(0, MAX_GENERATED)] = 0,
     trust_code: bool = False,
     download: bool = False,
 ) -> ExternalModel:
@@ -84,7 +85,6 @@ def look(
                 f"{type(model).__name__} is a pipeline: pass its parts, look(pipe.model, pipe.tokenizer)"
             )
         raise InputError(f"model: expected a torch module, a folder or a Hub name, got {shorten(str(model))}")
-    check_range("generate", generate, 0, MAX_GENERATED)
     where = type(unwrap(model)).__name__ if isinstance(model, nn.Module) else str(model)
     folder = None
     if not isinstance(model, nn.Module):

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.arguments import check_value
 from regard.attention import AttentionTrace
 from regard.attention.components import HeadContexts
 from regard.attention.descriptions import context_changes
@@ -63,6 +64,7 @@ def weighted_values(subject: Subject[Any], input: Any) -> WeightedValues:
         text, layers = _read_external(subject, input)
         changed: dict[str, str] = {}
     else:
+        check_value("input", input, str | None)
         answer = trace_answer(subject, input, [layer.name for layer in subject.layers])
         text = answer.shown.input
         contexts = subject.components.heads

@@ -34,7 +34,6 @@ from regard.interpret.answer_difference import (
     AnswerDifference,
     DifferenceEffects,
     Metric,
-    check_answers,
     check_lengths,
     compare_answers,
     prepare_inputs,
@@ -130,7 +129,6 @@ def patch(
     of the model cannot be separated.
     """
     check_subject(subject)
-    check_answers(answers)
     if not subject.patchable.has_answers and metric is None:
         raise InputError(f"{subject.name} has no answers whose logits could be compared: pass metric=")
     components = subject.components

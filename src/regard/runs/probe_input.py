@@ -6,9 +6,12 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from regard.arguments import check_value
 from regard.data import PairBatch, collate
 from regard.data.vocabulary import PAD, SPECIAL
-from regard.errors import unknown_choice
+from regard.errors import InputError, unknown_choice
 from regard.tasks import alignment_mask
 from regard.viz import ProbeInput
 from regard.viz.subject import Patchable
@@ -18,6 +21,27 @@ if TYPE_CHECKING:
 
     from regard.models import Seq2Seq
     from regard.tasks import SequenceTask
+
+
+def prepare_tokens(task: Any, input: str | Tensor, width: int = 0) -> Tensor:
+    """Return the tokens (T,) of a text; tokens are returned unchanged, as are real inputs (T, `width`).
+
+    Raises `InputError` for another type, another shape, or a token that the task does not have.
+    """
+    if isinstance(input, str):
+        tokens: Tensor = task.parse(input)[0]
+        return tokens
+    input, symbols = check_value("input", input, torch.Tensor), len(task.vocabulary)
+    if width and (input.dim() != 2 or input.shape[1] != width):
+        raise InputError(f"input of shape {tuple(input.shape)} is not (T, {width}): give a text, or one input")
+    if not width and (
+        input.dim() != 1 or input.is_floating_point() or not 0 <= input.min() <= input.max() < symbols
+    ):
+        raise InputError(
+            f"input of shape {tuple(input.shape)} and {input.dtype} is not one sequence of tokens (T,) from 0 to "
+            f"{symbols - 1}: give a text, or an input of `unseen`"
+        )
+    return input
 
 
 def trial_of_pair(model: Seq2Seq, task: SequenceTask, source: str, target: str) -> ProbeInput:

@@ -217,7 +217,8 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
     def alignment_error(self, inputs: Sequence[Any]) -> dict[str, Interval]:
         """Return the alignment error rate of each layer, or an empty dictionary if the alignment is unknown."""
-        del inputs
+        for input in inputs:
+            self.prepare(input)
         return {}
 
     def explain(
