@@ -302,7 +302,7 @@ def test_unsafe_folders_are_refused(folders: Callable[[str], Path], tmp_path: Pa
     (strange / "code.py").write_text("raise SystemExit('it ran')\n")
     new = {"architectures": ["New"], "model_type": "new", "auto_map": {"AutoConfig": "code.Config"}}
     (strange / "config.json").write_text(json.dumps(config | new))
-    with pytest.raises(InputError, match="its own code: read the code, and then add --trust-code"):
+    with pytest.raises(InputError, match="its own code: read the code, and then add --trust_code"):
         regard.look(strange)
     (strange / "config.json").write_text(json.dumps(config))
     (strange / "model.safetensors").rename(strange / "pytorch_model.bin")

@@ -29,7 +29,7 @@ class TokenLabeler:
     """Labels for token ids, from a tokenizer of transformers or of the tokenizers package."""
 
     def __init__(self, tokenizer: Any) -> None:
-        if not hasattr(tokenizer, "get_vocab"):
+        if not any(hasattr(tokenizer, name) for name in ("get_vocab", "convert_ids_to_tokens", "id_to_token")):
             raise InputError(f"tokenizer is of type {type(tokenizer).__name__}: give a tokenizer of transformers")
         self.tokenizer = tokenizer
 
