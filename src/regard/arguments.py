@@ -87,6 +87,7 @@ RANGES = {
     **dict.fromkeys(("base", "rotary_base"), Limits(1, math.inf, "both")),
     **dict.fromkeys(("top_p", "to"), Limits(0, 1)),
     "seed": Limits(0, 2**32 - 1),
+    "temperature": Limits(0, math.inf, "high"),
 }
 """Ranges of arguments that have the same meaning in all functions and layers."""
 
@@ -111,7 +112,7 @@ def check_value(name: str, value: Any, hint: Any) -> Any:
         raise InputError(f"{shown} is of type {type(value).__name__}: give {describe_hint(hint)}") from None
 
 
-def check_fields(config: object) -> None:
+def check_fields(config: Any) -> None:
     """Raise `InputError` for a field of a dataclass that does not conform to its annotation."""
     for name, hint in _field_hints(type(config)).items():
         check_value(name, getattr(config, name), hint)
@@ -204,7 +205,7 @@ def _conform_items(name: str, value: Any, kind: type, parts: tuple[Any, ...]) ->
         or isinstance(value, Mapping) != is_mapping
     ):
         raise _MismatchError
-    if is_mapping:
+    if isinstance(value, Mapping):
         for pair in value.items() if parts else ():
             _conform_items(name, pair, tuple, parts)
         return value
