@@ -48,8 +48,8 @@ class Limits(NamedTuple):
     excluded: Literal["", "low", "high", "both"] = ""
 
     def check(self, name: str, value: Any) -> None:
-        """Raise `InputError` for a number that is out of range, or an empty collection if 0 is out of range."""
-        if isinstance(value, list | tuple | Set) and not value and self.low > 0:
+        """Raise `InputError` for a number that is out of range, or for an empty collection of `NOT_EMPTY`."""
+        if isinstance(value, list | tuple | Set) and not value and name in NOT_EMPTY:
             raise InputError(f"{name} {value} is empty: give one or more")
         if is_tensor(value) and value.numel() and not value.is_complex():
             self.check(name, value.min().item())
@@ -70,12 +70,11 @@ class Limits(NamedTuple):
             raise InputError(f"{name} {show_value(value)} is out of range: choose {words}")
 
 
+NOT_EMPTY = ("heads", "rows", "layers", "runs", "seeds", "receivers")
 ANY_NUMBER = Limits(-(2**63), 2**63 - 1)
 SIZES = "width heads head_width memory_width key_width inner_width hidden layers"
-LENGTHS = "length longest letters classes outputs input_len symbols source_symbols target_symbols rows inputs"
-COUNTS = (
-    "samples seeds count side splits sample_len new batch beam n_best batchsize max_len tokens runs receivers"
-)
+LENGTHS = "length longest letters classes outputs input_len symbols source_symbols target_symbols"
+COUNTS = "samples seeds count side splits sample_len new batch beam n_best batchsize max_len tokens"
 INDICES = "head output queries keys first offset top_k most number input input_width time sources targets"
 RANGES = {
     **dict.fromkeys(SIZES.split(), Limits(1, 2**20)),

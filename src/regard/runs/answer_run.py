@@ -205,7 +205,7 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         """Return (N, 2): for each input, the total cross-entropy of its output steps in nats, and the number of
         steps."""
         self.model.eval()
-        chunks = []
+        chunks = [np.zeros(0)]
         for begin in range(0, len(inputs), CHUNK):
             batch = torch.stack([self.prepare(input) for input in inputs[begin : begin + CHUNK]])
             logits = self.model(batch)

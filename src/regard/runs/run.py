@@ -22,6 +22,7 @@ from regard.attention import (
 )
 from regard.attention.components import Components, find_components
 from regard.attention.recording import record_own
+from regard.errors import InputError
 from regard.result import Result, percent, to_plain
 from regard.runs.forward_pass import replay
 from regard.runs.probe_input import patchable_run
@@ -286,6 +287,8 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
     def loss(self, inputs: Sequence[Any]) -> float:
         """Return the mean cross-entropy of all outputs of some inputs, in nats."""
+        if not inputs:
+            raise InputError("inputs are empty: give one or more")
         total, outputs = self.losses(inputs).sum(0)
         return float(total / outputs)
 
