@@ -113,7 +113,7 @@ def check_value(name: str, value: Any, hint: Any) -> Any:
 
 def check_fields(config: Any) -> None:
     """Raise `InputError` for a field of a dataclass that does not conform to its annotation."""
-    for name, hint in _field_hints(type(config)).items():
+    for name, hint in _field_hints(config.__class__).items():
         check_value(name, getattr(config, name), hint)
 
 
@@ -321,7 +321,7 @@ def _parameters(function: Callable[..., Any], owner: type | None) -> tuple[Any, 
         except (NameError, ImportError, AttributeError):
             continue  # a type of a package that is not installed
         has_range = any(get_origin(part) is Annotated for part in (hint, *get_args(hint)))
-        if numbers and not has_range and "Tensor" not in str(hint):
+        if numbers and not has_range and hint is not Any and "Tensor" not in str(hint):
             hint = Annotated[hint, RANGES.get(name, ANY_NUMBER)]
         hints[name] = hint
     return inspect.signature(function), hints
@@ -410,9 +410,14 @@ def _explain(error: Exception, function: Callable[..., Any], arguments: Mapping[
     return f"{name} cannot use {' and '.join(texts)}: {one_line(error, 200)}" if texts else None
 
 
-@cache
+_GUARDED: set[type] = set()
+
+
 def guard_class(cls: type) -> None:
     """Add checks to the constructor and the public methods of a class and of its bases in Regard."""
+    if cls in _GUARDED:
+        return
+    _GUARDED.add(cls)
     for base in cls.__mro__[1:]:
         if base.__module__.startswith("regard."):
             guard_class(base)

@@ -167,7 +167,8 @@ class ExternalModel:
 
     def keep_heads(self, layer: str, heads: Sequence[int]) -> None:
         """Remove all other heads of a layer permanently."""
-        check_indices("head", heads, next((known.heads for known in self.layers if known.name == layer), 1))
+        for known in self.layers:
+            check_indices("head", heads if known.name == layer else (), known.heads)
         run = partial(adapters.call_model, self.model, self._example_arguments())
         with torch.no_grad():
             remove_heads(self.model, self.layers, layer, heads, lambda: adapters.find_states(run()))

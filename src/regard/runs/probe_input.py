@@ -28,20 +28,18 @@ def prepare_tokens(task: Any, input: str | Tensor, width: int = 0) -> Tensor:
 
     Raises `InputError` for another type, another shape, or a token that the task does not have.
     """
-    if isinstance(input, str):
-        tokens: Tensor = task.parse(input)[0]
-        return tokens
-    input, symbols = check_value("input", input, torch.Tensor), len(task.vocabulary)
-    if width and (input.dim() != 2 or input.shape[1] != width):
-        raise InputError(f"input of shape {tuple(input.shape)} is not (T, {width}): give a text, or one input")
+    tokens: Tensor = task.parse(input)[0] if isinstance(input, str) else check_value("input", input, torch.Tensor)
+    symbols, shape = len(task.vocabulary), tuple(tokens.shape)
+    if width and (tokens.dim() != 2 or shape[1] != width):
+        raise InputError(f"input of shape {shape} is not (T, {width}): give a text, or one input")
     if not width and (
-        input.dim() != 1 or input.is_floating_point() or not 0 <= input.min() <= input.max() < symbols
+        tokens.dim() != 1 or tokens.is_floating_point() or not 0 <= tokens.min() <= tokens.max() < symbols
     ):
         raise InputError(
-            f"input of shape {tuple(input.shape)} and {input.dtype} is not one sequence of tokens (T,) from 0 to "
+            f"input of shape {shape} and {tokens.dtype} is not one sequence of tokens (T,) from 0 to "
             f"{symbols - 1}: give a text, or an input of `unseen`"
         )
-    return input
+    return tokens
 
 
 def trial_of_pair(model: Seq2Seq, task: SequenceTask, source: str, target: str) -> ProbeInput:

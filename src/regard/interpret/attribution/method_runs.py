@@ -86,7 +86,7 @@ def find_method(method: str | MethodFunction, level: Level) -> Method:
             names = [name for name, other in METHODS.items() if level in other.levels]
             raise InputError(f"method {method} has no scores of {level}: choose {', '.join(names)}")
         return known
-    function = import_plugin("method", method) if isinstance(method, str) else method
+    function: Any = import_plugin("method", method) if isinstance(method, str) else method
     name = method if isinstance(method, str) else getattr(function, "__name__", type(function).__name__)
     return Method(name=name, source="a method of the user", **{level: function})
 
