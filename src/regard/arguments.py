@@ -407,7 +407,8 @@ def _explain(error: Exception, function: Callable[..., Any], arguments: Mapping[
 
     file = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
     inside = Path(__file__).parent in file.parents or "torch" in file.parts
-    if not inside or "CUDA" in str(error) or type(error).__name__ in ("OutOfMemoryError", "AttributeError"):
+    is_torch = not isinstance(error, TypeError | AttributeError) and type(error).__name__ != "OutOfMemoryError"
+    if not (inside and is_torch) or "CUDA" in str(error):
         return None
     texts = []
     for name, value in arguments.items():

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from regard.arguments import Limits
+from regard.errors import InputError
 from regard.fast.softmax import padded_softmax
 
 
@@ -31,6 +32,8 @@ def attention_weights(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     if mask is None:
         # Recorded tensors must be contiguous.
         return padded_softmax(scores, wide).to(scores.dtype).contiguous()
+    if mask.dtype != torch.bool:
+        raise InputError(f"mask is of dtype {mask.dtype}: give torch.bool, where True means may be attended")
     # Adding the mask takes a single pass over the scores. The offset is finite, because the softmax of a row of
     # -inf is 0 / 0. The offset is half of the lowest representable number, so that its sum with a score is
     # finite.
