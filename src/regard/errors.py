@@ -11,7 +11,7 @@ Each message is one line with the value, the expected values and a solution.
 import copyreg
 import re
 from collections.abc import Iterable
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any
 
 MAX_LISTED = 12
 """Largest number of choices listed in a message. With more choices, a message contains only the nearest
@@ -66,18 +66,6 @@ def check_share(name: str, value: float, *, below: bool = False) -> None:
         raise InputError(
             f"{name} {value} is out of range: choose {'at least 0 and less than' if below else 'from 0 to'} 1"
         )
-
-
-def check_choices(config: object) -> None:
-    """Raise `InputError` if a dataclass field with a `Literal` type has a value that is not one of the
-    literals."""
-    for name, hint in get_type_hints(type(config)).items():
-        choices = [
-            choice for part in (hint, *get_args(hint)) if get_origin(part) is Literal for choice in get_args(part)
-        ]
-        value = getattr(config, name, None)
-        if choices and value not in choices and not (value is None and type(None) in get_args(hint)):
-            raise unknown_choice(name, str(value), map(str, choices))
 
 
 def unknown_choice(what: str, name: str, choices: Iterable[str], other: str = "") -> InputError:

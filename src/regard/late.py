@@ -14,8 +14,13 @@ because type checkers do not support its `attach`, and its `attach_stub` needs a
 
 import ast
 import sys
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
+
+from regard.arguments import guard, guard_class, type_imports
+
+_EXPORTED: dict[str, set[str]] = {}
+"""Names that packages export from each module."""
 
 
 class _LazyPackage(ModuleType):
@@ -29,13 +34,21 @@ class _LazyPackage(ModuleType):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         module, original = self._exports[name]
         # importlib.import_module is not used, because -X importtime reports only __import__.
-        value = getattr(__import__(module, fromlist=[original]), original)
+        source = __import__(module, fromlist=[original])
+        value = getattr(source, original)
+        if isinstance(value, FunctionType) and not isinstance(source, _LazyPackage):
+            value = guard(value)
+            value.__module__ = self.__name__  # pickle finds the function that checks
         vars(self)[name] = value
         return value
 
     def __setattr__(self, name: str, value: object) -> None:
         # Python sets an imported module as an attribute of its package. If an exported name is equal to the
         # name of its module, the exported object replaces the module.
+        if isinstance(value, ModuleType):
+            for export in _EXPORTED.get(value.__name__, ()):
+                if isinstance(vars(value).get(export), type):
+                    guard_class(vars(value)[export])
         if not (isinstance(value, ModuleType) and name in self._exports):
             super().__setattr__(name, value)
 
@@ -51,12 +64,9 @@ def late(package: str) -> None:
     source = module.__spec__.loader.get_source(package)  # type: ignore[attr-defined]
     body = ast.parse(source).body
     block = [statement for part in body if isinstance(part, ast.If) for statement in part.body]
-    vars(module)["_exports"] = {
-        name.asname or name.name: (statement.module, name.name)
-        for statement in block
-        if isinstance(statement, ast.ImportFrom) and statement.module
-        for name in statement.names
-    }
+    vars(module)["_exports"] = exports = type_imports(source)
+    for file, name in exports.values():
+        _EXPORTED.setdefault(file, set()).add(name)
     names = [name for part in (*body, *block) if isinstance(part, ast.ImportFrom) for name in part.names]
     vars(module)["__all__"] = sorted(name.name for name in names if name.asname == name.name)
     module.__class__ = _LazyPackage

@@ -43,5 +43,5 @@ def test_nothing_is_dropped_in_evaluation_or_at_rate_zero() -> None:
 
 @pytest.mark.parametrize("rate", [-0.1, 1.0, float("nan")])
 def test_other_rates_are_refused(rate: float) -> None:
-    with pytest.raises(InputError, match="dropout .* is out of range: choose at least 0 and less than 1"):
+    with pytest.raises(InputError, match="rate .* is out of range: choose at least 0 and less than 1"):
         Dropout(rate)

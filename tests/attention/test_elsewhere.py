@@ -93,7 +93,7 @@ def test_copies_have_no_hooks() -> None:
         ({"heads": 2, "head_width": 0}, "head_width 0 is out of range"),
         ({"heads": 4, "groups": 0}, "groups 0 is out of range: choose from 1 to 4"),
         ({"heads": 4, "groups": 8}, "groups 8 is out of range"),
-        ({"heads": 2.0}, "heads 2.0 is not a whole number"),
+        ({"heads": 2.0}, "heads 2.0 is of type float: give int"),
     ],
 )
 def test_arguments_are_checked(given: dict[str, Any], said: str) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.attention.parts import LayerSizes, check_number, positions_of
+from regard.attention.parts import LayerSizes, positions_of
+from regard.attention.windows import Window
 from regard.errors import InputError
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "recent.py"
@@ -27,7 +28,7 @@ def test_the_example_of_a_part(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert biases[0, 1, 0].item() == pytest.approx(-3 * math.log(4))
 
 
-@pytest.mark.parametrize("number", [0, 11, 2.5, math.nan, "2"])
+@pytest.mark.parametrize("number", [0, 2**30 + 1, 2.5, math.nan, "2", True, None])
 def test_numbers_out_of_range_are_refused(number: object) -> None:
-    with pytest.raises(InputError, match="mine: size .* does not fit: choose a whole number from 1 to 10"):
-        check_number("mine", "size", number, 1, 10)
+    with pytest.raises(InputError, match="width .* is (out of range: choose from 1 to|of type .*: give int)"):
+        Window(LayerSizes(width=4, memory_width=4, heads=1, head_width=4), number)  # type: ignore[arg-type]

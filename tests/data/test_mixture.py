@@ -212,5 +212,5 @@ def test_invalid_weights_are_refused_in_one_line(
 
 def test_weights_accept_one_number_and_refuse_text(two: list[str]) -> None:
     assert regard.make_config("translation", {"train": two[0], "weights": 2}).flags()["weights"] == (2.0,)
-    with pytest.raises(InputError, match="weights 'a' is of type str: give one or several numbers"):
+    with pytest.raises(InputError, match="weights 'a' is of type str: give float"):
         regard.make_config("translation", {"train": two[0], "weights": "a"})

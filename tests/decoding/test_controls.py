@@ -247,7 +247,7 @@ def test_default_limit_grows_by_the_length_of_the_constraints() -> None:
         ({"no_repeat_ngram": -1}, "no_repeat_ngram -1 is out of range"),
         ({"repetition_penalty": 0.5}, "repetition_penalty 0.5 is out of range: choose from 1 to 100"),
         ({"repetition_penalty": math.nan}, "repetition_penalty nan is out of range"),
-        ({"terms": "x"}, "terms 'x' is a text: give a list of terms"),
+        ({"terms": "x"}, "terms 'x' is of type str: give a sequence of str"),
         ({"terms": [" "]}, "term ' ' is blank: leave it out"),
         ({"terms": ["x☃"]}, "term 'x☃' has characters not seen in training: '☃': choose another term"),
         ({"prefix": "☃"}, "prefix '☃' has characters not seen in training: '☃'"),

@@ -302,7 +302,7 @@ def test_unsafe_folders_are_refused(folders: Callable[[str], Path], tmp_path: Pa
     (strange / "code.py").write_text("raise SystemExit('it ran')\n")
     new = {"architectures": ["New"], "model_type": "new", "auto_map": {"AutoConfig": "code.Config"}}
     (strange / "config.json").write_text(json.dumps(config | new))
-    with pytest.raises(InputError, match="its own code: read the code, and then add --trust-code"):
+    with pytest.raises(InputError, match="its own code: read the code, and then add --trust_code"):
         regard.look(strange)
     (strange / "config.json").write_text(json.dumps(config))
     (strange / "model.safetensors").rename(strange / "pytorch_model.bin")
@@ -325,7 +325,7 @@ def test_invalid_models_tokenizers_and_inputs_are_refused(model_of: Build, token
             lambda: regard.look(model, "nowhere"),
             "tokenizer 'nowhere' is not a tokenizer: pass a tokenizer from AutoTokenizer",
         ),
-        (lambda: regard.look(model, tokenizer, inputs=3), "inputs='3' is not a list: give a list, such as"),  # type: ignore[arg-type]
+        (lambda: regard.look(model, tokenizer, inputs=3), "inputs 3 is of type int: give an iterable or str"),  # type: ignore[arg-type]
         (
             lambda: subject.compare_with(3, ["the cat"]),  # type: ignore[arg-type]
             "'3' is not a model to compare with: pass a result of look",

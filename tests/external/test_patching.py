@@ -72,9 +72,9 @@ def test_invalid_patching_is_refused(model_of: Callable[[str], Any], tokenizer: 
     ):
         regard.patch(regard.look(model_of("bert"), tokenizer), CLEAN, CORRUPTED)
     for answers in (3, "ran", ("ran",), ("ran", 4)):
-        with pytest.raises(InputError, match=r"answers=.* are not two texts: pass two texts, as in"):
+        with pytest.raises(InputError, match=r"answers .* is of type .*: give None or a sequence of str"):
             regard.patch(subject, CLEAN, CORRUPTED, answers=answers)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="'3' is not a model: pass a run, or a result of look"):
+    with pytest.raises(InputError, match="subject 3 is of type int: give Subject"):
         regard.patch(3, CLEAN, CORRUPTED)  # type: ignore[arg-type]
 
 

@@ -67,7 +67,7 @@ def test_invalid_paths_are_refused_in_one_line(run: Any) -> None:
         regard.patch_paths(run, CLEAN, CORRUPTED[:-1])
     with pytest.raises(InputError, match="both inputs have the same answer"):
         regard.patch_paths(run, CLEAN, CLEAN)
-    with pytest.raises(InputError, match="is not a model"):
+    with pytest.raises(InputError, match="is of type str: give Subject"):
         regard.patch_paths("run", CLEAN, CORRUPTED)  # type: ignore[arg-type]
 
 

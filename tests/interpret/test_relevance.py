@@ -2,15 +2,15 @@
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.attention import Attention, uniform_weights
 from regard.interpret import relevance_share
-from regard.models import QueryModel, QueryModelConfig
+from regard.models import AnswerModel, QueryModel, QueryModelConfig
 from regard.tasks import Batch, Counting, Task
 
 
-class Fixed(nn.Module):
+class Fixed(AnswerModel):
     """A model whose cross-attention has fixed weights, because the scores are their logarithms."""
 
     def __init__(self, weights: Tensor) -> None:
@@ -34,7 +34,7 @@ def test_a_worked_example() -> None:
     # does not occur.
     weights = torch.tensor([[[0.5, 0.2, 0.2, 0.1], [0.2, 0.2, 0.4, 0.2], [0.25, 0.25, 0.25, 0.25]]])
     task = Counting()
-    share = relevance_share(Fixed(weights), task, [batch_of(task, "AAB_")])  # type: ignore[arg-type]
+    share = relevance_share(Fixed(weights), task, [batch_of(task, "AAB_")])
     assert share.heads == [pytest.approx((0.7 + 0.4) / 2)]
     assert share.uniform == pytest.approx((2 / 4 + 1 / 4) / 2)
 

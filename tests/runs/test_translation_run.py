@@ -168,7 +168,7 @@ def test_bad_text_is_refused_before_anything_is_written(tmp_path: Path) -> None:
         ({}, "translation needs training text"),
         ({"train": ("a", "b", "c")}, "train has 3 files"),
         ({"train": ("nowhere.tsv",)}, "file .*nowhere.tsv' does not exist"),
-        ({"train": 3}, "train 3 is of type int: give one or several texts"),
+        ({"train": 3}, "train 3 is of type int: give str"),
         ({**text, "vocab_size": 4}, "vocab_size 4 is out of range"),
         ({**text, "r_drop": -1.0, "dropout": 0.1}, "r_drop -1.0 is out of range: choose from 0 to 1000"),
         ({**text, "r_drop": 5.0, "dropout": 0.0}, "r_drop compares two passes with different dropout"),

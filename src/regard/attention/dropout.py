@@ -5,11 +5,13 @@ on a CPU. This module draws one random byte for each value and compares the byte
 is 7 times faster (docs/dev/benchmarks.md, "Parts of a translation step").
 """
 
+from typing import Annotated
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.errors import check_share
+from regard.arguments import Limits
 
 BYTE = 256
 
@@ -26,9 +28,8 @@ class Dropout(nn.Module):
     tensor([1., 1., 1.])
     """
 
-    def __init__(self, rate: float) -> None:
+    def __init__(self, rate: Annotated[float, Limits(0, 1, "high")]) -> None:
         super().__init__()
-        check_share("dropout", rate, below=True)
         self.rate = rate
 
     def extra_repr(self) -> str:

@@ -8,9 +8,14 @@ Letters: B batch, H heads, G groups of heads that share keys and values (G divid
 of keys), D width.
 """
 
+import math
+from typing import Annotated
+
 import torch
 from torch import Tensor
 
+from regard.arguments import Limits
+from regard.errors import InputError
 from regard.fast.softmax import padded_softmax
 
 
@@ -27,6 +32,8 @@ def attention_weights(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     if mask is None:
         # Recorded tensors must be contiguous.
         return padded_softmax(scores, wide).to(scores.dtype).contiguous()
+    if mask.dtype != torch.bool:
+        raise InputError(f"mask is of dtype {mask.dtype}: give torch.bool, where True means may be attended")
     # Adding the mask takes a single pass over the scores. The offset is finite, because the softmax of a row of
     # -inf is 0 / 0. The offset is half of the lowest representable number, so that its sum with a score is
     # finite.
@@ -58,7 +65,7 @@ def uniform_weights(like: Tensor, mask: Tensor | None = None) -> Tensor:
     return allowed / allowed.sum(-1, keepdim=True).clamp(min=1)
 
 
-def tempered_weights(weights: Tensor, temperature: float) -> Tensor:
+def tempered_weights(weights: Tensor, temperature: Annotated[float, Limits(0, math.inf, "both")]) -> Tensor:
     """Return the weights (..., Tq, Tk) that result if the scores are divided by a temperature.
 
     `softmax(s / t)` is `softmax(s) ** (1 / t)`, normalized again. A temperature above 1 makes a row more

@@ -5,14 +5,16 @@ Letters: B batch, H heads, T time (Tq of queries, Tk of keys).
 """
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
+from regard.arguments import Limits
 from regard.errors import InputError
 
 
-def length_mask(lengths: Tensor, time: int) -> Tensor:
+def length_mask(lengths: Annotated[Tensor, Limits(0, 2**31)], time: int) -> Tensor:
     """Return the padding mask (B, time) for sequences of `lengths` (B,) in steps, True before the end of each
     sequence.
 
@@ -20,6 +22,8 @@ def length_mask(lengths: Tensor, time: int) -> Tensor:
     tensor([[ True, False],
             [ True,  True]])
     """
+    if lengths.is_floating_point():
+        raise InputError(f"lengths are of dtype {lengths.dtype}: give whole numbers")
     return torch.arange(time, device=lengths.device) < lengths.unsqueeze(-1)
 
 

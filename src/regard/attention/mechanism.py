@@ -16,6 +16,7 @@ from typing import Any
 
 from torch import nn
 
+from regard.arguments import guard_class
 from regard.attention.combinations import Differential, Forgetting, Selective, TalkingHeads
 from regard.attention.gates import HeadGate, OutputGate
 from regard.attention.linear import DeltaRule, GatedLinear, Linear
@@ -63,6 +64,8 @@ PARTS: dict[str, type[nn.Module]] = {
     "delta_rule": DeltaRule,
 }
 """The parts by name."""
+for part in PARTS.values():
+    guard_class(part)
 EMBEDDING_POSITIONS = ("none", "learned", "sinusoidal", "concatenated")
 """Positions that act on embeddings, before the first layer."""
 REPLACED: tuple[Slot, ...] = ("score", "mask", "normalizer", "combination")
@@ -118,8 +121,8 @@ class PartChoice:
             )
         try:
             return self.cls(*arguments, *self.numbers)
-        except InputError:
-            raise
+        except InputError as error:
+            raise InputError(f"{self.name}: {str(error).removeprefix(f'{self.name}: ')}") from None
         except Exception as error:  # custom code can raise anything; a wrong number of arguments is a TypeError
             numbers = ":".join(f"{number:g}" for number in self.numbers) or "no numbers"
             raise InputError(

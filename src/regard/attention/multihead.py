@@ -29,8 +29,6 @@ from regard.attention.single import check_states
 from regard.errors import InputError, check_range
 from regard.fast.joint_projection import can_join, joint_linear
 
-MAX_SIZE = 2**20
-"""Largest number of heads, and largest width of a head."""
 GROUPED = (Grouped, MultiQuery)
 """Parts that only share keys and values between heads."""
 PLAIN_SLOTS: tuple[Slot, ...] = ("mask", "gate", "linear", "combination")
@@ -69,9 +67,7 @@ class MultiHeadAttention(AttentionLayer):
         kind: AttentionKind = "self",
     ) -> None:
         super().__init__()
-        check_range("heads", heads, 1, MAX_SIZE)
         check_range("groups", heads if groups is None else groups, 1, heads)
-        check_range("head_width", 1 if head_width is None else head_width, 1, MAX_SIZE)
         if head_width is None and width % heads:
             raise InputError(
                 f"width {width} cannot be split into {heads} heads: choose a multiple of {heads}, or a head_width"

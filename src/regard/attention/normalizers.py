@@ -13,11 +13,14 @@
 All compute in float32 or float64, give masked keys the weight zero, and give a fully masked row zeros.
 """
 
+from typing import Annotated
+
 import torch
 from torch import Tensor, nn
 
+from regard.arguments import Limits
 from regard.attention.functional import attention_weights, key_counts, widen
-from regard.attention.parts import LayerSizes, Normalizer, check_number
+from regard.attention.parts import LayerSizes, Normalizer
 
 MASKED = -1e9
 """Score of a masked key relative to the largest score of the row."""
@@ -167,10 +170,9 @@ class TopK(Normalizer):
     tensor([[[[1., 0., 0.]]]])
     """
 
-    def __init__(self, sizes: LayerSizes, count: int = 8) -> None:
+    def __init__(self, sizes: LayerSizes, count: Annotated[int, Limits(1, 2**20)] = 8) -> None:
         super().__init__()
         del sizes
-        check_number("topk", "number of keys", count, 1, 2**20)
         self.count = count
 
     def forward(self, scores: Tensor, mask: Tensor | None) -> Tensor:

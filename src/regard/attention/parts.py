@@ -13,12 +13,10 @@ parts. A custom part is a subclass of the base class of its slot.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
-
-from regard.errors import InputError
 
 AttentionKind = Literal["causal", "self", "cross"]
 """Kind of a layer: each step attends to itself and to earlier steps (causal), to all steps (self), or to the
@@ -57,18 +55,6 @@ class Part(nn.Module):
     """Kinds of layers in which the part has a meaning."""
     normalized: ClassVar[bool] = True
     """Whether each row of weights sums to 1 (to 0 if the row is fully masked)."""
-
-
-def check_number(part: str, name: str, number: Any, first: float, last: float) -> None:
-    """Raise `InputError` unless a parameter of a part is a number from `first` to `last`, whole if `first` is an
-    int.
-
-    >>> check_number("window", "window", 8, 1, 100)
-    """
-    whole = isinstance(first, int)
-    if not isinstance(number, int if whole else int | float) or not first <= number <= last:
-        kind = "a whole number" if whole else "a number"
-        raise InputError(f"{part}: {name} {number} does not fit: choose {kind} from {first} to {last}")
 
 
 class MaskPart(Part):

@@ -7,11 +7,14 @@
 """
 
 import math
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention.parts import LayerSizes, PositionBias, check_number
+from regard.arguments import Limits
+from regard.attention.parts import LayerSizes, PositionBias
+from regard.errors import check_range
 
 
 class Alibi(PositionBias):
@@ -48,10 +51,11 @@ class T5Bias(PositionBias):
     torch.Size([2, 1, 3])
     """
 
-    def __init__(self, sizes: LayerSizes, buckets: int = 32, farthest: int = 128) -> None:
+    def __init__(
+        self, sizes: LayerSizes, buckets: Annotated[int, Limits(4, 1024)] = 32, farthest: int = 128
+    ) -> None:
         super().__init__()
-        check_number("t5", "number of buckets", buckets, 4, 1024)
-        check_number("t5", "largest distance", farthest, buckets, 2**20)
+        check_range("farthest", farthest, buckets, 2**20)
         self.buckets, self.farthest, self.causal = buckets, farthest, sizes.kind == "causal"
         self.bias = nn.Parameter(torch.zeros(sizes.heads, buckets))
 

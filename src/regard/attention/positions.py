@@ -13,10 +13,12 @@ that defines `vectors` or `forward`. Positions start at 0.
 """
 
 from functools import lru_cache
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
+from regard.arguments import Limits
 from regard.errors import InputError
 from regard.plugins import build_plugin, plugin_class
 
@@ -135,15 +137,12 @@ class Rotary(nn.Module):
     tensor([[[[1., 0.]]]])
     """
 
-    def __init__(self, head_width: int, base: float = BASE, fraction: float = 1.0) -> None:
+    def __init__(
+        self, head_width: int, base: float = BASE, fraction: Annotated[float, Limits(0, 1, "low")] = 1.0
+    ) -> None:
         super().__init__()
         if head_width % 2:
             raise InputError(f"head width {head_width} is odd: rotary positions need an even width")
-        if not 1 < base < float("inf") or not 0 < fraction <= 1:
-            raise InputError(
-                f"rotary: base {base} and fraction {fraction} do not fit: choose a base above 1, and a fraction "
-                f"above 0 and at most 1"
-            )
         self.width = max(2, 2 * round(fraction * head_width / 2))
         self.full = self.width == head_width
         self.waves = Sinusoidal(self.width, base=base)

@@ -18,14 +18,15 @@ that depend only on the keys.
 """
 
 import math
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import fast
+from regard.arguments import Limits
 from regard.attention.functional import key_counts
-from regard.attention.parts import check_number
 from regard.errors import InputError
 from regard.fast.additive import blockwise_scores
 from regard.plugins import build_plugin, plugin_class
@@ -147,7 +148,6 @@ class Additive(Score):
     def __init__(self, width: int, key_width: int | None = None, inner_width: int | None = None) -> None:
         super().__init__(width, key_width)
         inner_width = width if inner_width is None else inner_width
-        check_number("additive", "inner width", inner_width, 1, 2**20)
         self.query = nn.Linear(width, inner_width, bias=False)
         self.key = nn.Linear(self.key_width, inner_width, bias=False)
         self.energy = nn.Linear(inner_width, 1, bias=False)
@@ -182,7 +182,6 @@ class Concat(Score):
     def __init__(self, width: int, key_width: int | None = None, inner_width: int | None = None) -> None:
         super().__init__(width, key_width)
         inner_width = width if inner_width is None else inner_width
-        check_number("concat", "inner width", inner_width, 1, 2**20)
         self.both = nn.Linear(width + self.key_width, inner_width, bias=False)
         self.energy = nn.Linear(inner_width, 1, bias=False)
 
@@ -242,10 +241,10 @@ class SoftCapped(ScaledDot):
     tensor([[2.]])
     """
 
-    def __init__(self, width: int, key_width: int | None = None, cap: float = 50.0) -> None:
+    def __init__(
+        self, width: int, key_width: int | None = None, cap: Annotated[float, Limits(0, math.inf, "both")] = 50.0
+    ) -> None:
         super().__init__(width, key_width)
-        if not 0 < cap < float("inf"):
-            raise InputError(f"soft_capped: cap {cap} does not fit: choose a number above 0")
         self.cap = cap
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:

@@ -11,8 +11,8 @@
 import torch
 from torch import Tensor, nn
 
-from regard.attention.parts import LayerSizes, Sharing, check_number
-from regard.errors import InputError
+from regard.attention.parts import LayerSizes, Sharing
+from regard.errors import InputError, check_range
 
 
 class Grouped(Sharing):
@@ -25,7 +25,7 @@ class Grouped(Sharing):
     def __init__(self, sizes: LayerSizes, groups: int | None = None) -> None:
         super().__init__(sizes)
         self.groups = max(sizes.heads // 2, 1) if groups is None else groups
-        check_number("grouped", "number of groups", self.groups, 1, sizes.heads)
+        check_range("groups", self.groups, 1, sizes.heads)
         if sizes.heads % self.groups:
             raise InputError(f"grouped: {self.groups} groups do not divide {sizes.heads} heads: choose a divisor")
 
@@ -58,7 +58,6 @@ class Latent(Sharing):
     def __init__(self, sizes: LayerSizes, width: int | None = None) -> None:
         super().__init__(sizes)
         self.key_width = max(sizes.memory_width // 4, 1) if width is None else width
-        check_number("latent", "width", self.key_width, 1, 2**20)
         self.down = nn.Linear(sizes.memory_width, self.key_width, bias=False)
         self.norm = nn.RMSNorm(self.key_width, 1e-5)
 

@@ -9,9 +9,12 @@
 A causal layer adds its causal mask, so that j <= i always holds there.
 """
 
+from typing import Annotated
+
 from torch import Tensor
 
-from regard.attention.parts import LayerSizes, MaskPart, check_number
+from regard.arguments import Limits
+from regard.attention.parts import LayerSizes, MaskPart
 
 
 class Causal(MaskPart):
@@ -41,10 +44,9 @@ class Window(MaskPart):
     tensor([[False,  True,  True]])
     """
 
-    def __init__(self, sizes: LayerSizes, width: int = 64) -> None:
+    def __init__(self, sizes: LayerSizes, width: Annotated[int, Limits(1, 2**30)] = 64) -> None:
         super().__init__()
         del sizes
-        check_number("window", "width", width, 1, 2**30)
         self.width = width
 
     def allowed(self, queries: Tensor, keys: Tensor) -> Tensor:
@@ -63,9 +65,8 @@ class Streaming(Window):
     tensor([[ True, False,  True]])
     """
 
-    def __init__(self, sizes: LayerSizes, width: int = 64, first: int = 4) -> None:
+    def __init__(self, sizes: LayerSizes, width: int = 64, first: Annotated[int, Limits(1, 2**30)] = 4) -> None:
         super().__init__(sizes, width)
-        check_number("streaming", "number of first tokens", first, 1, 2**30)
         self.first = first
 
     def allowed(self, queries: Tensor, keys: Tensor) -> Tensor:

@@ -5,14 +5,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
+from regard.arguments import Limits
 from regard.bench.bench_cells import Cell, cell_path, draw_inputs, measure_cell, read_or_measure
 from regard.bench.bench_result import BenchResult
 from regard.bench.catalogue import KnownModelChoice, choose_models
 from regard.bench.columns import group_columns, model_columns
 from regard.bench.known_models import ResistsError
 from regard.bench.methods import ALL, Choice, ChosenMethod, choose_methods, reload_method
-from regard.errors import check_range
 from regard.io import check_folder, make_folder
 from regard.io.reading import is_file
 from regard.progress import counting_bar
@@ -53,7 +54,7 @@ def bench(
     methods: Choice | Sequence[Choice] = ALL,
     *,
     models: str | Sequence[str] | None = None,
-    seeds: int = SEEDS,
+    seeds: Annotated[int, Limits(1, 1000)] = SEEDS,
     quick: bool = False,
     savepath: str | Path = SAVEPATH,
     progress: bool = True,
@@ -71,7 +72,6 @@ def bench(
 
         print(regard.bench("attention,rollout", models="signal"))
     """
-    check_range("seeds", seeds, 1, 1000)
     folder, samples = Path(savepath), QUICK_SAMPLES if quick else SAMPLES
     check_folder(folder)
     chosen = choose_methods(methods)

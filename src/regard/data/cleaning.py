@@ -4,6 +4,7 @@ OUT/NAME           the retained lines, unchanged, in files with the names of the
 OUT/dropped.tsv    the dropped pairs: line, reason, score (empty if none was needed), source, target
 """
 
+import math
 import os
 import unicodedata
 from collections import Counter
@@ -14,10 +15,11 @@ from functools import lru_cache
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import Annotated, BinaryIO
 
+from regard.arguments import Limits, check_fields
 from regard.data.parallel import SKIP_REASONS, ParallelText
-from regard.errors import InputError, check_range, plural
+from regard.errors import InputError, plural
 from regard.io import check_folder, new_folder
 from regard.progress import reading_bar
 from regard.result import Result
@@ -42,9 +44,9 @@ JOINT_SCRIPTS = {"hiragana": "cjk", "katakana": "cjk", "katakana-hiragana": "cjk
 class CleaningRules:
     """Rules that a pair must satisfy."""
 
-    most_characters: int = 500
+    most_characters: Annotated[int, Limits(1, 10**6)] = 500
     """Largest number of characters on each side of a pair."""
-    most_ratio: float = 3.0
+    most_ratio: Annotated[float, Limits(1, math.inf, "high")] = 3.0
     """Largest ratio of the two lengths in characters. Pairs with at most 20 characters on each side are
     exempt."""
     scripts: tuple[str, ...] = ()
@@ -57,9 +59,7 @@ class CleaningRules:
     """Keep duplicate pairs."""
 
     def __post_init__(self) -> None:
-        check_range("most_characters", self.most_characters, 1, 10**6)
-        if not self.most_ratio >= 1:
-            raise InputError(f"most_ratio {self.most_ratio} is out of range: choose 1 or more")
+        check_fields(self)
         if len(self.scripts) not in (0, 2):
             raise InputError(
                 f"{len(self.scripts)} scripts: give two, as in --scripts latin cyrillic, or omit the option"

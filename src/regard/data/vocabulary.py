@@ -146,7 +146,7 @@ class CharacterVocabulary(SymbolVocabulary):
     separator = ""
     """The string between two symbols of a text."""
 
-    def __init__(self, symbols: Iterable[str]) -> None:
+    def __init__(self, symbols: str | Iterable[str]) -> None:
         super().__init__(sorted(set(symbols)))
 
     def _pieces(self, text: str) -> list[str]:

@@ -4,14 +4,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
+from regard.arguments import Limits, check_fields
 from regard.data import BOS, PAD, UNKNOWN, Vocabulary
 from regard.data.vocabulary import is_blank
 from regard.decoding.extensions import NEVER, UNCONSTRAINED, Constraints
 from regard.decoding.required_terms import RequiredTerms
 from regard.decoding.rules import MinLength, NoRepeatNgram, RepetitionPenalty, Rule, Rules
-from regard.errors import InputError, check_range, plural, shorten
+from regard.errors import InputError, plural, shorten
 
 LARGEST_REPETITION_PENALTY = 100
 WORD = re.compile(r"(?<!\w)(?:\w+|\W)")
@@ -33,14 +34,14 @@ class Controls:
     prefix: str | Sequence[str] = ""
     """Text with which each answer begins: one text for all answers, or a text for each answer. It may end within
     a word. An empty text is no constraint."""
-    min_length: int = 0
+    min_length: Annotated[int, Limits(0, 10**6)] = 0
     """Minimum length of an answer in tokens, without the end of sequence."""
-    max_length: int | None = None
+    max_length: Annotated[int, Limits(1, 10**6)] | None = None
     """Maximum length of an answer in tokens. None: twice the length of its source, plus 50."""
-    no_repeat_ngram: int = 0
+    no_repeat_ngram: Annotated[int, Limits(0, 10**6)] = 0
     """Size in tokens of the n-grams that occur at most once in an answer, apart from its prefix (Paulus et al.
     2018); 0: no limit."""
-    repetition_penalty: float = 1.0
+    repetition_penalty: Annotated[float, Limits(1, LARGEST_REPETITION_PENALTY)] = 1.0
     """Penalty for tokens that an answer already contains (Keskar et al. 2019). Divides positive logits, and
     multiplies negative logits; 1: no penalty."""
     terms: Sequence[str] = ()
@@ -53,22 +54,12 @@ class Controls:
     is aligned."""
 
     def __post_init__(self) -> None:
-        check_range("min_length", self.min_length, 0, 10**6)
-        check_range("no_repeat_ngram", self.no_repeat_ngram, 0, 10**6)
-        if self.max_length is not None:
-            check_range("max_length", self.max_length, 1, 10**6)
-            if self.min_length > self.max_length:
-                raise InputError(
-                    f"min_length {self.min_length} exceeds max_length {self.max_length}: lower min_length, or "
-                    "raise max_length"
-                )
-        if not 1 <= self.repetition_penalty <= LARGEST_REPETITION_PENALTY:
+        check_fields(self)
+        if self.max_length is not None and self.min_length > self.max_length:
             raise InputError(
-                f"repetition_penalty {self.repetition_penalty} is out of range: choose from 1 to "
-                f"{LARGEST_REPETITION_PENALTY}"
+                f"min_length {self.min_length} exceeds max_length {self.max_length}: lower min_length, or "
+                "raise max_length"
             )
-        if isinstance(self.terms, str):
-            raise InputError(f"terms {self.terms!r} is a text: give a list of terms")
 
     @property
     def never(self) -> tuple[int, ...]:

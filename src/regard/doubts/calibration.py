@@ -19,7 +19,7 @@ from regard.doubts.calibration_pairs import check_pairs
 from regard.doubts.classifier import GOOD, Classifier, fit
 from regard.doubts.faults import FAULTS, plant
 from regard.doubts.features import FeatureReader
-from regard.errors import InputError, check_range
+from regard.errors import InputError
 from regard.progress import counting_bar, print_status
 from regard.result import Result, percent
 from regard.runs import SequenceRun
@@ -185,7 +185,6 @@ def check_calibration(run: SequenceRun, *, false_alarms: float, beam: int | None
     """Raise `InputError` for options of `calibrate_doubt` out of range."""
     if not 0 < false_alarms < 0.5:
         raise InputError(f"false_alarms {false_alarms} is out of range: choose above 0 and less than 0.5")
-    check_range("seed", seed, 0, 2**32 - 1)
     run.search([], beam=beam)
 
 

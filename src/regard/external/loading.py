@@ -1,15 +1,17 @@
 """`look`: turn a PyTorch module, a folder or a name on the Hugging Face Hub into a subject."""
 
+import re
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from torch import nn
 
-from regard.errors import InputError, check_range, shorten
+from regard.arguments import Limits, check_value
+from regard.errors import InputError, shorten
 from regard.external.adapters import (
     MAX_GENERATED,
     Adapter,
@@ -45,17 +47,28 @@ NO_DOWNLOAD = (
 )
 HUB_TIMEOUT = 5.0
 """Timeout of requests to the Hub, in seconds."""
+SIZES = {
+    r"(^|_)(n_layers?|num_layers|hidden_layers|(en|de)coder_layers|depths?|blocks)$": Limits(0, 1000),
+    r"^(n_heads?|num_heads|(num_|encoder_|decoder_)?attention_heads)$": Limits(1, 4096),
+    r"heads$": Limits(0, 4096),
+    r"vocab_size$": Limits(0, 10**7),
+    r"^(hidden_size|d_model|n_embd|dim|embed_dim|d_ff|ffn_dim|intermediate_size)$": Limits(1, 10**6),
+    r"^n_inner$": Limits(0, 10**6),
+    r"(size|dim|width|experts|channels)$": Limits(-1, 10**7),
+    r"positions$|^n_ctx$": Limits(-1, 10**8),
+}
+"""Possible sizes in a config of transformers, by patterns of names. -1 may mean that a size does not apply."""
 
 
 def look(
-    model: nn.Module | str | Path,
+    model: nn.Module | str | Path | Any,
     tokenizer: Any = None,
     *,
-    inputs: Iterable[Any] = (),
+    inputs: str | Iterable[Any] = (),
     loss: Loss | None = None,
     names: Callable[[Any], Sequence[str]] | None = None,
     modules: str | None = None,
-    generate: int = 0,
+    generate: Annotated[int, Limits(0, MAX_GENERATED)] = 0,
     trust_code: bool = False,
     download: bool = False,
 ) -> ExternalModel:
@@ -84,7 +97,6 @@ def look(
                 f"{type(model).__name__} is a pipeline: pass its parts, look(pipe.model, pipe.tokenizer)"
             )
         raise InputError(f"model: expected a torch module, a folder or a Hub name, got {shorten(str(model))}")
-    check_range("generate", generate, 0, MAX_GENERATED)
     where = type(unwrap(model)).__name__ if isinstance(model, nn.Module) else str(model)
     folder = None
     if not isinstance(model, nn.Module):
@@ -190,6 +202,7 @@ def _load(
             nullcontext() if folder is None and no_download is None else offline(),
         ):
             try:
+                _check_sizes(name, transformers.PretrainedConfig.get_config_dict(name, **options)[0])
                 config = transformers.AutoConfig.from_pretrained(name, **options)
                 model, info = _find_class(transformers, config, name, trust_code).from_pretrained(
                     name,
@@ -197,6 +210,7 @@ def _load(
                     use_safetensors=True,
                     dtype="float32",
                     output_loading_info=True,
+                    ignore_mismatched_sizes=True,
                     **options,
                 )
                 if tokenizer is None and "input_ids" in parameter_names(model):
@@ -210,18 +224,36 @@ def _load(
                 raise explained from error
     finally:
         logging.set_verbosity(verbosity)
+    if info["mismatched_keys"]:
+        parameter, stored, expected = sorted(info["mismatched_keys"])[0]
+        raise InputError(
+            f"{name!r} cannot be loaded: its weights have {parameter} {tuple(stored)}, but the sizes in its "
+            f"config give {tuple(expected)}: correct {CONFIG}"
+        )
     if missing := sorted(info["missing_keys"]):
         warnings.warn(
             f"{len(missing)} parameters are not in the weights of {name!r} and are random: {missing[0]}, ...",
-            stacklevel=3,
+            stacklevel=4,
         )
     return model, tokenizer
+
+
+def _check_sizes(name: str, config: Mapping[str, Any]) -> None:
+    """Raise `InputError` for a size in a config.json with which no model can be built, at any depth."""
+    for field, content in config.items():
+        for value in content if isinstance(content, list | tuple) else [content]:
+            if isinstance(value, Mapping):
+                _check_sizes(name, value)
+                continue
+            limits = next((limits for pattern, limits in SIZES.items() if re.search(pattern, field)), None)
+            if limits is not None and isinstance(value, int | str) and not isinstance(value, bool):
+                check_value(f"{name!r} cannot be loaded: its config has {field}", value, Annotated[int, limits])
 
 
 def _explain(error: Exception, name: str, folder: Path | None, no_download: str | None) -> InputError | None:
     """Return a one-line error for an exception of transformers; None if its cause is unknown."""
     if "trust_remote_code" in str(error):
-        return InputError(f"{name!r} contains its own code: read the code, and then add --trust-code")
+        return InputError(f"{name!r} contains its own code: read the code, and then add --trust_code")
     if not isinstance(error, OSError):
         return None
     if no_download is not None:
@@ -292,7 +324,7 @@ def _find_class(transformers: Any, config: Any, name: str, trust_code: bool) -> 
     if not trust_code:
         raise InputError(
             f"{name!r} is of class {architecture or 'unknown'!r}, which transformers does not know: the model "
-            f"needs its own code; read that code, and then add --trust-code"
+            f"needs its own code; read that code, and then add --trust_code"
         )
     auto_map = getattr(config, "auto_map", None) or {}
     best = next((auto_class for auto_class in auto_map if auto_class.startswith("AutoModelFor")), "AutoModel")

@@ -7,12 +7,13 @@ earlier rows are interpretations, not predictions.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from rich.table import Table
 from torch import nn
 
-from regard.errors import InputError, check_range
+from regard.arguments import Limits
+from regard.errors import InputError
 from regard.external.next_tokens import read_tokens
 from regard.external.output_head import BlockStates, read_blocks, read_own_blocks
 from regard.models import DecoderOnly
@@ -57,7 +58,7 @@ class LogitLens(Result):
         return table
 
 
-def logit_lens(subject: Subject[Any], text: str, *, count: int = COUNT) -> LogitLens:
+def logit_lens(subject: Subject[Any], text: str, *, count: Annotated[int, Limits(1, 1000)] = COUNT) -> LogitLens:
     """Return the `count` likeliest tokens of the state before the first block and after each block.
 
     States (T, D) pass through the model's own final norm and unembedding (for BERT, the whole output head). The
@@ -69,7 +70,6 @@ def logit_lens(subject: Subject[Any], text: str, *, count: int = COUNT) -> Logit
 
     Raises `InputError` for another model, or if its output head is not known.
     """
-    check_range("count", count, 1, 1000)
     positions, blocks = _read(subject, text)
     names: dict[int, str] = {}
     all_tokens: list[list[list[str]]] = []

@@ -26,14 +26,13 @@ from torch import Tensor
 from regard.attention.hooks import AttentionHook, attach_hooks
 from regard.attention.layer_record import Kind
 from regard.attention.records import Recorder, check_indices, short_name
-from regard.errors import InputError, check_range
+from regard.errors import InputError
 from regard.external.attention_call import AttentionCall
 from regard.external.capture_session import BLOCK, CaptureSession
 from regard.external.forward_tracker import ForwardTracker
 from regard.external.modules import resolve_module
 from regard.external.recording import (
     capture,
-    check_layer_list,
     check_layers,
     regard_layers,
     warn_if_nothing_recorded,
@@ -194,8 +193,6 @@ def record_long(
         (torch.Size([1, 2, 100, 4]), torch.Size([1, 2, 4, 4]))
     """
     model, _ = resolve_module(model)
-    check_layer_list(layers)
-    check_range("largest", largest, 1, 2**31)
     if side not in SIDES:
         raise InputError(f"side={side} is unknown: choose {', '.join(map(str, SIDES))}")
     tracker = ForwardTracker(model)

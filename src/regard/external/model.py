@@ -24,6 +24,7 @@ from regard import interpret
 from regard.attention import Records
 from regard.attention.components import Components
 from regard.attention.interventions import To
+from regard.attention.records import check_indices
 from regard.errors import InputError, check_range
 from regard.external import adapters
 from regard.external.adapters import Adapter, Answer, CustomModel, PreparedInput
@@ -166,6 +167,8 @@ class ExternalModel:
 
     def keep_heads(self, layer: str, heads: Sequence[int]) -> None:
         """Remove all other heads of a layer permanently."""
+        for known in self.layers:
+            check_indices("head", heads if known.name == layer else (), known.heads)
         run = partial(adapters.call_model, self.model, self._example_arguments())
         with torch.no_grad():
             remove_heads(self.model, self.layers, layer, heads, lambda: adapters.find_states(run()))
@@ -178,7 +181,7 @@ class ExternalModel:
             self.check(label)
         return self.over([find_input(self.inputs, label) for label in labels]) if labels else self
 
-    def over(self, inputs: Iterable[Any]) -> ExternalModel:
+    def over(self, inputs: str | Iterable[Any]) -> ExternalModel:
         """Return the same subject with other inputs: texts, pairs of source and target, or images."""
         if not (model_inputs := as_inputs(inputs)):
             raise InputError("inputs is empty: give one or more texts")
@@ -310,7 +313,7 @@ class ExternalModel:
         """Return an empty dict, because the alignment of external models is unknown."""
         return {}
 
-    def importance(self, texts: Iterable[Any] | None = None) -> HeadImportance:
+    def importance(self, texts: str | Iterable[Any] | None = None) -> HeadImportance:
         """Return the increase of the loss when each head is disabled, over some inputs (None: its own).
 
         `measure` names the loss. Raises `InputError` without inputs.
@@ -318,7 +321,7 @@ class ExternalModel:
         subject = self if texts is None else self.over(texts)
         return interpret.head_importance(subject, samples=max(len(subject.inputs), 1))
 
-    def examine(self, texts: Iterable[Any] | None = None, *, seed: int = 0) -> Examination:
+    def examine(self, texts: str | Iterable[Any] | None = None, *, seed: int = 0) -> Examination:
         """Test whether attention explains the answers to two or more inputs (None: the subject's inputs).
 
         `unanswered` of the result lists what cannot be tested. Raises `InputError` without inputs.
@@ -328,13 +331,13 @@ class ExternalModel:
         over = "inputs" if isinstance(self.adapter, CustomModel) else "images" if self.images else "texts"
         return dataclasses.replace(examination, over=over)
 
-    def roles(self, texts: Iterable[Any] | None = None, *, seed: int = 0) -> HeadRoles:
+    def roles(self, texts: str | Iterable[Any] | None = None, *, seed: int = 0) -> HeadRoles:
         """Describe the role of each head over at least ten inputs (None: the subject's inputs)."""
         subject = self if texts is None else self.over(texts)
         return interpret.head_roles(subject, samples=max(len(subject.inputs), 10), seed=seed)
 
     def prune(
-        self, heads: int, output: str | Path, *, texts: Iterable[Any] | None = None, overwrite: bool = False
+        self, heads: int, output: str | Path, *, texts: str | Iterable[Any] | None = None, overwrite: bool = False
     ) -> PrunedExternalModel:
         """Remove the `heads` least important heads from a copy, and save it in a folder for transformers.
 
@@ -345,7 +348,7 @@ class ExternalModel:
         subject = self if texts is None else self.over(texts)
         return prune_model(subject, heads, Path(output), samples=adapters.IMPORTANCE_INPUTS, overwrite=overwrite)
 
-    def compare_with(self, other: ExternalModel, texts: Iterable[Any]) -> ModelComparison:
+    def compare_with(self, other: ExternalModel, texts: str | Iterable[Any]) -> ModelComparison:
         """Compare two models over the same inputs; raises `InputError` if their losses are not comparable."""
         return compare_models(self, other, texts)
 

@@ -6,7 +6,7 @@ its number among the inputs. Images are resized and normalized with Pillow, with
 """
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -91,8 +91,6 @@ def as_inputs(inputs: Any) -> tuple[ModelInput, ...]:
     """
     if isinstance(inputs, str):
         return (as_input(inputs),)
-    if not isinstance(inputs, Iterable):
-        raise InputError(f"inputs={shorten(str(inputs))} is not a list: give a list, such as ['The cat sat']")
     return tuple(map(as_input, inputs))
 
 

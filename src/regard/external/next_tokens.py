@@ -10,12 +10,13 @@ probabilities of the kept tokens are divided by their sum.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from rich.table import Table
 from torch import Tensor
 
+from regard.arguments import Limits
 from regard.attention.interventions import active_interventions, suspend_interventions
 from regard.errors import InputError, check_range, shorten
 from regard.external.adapters import call_model
@@ -150,7 +151,7 @@ def next_tokens(
     subject: Subject[Any],
     text: str,
     *,
-    count: int = 10,
+    count: Annotated[int, Limits(1, 1000)] = 10,
     position: int | None = None,
     temperature: float = 1.0,
     top_k: int | None = None,
@@ -211,7 +212,6 @@ def next_tokens(
 
 
 def _check_options(count: int, temperature: float, top_k: int | None, top_p: float | None) -> None:
-    check_range("count", count, 1, 1000)
     if not (math.isfinite(temperature) and temperature > 0):
         raise InputError(
             f"temperature={temperature} is not above 0: choose a value such as 0.7; 1 leaves the model unchanged"

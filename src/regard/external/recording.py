@@ -36,7 +36,7 @@ from regard.attention.hooks import AttentionLayer, disable_compile
 from regard.attention.interventions import To, active_interventions, note_intervention
 from regard.attention.recording import make_recorder, record_layers
 from regard.attention.records import Recorder
-from regard.errors import InputError, unknown_choice
+from regard.errors import unknown_choice
 from regard.external import attention_interface, generation, named_modules, output_attentions, torch_calls
 from regard.external.attention_interface import uses_interface
 from regard.external.capture_session import CaptureSession, InterventionSession
@@ -118,7 +118,6 @@ def record(
         torch.Size([1, 2, 3, 3])
     """
     model, modules = resolve_module(model, modules)
-    check_layer_list(layers)
     recorder = make_recorder(heads, rows, query_labels, key_labels, inside=inside)
     recorder.interventions = partial(active_interventions, model)
     tracker = ForwardTracker(model)
@@ -219,18 +218,12 @@ def regard_layers(tracker: ForwardTracker) -> dict[str, AttentionLayer]:
     return {name: module for name, module in tracker.modules.items() if isinstance(module, AttentionLayer)}
 
 
-def check_layer_list(layers: Collection[str] | None) -> None:
-    """Raise `InputError` for a single name instead of a list of names."""
-    if isinstance(layers, str):
-        raise InputError(f"layers is the text {layers!r}: pass a list of names, [{layers!r}]")
-
-
 def check_layers(layers: Collection[str] | None, tracker: ForwardTracker, likely: set[str]) -> None:
     """Raise `InputError` for names that match no module, with similar names of attention layers."""
     known = {alias for name in tracker.names.values() for alias in (name, short_name(name))}
     attending = likely | {name for name in known if "att" in name.lower()}
     for name in layers or ():
-        if name.split("#")[0] not in known:
+        if not name or name.split("#")[0] not in known:
             raise unknown_choice("layer", name, sorted(attending or known))
 
 

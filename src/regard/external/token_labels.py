@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.errors import InputError
+
 WORD_START = "▁"
 BYTE_LEVEL, CONTINUATION, WORD_END = "Ġ", "##", "</w>"
 PAD = "<pad>"
@@ -27,6 +29,8 @@ class TokenLabeler:
     """Labels for token ids, from a tokenizer of transformers or of the tokenizers package."""
 
     def __init__(self, tokenizer: Any) -> None:
+        if not any(hasattr(tokenizer, name) for name in ("get_vocab", "convert_ids_to_tokens", "id_to_token")):
+            raise InputError(f"tokenizer is of type {type(tokenizer).__name__}: give a tokenizer of transformers")
         self.tokenizer = tokenizer
 
     @cached_property

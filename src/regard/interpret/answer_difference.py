@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.errors import InputError, check_range, shorten
+from regard.errors import InputError, check_range
 from regard.result import Result
 from regard.viz import Subject
 
@@ -131,7 +131,11 @@ def compare_answers(
     if is_number:
         measure = lambda values: values[place, 0]  # noqa: E731
     with torch.no_grad():
-        differences = [float(measure(values)) for values in logits]
+        measured = [measure(values) for values in logits]
+    try:
+        differences = list(map(float, measured))
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"metric returned {type(measured[0]).__name__}: return one number for logits") from None
     if abs(differences[0] - differences[1]) < MIN_DIFFERENCE:
         raise InputError(SAME + SAME_PREDICTED * (not is_number and answers is None and metric is None))
     first, second = ("value", "0") if is_number else subject.called(classes)
@@ -146,12 +150,3 @@ def _find_step(logits: Sequence[Tensor], step: int | None, *, is_fixed: bool) ->
     clean, corrupted = (values[:count].argmax(-1) for values in logits)
     differing: list[int] = (clean != corrupted).nonzero().flatten().tolist() if not is_fixed else []
     return differing[0] if differing and count - 1 not in differing else count - 1
-
-
-def check_answers(answers: object) -> None:
-    """Raise `InputError` unless `answers` is None or two texts."""
-    texts = answers if isinstance(answers, tuple | list) else [answers]
-    if answers is not None and (len(texts) != 2 or not all(isinstance(text, str) for text in texts)):
-        raise InputError(
-            f"answers={shorten(str(answers))} are not two texts: pass two texts, as in ('doctor', 'nurse')"
-        )

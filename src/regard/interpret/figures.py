@@ -64,7 +64,6 @@ def plot(
         raise InputError(f"width {width} is not the width of a column or of a page: choose 3.3 or 6.9 inches")
     if samples is not None:
         check_range("samples", samples, 1, 10**7)
-    check_range("seed", seed, 0, 2**63 - 1)
     texts = list(inputs)
     if texts and subject is not None and is_external(subject):
         doubled = kind == "induction"

@@ -113,7 +113,6 @@ def head_importance(
     """
     samples = subject.importance_samples if samples is None else samples
     check_range("samples", samples, 1, 10**7)
-    check_range("seed", seed, 0, 2**63 - 1)
     if not subject.layers:
         raise InputError("the model has no heads: train it with attention")
     inputs = subject.unseen(samples, seed, purpose="importance")

@@ -34,7 +34,6 @@ from regard.interpret.answer_difference import (
     AnswerDifference,
     DifferenceEffects,
     Metric,
-    check_answers,
     check_lengths,
     compare_answers,
     prepare_inputs,

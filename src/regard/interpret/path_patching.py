@@ -26,7 +26,6 @@ from regard.errors import InputError
 from regard.interpret.answer_difference import (
     DifferenceEffects,
     Metric,
-    check_answers,
     compare_answers,
     prepare_inputs,
 )
@@ -102,7 +101,6 @@ def patch_paths(
     for a model whose edges cannot be separated.
     """
     check_subject(subject)
-    check_answers(answers)
     inputs = prepare_inputs(subject, clean, corrupted)
     with torch.no_grad(), subject.patchable.calling_hooks():
         probes = [subject.trial(prepared) for prepared in inputs[:2]]

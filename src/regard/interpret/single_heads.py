@@ -7,12 +7,13 @@ to another, and what a head writes.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from rich.table import Table
 from torch import Tensor
 
+from regard.arguments import Limits
 from regard.errors import InputError, check_range
 from regard.interpret.direct_paths import INDIRECT, DirectPaths
 from regard.result import Result
@@ -160,7 +161,7 @@ class HeadsBetween(Result):
 
 @torch.no_grad()
 def heads_between(
-    subject: Subject[Any], input: Any, query: int, key: int, *, count: int = LISTED
+    subject: Subject[Any], input: Any, query: int, key: int, *, count: Annotated[int, Limits(1, 10**6)] = LISTED
 ) -> HeadsBetween:
     """Return the `count` heads with the largest weight of a query on a key.
 
@@ -172,7 +173,6 @@ def heads_between(
 
     Raises `InputError` if no layer has these steps.
     """
-    check_range("count", count, 1, 10**6)
     shown = subject.look(subject.prepare(input))
     heads, sizes = [], set()
     for layer in shown.layers.values():
@@ -224,7 +224,13 @@ class HeadWrites(Result):
 
 
 def head_writes(
-    subject: Subject[Any], input: Any, layer: str, head: int, *, step: int | None = None, count: int = LISTED
+    subject: Subject[Any],
+    input: Any,
+    layer: str,
+    head: int,
+    *,
+    step: int | None = None,
+    count: Annotated[int, Limits(1, 10**6)] = LISTED,
 ) -> HeadWrites:
     """Return the classes or tokens that a head writes: the largest direct parts of its output in the logits.
 
@@ -238,7 +244,6 @@ def head_writes(
     Raises `InputError` for a model without a residual stream, and for a layer without a direct path.
     """
     name = _check_head(subject, layer, head)
-    check_range("count", count, 1, 10**6)
     prepared = subject.prepare(input)
     paths, probe = DirectPaths(subject.model, subject.components), subject.trial(prepared)
     with torch.enable_grad(), paths.watch():

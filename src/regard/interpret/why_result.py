@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from regard.errors import check_range
+from regard.arguments import Limits
 from regard.result import Result, to_plain
 
 if TYPE_CHECKING:
@@ -121,15 +121,18 @@ class Why(Result):
     tracer: Callable[[int, int | None], Trace] = field(compare=False)
     """Computes `trace`."""
 
-    def trace(self, *, depth: int = DEPTH, top: int | None = TOP) -> Trace:
+    def trace(
+        self,
+        *,
+        depth: Annotated[int, Limits(1, 1000)] = DEPTH,
+        top: Annotated[int, Limits(1, 10**6)] | None = TOP,
+    ) -> Trace:
         """Follow the largest contributions backwards.
 
         `depth`: number of levels. `top`: number of contributions that each level shows (None: all); the others
         are one sum. A head's contribution is split by the steps that it read (its weight times its value path,
         weights fixed), and then by what was written at these steps. Raises `InputError` for numbers below 1.
         """
-        check_range("depth", depth, 1, 1000)
-        check_range("top", 1 if top is None else top, 1, 10**6)
         return self.tracer(depth, top)
 
     def json(self) -> dict[str, Any]:

@@ -16,11 +16,12 @@ Departures: dropout acts on embeddings and on the output of each layer, not on a
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from regard.arguments import Limits, check_fields
 from regard.attention import (
     EPSILON,
     Block,
@@ -41,7 +42,7 @@ from regard.attention import (
     make_norm,
 )
 from regard.attention.positions import BASE
-from regard.errors import InputError, check_choices, check_range, check_share
+from regard.errors import InputError, check_range
 from regard.models.base import ModelConfig
 from regard.models.language_model import CacheState, LanguageModel
 
@@ -56,11 +57,11 @@ layers do not learn induction in 800 steps. With 0.1, they do."""
 class DecoderOnlyConfig(ModelConfig):
     """Options of a decoder-only language model."""
 
-    hidden: int = 64
+    hidden: Annotated[int, Limits(1, 10**6)] = 64
     """Width of all states."""
-    layers: int = 2
+    layers: Annotated[int, Limits(1, 1000)] = 2
     """Number of layers."""
-    heads: int = 4
+    heads: Annotated[int, Limits(1, 10**6)] = 4
     """Number of heads of each attention layer; a divisor of hidden, unless head_size is given."""
     head_size: int | None = None
     """Width of each head. None: hidden / heads."""
@@ -70,7 +71,7 @@ class DecoderOnlyConfig(ModelConfig):
     feed_forward: bool = True
     """Add a feed-forward layer after each attention layer. With --no-feed_forward, the model has only attention
     layers."""
-    inner: int = 256
+    inner: Annotated[int, Limits(1, 10**6)] = 256
     """Inner width of the feed-forward layers."""
     attention: str = "softmax"
     """Attention mechanism: parts joined by commas, at most one of each slot, with numbers after a colon, such as
@@ -83,12 +84,12 @@ class DecoderOnlyConfig(ModelConfig):
     positions: Literal["learned", "sinusoidal", "concatenated", "rotary", "none"] = "learned"
     """Positional encoding: learned or sinusoidal vectors added to the embeddings; sinusoidal vectors concatenated
     to them, half of hidden each (concatenated); rotation of queries and keys (rotary); or none."""
-    rotary_base: float = BASE
+    rotary_base: Annotated[float, Limits(1, math.inf, "both")] = BASE
     """Base of the wavelengths of rotary positions (above 1). Llama 2: 10000; Llama 3: 500000."""
     norm: Norm = "layer"
     """Normalization: layer normalization (layer, GPT-2), division by the root mean square (rms, Llama), or
     none."""
-    norm_epsilon: float = EPSILON
+    norm_epsilon: Annotated[float, Limits(0, 1, "both")] = EPSILON
     """Number added to the variance in normalization (above 0)."""
     pre_norm: bool = True
     """Normalize before each layer; with --no-pre_norm, normalize after each residual sum."""
@@ -100,31 +101,21 @@ class DecoderOnlyConfig(ModelConfig):
     tied: bool = True
     """Use the embedding as the output layer. With --no-tied or concatenated positions, the output layer is a
     separate matrix."""
-    init_std: float | None = None
+    init_std: Annotated[float, Limits(0, 10, "both")] | None = None
     """Standard deviation of the initial matrices (above 0). None: 0.8 / sqrt(hidden). GPT-2: 0.02."""
-    dropout: float = 0.0
+    dropout: Annotated[float, Limits(0, 1, "high")] = 0.0
     """Dropout rate for the embeddings and the output of each layer (at least 0 and less than 1)."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a value that is out of range, or for incompatible values."""
-        for name in ("hidden", "heads", "inner"):
-            check_range(name, getattr(self, name), 1, 10**6)
-        check_range("layers", self.layers, 1, 1000)
-        check_choices(self)
+        check_fields(self)
         self.mechanism.check_kinds(["causal"], positions=("learned", "sinusoidal", "concatenated", "none"))
-        check_share("dropout", self.dropout, below=True)
-        if not 0 < self.norm_epsilon < 1:
-            raise InputError(f"norm_epsilon {self.norm_epsilon} is out of range: choose above 0 and less than 1")
-        if not 1 < self.rotary_base < math.inf:
-            raise InputError(f"rotary_base {self.rotary_base} is out of range: choose above 1")
         position = self.mechanism.slots.get("position")
         if position is not None and position.cls is Rotary and self.rotary_base != BASE:
             raise InputError(
                 f"rotary_base {self.rotary_base:g} and attention part {position.name} both choose the base: "
                 f"leave rotary_base out, and write rotary:{self.rotary_base:g}"
             )
-        if self.init_std is not None and not 0 < self.init_std < 10:
-            raise InputError(f"init_std {self.init_std} is out of range: choose above 0 and less than 10")
         if self.head_size is None:
             self.check_heads(self.hidden, self.heads, ", or give --head_size")
         check_range("head_size", self.head_width, 1, 10**6)

@@ -9,13 +9,14 @@ mean, and attention with the last state as query and all states as keys and valu
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
 
+from regard.arguments import Limits, check_fields
 from regard.attention import Attention, find_score, make_score
-from regard.errors import InputError, check_choices, check_range
+from regard.errors import InputError
 from regard.models.base import AnswerModel, ModelConfig
 from regard.models.cells import Cell
 from regard.models.recurrent_encoder import RecurrentEncoder, check_width
@@ -29,7 +30,7 @@ class PoolingConfig(ModelConfig):
 
     hidden: int = 64
     """Width of the embeddings and states. Each direction has half of the width of the states."""
-    enc_layers: int = 1
+    enc_layers: Annotated[int, Limits(1, 100)] = 1
     """Recurrent layers."""
     cell: Cell = "lstm"
     """Recurrent cell."""
@@ -45,9 +46,8 @@ class PoolingConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a value out of range."""
-        check_choices(self)
+        check_fields(self)
         check_width(self.hidden)
-        check_range("enc_layers", self.enc_layers, 1, 100)
         find_score(self.score)
         self.check_single_head("pooling")
         if self.pooling != "attention" and self.attention != ModelConfig.attention:

@@ -12,13 +12,14 @@ Letters: B batch, T input steps, To output steps, D width (`hidden`).
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import fast
+from regard.arguments import Limits, check_fields
 from regard.attention import (
     STANDARD,
     AttentionLayer,
@@ -35,7 +36,6 @@ from regard.attention import (
     make_positions,
 )
 from regard.attention.single import check_without_projections
-from regard.errors import check_choices, check_range
 from regard.fast.query_gradient import QueryGradient
 from regard.models.base import AnswerModel, ModelConfig
 
@@ -46,14 +46,14 @@ POSITIONS = ("learned", "sinusoidal")
 class QueryModelConfig(ModelConfig):
     """Options of a query model."""
 
-    hidden: int = 64
+    hidden: Annotated[int, Limits(1, 65_536)] = 64
     """Width of queries, keys and values."""
-    enc_layers: int = 0
+    enc_layers: Annotated[int, Limits(0, 100)] = 0
     """Number of encoder layers: self-attention and a feed-forward network over the input."""
     multihead: bool = False
     """Use several heads with projections in every attention layer; without this flag, each layer has one head
     without projections."""
-    heads: int = 4
+    heads: Annotated[int, Limits(1, 65_536)] = 4
     """Number of heads of each attention layer with --multihead; a divisor of hidden."""
     pos_enc: bool = False
     """Add a positional encoding to the input."""
@@ -80,9 +80,7 @@ class QueryModelConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a value out of range."""
-        check_range("hidden", self.hidden, 1, 65_536)
-        check_range("enc_layers", self.enc_layers, 0, 100)
-        check_range("heads", self.heads, 1, 65_536)
+        check_fields(self)
         find_score(self.score)
         has_self = self.self_att or (self.enc_layers > 0 and self.layer == STANDARD)
         self.mechanism.check_kinds(["cross", "self"] if has_self else ["cross"])
@@ -90,7 +88,6 @@ class QueryModelConfig(ModelConfig):
             check_without_projections(self.mechanism)
         find_positions(self.positions, POSITIONS)
         check_encoder_layer(self.layer)
-        check_choices(self)
         if self.multihead:
             self.check_heads(self.hidden, self.heads)
 

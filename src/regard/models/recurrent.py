@@ -6,13 +6,15 @@ logits = o V + b                               B x Tt x vocabulary
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
+from regard.arguments import Limits, check_fields
 from regard.attention import Dropout, Score, find_score, make_score
 from regard.attention.scores import INNER
-from regard.errors import InputError, check_choices, check_range, check_share
+from regard.errors import InputError
 from regard.models.base import ModelConfig
 from regard.models.cells import Cell
 from regard.models.recurrent_decoder import ContextTo, Memory, Query, RecurrentDecoder, RecurrentState, Start
@@ -26,7 +28,7 @@ NO_SCORE = "none"
 class RecurrentConfig(ModelConfig):
     """Options of a recurrent encoder-decoder."""
 
-    hidden: int = 128
+    hidden: Annotated[int, Limits(1, 65_536)] = 128
     """Width of the decoder's state, and also of the memory if enc_hidden is not given."""
     enc_hidden: int | None = None
     """Width of the memory; each direction of the encoder has half of this width. None: hidden. A width other
@@ -36,9 +38,9 @@ class RecurrentConfig(ModelConfig):
     width of the memory."""
     start: Start = "last"
     """Initial state of the decoder: computed from the encoder's last state, or zero."""
-    embedding: int = 64
+    embedding: Annotated[int, Limits(1, 65_536)] = 64
     """Width of the embeddings."""
-    enc_layers: int = 1
+    enc_layers: Annotated[int, Limits(1, 100)] = 1
     """Number of encoder layers."""
     cell: Cell = "lstm"
     """Recurrent cell of encoder and decoder."""
@@ -49,7 +51,7 @@ class RecurrentConfig(ModelConfig):
     """Attention mechanism: a normalizer (softmax, softmax_one, sink, sigmoid, sparsemax, entmax, or topk:8), a
     score (as in --score, cosine, soft_capped, scalable), or both joined by a comma, or your own part as
     module:Class. See docs/reference/mechanisms.md."""
-    score_width: int | None = None
+    score_width: Annotated[int, Limits(1, 65_536)] | None = None
     """Inner width of the scores concat and additive. None: hidden."""
     context: ContextTo = "output"
     """Use of the context: input of the decoder's cell (cell, Bahdanau), input of the output layer (output,
@@ -59,19 +61,15 @@ class RecurrentConfig(ModelConfig):
     output, otherwise previous."""
     input_feeding: bool = False
     """Feed the input of the output layer to the cell of the next step (Luong). Requires context output."""
-    dropout: float = 0.0
+    dropout: Annotated[float, Limits(0, 1, "high")] = 0.0
     """Dropout rate for embeddings, states between encoder layers, and the input of the vocabulary layer (at
     least 0 and less than 1)."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a value out of range, or for incompatible values."""
-        check_choices(self)
-        check_range("hidden", self.hidden, 1, 65_536)
+        check_fields(self)
         flag = "hidden" if self.enc_hidden is None else "enc_hidden"
         check_width(self.memory_width, flag, bidirectional=self.bidirectional)
-        check_range("embedding", self.embedding, 1, 65_536)
-        check_range("enc_layers", self.enc_layers, 1, 100)
-        check_share("dropout", self.dropout, below=True)
         if self.score != NO_SCORE:
             find_score(self.score)
         self.check_single_head("recurrent")
@@ -79,13 +77,11 @@ class RecurrentConfig(ModelConfig):
             raise InputError(
                 f"attention {self.attention} does not fit score none, which means no attention: leave one out"
             )
-        if self.score_width is not None:
-            check_range("score_width", self.score_width, 1, 65_536)
-            if self.score not in INNER:
-                raise InputError(
-                    f"score_width {self.score_width} does not fit: score {self.score} has no inner width; use "
-                    f"{' or '.join(INNER)}"
-                )
+        if self.score_width is not None and self.score not in INNER:
+            raise InputError(
+                f"score_width {self.score_width} does not fit: score {self.score} has no inner width; use "
+                f"{' or '.join(INNER)}"
+            )
         self.decoder(1, "meta")
 
     @property

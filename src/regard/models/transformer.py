@@ -11,11 +11,12 @@ source and target share a vocabulary, E is also the embedding of the source.
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from regard.arguments import Limits, check_fields
 from regard.attention import (
     EPSILON,
     STANDARD,
@@ -35,7 +36,6 @@ from regard.attention import (
     find_score,
     make_positions,
 )
-from regard.errors import InputError, check_choices, check_range, check_share
 from regard.models.base import ModelConfig
 from regard.models.seq2seq import Seq2Seq
 
@@ -46,15 +46,15 @@ POSITIONS = ("sinusoidal", "learned", "concatenated", "rotary", "none")
 class TransformerConfig(ModelConfig):
     """Options of a Transformer."""
 
-    hidden: int = 128
+    hidden: Annotated[int, Limits(1, 65_536)] = 128
     """Width of all states."""
-    heads: int = 4
+    heads: Annotated[int, Limits(1, 65_536)] = 4
     """Number of heads of each attention layer; a divisor of hidden."""
-    enc_layers: int = 2
+    enc_layers: Annotated[int, Limits(1, 100)] = 2
     """Number of encoder layers."""
-    dec_layers: int = 2
+    dec_layers: Annotated[int, Limits(1, 100)] = 2
     """Number of decoder layers."""
-    inner: int = 256
+    inner: Annotated[int, Limits(1, 10**6)] = 256
     """Inner width of the feed-forward layers."""
     positions: str = "sinusoidal"
     """Positional encoding: sinusoidal or learned vectors added to the embeddings; sinusoidal vectors concatenated
@@ -78,7 +78,7 @@ class TransformerConfig(ModelConfig):
     """Normalize before each layer; with --no-pre_norm, normalize after each residual sum, as in the paper."""
     norm: Literal["layer", "none"] = "layer"
     """Normalization: layer normalization, or none."""
-    norm_epsilon: float = EPSILON
+    norm_epsilon: Annotated[float, Limits(0, 1, "both")] = EPSILON
     """Number added to the variance in normalization (above 0)."""
     activation: Activation = "relu"
     """Activation function of the feed-forward layers."""
@@ -89,19 +89,12 @@ class TransformerConfig(ModelConfig):
     is a separate matrix."""
     output_bias: bool = False
     """Add a bias for each symbol to the output layer."""
-    dropout: float = 0.1
+    dropout: Annotated[float, Limits(0, 1, "high")] = 0.1
     """Dropout rate for the embeddings and the output of each layer (at least 0 and less than 1)."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a value out of range, or for incompatible values."""
-        check_range("hidden", self.hidden, 1, 65_536)
-        check_range("heads", self.heads, 1, 65_536)
-        check_range("enc_layers", self.enc_layers, 1, 100)
-        check_range("dec_layers", self.dec_layers, 1, 100)
-        check_range("inner", self.inner, 1, 10**6)
-        check_choices(self)
-        if not 0 < self.norm_epsilon < 1:
-            raise InputError(f"norm_epsilon {self.norm_epsilon} is out of range: choose above 0 and less than 1")
+        check_fields(self)
         find_score(self.score)
         find_positions(self.positions, POSITIONS)
         mechanism = self.mechanism
@@ -109,7 +102,6 @@ class TransformerConfig(ModelConfig):
         check_encoder_layer(self.layer)
         self.check_heads(self.hidden, self.heads)
         self.check_even(self.hidden, self.hidden // self.heads)
-        check_share("dropout", self.dropout, below=True)
 
 
 class TransformerMemory(NamedTuple):

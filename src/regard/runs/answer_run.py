@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.errors import InputError, check_range
+from regard.arguments import Limits
+from regard.attention.records import check_indices
+from regard.errors import InputError
 from regard.evaluation import exact_match, fresh_batches
 from regard.interpret import relevance_share
 from regard.result import Result, percent
 from regard.runs.attention_maps import add_note, map_of_answer
 from regard.runs.playback import play_back
+from regard.runs.probe_input import prepare_tokens
 from regard.runs.run import Figures, Run
 from regard.streams import make_generator
 from regard.training import ModelPart, TaskPart, TrainingPart
@@ -93,7 +96,7 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
     def test(
         self,
         *,
-        samples: int = 10_000,
+        samples: Annotated[int, Limits(1, 10**8)] = 10_000,
         sample_len: int | None = None,
         signal: str | None = None,
         seed: int = 0,
@@ -104,8 +107,6 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         The samples are generated with `seed`, independently of the training data. Raises `InputError` for
         invalid options.
         """
-        check_range("samples", samples, 1, 10**8)
-        check_range("seed", seed, 0, 2**32 - 1)
         vary_len = self.config.training.vary_len and sample_len is None
 
         def batches() -> Iterator[Batch]:
@@ -179,6 +180,7 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     def called(self, classes: Sequence[int]) -> list[str]:
         """Return output classes, which are numbers, as text."""
+        check_indices("class", classes, self.task.classes)
         return [str(number) for number in classes]
 
     def draw(self, *, sample_len: int | None = None, signal: str | None = None, seed: int = 0) -> str:
@@ -196,16 +198,16 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     def look(self, input: Tensor) -> AttentionMap:
         """Return the attention map for an input (T,)."""
-        return map_of_answer(self.model, self.task, input.unsqueeze(0))
+        return map_of_answer(self.model, self.task, self.prepare(input).unsqueeze(0))
 
     @torch.inference_mode()
     def losses(self, inputs: Sequence[Tensor]) -> np.ndarray:
         """Return (N, 2): for each input, the total cross-entropy of its output steps in nats, and the number of
         steps."""
         self.model.eval()
-        chunks = []
+        chunks = [np.zeros(0)]
         for begin in range(0, len(inputs), CHUNK):
-            batch = torch.stack(list(inputs[begin : begin + CHUNK]))
+            batch = torch.stack([self.prepare(input) for input in inputs[begin : begin + CHUNK]])
             logits = self.model(batch)
             losses = F.cross_entropy(logits.flatten(0, 1), self.task.answer(batch).flatten(), reduction="none")
             chunks.append(losses.view(len(batch), -1).sum(1).double().cpu().numpy())
@@ -213,12 +215,12 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         return np.stack([sums, np.full(len(sums), self.task.outputs)], 1)
 
     def prepare(self, input: str | Tensor) -> Tensor:
-        """Return an input (T,) for a text; another input is returned unchanged."""
-        return self.task.parse(input)[0] if isinstance(input, str) else input
+        """Return an input (T,) for a text; an input is returned unchanged. Raises `InputError` for others."""
+        return prepare_tokens(self.task, input)
 
     def trial(self, input: Tensor) -> ProbeInput:
         """Return an input (T,) prepared for explanation methods."""
-
+        input = self.prepare(input)
         return ProbeInput(
             run=lambda count: self._logits(input.expand(count, -1)),
             embedding=self.model.input_embedding,

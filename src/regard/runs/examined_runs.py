@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from regard.errors import InputError, check_range
+from regard.arguments import Limits
+from regard.errors import InputError
 from regard.interpret.examined_runs import ExaminedRuns
 from regard.interpret.saved_examination import FILE, read_examination
 from regard.progress import counting_bar, print_status
@@ -18,7 +19,7 @@ from regard.runs.seeds import check_seeds
 def examine_runs(
     runs: Sequence[str | Path | Run[Any, Any, Any]],
     *,
-    samples: int = 200,
+    samples: Annotated[int, Limits(2, 10**5)] = 200,
     seed: int = 0,
     savepath: str | Path = SAVEPATH,
     trust_code: bool = False,
@@ -36,7 +37,6 @@ def examine_runs(
 
         print(regard.examine_runs(["seed0/signal2", "seed1/signal2", "seed2/signal2"]))
     """
-    check_range("samples", samples, 2, 10**5)
     options = {"savepath": savepath, "trust_code": trust_code, "trust_edited": trust_edited}
     runs = [runs] if isinstance(runs, str | Path) else runs
     loaded = [run if isinstance(run, Run) else load(run, **options) for run in runs]  # type: ignore[arg-type]

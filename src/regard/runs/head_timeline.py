@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from regard.arguments import Limits
 from regard.attention.descriptions import describe_model
-from regard.errors import InputError, check_range
+from regard.errors import InputError
 from regard.interpret.formation import THRESHOLD, join_snapshots
 from regard.interpret.head_scores import SAMPLES, measure_heads
 from regard.interpret.timeline import Timeline
@@ -30,7 +31,7 @@ SAMPLE_COUNT = 100
 def timeline(
     runs: Sequence[str | Path | Run[Any, Any, Any]],
     *,
-    samples: int = SAMPLE_COUNT,
+    samples: Annotated[int, Limits(2, 10**6)] = SAMPLE_COUNT,
     threshold: float = THRESHOLD,
     seed: int = 0,
     savepath: str | Path = SAVEPATH,
@@ -49,8 +50,6 @@ def timeline(
 
         print(regard.timeline(["seed0/induction", "seed1/induction"]))
     """
-    check_range("samples", samples, 2, 10**6)
-    check_range("seed", seed, 0, 2**63 - 1)
     if not 0 < threshold < 1:
         raise InputError(f"threshold {threshold} is out of range: choose above 0 and below 1")
     folders = [_folder_of(run, Path(savepath), trust_edited=trust_edited) for run in runs]

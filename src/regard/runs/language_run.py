@@ -13,11 +13,13 @@ import torch
 from torch import Tensor
 
 from regard import decoding, viz
+from regard.attention.records import check_indices
 from regard.errors import InputError, check_range
 from regard.evaluation.next_tokens import TokenFigures, measure_tokens, next_token_losses
 from regard.result import Result, percent
 from regard.runs.attention_maps import add_note, map_of_tokens
 from regard.runs.playback import play_back
+from regard.runs.probe_input import prepare_tokens
 from regard.runs.run import Figures, Run
 from regard.streams import make_generator
 from regard.training import ModelPart, TaskPart, TrainingPart
@@ -111,7 +113,6 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         drawn with `seed`, independently of the training data. Raises `InputError` for invalid options.
         """
         check_range("samples", samples, 1, 10**7)
-        check_range("seed", seed, 0, 2**32 - 1)
         figures = measure_tokens(
             self.model, self.task, self._batches(samples, make_generator(seed, "test"), sample_len)
         )
@@ -208,6 +209,7 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         """Return the labels of tokens."""
         if self.task.input_width:
             return ["value" for _ in classes]
+        check_indices("class", classes, len(self.task.vocabulary))
         return self.task.labels(torch.tensor(list(classes)))
 
     @property
@@ -238,10 +240,11 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     def look(self, input: Tensor) -> viz.AttentionMap:
         """Return the attention map for an input (T,)."""
-        return map_of_tokens(self.model, self.task, input.unsqueeze(0))
+        return map_of_tokens(self.model, self.task, self.prepare(input).unsqueeze(0))
 
     def losses(self, inputs: Sequence[Tensor]) -> np.ndarray:
         """Return (N, 2): for each input, the total loss of its outputs, and the number of outputs."""
+        inputs = [self.prepare(input) for input in inputs]
         lengths = [len(tokens) for tokens in inputs]
         losses = np.zeros((len(inputs), 2))
         for length in sorted(set(lengths)):
@@ -253,11 +256,12 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         return losses
 
     def prepare(self, input: str | Tensor) -> Tensor:
-        """Return an input (T,) for a text; another input is returned unchanged."""
-        return self.task.parse(input)[0] if isinstance(input, str) else input
+        """Return an input (T,) for a text; an input is returned unchanged. Raises `InputError` for others."""
+        return prepare_tokens(self.task, input, self.task.input_width)
 
     def trial(self, input: Tensor) -> viz.ProbeInput:
         """Return an input (T,) prepared for explanation methods."""
+        input = self.prepare(input)
         batch, reads_tokens = input.unsqueeze(0), not self.task.input_width
         return viz.ProbeInput(
             run=lambda count: self._logits(batch.expand(count, *batch.shape[1:])),

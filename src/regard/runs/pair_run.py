@@ -75,7 +75,6 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         samples are generated with `seed`. Raises `InputError` for invalid options.
         """
         check_range("samples", samples, 1, 10**7)
-        check_range("seed", seed, 0, 2**32 - 1)
         generator = make_generator(seed, "test")
         pairs = self.task.pairs(samples, generator, sample_len=sample_len, unseen=True)
         answers = self.translate([pair.source for pair in pairs])

@@ -6,9 +6,12 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from regard.arguments import check_value
 from regard.data import PairBatch, collate
 from regard.data.vocabulary import PAD, SPECIAL
-from regard.errors import unknown_choice
+from regard.errors import InputError, unknown_choice
 from regard.tasks import alignment_mask
 from regard.viz import ProbeInput
 from regard.viz.subject import Patchable
@@ -18,6 +21,25 @@ if TYPE_CHECKING:
 
     from regard.models import Seq2Seq
     from regard.tasks import SequenceTask
+
+
+def prepare_tokens(task: Any, input: str | Tensor, width: int = 0) -> Tensor:
+    """Return the tokens (T,) of a text; tokens are returned unchanged, as are real inputs (T, `width`).
+
+    Raises `InputError` for another type, another shape, or a token that the task does not have.
+    """
+    tokens: Tensor = task.parse(input)[0] if isinstance(input, str) else check_value("input", input, torch.Tensor)
+    symbols, shape = len(task.vocabulary), tuple(tokens.shape)
+    if width and (tokens.dim() != 2 or shape[1] != width):
+        raise InputError(f"input of shape {shape} is not (T, {width}): give a text, or one input")
+    if not width and (
+        tokens.dim() != 1 or tokens.is_floating_point() or not 0 <= tokens.min() <= tokens.max() < symbols
+    ):
+        raise InputError(
+            f"input of shape {shape} and {tokens.dtype} is not one sequence of tokens (T,) from 0 to "
+            f"{symbols - 1}: give a text, or an input of `unseen`"
+        )
+    return tokens
 
 
 def trial_of_pair(model: Seq2Seq, task: SequenceTask, source: str, target: str) -> ProbeInput:

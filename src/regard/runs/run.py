@@ -22,6 +22,7 @@ from regard.attention import (
 )
 from regard.attention.components import Components, find_components
 from regard.attention.recording import record_own
+from regard.errors import InputError
 from regard.result import Result, percent, to_plain
 from regard.runs.forward_pass import replay
 from regard.runs.probe_input import patchable_run
@@ -217,7 +218,8 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
     def alignment_error(self, inputs: Sequence[Any]) -> dict[str, Interval]:
         """Return the alignment error rate of each layer, or an empty dictionary if the alignment is unknown."""
-        del inputs
+        for input in inputs:
+            self.prepare(input)
         return {}
 
     def explain(
@@ -285,6 +287,8 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
     def loss(self, inputs: Sequence[Any]) -> float:
         """Return the mean cross-entropy of all outputs of some inputs, in nats."""
+        if not inputs:
+            raise InputError("inputs are empty: give one or more")
         total, outputs = self.losses(inputs).sum(0)
         return float(total / outputs)
 

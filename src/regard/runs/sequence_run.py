@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from regard import convert, decoding, evaluation, interpret, viz
+from regard.arguments import show_value
+from regard.attention.records import check_indices
 from regard.data.vocabulary import empty_if_blank
 from regard.data.word_alignment import align_with_eflomal
 from regard.errors import InputError, check_range, plural, shorten
@@ -295,6 +297,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     def called(self, classes: Sequence[int]) -> list[str]:
         """Return the symbols of the target vocabulary at some indices."""
+        check_indices("class", classes, len(self.task.target_vocabulary))
         return [label for index in classes for label in self.task.target_vocabulary.labels([index])]
 
     def draw(self, *, seed: int = 0) -> str:
@@ -303,20 +306,25 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     def look(self, input: Any) -> viz.AttentionMap:
         """Return the attention map for a pair of source and target. The target is the decoder input."""
-        return self._map(input[0], self.task.target_vocabulary.encode(input[1]), forced=True)
+        source, target = self.prepare(input)[:2]
+        return self._map(source, self.task.target_vocabulary.encode(target), forced=True)
 
     def losses(self, inputs: Sequence[Any]) -> np.ndarray:
         """Return (N, 2): the total cross-entropy of each pair's tokens in nats, and their number."""
-        scores = self.score([(pair[0], pair[1]) for pair in inputs])
+        scores = self.score([tuple(self.prepare(pair)[:2]) for pair in inputs])
         return np.array([(-score.log_probability, score.tokens) for score in scores], dtype=np.float64)
 
     def prepare(self, input: Any) -> Any:
-        """Return a pair of source and answer for a source; another input is returned unchanged."""
-        return (input, self.translate([input])[0]) if isinstance(input, str) else input
+        """Return a pair of source and answer for a source; a pair is returned unchanged."""
+        if isinstance(input, str):
+            return input, self.translate([input])[0]
+        if not isinstance(input, tuple | list) or [type(text) for text in input[:2]] != [str, str]:
+            raise InputError(f"input {show_value(input)} is not a text: give a source, or (source, target)")
+        return input
 
     def trial(self, input: Any) -> viz.ProbeInput:
         """Return a pair prepared for explanation methods. The target is the decoder input."""
-        return trial_of_pair(self.model, self.task, input[0], input[1])
+        return trial_of_pair(self.model, self.task, *self.prepare(input)[:2])
 
     def check(self, input: str) -> None:
         """Raise `InputError` for a text that is too long."""

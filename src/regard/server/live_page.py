@@ -13,6 +13,7 @@ from regard.io import write_file
 from regard.runs import AnyRun
 from regard.runs.live_data import live_data
 from regard.runs.packed_parameters import text_of_bytes
+from regard.viz.attention_map import check_extension
 from regard.viz.page import VIEW, bundle_modules
 
 PAGE = files("regard.server") / "page"
@@ -27,6 +28,7 @@ def write_live_page(run: AnyRun, path: str | Path) -> Path:
 
     >>> regard.write_live_page(regard.load("runs/signal2"), "signal2.html")    # doctest: +SKIP
     """
+    check_extension(Path(path), (".html",))
     write_file(Path(path), live_page(run).encode())
     return Path(path)
 

@@ -4,11 +4,11 @@ differences."""
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from rich.console import RenderableType
 
-from regard.errors import check_range
+from regard.arguments import Limits
 from regard.result import Result
 from regard.sweep.backends import Backend
 from regard.sweep.grid import Measurements, make_variants, measure_grid
@@ -54,7 +54,7 @@ def compare(
     task: str,
     vary: Mapping[str, Sequence[Any]],
     *,
-    seeds: int = 5,
+    seeds: Annotated[int, Limits(1, 1000)] = 5,
     savepath: str | Path = COMPARISONS,
     on: Backend | None = None,
     progress: bool = True,
@@ -72,7 +72,6 @@ def compare(
 
     Raises `InputError` before any training starts if a variant is invalid.
     """
-    check_range("seeds", seeds, 1, 1000)
     variants = make_variants(vary)
     name = find_task(task).name
     folder = Path(savepath) / name

@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import chdir, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 
-from regard.errors import InputError, MachineError, RegardError, check_range
+from regard.arguments import Limits, check_fields
+from regard.errors import InputError, MachineError, RegardError
 from regard.io import make_folder, remove_quietly, write_file
 from regard.io.locking import BusyError
 from regard.io.reading import is_file, read_text
@@ -49,12 +50,12 @@ class Ray:
 
     address: str | None = None
     """host:port of the head node. Default: $RAY_ADDRESS, else the cluster of this machine."""
-    cpus: int = 1
+    cpus: Annotated[int, Limits(1, 1024)] = 1
     """Number of cores and threads of each training job."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""
-        check_range("cpus", self.cpus, 1, 1024)
+        check_fields(self)
 
     def run(self, jobs: Sequence[JobT], tell: Callable[[str], None]) -> Iterator[tuple[JobT, Any]]:
         """Yield each job with its measurement (see `Backend`)."""

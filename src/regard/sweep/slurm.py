@@ -16,9 +16,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from regard.errors import InputError, MachineError, check_range
+from regard.arguments import Limits, check_fields
+from regard.errors import InputError, MachineError
 from regard.io import make_folder, remove_quietly, write_file
 from regard.io.reading import is_file, read_text
 from regard.libraries import import_library
@@ -43,20 +44,18 @@ class Slurm:
 
     partition: str | None = None
     """The partition. Default: the cluster's default partition."""
-    time: int = 60
+    time: Annotated[int, Limits(2, 60 * 24 * 365)] = 60
     """Time limit in minutes, after which an unfinished training job saves its state and is queued again."""
-    memory: int = 4
+    memory: Annotated[int, Limits(1, 10_000)] = 4
     """Memory of each training job in GB."""
-    cpus: int = 1
+    cpus: Annotated[int, Limits(1, 1024)] = 1
     """Number of cores and threads of each training job."""
     executor: str = "slurm"
     """Executor of submitit: slurm, or local for a test without a cluster."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""
-        check_range("time", self.time, 2, 60 * 24 * 365)
-        check_range("memory", self.memory, 1, 10_000)
-        check_range("cpus", self.cpus, 1, 1024)
+        check_fields(self)
 
     def run(self, jobs: Sequence[JobT], tell: Callable[[str], None]) -> Iterator[tuple[JobT, Any]]:
         """Yield each job with its measurement (see `Backend`)."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from regard.errors import InputError, unknown_choice
+from regard.errors import unknown_choice
 from regard.io.reading import is_file
 from regard.late import late
 from regard.plugins import PluginError, check_loaded, describe_error, plugin_imports
@@ -101,8 +101,6 @@ def find_task(name: str) -> type[AnyTask]:
     process, and again if the file changes. Raises `InputError` for an unknown name, or for a file that is
     missing, fails, or does not define exactly one task.
     """
-    if not isinstance(name, str):
-        raise InputError(f"expected the name of a task or a Python file, got {name!r}: choose {', '.join(TASKS)}")
     if name in TASKS:
         task: type[AnyTask] = getattr(importlib.import_module(__name__), TASKS[name])
         return task

@@ -11,11 +11,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypedDict
+from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
 
 import torch
 from torch import Tensor
 
+from regard.arguments import Limits, check_fields
 from regard.data.parallel import TextDigest
 from regard.errors import InputError, check_range, plural, shorten
 from regard.tasks.batch import Batch, BatchContext, BatchSettings, BatchSource, Position
@@ -35,15 +36,14 @@ NULL = " "
 class TaskConfig:
     """Size of a task."""
 
-    max_len: int = 10
+    max_len: Annotated[int, Limits(1, 10_000)] = 10
     """Maximum number of letters in a sequence, without signals."""
-    vocab_size: int = 3
+    vocab_size: Annotated[int, Limits(1, len(string.ascii_uppercase))] = 3
     """Number of letters in the vocabulary, without the null character (1 to 26)."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""
-        check_range("max_len", self.max_len, 1, 10_000)
-        check_range("vocab_size", self.vocab_size, 1, len(string.ascii_uppercase))
+        check_fields(self)
 
 
 class Defaults(TypedDict, total=False):

@@ -6,10 +6,12 @@ layers recognizes the language of k kinds of brackets and a depth of at most D.
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
+from regard.arguments import Limits, check_fields
 from regard.errors import InputError, check_range, shorten
 from regard.tasks.batch import IGNORE
 from regard.tasks.tokens import TokenTask, mark_positions
@@ -21,21 +23,19 @@ BRACKETS = ("()", "[]", "{}", "<>", "aA", "bB", "cC", "dD")
 class DyckTaskConfig:
     """Size of the task."""
 
-    max_len: int = 40
+    max_len: Annotated[int, Limits(2, 10_000)] = 40
     """Largest number of brackets in training (even). Lengths are uniform over the even numbers up to this
     number."""
     test_len: int = 100
     """Largest number of brackets in a test, with --sample-len."""
-    vocab_size: int = 4
+    vocab_size: Annotated[int, Limits(1, len(BRACKETS))] = 4
     """Number of kinds of brackets (1 to 8)."""
-    depth: int = 5
+    depth: Annotated[int, Limits(1, 1000)] = 5
     """Largest number of brackets that are open at the same time (1 or more)."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""
-        check_range("vocab_size", self.vocab_size, 1, len(BRACKETS))
-        check_range("depth", self.depth, 1, 1000)
-        check_range("max_len", self.max_len, 2, 10_000)
+        check_fields(self)
         check_range("test_len", self.test_len, self.max_len, 10_000)
 
 

@@ -7,10 +7,12 @@ head in the second. A model with one layer cannot learn the task.
 
 import string
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
+from regard.arguments import Limits, check_fields
 from regard.errors import check_range
 from regard.tasks.batch import IGNORE
 from regard.tasks.tokens import TokenTask, earlier_equal, mark_positions
@@ -26,12 +28,12 @@ class InductionTaskConfig:
     """Number of tokens in a sequence: distinct tokens, then the repetition."""
     repeated: int = 8
     """Number of tokens at the end that repeat earlier tokens, in the same order (2 or more)."""
-    vocab_size: int = 20
+    vocab_size: Annotated[int, Limits(4, len(SYMBOLS))] = 20
     """Number of different tokens (4 to 62)."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""
-        check_range("vocab_size", self.vocab_size, 4, len(SYMBOLS))
+        check_fields(self)
         check_range("repeated", self.repeated, 2, self.vocab_size)
         check_range("max_len", self.max_len, 2 * self.repeated, self.vocab_size + self.repeated)
 

@@ -7,11 +7,13 @@ Answers for held-out pairs become correct long after the answers for training pa
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from regard.errors import InputError, check_range
+from regard.arguments import Limits, check_fields
+from regard.errors import InputError
 from regard.streams import make_generator
 from regard.tasks.batch import IGNORE, BatchContext, BatchSettings, TokenBatch
 from regard.tasks.tokens import TokenBatches, TokenTask, mark_positions
@@ -21,7 +23,7 @@ from regard.tasks.tokens import TokenBatches, TokenTask, mark_positions
 class ModularTaskConfig:
     """Size of the task."""
 
-    modulus: int = 59
+    modulus: Annotated[int, Limits(2, 1000)] = 59
     """Modulus p (2 to 1000). Numbers are from 0 to p - 1."""
     train_share: float = 0.3
     """Fraction of the p * p pairs that are used for training (above 0 and less than 1). The held-out pairs are
@@ -29,7 +31,7 @@ class ModularTaskConfig:
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""
-        check_range("modulus", self.modulus, 2, 1000)
+        check_fields(self)
         pairs = self.modulus**2
         if not 1 <= round(self.train_share * pairs) < pairs:
             raise InputError(

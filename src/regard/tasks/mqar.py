@@ -7,10 +7,12 @@ outputs.
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
+from regard.arguments import Limits, check_fields
 from regard.errors import check_range
 from regard.tasks.batch import IGNORE
 from regard.tasks.tokens import TokenTask, mark_positions
@@ -28,12 +30,12 @@ class MqarTaskConfig:
     """Number of tokens in a sequence: pairs, then queries and noise; at least 4 times the number of pairs."""
     pairs: int = 8
     """Number of key-value pairs, each queried once."""
-    vocab_size: int = 64
+    vocab_size: Annotated[int, Limits(2, 100_000)] = 64
     """Number of tokens without noise (even): the first half are keys, the second half are values."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""
-        check_range("vocab_size", self.vocab_size, 2, 100_000)
+        check_fields(self)
         check_range("pairs", self.pairs, 1, self.vocab_size // 2)
         check_range("max_len", self.max_len, 4 * self.pairs, 10_000)
 

@@ -7,10 +7,12 @@ Hahn 2020 proves a limit of attention on this task.
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
+from regard.arguments import Limits, check_fields
 from regard.errors import check_range
 from regard.tasks.batch import IGNORE
 from regard.tasks.tokens import TokenTask
@@ -23,14 +25,14 @@ END = 2
 class ParityTaskConfig:
     """Size of the task."""
 
-    max_len: int = 10
+    max_len: Annotated[int, Limits(1, 10_000)] = 10
     """Largest number of bits in training. Numbers of bits are uniform from 1 to this number."""
     test_len: int = 100
     """Largest number of bits in a test. --sample-len also counts the final "="."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""
-        check_range("max_len", self.max_len, 1, 10_000)
+        check_fields(self)
         check_range("test_len", self.test_len, self.max_len, 10_000)
 
 

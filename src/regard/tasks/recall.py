@@ -6,10 +6,12 @@ recurrent model, but not for attention.
 
 import string
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
+from regard.arguments import Limits, check_fields
 from regard.errors import InputError, check_range, shorten
 from regard.tasks.base import PAST_END, Task
 from regard.tasks.batch import Batch
@@ -26,12 +28,12 @@ class RecallTaskConfig:
     """Maximum number of steps: pairs, noise and the final query."""
     pairs: int = 2
     """Number of key-value pairs at the start of each sequence."""
-    vocab_size: int = 8
+    vocab_size: Annotated[int, Limits(1, 26)] = 8
     """Number of different keys (letters, 1 to 26); at least the number of pairs."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""
-        check_range("vocab_size", self.vocab_size, 1, 26)
+        check_fields(self)
         check_range("pairs", self.pairs, 1, self.vocab_size)
         check_range("max_len", self.max_len, 2 * self.pairs + 1, 10_000)
 

@@ -8,11 +8,13 @@ noise.
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from regard.errors import InputError, check_range, plural, shorten
+from regard.arguments import Limits, check_fields
+from regard.errors import InputError, plural, shorten
 from regard.tasks.tokens import TokenTask
 
 
@@ -20,15 +22,14 @@ from regard.tasks.tokens import TokenTask
 class RegressionTaskConfig:
     """Size of the task."""
 
-    dims: int = 3
+    dims: Annotated[int, Limits(1, 100)] = 3
     """Number of dimensions of x (1 to 100)."""
-    points: int = 7
+    points: Annotated[int, Limits(1, 1000)] = 7
     """Number of points in a sequence, each with its value. Garg et al. use 2 * dims + 1 points."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""
-        check_range("dims", self.dims, 1, 100)
-        check_range("points", self.points, 1, 1000)
+        check_fields(self)
 
 
 class Regression(TokenTask):

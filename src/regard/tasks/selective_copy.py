@@ -7,10 +7,12 @@ model can generate the letters.
 
 import string
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
+from regard.arguments import Limits, check_fields
 from regard.errors import check_range
 from regard.tasks.batch import IGNORE
 from regard.tasks.tokens import TokenTask, mark_positions
@@ -24,15 +26,14 @@ class SelectiveCopyTaskConfig:
 
     max_len: int = 64
     """Number of tokens in a sequence: letters and noise, the separator, and all letters except the last."""
-    letters: int = 8
+    letters: Annotated[int, Limits(1, 1000)] = 8
     """Number of letters to copy, at random positions."""
-    vocab_size: int = 16
+    vocab_size: Annotated[int, Limits(1, 26)] = 16
     """Number of different letters (1 to 26)."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""
-        check_range("vocab_size", self.vocab_size, 1, 26)
-        check_range("letters", self.letters, 1, 1000)
+        check_fields(self)
         check_range("max_len", self.max_len, 2 * self.letters, 10_000)
 
 

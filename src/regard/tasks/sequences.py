@@ -3,9 +3,11 @@
 import string
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 
+from regard.arguments import Limits, check_fields
 from regard.data import CharacterVocabulary
 from regard.errors import check_range
 from regard.tasks.pairs import Pair, PairTask
@@ -15,15 +17,14 @@ from regard.tasks.pairs import Pair, PairTask
 class SequenceConfig:
     """Size of a reordering task."""
 
-    max_len: int = 20
+    max_len: Annotated[int, Limits(1, 1000)] = 20
     """Maximum number of symbols in a sequence. Lengths are uniform from 1 to this number."""
-    vocab_size: int = 26
+    vocab_size: Annotated[int, Limits(1, 26)] = 26
     """Number of different symbols: 1 to 26 letters, or 1 to 10 digits for sort."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""
-        check_range("max_len", self.max_len, 1, 1000)
-        check_range("vocab_size", self.vocab_size, 1, 26)
+        check_fields(self)
 
 
 class _Reordering(PairTask):

@@ -5,12 +5,13 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import torch
 from torch import Tensor
 
-from regard.errors import InputError, check_choices, check_range, check_share, plural, shorten
+from regard.arguments import Limits, check_fields
+from regard.errors import InputError, plural, shorten
 from regard.progress import print_status
 from regard.tasks.batch import IGNORE, BatchContext, BatchSettings
 from regard.tasks.tokens import TokenBatches, TokenTask
@@ -31,20 +32,17 @@ class TextTaskConfig:
     tokenizer: Literal["characters", "bpe", "unigram", "imported"] = "characters"
     """Tokens: characters, or subwords learned from the text (bpe, unigram). Subwords normalize the text to
     NFC. imported: the tokenizer of an imported model, whose training continues with --from."""
-    vocab_size: int = 4000
+    vocab_size: Annotated[int, Limits(5, 10**6)] = 4000
     """Largest number of subwords, including four special symbols. A vocabulary of characters is not limited."""
-    max_len: int = 64
+    max_len: Annotated[int, Limits(1, 100_000)] = 64
     """Number of tokens in a sequence (the context length)."""
-    valid_share: float = 0.1
+    valid_share: Annotated[float, Limits(0, 1)] = 0.1
     """Fraction of tokens at the end of the text that are held out for validation (0 to 1; with 1, no tokens are
     left for training)."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""
-        check_choices(self)
-        check_range("vocab_size", self.vocab_size, 5, 10**6)
-        check_range("max_len", self.max_len, 1, 100_000)
-        check_share("valid_share", self.valid_share)
+        check_fields(self)
         if self.text is not None:
             object.__setattr__(self, "text", str(Path(self.text).absolute()))  # for use in any folder
 

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
+from regard.arguments import Limits, check_fields
 from regard.data import TokenizerKind
 from regard.data.bleu_tokenizer import check_bleu_tokenizer
-from regard.errors import InputError, check_range, plural, unknown_choice
+from regard.errors import InputError, plural, unknown_choice
 from regard.progress import reading_bar
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class TranslationTaskConfig:
     """Tokenizer to learn: subwords (bpe or unigram), words, or characters. Or a file: a SentencePiece model
     (.model or .spm), the vocabulary of another run (tokenizer/source.json in its folder), or a list of words, one
     a line. With --no-joint, SOURCE,TARGET names two files."""
-    vocab_size: int = 12_000
+    vocab_size: Annotated[int, Limits(5, 10**7)] = 12_000
     """Maximum vocabulary size, for a tokenizer that is learned."""
     symbols: tuple[str, ...] = ()
     """Symbols that stay whole and unchanged by normalization, such as "<2en>" (a language tag at the beginning of
@@ -67,7 +68,7 @@ class TranslationTaskConfig:
     """Share one vocabulary and one embedding between both languages. --no-joint: use separate vocabularies."""
     lowercase: bool = False
     """Lowercase all text."""
-    max_len: int = 256
+    max_len: Annotated[int, Limits(1, 100_000)] = 256
     """Maximum sentence length in training, in tokens. Longer sentences are skipped."""
     bleu_tokenize: str | None = None
     """sacrebleu tokenizer for BLEU: 13a, intl, zh, char, none, ja-mecab or ko-mecab. Default: chosen by the
@@ -80,9 +81,8 @@ class TranslationTaskConfig:
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range, and make all paths absolute for use in any folder."""
-        check_range("vocab_size", self.vocab_size, 5, 10**7)
+        check_fields(self)
         self._check_tokenization()
-        check_range("max_len", self.max_len, 1, 100_000)
         if self.bleu_tokenize is not None:
             check_bleu_tokenizer(self.bleu_tokenize, installed=False)
         if self.strict and self.lenient:

@@ -14,11 +14,11 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, Self, get_args, get_origin, get_type_hints
 
-import msgspec
 from typing_extensions import TypeVar
 
+from regard.arguments import check_value
 from regard.attention.mechanism import Mechanism, custom_parts
 from regard.data.parallel import TextDigest
 from regard.errors import InputError, unknown_choice
@@ -39,8 +39,6 @@ Part = TypeVar("Part", bound="DataclassInstance")
 PARTS = ("task", "model", "training")
 """The dataclasses of a `RunConfig`. Field names are unique among these dataclasses, so that each field is one
 flag."""
-LONGEST_SHOWN = 60
-"""Largest number of characters of an invalid value in an error message."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,33 +279,18 @@ def convert_values(part_class: "type[DataclassInstance]", values: Mapping[str, o
 
 def convert_value(name: str, value: object, hint: Any) -> Any:
     """Return a value converted to the type of its field. `name`: name of the field in errors."""
-    single = get_origin(hint) is tuple and not isinstance(value, list | tuple)
+    plain = _plain_paths(value)
     try:
-        return msgspec.convert(_plain_paths([value] if single else value), hint)
+        for text in plain if isinstance(plain, list) else [plain]:
+            str(text).encode()
+        if get_origin(hint) is tuple and not isinstance(plain, list):
+            return (check_value(name, plain, get_args(hint)[0]),)
+        return check_value(name, plain, hint)
     except UnicodeEncodeError:
         raise InputError(f"{name} {value!r} contains an unpaired surrogate: give valid Unicode text") from None
-    except msgspec.ValidationError:
-        if get_origin(hint) is Literal and isinstance(value, str):
-            raise unknown_choice(name, value, map(str, get_args(hint))) from None
-        shown = repr(value)
-        shown = shown if len(shown) <= LONGEST_SHOWN else f"{shown[: LONGEST_SHOWN - 1]}…"
-        raise InputError(f"{name} {shown} is of type {type(value).__name__}: give {_describe(hint)}") from None
 
 
 def _plain_paths(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_plain_paths(item) for item in value]
     return str(value) if isinstance(value, Path) else value
-
-
-def _describe(hint: Any) -> str:
-    """Return a description of the values of a type for an error message."""
-    if get_origin(hint) is tuple:
-        return "one or several " + ("texts" if str in get_args(hint) else "numbers")
-    if get_origin(hint) is Literal:
-        return " or ".join(map(repr, get_args(hint)))
-    if get_origin(hint) is None:
-        return "None" if hint is type(None) else str(hint.__name__)
-    if get_args(hint) and get_origin(hint) not in (dict, list):
-        return " or ".join(sorted(map(_describe, get_args(hint))))
-    return "a list of whole numbers for each name" if hint == dict[str, list[int]] else str(hint)

@@ -326,10 +326,6 @@ def find_run(run: str | Path, savepath: Path, *, trust_edited: bool = False) -> 
 
     `trust_edited`: also use edited files. Raises `InputError` if the run does not exist.
     """
-    if not isinstance(run, str | Path):
-        raise InputError(
-            f"run {run!r} is not a name: give the name of a task, or the path of the folder of a run"
-        )
     for path in (Path(run), savepath / run):
         tidy(path.parent)
         if RunFolder(path).exists():

@@ -8,9 +8,10 @@ therefore not fields. With these constants, the training loop can read every opt
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from regard.errors import InputError, check_choices, check_range, check_share
+from regard.arguments import Limits, check_fields
+from regard.errors import InputError
 from regard.models import ModelConfig
 
 Precision = Literal["auto", "bfloat16", "float16", "float32"]
@@ -27,7 +28,7 @@ class Recipe:
     [0.5, 1.0, 0.75, 0.25]
     """
 
-    lr: float
+    lr: Annotated[float, Limits(0, math.inf, "both")]
     """Peak learning rate without encoder layers."""
     encoder_lr: float
     """Peak learning rate with encoder layers."""
@@ -130,15 +131,15 @@ class TrainingConfig:
     validate_every = 0
     vary_len = False
 
-    steps: int = 2000
+    steps: Annotated[int, Limits(1, 10**9)] = 2000
     """Number of training steps. Each step trains on one batch."""
-    lr: float | None = None
+    lr: Annotated[float, Limits(0, math.inf, "both")] | None = None
     """Learning rate: the peak of the schedule, or the constant rate. None: 0.05 with
     the recipe regard (0.005 with encoder layers); 0.01 with the recipe seed (0.001 with encoder layers); 0.005
     for recurrent models; 0.001 for language models; 0.002 for Transformers and custom models."""
-    seed: int = 0
+    seed: Annotated[int, Limits(0, 2**32 - 1)] = 0
     """Random seed of the initial parameters and of the samples (0 or more)."""
-    snapshots: int = 0
+    snapshots: Annotated[int, Limits(0, 10_000)] = 0
     """Number of snapshots: copies of the parameters from step 0 to the last step, denser at the beginning.
     Snapshots show how attention forms. 0: no snapshots."""
     freeze: tuple[str, ...] = ()
@@ -148,14 +149,9 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a value that is out of range."""
-        check_choices(self)
-        check_range("steps", self.steps, 1, 10**9)
-        check_range("snapshots", self.snapshots, 0, 10_000)
+        check_fields(self)
         if self.snapshots == 1:
             raise InputError("snapshots 1 cannot show a change: choose 2 or more, or 0 for none")
-        check_range("seed", self.seed, 0, 2**32 - 1)
-        if self.lr is not None and not 0 < self.lr < float("inf"):
-            raise InputError(f"lr {self.lr} is out of range: choose a finite number above 0")
 
     def check_task(self, task: Any) -> None:
         """Raise `InputError` for options that have no effect with the options of a task."""
@@ -194,13 +190,8 @@ class TrainingConfig:
 class SampledTraining(TrainingConfig):
     """Training options of synthetic tasks."""
 
-    batchsize: int = 100
+    batchsize: Annotated[int, Limits(1, 10**6)] = 100
     """Samples in a batch."""
-
-    def __post_init__(self) -> None:
-        """Raise `InputError` for a value that is out of range."""
-        super().__post_init__()
-        check_range("batchsize", self.batchsize, 1, 10**6)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,14 +225,9 @@ class RecurrentTraining(SampledTraining):
 
     batchsize: int = 64
     """Samples in a batch."""
-    teacher_forcing: float = 1.0
+    teacher_forcing: Annotated[float, Limits(0, 1)] = 1.0
     """Fraction of target steps that get the true previous token at the end of training (0 to 1). The fraction
     decreases linearly from 1. The other target steps get the prediction of the model."""
-
-    def __post_init__(self) -> None:
-        """Raise `InputError` for a value that is out of range."""
-        super().__post_init__()
-        check_share("teacher_forcing", self.teacher_forcing)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,12 +259,6 @@ class OwnAnswerTraining(SampledTraining):
 @dataclass(frozen=True, kw_only=True)
 class OwnSequenceTraining(TransformerTraining):
     """Training options of custom models that answer with text."""
-
-
-def check_weight_decay(weight_decay: float) -> None:
-    """Raise `InputError` for a weight decay that is out of range."""
-    if not 0 <= weight_decay <= 1000:
-        raise InputError(f"weight_decay {weight_decay} is out of range: choose from 0 to 1000")
 
 
 def check_sharded_precision(settings: TrainingConfig) -> None:

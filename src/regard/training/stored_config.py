@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from regard.errors import InputError
-from regard.io.reading import DamageError, canonical_json, has_valid_digest, parse_json, without_digest
+from regard.io.reading import (
+    DamageError,
+    canonical_json,
+    convert_json,
+    has_valid_digest,
+    parse_json,
+    without_digest,
+)
 from regard.tasks import find_task
 from regard.training.config import PARTS, RunConfig, convert_value, convert_values
 from regard.training.registry import find_model
@@ -67,9 +74,12 @@ def config_from_json(stored: Mapping[str, Any]) -> RunConfig:
             raise InputError(f"config {part!r} needs exactly {', '.join(sorted(options))}")
         parts[part] = part_class(**convert_values(part_class, stored[part]))
     hints = get_type_hints(RunConfig)
-    rest = {
-        name: convert_value(name, stored[name], hints[name]) for name in set(stored) - set(PARTS) - set(identity)
-    }
+    try:
+        rest = {
+            name: convert_json(stored[name], hints[name]) for name in set(stored) - set(PARTS) - set(identity)
+        }
+    except DamageError as error:
+        raise InputError(f"config: {error}") from None
     return RunConfig(**identity, **parts, **rest)
 
 

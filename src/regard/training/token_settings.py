@@ -1,8 +1,11 @@
 """Training options of language models: AdamW with warm-up, cosine decay and gradient clipping."""
 
+import math
 from dataclasses import dataclass
+from typing import Annotated
 
-from regard.errors import InputError, check_range, check_share
+from regard.arguments import Limits
+from regard.errors import InputError
 from regard.training.settings import (
     FLOAT32,
     Decay,
@@ -10,7 +13,6 @@ from regard.training.settings import (
     Recipe,
     SampledTraining,
     check_sharded_precision,
-    check_weight_decay,
 )
 
 LR = 0.001
@@ -26,29 +28,29 @@ class TokenTraining(SampledTraining):
     snapshots: int = 50
     """Number of snapshots: copies of the parameters from step 0 to the last step, denser at the beginning.
     Snapshots show how attention forms. 0: no snapshots."""
-    accumulate: int = 1
+    accumulate: Annotated[int, Limits(1, 10**4)] = 1
     """Number of batches whose gradients are summed for one training step."""
     schedule: Decay = "one_cycle"
     """Decay of the learning rate after the warm-up: a cosine (one_cycle), the inverse square root of the step
     (inverse_sqrt), or none (constant)."""
-    warmup: float = 0.05
+    warmup: Annotated[float, Limits(0, 1, "high")] = 0.05
     """Fraction of the training steps in which the learning rate increases (at least 0 and less than 1)."""
-    last_lr: float = 0.0
+    last_lr: Annotated[float, Limits(0, 1)] = 0.0
     """Fraction of the peak rate that the cosine reaches at the last step (0 to 1)."""
-    beta1: float = 0.9
+    beta1: Annotated[float, Limits(0, 1, "high")] = 0.9
     """Decay rate of Adam for the mean of the gradient (at least 0 and less than 1)."""
-    beta2: float = 0.98
+    beta2: Annotated[float, Limits(0, 1, "high")] = 0.98
     """Decay rate of Adam for the squared gradient (at least 0 and less than 1)."""
-    weight_decay: float = 0.1
+    weight_decay: Annotated[float, Limits(0, 1000)] = 0.1
     """Weight decay of matrices and embeddings, multiplied by the learning rate (AdamW, Loshchilov and Hutter
     2019); 0: no decay."""
-    clip: float = 1.0
+    clip: Annotated[float, Limits(0, math.inf, "low")] = 1.0
     """Largest norm of the gradient."""
     precision: Precision = FLOAT32
     """Dtype of matrix products: bfloat16, float16 or float32. auto: the faster of bfloat16 and float32,
     measured once for each machine. float16 is for GPUs without bfloat16; it scales the loss (Micikevicius et al.
     2018)."""
-    validate_every: int = 500
+    validate_every: Annotated[int, Limits(0, 10**9)] = 500
     """Number of training steps between two measurements of the validation loss, on samples that are not in the
     training data; 0: none."""
     compile: bool = False
@@ -62,14 +64,6 @@ class TokenTraining(SampledTraining):
     def __post_init__(self) -> None:
         """Raise `InputError` for a value that is out of range."""
         super().__post_init__()
-        check_range("accumulate", self.accumulate, 1, 10**4)
-        check_range("validate_every", self.validate_every, 0, 10**9)
-        for name in ("warmup", "beta1", "beta2"):
-            check_share(name, getattr(self, name), below=True)
-        check_share("last_lr", self.last_lr)
-        check_weight_decay(self.weight_decay)
-        if not self.clip > 0:
-            raise InputError(f"clip {self.clip} is out of range: choose a number above 0")
         if self.sharded and self.snapshots:
             raise InputError("snapshots need the whole model in one process: give --snapshots 0 with --sharded")
         check_sharded_precision(self)

@@ -1,8 +1,11 @@
 """Training options on parallel text."""
 
+import math
 from dataclasses import dataclass
+from typing import Annotated
 
-from regard.errors import InputError, check_range, check_share
+from regard.arguments import Limits
+from regard.errors import InputError
 from regard.tasks.translation_config import TranslationTaskConfig
 from regard.training.criterion import find_criterion
 from regard.training.settings import (
@@ -11,7 +14,6 @@ from regard.training.settings import (
     Recipe,
     TrainingConfig,
     check_sharded_precision,
-    check_weight_decay,
     transformer_recipe,
 )
 
@@ -20,48 +22,48 @@ from regard.training.settings import (
 class TranslationTraining(TrainingConfig):
     """Training options on parallel text."""
 
-    tokens: int = 2048
+    tokens: Annotated[int, Limits(1, 10**8)] = 2048
     """Number of tokens in a batch, including padding: the larger of the numbers on the source and target
     sides."""
-    batchsize: int = 0
+    batchsize: Annotated[int, Limits(0, 10**6)] = 0
     """Largest number of pairs in a batch; 0: limited only by tokens."""
-    accumulate: int = 1
+    accumulate: Annotated[int, Limits(1, 10**4)] = 1
     """Number of batches whose gradients are summed for one step."""
     schedule: Decay = "one_cycle"
     """Decay of the learning rate after the warm-up: a cosine to zero at the last step (one_cycle), the inverse
     square root of the step (inverse_sqrt), or none (constant)."""
-    warmup: float = 0.1
+    warmup: Annotated[float, Limits(0, 1, "high")] = 0.1
     """Fraction of the training steps in which the learning rate increases (at least 0 and less than 1)."""
-    label_smoothing: float = 0.1
+    label_smoothing: Annotated[float, Limits(0, 1, "high")] = 0.1
     """Fraction of the target distribution that is spread evenly over the vocabulary (at least 0 and less than
     1)."""
-    merge_dropout: float = 0.0
+    merge_dropout: Annotated[float, Limits(0, 1, "high")] = 0.0
     """BPE dropout: fraction of merges that are skipped at random in training (at least 0 and less than 1)."""
-    r_drop: float = 0.0
+    r_drop: Annotated[float, Limits(0, 1000)] = 0.0
     """Weight of the R-Drop loss (alpha, Liang et al. 2021): the divergence between two passes with different
     dropout. With a weight above 0, a training step takes twice as long."""
-    guide_weight: float = 0.05
+    guide_weight: Annotated[float, Limits(0, 1000)] = 0.05
     """Weight of the alignment loss of the guided head, with --guide."""
-    average: float = 0.999
+    average: Annotated[float, Limits(0, 1, "high")] = 0.999
     """Decay of the moving average of the parameters, which is validated and saved; 0: no average."""
-    weight_decay: float = 0.0
+    weight_decay: Annotated[float, Limits(0, 1000)] = 0.0
     """Weight decay of matrices and embeddings, multiplied by the learning rate (AdamW, Loshchilov and Hutter
     2019); 0: no decay."""
-    clip: float = 1.0
+    clip: Annotated[float, Limits(0, math.inf, "low")] = 1.0
     """Largest norm of the gradient."""
     precision: Precision = "auto"
     """Dtype of matrix products: bfloat16, float16 or float32. auto: the faster of bfloat16 and float32,
     measured once for each machine. float16 is for GPUs without bfloat16; it scales the loss (Micikevicius et al.
     2018)."""
-    validate_every: int = 500
+    validate_every: Annotated[int, Limits(1, 10**9)] = 500
     """Number of training steps between two validations. Each validation translates all validation texts."""
     criterion: str = "bleu"
     """Figure that selects the best model: bleu or chrf (percent), loss (nats per token) or perplexity. For a
     text of --extra_valid, add its name: bleu/NAME."""
-    patience: int = 0
+    patience: Annotated[int, Limits(0, 10**6)] = 0
     """Number of validations without a better criterion after which training stops; 0: training never stops
     early. Validations count from the first change of the criterion, so a BLEU that is still 0 stops nothing."""
-    keep: int = 0
+    keep: Annotated[int, Limits(0, 1000)] = 0
     """Number of models that are kept for `regard average`: the best by the criterion, or without validation text
     the last ones, one for every validate_every steps. 0: none."""
     compile: bool = False
@@ -75,22 +77,7 @@ class TranslationTraining(TrainingConfig):
     def __post_init__(self) -> None:
         """Raise `InputError` for a value that is out of range."""
         super().__post_init__()
-        check_range("tokens", self.tokens, 1, 10**8)
-        check_range("batchsize", self.batchsize, 0, 10**6)
-        check_range("accumulate", self.accumulate, 1, 10**4)
-        check_range("validate_every", self.validate_every, 1, 10**9)
-        check_range("patience", self.patience, 0, 10**6)
-        check_range("keep", self.keep, 0, 1000)
         find_criterion(self.criterion)
-        for name in ("warmup", "label_smoothing", "merge_dropout", "average"):
-            check_share(name, getattr(self, name), below=True)
-        if not 0 <= self.r_drop <= 1000:
-            raise InputError(f"r_drop {self.r_drop} is out of range: choose from 0 to 1000")
-        if not 0 <= self.guide_weight <= 1000:
-            raise InputError(f"guide_weight {self.guide_weight} is out of range: choose from 0 to 1000")
-        check_weight_decay(self.weight_decay)
-        if not self.clip > 0:
-            raise InputError(f"clip {self.clip} is out of range: choose a number above 0")
         if self.sharded and (self.snapshots or self.keep):
             name = "snapshots" if self.snapshots else "keep"
             raise InputError(f"{name} needs the whole model in one process: leave out --{name} or --sharded")

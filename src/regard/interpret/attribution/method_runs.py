@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.errors import InputError, check_range, shorten, unknown_choice
+from regard.errors import InputError, check_range, unknown_choice
 from regard.interpret.attribution.attribution_result import LEVELS, Attribution, Level
 from regard.interpret.attribution.background import Background
 from regard.interpret.attribution.explainers import library_method
@@ -86,9 +86,7 @@ def find_method(method: str | MethodFunction, level: Level) -> Method:
             names = [name for name, other in METHODS.items() if level in other.levels]
             raise InputError(f"method {method} has no scores of {level}: choose {', '.join(names)}")
         return known
-    function = import_plugin("method", method) if isinstance(method, str) else method
-    if not callable(function):
-        raise InputError(f"method {shorten(str(method))} is not a name, module:function or a function")
+    function: Any = import_plugin("method", method) if isinstance(method, str) else method
     name = method if isinstance(method, str) else getattr(function, "__name__", type(function).__name__)
     return Method(name=name, source="a method of the user", **{level: function})
 
@@ -145,8 +143,4 @@ def _labels(shown: AttentionMap, trial: Trial[Any]) -> list[str]:
 
 
 def _target(target: int | tuple[int | None, int | None] | None) -> Target:
-    if target is None or isinstance(target, int):
-        return Target(target)
-    if isinstance(target, tuple) and len(target) == 2:
-        return Target(*target)
-    raise InputError(f"target {shorten(str(target))} is not an output step or (step, class), such as (0, 3)")
+    return Target(*target) if isinstance(target, tuple) else Target(target)

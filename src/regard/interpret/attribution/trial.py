@@ -214,9 +214,16 @@ MethodFunction = Callable[[Trial[Any]], Any]
 edges."""
 
 
+def _as_array(scores: Any) -> np.ndarray:
+    try:
+        return np.asarray(scores.detach().cpu() if isinstance(scores, Tensor) else scores, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"the method returned {type(scores).__name__}: expected an array of numbers") from None
+
+
 def input_scores(trial: Trial[Any], scores: Any) -> np.ndarray:
     """Return scores of inputs as an array (S, Tk); raises `InputError` for another shape."""
-    array = np.asarray(scores.detach().cpu() if isinstance(scores, Tensor) else scores, dtype=np.float64)
+    array = _as_array(scores)
     expected = len(trial.steps), len(trial.embedding)
     if array.shape != expected:
         raise InputError(f"the method returned {array.shape}: expected {expected}, output steps by inputs")
@@ -225,10 +232,9 @@ def input_scores(trial: Trial[Any], scores: Any) -> np.ndarray:
 
 def head_scores(trial: Trial[Any], scores: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Return scores of heads as arrays (H,) by layer; raises `InputError` for another shape."""
-    heads = {
-        name: np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values, dtype=np.float64)
-        for name, values in scores.items()
-    }
+    if not isinstance(scores, Mapping):
+        raise InputError(f"the method returned {type(scores).__name__}: expected scores of heads by layer")
+    heads = {name: _as_array(values) for name, values in scores.items()}
     counts: Sequence[tuple[str, int]] = [(layer.name, layer.heads) for layer in trial.subject.layers]
     for name, count in counts:
         if name in heads and heads[name].shape != (count,):

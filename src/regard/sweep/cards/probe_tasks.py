@@ -8,11 +8,12 @@ import string
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
+from regard.arguments import Limits, check_fields
 from regard.errors import InputError, check_range
 from regard.tasks import TokenTask
 from regard.tasks.batch import IGNORE
@@ -26,19 +27,18 @@ HELD_OUT = 0.1
 class LettersConfig:
     """Size of a task over letters."""
 
-    letters: int = 12
+    letters: Annotated[int, Limits(2, 1000)] = 12
     """Largest number of letters in training."""
     shortest: int = 2
     """Smallest number of letters in training."""
     test_letters: int = 48
     """Largest number of letters in a test."""
-    vocab_size: int = 16
+    vocab_size: Annotated[int, Limits(2, 26)] = 16
     """Number of different letters (2 to 26)."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""
-        check_range("vocab_size", self.vocab_size, 2, 26)
-        check_range("letters", self.letters, 2, 1000)
+        check_fields(self)
         check_range("shortest", self.shortest, 1, self.letters)
         check_range("test_letters", self.test_letters, self.letters, 10_000)
 
@@ -151,12 +151,12 @@ class SortLetters(Letters):
 class HelpTextConfig:
     """Size of the task."""
 
-    max_len: int = 32
+    max_len: Annotated[int, Limits(1, 10_000)] = 32
     """Number of characters in a sequence."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""
-        check_range("max_len", self.max_len, 1, 10_000)
+        check_fields(self)
 
 
 class HelpText(TokenTask):

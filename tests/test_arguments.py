@@ -1,0 +1,362 @@
+"""Exported functions, layers and methods refuse senseless arguments in one line, and accept meaningful ones."""
+
+import inspect
+import pickle
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import regard
+from regard import attention, decoding, models
+from regard.arguments import RANGES, _parameters, check_value
+from regard.attention import Attention, Decoder, DecoderLayer, Encoder, EncoderLayer, MultiHeadAttention
+from regard.errors import InputError
+
+LEAST = 300
+"""Number of misuses that the generator must make at least."""
+
+
+def branches(hint: Any) -> list[Any]:
+    """Return the parts of a union, without metadata."""
+    if typing.get_origin(hint) is typing.Annotated:
+        return branches(typing.get_args(hint)[0])
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return [part for branch in typing.get_args(hint) for part in branches(branch)]
+    if isinstance(hint, typing.TypeVar):
+        return [Any if hint.__bound__ is None else hint.__bound__]
+    return [hint]
+
+
+def empty(cls: Any) -> Any:
+    """Return an object of a class without fields; of a protocol, an object with all its members."""
+    if getattr(cls, "_is_protocol", False):
+        return type("Fake", (), {name: None for name in dir(cls) if not name.startswith("_")})()
+    if cls is np.ndarray or issubclass(cls, msgspec.Struct):
+        return np.zeros(2) if cls is np.ndarray else None
+    if issubclass(cls, tuple):
+        return cls(*cls._fields)
+    concrete = cls
+    if inspect.isabstract(cls):
+        concrete = type("Fake", (cls,), {})
+        concrete.__abstractmethods__ = frozenset()
+    return concrete.__new__(concrete)
+
+
+def sample(hint: Any) -> Any:
+    """Return a value of a type."""
+    hint = branches(hint)[0]
+    origin, parts = typing.get_origin(hint) or hint, typing.get_args(hint)
+    plain = {
+        int: 1,
+        float: 0.5,
+        str: "x",
+        bool: False,
+        Path: Path("x"),
+        Tensor: torch.zeros(1, 2, 8),
+        bytes: b"x",
+    }
+    if origin in plain:
+        return plain[origin]
+    if origin in (Any, types.NoneType) or not (isinstance(origin, type) or parts):
+        return None
+    if origin is typing.Literal or origin is type:
+        return parts[0]
+    if origin is Callable:
+        return lambda *_: None
+    if origin is tuple:
+        return tuple(sample(part) for part in parts if part is not Ellipsis)
+    if issubclass(origin, Mapping | frozenset):
+        return {} if issubclass(origin, Mapping) else frozenset()
+    if issubclass(origin, Iterable) and origin.__module__ in ("builtins", "collections.abc"):
+        return [sample(parts[0])] if parts else []
+    return empty(origin)
+
+
+def misuses(name: str, hint: Any) -> Iterator[Any]:
+    """Yield values that a parameter of this name and type must refuse."""
+    kinds = branches(hint)
+    origins = [typing.get_origin(kind) or kind for kind in kinds]
+    if any(
+        origin is Any or not (isinstance(origin, type) or typing.get_args(kind))
+        for origin, kind in zip(origins, kinds, strict=True)
+    ):
+        return
+    choices = [choice for kind in kinds if typing.get_origin(kind) is typing.Literal for choice in kind.__args__]
+    items = [
+        typing.get_args(kind)[:1]
+        for kind, origin in zip(kinds, origins, strict=True)
+        if isinstance(origin, type) and issubclass(origin, Iterable) and origin is not str
+    ]
+    yield object()
+    yield regard.Estimate(mean=0.0, low=0.0, high=0.0) if regard.Estimate not in origins else regard.Finding
+    if types.NoneType not in origins:
+        yield None
+    if not {int, float} & set(origins) and 7 not in choices:
+        yield 7
+    if not {str, Path, torch.device} & set(origins):
+        yield "casual"
+    yield from [choice[:-1] + choice[-1:] * 2 for choice in choices if isinstance(choice, str)]
+    if {int, float} & set(origins):
+        yield from [True] if bool not in origins else []
+        yield from [2.5] if float not in origins else []
+        limits = [part for part in typing.get_args(hint) if hasattr(part, "low")] + (
+            [RANGES[name]] if name in RANGES else []
+        )
+        if typing.get_origin(hint) is typing.Annotated and limits:
+            low, high, excluded = limits[0]
+            yield from [float("nan"), low - 1, *([low] if excluded in ("low", "both") else [])]
+            yield from [float("inf")] if high != float("inf") or excluded in ("high", "both") else []
+    if items and all(part and part[0] is not Any for part in items):
+        yield [object()]
+    if Tensor in origins:
+        yield from ([[1.0]], np.zeros((1, 2, 8)))
+    if {str, Path} & set(origins):
+        yield b"x"
+
+
+def exported() -> Iterator[tuple[str, Callable[..., Any], Any, type | None]]:
+    """Yield the exported functions, constructors and methods: label, callable, function and class."""
+    seen = set()
+    for package in (regard, attention, models, decoding):
+        for name in vars(package)["__all__"]:
+            value = getattr(package, name)
+            if inspect.isfunction(value) and name not in seen:
+                yield name, value, inspect.unwrap(value), None
+            seen.add(name)
+            is_checked = isinstance(value, type) and not issubclass(value, tuple | Exception)
+            if not is_checked or getattr(value, "_is_protocol", False):
+                continue
+            if "__init__" in vars(value) and not inspect.isabstract(value):
+                yield name, value, inspect.unwrap(value.__init__), value
+            for method in [] if issubclass(value, nn.Module) else vars(value):
+                member = inspect.getattr_static(value, method)
+                if not method.startswith("_") and inspect.isfunction(member):
+                    yield f"{name}.{method}", getattr(empty(value), method), inspect.unwrap(member), value
+
+
+def test_misuses_of_all_exports_are_refused_in_one_line() -> None:
+    """Wrong types, None, bool for int, numbers out of range, NaN, misspelled choices, wrong items, and objects of
+    other classes."""
+    count, wrong = 0, []
+    for label, call, function, owner in exported():
+        signature, hints = _parameters(function, owner)
+        needed = {
+            name: sample(hints.get(name, Any))
+            for name, parameter in list(signature.parameters.items())[owner is not None :]
+            if parameter.default is parameter.empty
+            and parameter.kind.name in ("POSITIONAL_OR_KEYWORD", "KEYWORD_ONLY")
+        }
+        for name in hints:
+            if signature.parameters.get(name) is None or signature.parameters[name].kind.name.startswith("VAR_"):
+                continue
+            for value in misuses(name, hints[name]):
+                count += 1
+                try:
+                    call(**{**needed, name: value})
+                except InputError as error:
+                    if "\n" not in str(error) and name in str(error):
+                        continue
+                    wrong.append(f"{label}({name}={value!r:.40}): {error}")
+                except Exception as error:
+                    wrong.append(f"{label}({name}={value!r:.40}): {type(error).__name__} {error}")
+                else:
+                    wrong.append(f"{label}({name}={value!r:.40}) is accepted")
+    assert count > LEAST and wrong == [], "\n".join([str(count), str(len(wrong)), *wrong])
+
+
+@pytest.mark.parametrize("kind", ["casual", "nope", None, 3, True])
+def test_an_unknown_kind_of_layer_is_refused(kind: Any) -> None:
+    with pytest.raises(
+        InputError, match="kind .*(choose causal, self, cross|give 'causal' or 'self' or 'cross')"
+    ):
+        MultiHeadAttention(8, heads=2, kind=kind)
+    with pytest.raises(InputError, match="did you mean causal"):
+        Encoder(1, 8, 2, 16, kind="casual")  # passed on to the attention of each layer
+
+
+STATES = torch.zeros(2, 5, 8)
+TENSORS: list[Any] = [
+    *(object(), None, 3, "x", [[1.0]], np.zeros((2, 5, 8)), torch.zeros(8), torch.zeros(2, 5, 7)),
+    *(STATES.long(), STATES.double(), STATES.bool(), torch.zeros(2, 5, 0), torch.zeros(2, 5, 8, 1)),
+]
+MASKS: list[Any] = [
+    *(object(), 3, "x", True, np.zeros((2, 5), bool), torch.zeros(2, 5), torch.zeros(2, 5).long()),
+    *(torch.zeros(2, 4).bool(), torch.zeros(5).bool(), torch.zeros(7, 2, 5, 5).bool(), torch.zeros(()).bool()),
+]
+
+
+def layer_misuses() -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield calls of layers with tensors, masks and options that do not fit."""
+    single, multi, encoder = Attention(), MultiHeadAttention(8, 2), EncoderLayer(8, 2, 16)
+    stack, decoder, feed_forward = Encoder(2, 8, 2, 16), DecoderLayer(8, 2, 16), attention.FeedForward(8, 16)
+    for tensor in TENSORS:
+        for layer in (multi, encoder, stack):
+            yield type(layer).__name__, lambda layer=layer, tensor=tensor: layer(tensor)
+        if not isinstance(tensor, Tensor) or tensor.dim() > 1:
+            yield "FeedForward", lambda tensor=tensor: feed_forward(tensor)
+        yield "single", lambda tensor=tensor: single(tensor, STATES, STATES)
+        yield "decoder", lambda tensor=tensor: decoder(tensor, decoder.project(STATES))
+        yield "decoder, memory", lambda tensor=tensor: decoder(STATES, tensor)
+        yield "decoders", lambda tensor=tensor: Decoder(1, 8, 2, 16)(STATES, tensor)
+        yield "weighted sum", lambda tensor=tensor: attention.weighted_sum(torch.zeros(2, 2, 3, 5), tensor)
+    for mask in MASKS:
+        yield "multi", lambda mask=mask: multi(STATES, mask=mask)
+        yield "single", lambda mask=mask: single(STATES, STATES, STATES, mask)
+        yield "encoder", lambda mask=mask: encoder(STATES, mask)
+        yield "decoder", lambda mask=mask: decoder(STATES, decoder.project(STATES), mask)
+        if not isinstance(mask, Tensor) or mask.dim() > 1:
+            yield "weights", lambda mask=mask: attention.attention_weights(torch.zeros(2, 2, 5, 5), mask)
+    for wrong in (object(), "no", 3, None):
+        yield "causal", lambda wrong=wrong: multi(STATES, causal=wrong)
+        yield "prepared", lambda wrong=wrong: single(STATES, STATES, STATES, prepared=wrong)
+    yield "step", lambda: multi(STATES, step="last")
+    for lengths in (torch.tensor([-1, 2]), torch.tensor([1.5, 2.0]), [1, 2], torch.tensor([1j])):
+        yield "lengths", lambda lengths=lengths: attention.length_mask(lengths, 3)
+    yield "device", lambda: attention.causal_mask(2, 3, "nope")
+    config = models.DecoderOnlyConfig(hidden=8, heads=2, inner=16, layers=1)
+    language_model = models.DecoderOnly(config, symbols=11, longest=7)
+    for tokens in (
+        None,
+        [[1]],
+        torch.zeros(2, 5),
+        torch.full((2, 5), 99),
+        torch.full((2, 5), -1),
+        torch.ones(2, 5, 1).long(),
+    ):
+        yield "language model", lambda tokens=tokens: language_model(tokens)
+
+
+def run_misuses(
+    run: regard.AnswerRun, pair: regard.PairRun, layer: str
+) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield calls of functions that take a run, with inputs and names that do not fit."""
+    text, unseen = run.draw(), torch.zeros(2, 3)
+    for wrong in (object(), 3, 2.5, b"x", ["a"], np.zeros(3), unseen, None):
+        for subject in (run, pair):
+            yield "prepare", lambda subject=subject, wrong=wrong: subject.prepare(wrong)
+            yield "losses", lambda subject=subject, wrong=wrong: subject.losses([wrong])
+            yield "loss", lambda subject=subject, wrong=wrong: subject.loss([wrong])
+            yield "look", lambda subject=subject, wrong=wrong: subject.look(wrong)
+            yield "patch", lambda subject=subject, wrong=wrong: regard.patch(subject, text, wrong)
+        yield "head_effect", lambda wrong=wrong: regard.head_effect(run, wrong, layer, 0)
+        yield "attribute", lambda wrong=wrong: regard.attribute(run, wrong)
+        if wrong is not None:
+            yield "weighted_values", lambda wrong=wrong: regard.weighted_values(run, wrong)
+    for subject in (run, pair):
+        yield "loss of nothing", lambda subject=subject: subject.loss([])
+        yield "called", lambda subject=subject: subject.called([10**6])
+        yield "called", lambda subject=subject: subject.called([-1])
+        yield "keep_heads", lambda subject=subject: subject.keep_heads(layer, [])
+    yield "layer", lambda: regard.head_effect(run, text, layer[:-1], 0)
+    yield "head", lambda: regard.head_effect(run, text, layer, 99)
+    yield "method", lambda: regard.attribute(run, text, method="ablation_meen")
+    yield "method", lambda: regard.attribute(run, text, method=lambda trial: "x")
+    yield "metric", lambda: regard.patch(run, text, run.draw(seed=1), metric=lambda logits: "x")  # type: ignore[arg-type, return-value]
+    yield "record", lambda: regard.record(run, tokenizer=3).__enter__()
+    yield "record", lambda: regard.record(run, heads=[]).__enter__()
+    yield "record", lambda: regard.record(run, layers=[""]).__enter__()
+    yield "figure", lambda: regard.plot("haeds", run)
+    yield "page", lambda: regard.write_live_page(run, "page.nope")
+    yield "flag", lambda: regard.train("counting", stepps=3)
+    yield "flag", lambda: regard.train("counting", steps=True)
+    yield "model", lambda: regard.train("counting", model=3)
+    yield "extra", lambda: regard.compare("counting", {"steps": 3})  # type: ignore[dict-item]
+
+
+def test_tensors_and_inputs_that_do_not_fit_are_refused_in_one_line(
+    trained: regard.AnswerRun, translator: regard.PairRun
+) -> None:
+    wrong = []
+    for label, call in (*layer_misuses(), *run_misuses(trained, translator, trained.layers[0].name)):
+        try:
+            call()
+        except InputError as error:
+            wrong += [f"{label}: {error}"] if "\n" in str(error) else []
+        except Exception as error:
+            wrong.append(f"{label}: {type(error).__name__} {error}")
+        else:
+            wrong.append(f"{label} is accepted")
+    assert wrong == [], "\n".join(wrong)
+
+
+def test_an_error_names_the_tensors() -> None:
+    with pytest.raises(InputError, match=r"MultiHeadAttention.* cannot use .*\(2, 5, 8\) float64: RuntimeError"):
+        MultiHeadAttention(8, 2)(STATES.double())
+    with pytest.raises(InputError, match=r"tokens \(1, 2\) int64 from 3 to 99: IndexError"):
+        config = models.DecoderOnlyConfig(hidden=8, heads=2, inner=16, layers=1)
+        models.DecoderOnly(config, symbols=11, longest=7)(torch.tensor([[3, 99]]))
+
+
+def test_errors_of_custom_code_are_not_changed(trained: regard.AnswerRun) -> None:
+    class Broken(attention.ScaledDot):
+        def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+            raise ValueError("of the user")
+
+    with pytest.raises(ValueError, match="of the user"):
+        MultiHeadAttention(8, 2, score=Broken)(STATES)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'hedas'"):
+        MultiHeadAttention(8, hedas=2)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="missing"):
+        regard.examine()  # type: ignore[call-arg]
+
+
+def test_meaningful_values_are_accepted(trained: regard.AnswerRun, tmp_path: Path) -> None:
+    layer = MultiHeadAttention(np.int64(8), heads=torch.tensor(2), dropout=np.float32(0.5), bias=np.bool_(True))  # type: ignore[arg-type]
+    assert type(layer.heads) is int and type(layer.dropout) is float and layer.output.bias is not None
+    assert attention.causal_mask(2, 3, "cpu").shape == attention.causal_mask(2, 3, torch.device("cpu")).shape  # type: ignore[arg-type]
+    infinite = torch.tensor([[0.0, float("-inf")]])
+    assert attention.attention_weights(infinite).tolist() == [[1.0, 0.0]]
+    records = []
+    for heads in ([0], (0,), range(1), np.array([0]), (head for head in [0])):
+        with regard.record(trained, heads=heads) as record:  # type: ignore[arg-type]
+            trained.model(trained.task.parse("BCCCBAABACCCA"))
+        records.append(len(record))
+    assert len(set(records)) == 1 and records[0] > 0
+    shown = trained.attend("BCCCBAABACCCA")
+    for path in (tmp_path / "a.html", str(tmp_path / "b.html")):
+        assert shown.save(path) == Path(path)
+    config = regard.make_config("counting", {"steps": np.int64(3), "lr": 1, "freeze": "cross"})
+    assert (
+        config.training.steps == 3 and type(config.training.lr) is float and config.training.freeze == ("cross",)
+    )
+    assert pickle.loads(pickle.dumps(regard.examine)) is regard.examine
+    assert str(inspect.signature(regard.examine)).startswith("(subject: ") and regard.examine.__doc__
+
+
+def test_checks_are_not_compiled() -> None:
+    layer = EncoderLayer(8, 2, 16, activation="gelu").eval()
+
+    def masked(states: Tensor) -> Tensor:
+        return layer(states, attention.length_mask(torch.tensor([5, 3]), 5))
+
+    compiled = torch.compile(masked, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(STATES), masked(STATES))
+
+
+@pytest.mark.parametrize(
+    ("value", "hint", "message"),
+    [
+        ("offf", typing.Literal["off", "on"] | float, "it 'offf' is unknown: choose off, on; did you mean off?"),
+        ("ab", typing.Sequence[str], "it 'ab' is of type str: give a sequence of str"),
+        ([1, "b"], list[int], r"it \[1, 'b'\] is of type list: give a sequence of int"),
+        ({"a": 1}, Mapping[str, str], "it {'a': 1} is of type dict: give a mapping of str"),
+        ("x" * 99, int, "it 'x+… is of type str: give int"),
+        ("a\nb", int, r"it 'a\\nb' is of type str"),
+    ],
+)
+def test_messages(value: Any, hint: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message.replace("?", r"\?") if message[-1] == "?" else message):
+        check_value("it", value, hint)
+
+
+def test_a_number_with_thousands_of_digits_is_refused() -> None:
+    with pytest.raises(InputError, match="heads with thousands of digits is out of range"):
+        MultiHeadAttention(8, heads=10**5000)
