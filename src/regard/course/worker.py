@@ -232,7 +232,7 @@ def explain_error(error: BaseException) -> str:
         return str(error)
     if isinstance(error, SystemExit):
         return "calls sys.exit: remove it, or move it under `if __name__ == '__main__':`"
-    if isinstance(error, MemoryError) or "memory" in str(error).lower():
+    if isinstance(error, MemoryError) or "allocate memory" in str(error):
         return f"needs more than {MEMORY >> 30} GB of memory"
     if isinstance(error, EOFError):
         return "reads standard input, for example with input(): write the values into the code"
