@@ -28,6 +28,7 @@ from regard.course.arrays import (
 )
 from regard.course.inputs import Case, Specification
 from regard.course.module_parameters import find_hidden_modules, find_parameters
+from regard.course.time_limit import report_progress
 from regard.course.weight_matching import CopiedWeights, WeightLayout, copy_weights, possible_layouts
 
 TRACEBACK_LINES = 3
@@ -121,6 +122,7 @@ def answer_case(
     exercise: Specification, solution: Any, case: Case, library: Library, layout: WeightLayout
 ) -> Answer:
     """Return the answer to one case: outputs, gradients and notes, or an error with the learner's lines."""
+    report_progress()  # the number of cases, libraries and layouts is limited
     seed_generators()
     if case.functions_only and isinstance(solution, type):
         return {"skipped": True}

@@ -160,7 +160,7 @@ def _show_exercise(report: ExerciseReport) -> RenderableType:
     parts: list[RenderableType] = [head, *(_safe_text(f"    {line}") for line in report.lines)]
     if report.cases:
         parts.append(_show_cases(report.cases))
-    parts += [Text(f"  Note: {note}.") for note in report.notes]
+    parts += [Text(f"  Note: {note}{'' if note.endswith('?') else '.'}") for note in report.notes]
     if len(report.diagnoses) > 1:
         parts.append(Text("  Each of these mistakes gives exactly your results:"))
     parts += [_show_diagnosis(diagnosis) for diagnosis in report.diagnoses]

@@ -11,7 +11,6 @@ import functools
 import importlib.util
 import json
 import os
-import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -23,6 +22,7 @@ from regard.course.candidates import COURSE, CallMonitor, Candidates, find_candi
 from regard.course.inputs import Case, Specification
 from regard.course.learner_calls import collect_answers, learner_lines, one_line
 from regard.course.program_tables import describe_program, record_lines
+from regard.course.time_limit import StopError, start_timer, stop_timer
 from regard.errors import InputError
 from regard.plugins import plugin_imports
 
@@ -52,40 +52,6 @@ Ask = Callable[[dict[str, Any]], bool]
 """Function that returns whether an answer to the first case is right."""
 _encode, _write, _read, _getpid, _exit = json.JSONEncoder().encode, os.write, os.read, os.getpid, os._exit
 _realpath, _fsdecode = os.path.realpath, os.fsdecode
-_signal = signal.signal
-_setitimer: Any = getattr(signal, "setitimer", None)  # Windows has none, and imports this file too
-_timer = {"active": False}
-"""Whether the time limit may stop the code."""
-
-
-class StopError(BaseException):
-    """Stops the learner's code. This class does not derive from `Exception`, so that handlers in the learner's
-    code do not catch it."""
-
-
-def format_limit(seconds: float) -> str:
-    """Return a time limit as text.
-
-    >>> format_limit(20.0)
-    '20 seconds'
-    """
-    return "1 second" if seconds == 1 else f"{seconds:g} seconds"
-
-
-def start_timer(seconds: float) -> None:
-    """Stop the code after this much processor time, or after four times as much wall-clock time."""
-
-    def stop(number: int, frame: Any) -> None:
-        if not _timer["active"]:
-            return
-        _timer["active"] = False
-        raise StopError(f"did not end within {format_limit(seconds)}: is there an endless loop?")
-
-    _timer["active"] = True
-    _signal(signal.SIGPROF, stop)
-    _signal(signal.SIGALRM, stop)
-    _setitimer(signal.ITIMER_PROF, seconds)
-    _setitimer(signal.ITIMER_REAL, 4 * seconds)
 
 
 def restrict_process(memory: int) -> None:
@@ -151,7 +117,7 @@ def run_job(job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], send:
         start_timer(job["seconds"] + LOADING_SECONDS)
         candidates = find_candidates(load(), job["exercises"], chosen=job["chosen"])
     except BaseException as error:
-        _timer["active"] = False  # first of all: a pending signal arrives with the next call
+        stop_timer()  # first of all: a pending signal arrives with the next call
         send_from_here({"event": "failure", **_describe(error, job["folder"])})
         return
     if "object" in job:  # an object in memory may be written anywhere
@@ -164,10 +130,10 @@ def run_job(job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], send:
             continue
         send_from_here({"event": "begin", "exercise": exercise.name})
         try:
-            start_timer(job["seconds"])
+            start_timer(job["seconds"], lambda: send_from_here({"event": "alive"}))
             _answer_exercise(exercise, job["cases"][exercise.name], candidates, send_from_here, ask)
         except BaseException as error:
-            _timer["active"] = False
+            stop_timer()
             send_from_here({"event": "failure", "exercise": exercise.name, **_describe(error, job["folder"])})
         send_from_here({"event": "end", "exercise": exercise.name})
     send_from_here({"event": "done"})
@@ -190,7 +156,7 @@ def run_program(job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], s
         lines = record_lines(job["file"])
         program = describe_program(load(), job["alphabet"], job["longest"], lines)
     except BaseException as error:
-        _timer["active"] = False
+        stop_timer()
         failure = _describe(error, job["folder"])
         send({"event": "failure", **failure, **({"words": str(error)} if isinstance(error, InputError) else {})})
         return
@@ -249,10 +215,18 @@ def event_channel(descriptor: int) -> tuple[Send, Ask]:
     """Return a function that writes each event to a socket immediately, and a function that asks whether an
     answer is right."""
 
+    writing = False
+
     def send(event: dict[str, Any]) -> None:
-        data = (_encode(event) + "\n").encode()
-        while data:
-            data = data[_write(descriptor, data) :]
+        nonlocal writing
+        if writing:  # the time limit interrupts the writing of an event, which shows that the code is alive
+            return
+        writing, data = True, (_encode(event) + "\n").encode()
+        try:
+            while data:
+                data = data[_write(descriptor, data) :]
+        finally:
+            writing = False
 
     def ask(answer: dict[str, Any]) -> bool:
         send({"event": "question", "answer": answer})
