@@ -8,7 +8,6 @@ import ast
 import dis
 import functools
 import inspect
-import os
 import re
 import sys
 import sysconfig
@@ -45,7 +44,7 @@ PACKAGES = ("site-packages", "dist-packages")
 STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 CALLS = ("forward", "__call__")
 """Methods in which a class does its work. Its other methods, such as `__init__`, have names of their own."""
-TORCH_MODULES = os.path.join("torch", "nn", "modules", "")
+TORCH_MODULES = str(Path("torch", "nn", "modules"))
 """Part of the paths of PyTorch's modules, whose methods call the `forward` of a module."""
 
 
@@ -277,9 +276,12 @@ class CallMonitor:
                 smoothed = code.co_name == "cross_entropy" and frame.f_locals.get("label_smoothing")
                 if (regard or smoothed or _solves_exercise(code)) and _is_called_by_learner(frame.f_back):
                     self.library[f"{frame.f_globals.get('__name__', '')}.{code.co_qualname}"] = None
-        elif event == "c_call" and SOLVES_EXERCISE.search(_safe_getattr(argument, "__name__") or ""):
-            if _is_called_by_learner(frame):
-                self.library[argument.__name__] = None
+        elif (
+            event == "c_call"
+            and SOLVES_EXERCISE.search(_safe_getattr(argument, "__name__") or "")
+            and _is_called_by_learner(frame)
+        ):
+            self.library[argument.__name__] = None
 
 
 def _solves_exercise(code: CodeType) -> bool:

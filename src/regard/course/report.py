@@ -13,9 +13,10 @@ from regard.course.diagnosis import SmallExample
 from regard.result import Result
 
 Verdict = Literal["right", "wrong", "failed", "not compared"]
-State = Literal["right", "wrong", "stopped", "not begun", "helper", "imported"]
-"""A helper is a function that another answer uses and that does not solve the exercise of the same name."""
-UNDECIDED = ("not begun", "helper", "imported")
+State = Literal["right", "wrong", "stopped", "not begun", "helper", "imported", "note"]
+"""A helper is a function that another answer uses and that does not solve the exercise of the same name. A note
+is a remark on a file that affects no answer."""
+UNDECIDED = ("not begun", "helper", "imported", "note")
 """States of answers that do not count as errors of a file."""
 SIGNS = {"right": "✓", "wrong": "✗", "failed": "✗", "not compared": "-"}
 STYLES = {
@@ -25,6 +26,7 @@ STYLES = {
     "not begun": "dim",
     "helper": "dim",
     "imported": "dim",
+    "note": "dim",
 }
 NUMBERS = {2: "Two", 3: "Three"}
 MAX_LINES, MAX_CHARACTERS = 10, 1_000

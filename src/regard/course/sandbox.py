@@ -102,12 +102,19 @@ class Assignment:
 
 
 def run_file(
-    path: Path, assignment: Assignment, server: ForkServer, *, seconds: float = SECONDS, memory: int = MEMORY
+    path: Path,
+    assignment: Assignment,
+    server: ForkServer,
+    *,
+    seconds: float = SECONDS,
+    memory: int = MEMORY,
+    home: Path | None = None,
 ) -> JobResult:
-    """Run a learner's file in a fork of a server. `seconds`: processor time of each exercise. `memory`: limit
-    in bytes."""
+    """Run a learner's file in a fork of a server. `seconds` and `home`: see `check_file`. `memory`: limit in
+    bytes."""
     path = path.resolve()
     job = {"file": str(path), "folder": str(path.parent), "seconds": seconds, "memory": memory}
+    job["home"] = f"{home}{os.sep}" if home else ""
     return _run_job(server.start, job, assignment)
 
 

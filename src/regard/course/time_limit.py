@@ -15,7 +15,7 @@ TOTAL = 5
 WALL = 4
 """Limit of the time in which the code waits, for example in `time.sleep`, relative to the processor time."""
 COUNT, USUAL_SECONDS = 1_000_000, 0.04
-"""Numbers that `measure_slowness` counts, and its processor time on the machine for which the limits were chosen."""
+"""Largest number to which `measure_slowness` counts, and the processor time on the machine of the limits."""
 _process_time, _thread_time, _monotonic = time.process_time, time.thread_time, time.monotonic
 _open, _read, _close = os.open, os.read, os.close
 _signal = signal.signal
@@ -83,24 +83,22 @@ def start_timer(seconds: float, alive: Callable[[], None] = lambda: None) -> Non
             return
         slowness = measure_slowness()
         now, limit = _times(), seconds * slowness
-        late = False
-        rests = []
-        for index, factor in enumerate((1, WALL)):
-            whole = TOTAL * factor * limit - (now[index] - begin[index])
-            late = late or whole <= 0
-            rests.append(min(whole, factor * limit - (now[index] - _state["progress"][index])))
+        limits = limit, WALL * limit
+        since = [now[index] - _state["progress"][index] for index in (0, 1)]
+        whole = [now[index] - begin[index] for index in (0, 1)]
+        rests = [min(limits[index] - since[index], TOTAL * limits[index] - whole[index]) for index in (0, 1)]
         if min(rests) > 0:
             alive()
             _setitimer(signal.ITIMER_PROF, max(rests[0], 0.01))
             _setitimer(signal.ITIMER_REAL, max(min(rests[1], WALL * seconds), 0.01))
             return
         stop_timer()
+        stands = any(since[index] >= limits[index] for index in (0, 1))
+        words = "is there an endless loop?" if stands else "its steps go on, so do less work"
         slow = f" (times {slowness:.1f} on this slow machine)" if slowness >= 1.5 else ""
-        if late:
-            raise StopError(
-                f"did not end within {format_limit(TOTAL * seconds)}{slow}, although its steps go on: do less work"
-            )
-        raise StopError(f"did not end within {format_limit(seconds)}{slow}: is there an endless loop?")
+        raise StopError(
+            f"did not end within {format_limit(seconds if stands else TOTAL * seconds)}{slow}: {words}"
+        )
 
     _state.update(active=True, progress=begin)
     _signal(signal.SIGPROF, stop)

@@ -51,11 +51,12 @@ Send = Callable[[dict[str, Any]], None]
 Ask = Callable[[dict[str, Any]], bool]
 """Function that returns whether an answer to the first case is right."""
 _encode, _write, _read, _getpid, _exit = json.JSONEncoder().encode, os.write, os.read, os.getpid, os._exit
-_realpath, _fsdecode = os.path.realpath, os.fsdecode
+_realpath, _abspath, _basename, _fsdecode = os.path.realpath, os.path.abspath, os.path.basename, os.fsdecode
 
 
-def restrict_process(memory: int) -> None:
-    """Limit the memory, and forbid new processes and signals to other processes."""
+def restrict_process(memory: int, home: str) -> None:
+    """Limit the memory, and forbid new processes, signals to other processes, and links that leave the folder
+    `home`."""
     used = 0
     status = Path("/proc/self/status")
     if status.exists():
@@ -73,8 +74,13 @@ def restrict_process(memory: int) -> None:
             )
         if event in ("os.kill", "os.killpg") and arguments[0] != _getpid():
             raise StopError(f"sends a signal to another process ({event}): remove that call")
-        reads = event == "open" and isinstance(arguments[0], str | bytes)
-        if (reads and _realpath(_fsdecode(arguments[0])).startswith(SOLUTION_FOLDERS)) or (
+        path = _fsdecode(arguments[0]) if event == "open" and isinstance(arguments[0], str | bytes) else ""
+        target = _realpath(path) if path else ""
+        if home and _abspath(path).startswith(home) and not target.startswith(home):
+            raise StopError(
+                f"reads a link that leaves the person's folder ({_basename(path)}): hand in the file itself"
+            )
+        if target.startswith(SOLUTION_FOLDERS) or (
             event == "import" and arguments[0].startswith(SOLUTION_MODULES)
         ):
             raise StopError(
@@ -253,7 +259,7 @@ def run_in_fork(
         if "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(1)  # a fork does not have the threads of its parent
         faulthandler.enable(crashes)
-        restrict_process(job["memory"])
+        restrict_process(job["memory"], job.get("home", ""))
         send, ask = event_channel(answers)
         if "alphabet" in job:
             run_program(job, load, send)
