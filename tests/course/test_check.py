@@ -61,11 +61,11 @@ def test_several_files_and_a_folder_are_checked(tmp_path: Path, command: Command
     assert out.index("a.py\nscore: right") < out.index("b.py\nscore: wrong")
     status, out, _ = command("check", tmp_path / "a.py", tmp_path / "utils.py", "--json", "-")
     report = json.loads(out)
-    assert status == 0 and report["name"] == "a.py" and report["exercises"][0]["points"] == 8
+    assert status == 0 and report["name"] == "a.py" and report["exercises"][0]["points"] == 9
     assert not Path("-").exists()
     status, out, _ = command("check", tmp_path / "a.py", tmp_path / "b.py", "--junit", "-")
     suites = ElementTree.fromstring(out)
-    assert [(suite.get("tests"), suite.get("failures")) for suite in suites] == [("8", "0"), ("8", "8")]
+    assert [(suite.get("tests"), suite.get("failures")) for suite in suites] == [("9", "0"), ("9", "9")]
     failure = suites[1].find("testcase/failure")
     assert failure is not None and failure.text == "The scores are divided by d_k, not by its square root."
 

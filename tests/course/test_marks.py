@@ -48,13 +48,13 @@ def test_files_and_folders_of_people_become_rows(tmp_path: Path, command: Comman
     assert len(marks) == 11 and "Wrote 11 rows" in out
     right, wrong = marks["anna", "score"], marks["ben", "score"]
     assert (right["points"], right["of"], right["note"], right["file"]) == (
-        "8",
-        "8",
+        "9",
+        "9",
         "",
         "anna.py",
     )  # NumPy has no gradients, and the rest is right
     assert right["cases"].startswith("1 Tq different from Tk; 1 as many keys as queries")
-    assert (wrong["points"], wrong["of"]) == ("0", "8")
+    assert (wrong["points"], wrong["of"]) == ("0", "9")
     assert wrong["note"] == "The scores are not divided by √d_k." and "0 by hand" in wrong["cases"]
     assert marks["carl", "greedy_search"]["note"] == "not begun" and marks["carl", "score"]["note"] == "no answer"
     assert "imported from regard.attention" in marks["dora", "score"]["note"]
@@ -140,7 +140,7 @@ def test_a_broken_file_concerns_only_its_own_exercises(tmp_path: Path) -> None:
     marks = rows(tmp_path / "marks.csv")
     assert marks["anna", "score"]["note"].startswith("no answer; score.py has a syntax error")
     assert marks["anna", "greedy_search"]["note"] == "not begun"
-    assert marks["ben", "score"]["points"] == "8" and marks["carl", "score"]["file"] == "a.py"
+    assert marks["ben", "score"]["points"] == "9" and marks["carl", "score"]["file"] == "a.py"
     assert "b.py has a syntax error" in marks["dora", "score"]["note"]
     assert list(remarks(tmp_path / "marks.csv")) == ["ben: utils.py", "carl: old.py"]
 
@@ -197,7 +197,7 @@ def test_links_devices_and_odd_names_have_rows(hostile_class: Path, command: Com
     words, marks = remarks(table), rows(table)
     assert {key: note for key, note in words.items() if "name" not in note} == UNREAD
     assert {key.partition(": ")[0] for key, note in words.items() if "name" in note} == ODD
-    with_points = {person for (person, _), row in marks.items() if row["points"] == "8"}
+    with_points = {person for (person, _), row in marks.items() if row["points"] == "9"}
     assert with_points == {"anna", *ODD}
     html = page.read_text(encoding="utf-8")
     for text in (table.read_text(encoding="utf-8"), html, out):
@@ -225,14 +225,14 @@ def test_an_import_does_not_follow_a_link_out_of_the_folder(tmp_path: Path) -> N
     mark_folder(folder, tmp_path / "marks.csv")
     marks = rows(tmp_path / "marks.csv")
     assert "reads a link that leaves the person's folder (helper.py)" in marks["ben", "score"]["note"]
-    assert marks["carl", "score"]["points"] == "8"
+    assert marks["carl", "score"]["points"] == "9"
 
 
 def test_a_link_within_the_folder_is_one_file(tmp_path: Path) -> None:
     folder = write(tmp_path / "class", anna__versions__final=RIGHT)
     (folder / "anna" / "score.py").symlink_to("versions/final.py")
     (mark,) = mark_folder(folder).rows
-    assert mark.points == 8 and mark.file == "versions/final.py"
+    assert mark.points == 9 and mark.file == "versions/final.py"
 
 
 def test_a_folder_of_links_alone_is_refused(tmp_path: Path) -> None:
@@ -246,5 +246,5 @@ def test_a_folder_of_links_alone_is_refused(tmp_path: Path) -> None:
 def test_names_that_look_alike_remain_different_people(tmp_path: Path) -> None:
     folder = write(tmp_path / "class", **{"a\x1b": RIGHT, "a\\x1b": WRONG})
     points = {row.person: row.points for row in mark_folder(folder).rows if row.exercise == "score"}
-    assert len(points) == 2 and sorted(points.values()) == [0, 8]
+    assert len(points) == 2 and sorted(points.values()) == [0, 9]
     assert show_name("x" * 61) == "x" * 49 + "…" + "x" * 10

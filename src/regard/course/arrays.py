@@ -54,12 +54,15 @@ def _global_names(solution: Any) -> set[str]:
 
 
 def convert_argument(value: Any, library: Library, requires_grad: bool = False) -> Any:
-    """Return a copy of an argument for the learner's library. For PyTorch, floats become float32 tensors."""
+    """Return a copy of an argument for the learner's library, with the same order of its dimensions in memory.
+
+    For PyTorch, floats become float32 tensors.
+    """
     if isinstance(value, Mapping):
         return {name: convert_argument(part, library, requires_grad) for name, part in value.items()}
     if library == "torch":
         return _convert_to_torch(value, requires_grad)
-    return value.copy() if isinstance(value, np.ndarray) else value
+    return value.copy(order="K") if isinstance(value, np.ndarray) else value
 
 
 def _convert_to_torch(value: Any, requires_grad: bool) -> Any:
@@ -74,9 +77,8 @@ def _convert_to_torch(value: Any, requires_grad: bool) -> Any:
         return cell
     if not isinstance(value, np.ndarray):
         return value
-    if value.dtype.kind == "f":
-        return torch.tensor(value, dtype=torch.float32, requires_grad=requires_grad)
-    return torch.tensor(value)
+    tensor = torch.from_numpy(value.copy(order="K"))  # keeps the order of the dimensions in memory
+    return tensor.float().requires_grad_(requires_grad) if value.dtype.kind == "f" else tensor
 
 
 def convert_result(result: Any, outputs: int) -> tuple[Array, ...]:

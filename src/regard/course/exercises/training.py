@@ -59,6 +59,7 @@ EXERCISES = (
             row("no padding", 5, 7, target=_target_without_padding),
             row("no smoothing", 11, 5, smoothing=0.0),
             row("one step", 1, 7, smoothing=0.2, target=_target_without_padding),
+            row("large logits", 7, 5, logits=lambda draw: 1_000 * draw("n v")),
             row("gradients", 5, 7, gradients=("logits",)),
             fixed("by hand", logits=[[0.0, 2.0, 0.0]], target=[1], smoothing=0.3),
         ),
