@@ -8,7 +8,7 @@ from pathlib import Path
 from regard.cli.parsing import parse, wants_help
 from regard.cli.terminal import print_message, print_table, raw_output
 from regard.course.check import NoAnswerError, check_file, choose_exercises, write_stubs
-from regard.course.class_page import check_people, render_class
+from regard.course.class_page import find_progress, render_class
 from regard.course.handed_in import find_people, show_name
 from regard.course.junit import render_junit
 from regard.course.lessons.lesson import HOME
@@ -181,7 +181,8 @@ def _mark_class(words: list[str], exercise: str | None, flags: CheckFlags) -> No
     folder = Path(words[0])
     if flags.page is not None:
         check_writable(flags.page)
-        check_people(folder)
+        find_people(folder)
+        find_progress(folder)  # an error is found before the answers are checked
     marks = mark_folder(folder, flags.table, exercise, seed=flags.seed, exercises=flags.exercises, show=True)
     if marks.kept:
         people = list(dict.fromkeys(row.person for row in marks.rows[: marks.kept]))

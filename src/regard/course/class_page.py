@@ -15,7 +15,6 @@ from regard.course.lessons.lesson import HOME
 from regard.course.marks import FILES, Mark, Marks
 from regard.course.pages import read_asset
 from regard.course.progress import PROGRESS, CourseProgress, read_progress
-from regard.errors import InputError
 
 OTHER = "no known mistake: look at the code"
 ALTERNATIVES = " or: "
@@ -41,7 +40,7 @@ def render_class(marks: Marks, folder: Path, *, seed: int = 0, exercises: Sequen
     folder: the people's answers. A person's subfolder may contain `progress.json` of the course, or the folder
     `course` with it. seed: the seed of the inputs. exercises: the exercises with their known mistakes.
     """
-    progress = _find_progress(folder)
+    progress = find_progress(folder)
     now = datetime.now().isoformat(" ", "minutes")
     title = f"Class: {folder.resolve().name}"
     body = "\n".join(
@@ -70,7 +69,7 @@ def _old_rows(marks: Marks) -> str:
     return f" {marks.kept} of the {len(marks.rows)} results are from an earlier check and were not checked again."
 
 
-def _find_progress(folder: Path) -> dict[str, CourseProgress]:
+def find_progress(folder: Path) -> dict[str, CourseProgress]:
     """Return the progress that people handed in. Raises `InputError` for a damaged file."""
     places = {
         show_name(person.name): home
@@ -193,12 +192,3 @@ def _name_mistakes(note: str, known: set[str]) -> list[str]:
         return [note]
     named = [mistake for mistake in known if mistake and mistake in note]
     return [mistake for mistake in named if not any(mistake in other != mistake for other in named)] or [OTHER]
-
-
-def check_people(folder: Path) -> None:
-    """Raise `InputError` if a progress file in a class's folder is damaged, before the answers are checked."""
-    if not folder.is_dir():
-        raise InputError(
-            f"{str(folder)!r} is not a folder: give the folder with one file or subfolder per person"
-        )
-    _find_progress(folder)

@@ -45,12 +45,11 @@ class HandedIn:
     problems: list[Problem] = field(default_factory=list)
 
     def add_problem(self, path: Path, words: str, *, read: bool = False) -> None:
-        """Add a problem, up to `MAX_PROBLEMS`."""
+        """Add a problem, up to `MAX_PROBLEMS` and a last one that says so."""
         name = show_name(os.path.relpath(path, self.home))
-        if len(self.problems) < MAX_PROBLEMS:
-            self.problems.append(Problem(name, words, read))
-        elif len(self.problems) == MAX_PROBLEMS:
-            self.problems.append(Problem(name, "is one of more files that are not named here"))
+        more = len(self.problems) == MAX_PROBLEMS
+        self.problems += [Problem(name, "and more files have problems" if more else words, read)]
+        del self.problems[MAX_PROBLEMS + 1 :]
 
     def add_file(self, path: Path) -> None:
         """Add a file, or the reason why it is not read."""

@@ -141,15 +141,17 @@ def find_slots(
         parts = _find_parts(shape, width, heads, layout, owner, features)
         if not parts:
             ones = len(shape) == 1 and bool((value == 1).all())
-            slots.append(Slot(name, shape, owner, ones, features, open=partial(np.reshape, shape=shape)))
-            continue
-        letters = ("kqvo" if "kqv" in name.lower() else "qkvo")[: len(parts)] if len(parts) > 2 else "kv"
-        for letter, part in zip(letters, parts, strict=True):
-            view: View = lambda parameter, part=part, shape=shape: part(parameter.reshape(shape))  # noqa: E731
-            part_shape = view(np.zeros(value.shape)).shape
-            own = {**features, "letter": letter}
+            slots.append(Slot(name, shape, owner, ones, features, open=partial(_open, shape=shape)))
+        letters = "kv" if len(parts) == 2 else "kqvo" if "kqv" in name.lower() else "qkvo"
+        for letter, part in zip(letters, parts, strict=False):
+            view = partial(_open, shape=shape, part=part)
+            own, part_shape = {**features, "letter": letter}, view(np.zeros(value.shape)).shape
             slots.append(Slot(name, part_shape, owner, False, own, packed=len(part_shape) == 2, open=view))
     return slots
+
+
+def _open(parameter: Array, shape: tuple[int, ...], part: View = lambda whole: whole) -> Array:
+    return part(parameter.reshape(shape))
 
 
 def _find_parts(

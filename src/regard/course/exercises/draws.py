@@ -130,7 +130,7 @@ def _large_hidden_scores(cases: Sequence[Case]) -> list[Case]:
                 if seen[element].min() == seen[element].max() and seen[element].all():
                     continue  # nothing is hidden
                 values[element, key] *= 1e5
-                values[element, key - 1] = -values[element, key]  # a large score for each sign of a query
+                values[element, key - 1] = -values[element, key] / 2  # a large score for each sign of a query
                 mask[element, ..., [key, key - 1]] = False
                 mask[element, ..., (key + 1) % mask.shape[-1]] |= ~mask[element].any(-1)
         arguments = {**case.arguments, name: values, mask_name: mask}

@@ -42,9 +42,9 @@ def large_hidden_scores_count(self: Solution, scores: Array, mask: Mask) -> Arra
     its exp overflows, or the number in place of -inf is too small."""
     if mask is None:
         return self.softmax(scores)
-    powers = np.exp(scores - scores.max(-1, keepdims=True)) * mask
-    total = powers.sum(-1, keepdims=True)
-    return powers / np.where(total == 0, 1, total)
+    weights = self.softmax(scores) * mask
+    total = weights.sum(-1, keepdims=True)
+    return weights / np.where(total == 0, 1, total)
 
 
 @apply_mask("True means 'may attend' here: hide the keys where the mask is False.")
