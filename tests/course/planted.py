@@ -97,6 +97,12 @@ WEIGHING: list[Plant] = [
     ),
     ("weighing_numpy", "masked_softmax", "divided without exp", [NO_TOP, ("np.exp(s) * mask", "s * mask")]),
     ("weighing_numpy", "masked_softmax", "overflow", [NO_TOP]),
+    (
+        "weighing_numpy",
+        "masked_softmax",
+        "large hidden scores count",
+        [("    s = np.where(mask, s, -1e30)\n", "")],
+    ),
     ("weighing_numpy", "masked_softmax", "overflow", [NO_TOP, ("np.where(mask, s, -1e30)", "s")]),
     (
         "weighing_einsum",

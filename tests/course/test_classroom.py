@@ -37,7 +37,7 @@ def test_the_workflow_reports_partial_points(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "a.py").write_text(WRONG, encoding="utf-8")
     (tmp_path / "b.py").write_text(WRONG.replace("1)\n", "1) / q.shape[-1] ** 0.5\n"), encoding="utf-8")
     reports = [regard.check(tmp_path / name).json() for name in ("a.py", "b.py")]
-    for content, score in ((reports[0], 0), (reports, 8)):
+    for content, score in ((reports[0], 0), (reports, 9)):
         (tmp_path / "report.json").write_text(json.dumps(content), encoding="utf-8")
         script = "\n".join(line[indent:] for line in lines)
         done = subprocess.run(

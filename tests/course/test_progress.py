@@ -31,7 +31,7 @@ def test_a_check_is_recorded_only_in_a_course(
     status, _, err = command("check", file)
     assert status == 1 and f"recorded in course/{PROGRESS}" in err
     tried = read_progress(tmp_path / "course").exercises["score"]
-    assert (tried.state, tried.points, tried.of) == ("tried", 0, 8)
+    assert (tried.state, tried.points, tried.of) == ("tried", 0, 9)
     assert command("check", write(file, RIGHT))[0] == 0
     command("check", write(file, WRONG))  # right once remains right
     right = read_progress(tmp_path / "course").exercises["score"]

@@ -8,13 +8,14 @@ from pathlib import Path
 from regard.cli.parsing import parse, wants_help
 from regard.cli.terminal import print_message, print_table, raw_output
 from regard.course.check import NoAnswerError, check_file, choose_exercises, write_stubs
-from regard.course.class_page import check_people, render_class
+from regard.course.class_page import find_progress, render_class
+from regard.course.handed_in import find_people, show_name
 from regard.course.junit import render_junit
 from regard.course.lessons.lesson import HOME
-from regard.course.marks import find_people, mark_folder
+from regard.course.marks import mark_folder
 from regard.course.processes import ForkServer
 from regard.course.progress import PROGRESS, record_checks
-from regard.course.report import CheckReport
+from regard.course.report import CheckReport, ExerciseReport, State
 from regard.course.sandbox import Assignment
 from regard.errors import InputError, plural
 from regard.io import check_writable, refuse_input, write_file, write_json
@@ -83,11 +84,11 @@ def run(argv: list[str]) -> None:
         _mark_class(words, exercise, flags)
         return
     assignment = choose_exercises(exercise, seed=flags.seed, exercises=flags.exercises)
-    paths = _find_files(words)
+    paths, remarks = _find_files(words)
     for output in _outputs(flags):
         check_writable(output)
         refuse_input(output, [*paths, flags.exercises])
-    reports = _check(paths, assignment, flags)
+    reports = _check(paths, assignment, flags, remarks)
     _write(reports, flags)
     if flags.exercises is None and record_checks(flags.savepath, reports):
         print_message(f"recorded in {flags.savepath / PROGRESS}, for the pages of `regard learn`")
@@ -103,26 +104,36 @@ def _outputs(flags: CheckFlags) -> list[Path]:
     return [path for path in (flags.json, flags.junit) if path is not None and str(path) != STANDARD_OUTPUT]
 
 
-def _find_files(words: list[str]) -> list[Path]:
-    """Return the files, with all Python files of a folder."""
-    paths: list[Path] = []
+def _find_files(words: list[str]) -> tuple[dict[Path, Path | None], list[CheckReport]]:
+    """Return the files, with all Python files of a folder and their person's folder, and reports on files that
+    are not read or have unusual names."""
+    paths: dict[Path, Path | None] = {}
+    remarks: list[CheckReport] = []
     for word in words:
         path = Path(word)
-        if path.is_dir():
-            paths += [file for files in find_people(path).values() for file in files]
-        else:
-            paths.append(path)
-    return list(dict.fromkeys(paths))
+        if not path.is_dir():
+            paths[path] = None
+            continue
+        for name, person in find_people(path).items():
+            paths |= dict.fromkeys(person.files, person.home)
+            for problem in person.problems:
+                file = problem.file if problem.file.startswith(name) else f"{name}/{problem.file}"
+                state: State = "note" if problem.read else "stopped"
+                remark = ExerciseReport(exercise=file, title=file, object="", state=state, trouble=problem.words)
+                remarks.append(CheckReport(name=file, exercises=[remark]))
+    return paths, remarks
 
 
-def _check(paths: list[Path], assignment: Assignment, flags: CheckFlags) -> list[CheckReport]:
+def _check(
+    paths: dict[Path, Path | None], assignment: Assignment, flags: CheckFlags, remarks: list[CheckReport]
+) -> list[CheckReport]:
     """Check the files one by one, and print each report. In a set of files, a file without answers is named."""
     silent = any(str(path) == STANDARD_OUTPUT for path in (flags.json, flags.junit))
     reports: list[CheckReport] = []
     with ForkServer() as server:
-        for path in paths:
+        for path, home in paths.items():
             try:
-                report = check_file(path, assignment, server=server)
+                report = check_file(path, assignment, server=server, home=home)
             except NoAnswerError as error:
                 if len(paths) == 1:
                     raise
@@ -132,13 +143,16 @@ def _check(paths: list[Path], assignment: Assignment, flags: CheckFlags) -> list
             if silent:
                 continue
             if len(paths) > 1:
-                sys.stdout.write(f"{path}\n")
+                sys.stdout.write(f"{path.parent / show_name(path.name)}\n")
             print_table(report.table(), WIDTH)
             if len(paths) > 1:
                 sys.stdout.write("\n")
     if not reports:
         raise InputError(f"none of the {len(paths)} files contains an answer to an exercise")
-    return reports
+    if not silent:
+        for remark in remarks:
+            print_table(remark.table(), WIDTH)
+    return reports + remarks
 
 
 def _write(reports: list[CheckReport], flags: CheckFlags) -> None:
@@ -167,7 +181,8 @@ def _mark_class(words: list[str], exercise: str | None, flags: CheckFlags) -> No
     folder = Path(words[0])
     if flags.page is not None:
         check_writable(flags.page)
-        check_people(folder)
+        find_people(folder)
+        find_progress(folder)  # an error is found before the answers are checked
     marks = mark_folder(folder, flags.table, exercise, seed=flags.seed, exercises=flags.exercises, show=True)
     if marks.kept:
         people = list(dict.fromkeys(row.person for row in marks.rows[: marks.kept]))

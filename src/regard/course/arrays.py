@@ -54,12 +54,15 @@ def _global_names(solution: Any) -> set[str]:
 
 
 def convert_argument(value: Any, library: Library, requires_grad: bool = False) -> Any:
-    """Return a copy of an argument for the learner's library. For PyTorch, floats become float32 tensors."""
+    """Return a copy of an argument for the learner's library, with the same order of its dimensions in memory.
+
+    For PyTorch, floats become float32 tensors.
+    """
     if isinstance(value, Mapping):
         return {name: convert_argument(part, library, requires_grad) for name, part in value.items()}
     if library == "torch":
         return _convert_to_torch(value, requires_grad)
-    return value.copy() if isinstance(value, np.ndarray) else value
+    return value.copy(order="K") if isinstance(value, np.ndarray) else value
 
 
 def _convert_to_torch(value: Any, requires_grad: bool) -> Any:
@@ -74,9 +77,8 @@ def _convert_to_torch(value: Any, requires_grad: bool) -> Any:
         return cell
     if not isinstance(value, np.ndarray):
         return value
-    if value.dtype.kind == "f":
-        return torch.tensor(value, dtype=torch.float32, requires_grad=requires_grad)
-    return torch.tensor(value)
+    tensor = torch.from_numpy(value.copy(order="K"))  # keeps the order of the dimensions in memory
+    return tensor.float().requires_grad_(requires_grad) if value.dtype.kind == "f" else tensor
 
 
 def convert_result(result: Any, outputs: int) -> tuple[Array, ...]:
@@ -128,6 +130,8 @@ def decode_outputs(answer: Mapping[str, Any]) -> list[Array] | None:
 def equal_arrays(left: Array, right: Array, valid_steps: Array | None = None) -> bool:
     """Return whether two arrays are equal up to rounding errors, including shape, NaN and infinities.
 
+    Everything in the course that is computed twice is compared with this function: an answer with the expected
+    answer, and an answer with its repetition.
     Only steps where `valid_steps` (B, T) is True are compared.
 
     >>> equal_arrays(np.array([1.0, 2.0]), np.array([1.0, 2.0001])), equal_arrays(np.ones(2), np.ones((2, 1)))
@@ -139,8 +143,8 @@ def equal_arrays(left: Array, right: Array, valid_steps: Array | None = None) ->
         left, right = left[valid_steps], right[valid_steps]
     if left.size == 0:
         return True
-    finite = np.isfinite(left)
-    if not np.array_equal(finite, np.isfinite(right)) or not np.array_equal(np.isnan(left), np.isnan(right)):
+    finite = np.isfinite(left) & np.isfinite(right)
+    if not np.array_equal(left[~finite], right[~finite], equal_nan=True):
         return False
     scale = max(1.0, float(np.abs(right[finite]).max(initial=0)))
     return float(np.abs(left[finite] - right[finite]).max(initial=0)) <= ROUNDING * scale

@@ -39,7 +39,13 @@ SOLUTIONS = "mistakes"
 
 The other code of the learner's file runs whenever an answer is called.
 """
-LIBRARIES = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib")})
+PACKAGES = ("site-packages", "dist-packages")
+"""Folders of installed packages, in this environment or another one that it uses."""
+STANDARD_LIBRARY = sysconfig.get_path("stdlib")
+CALLS = ("forward", "__call__")
+"""Methods in which a class does its work. Its other methods, such as `__init__`, have names of their own."""
+TORCH_MODULES = str(Path("torch", "nn", "modules"))
+"""Part of the paths of PyTorch's modules, whose methods call the `forward` of a module."""
 
 
 @dataclass(frozen=True)
@@ -225,12 +231,21 @@ def is_library(filename: str) -> bool:
     path = Path(filename)
     if path.is_relative_to(COURSE):
         return path.relative_to(COURSE).parts[0] == SOLUTIONS
-    return path.is_relative_to(COURSE.parent) or filename.startswith(LIBRARIES)
+    return path.is_relative_to(COURSE.parent) or any(part in PACKAGES for part in path.parts)
+
+
+@functools.cache
+def _is_learners(filename: str) -> bool:
+    """Return whether code of a file belongs to the learner: neither to a package, nor to Python or the course."""
+    return not is_library(filename) and not filename.startswith((STANDARD_LIBRARY, "<frozen ", str(COURSE)))
 
 
 class CallMonitor:
     """Monitor that records which functions of a file run, and which library functions do the work of an
     exercise.
+
+    A library function is recorded only if the learner's code calls it, or calls it as a module of PyTorch. What
+    a library calls or imports for its own work has similar names: `numpy.einsum` calls `_greedy_path`.
 
     Use it as `with CallMonitor(candidates) as monitor: ...`, then read `monitor.names` and `monitor.library`.
     """
@@ -241,7 +256,6 @@ class CallMonitor:
         self._codes = {
             code: name for name, value in candidates.own.items() for code in _find_codes(value, candidates.names)
         }
-        self._library_frame: FrameType | None = None
 
     def __enter__(self) -> "CallMonitor":
         sys.setprofile(self._profile)
@@ -251,24 +265,35 @@ class CallMonitor:
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         sys.setprofile(None)
-        self._library_frame = None
 
     def _profile(self, frame: FrameType, event: str, argument: Any) -> None:
-        # Record only the outermost library function, not the functions that it calls.
-        outermost = self._library_frame is None
         if event == "call":
             code = frame.f_code
             if code in self._codes:
                 self.names.add(self._codes[code])
-            elif outermost and is_library(code.co_filename):
+            elif is_library(code.co_filename) and code.co_flags & inspect.CO_OPTIMIZED:  # not the body of a class
                 regard = Path(code.co_filename).is_relative_to(COURSE.parent)
                 smoothed = code.co_name == "cross_entropy" and frame.f_locals.get("label_smoothing")
-                if regard or smoothed or SOLVES_EXERCISE.search(code.co_qualname):
-                    self._library_frame = frame
+                if (regard or smoothed or _solves_exercise(code)) and _is_called_by_learner(frame.f_back):
                     self.library[f"{frame.f_globals.get('__name__', '')}.{code.co_qualname}"] = None
-        elif event == "return" and frame is self._library_frame:
-            self._library_frame = None
         elif (
-            event == "c_call" and outermost and SOLVES_EXERCISE.search(_safe_getattr(argument, "__name__") or "")
+            event == "c_call"
+            and SOLVES_EXERCISE.search(_safe_getattr(argument, "__name__") or "")
+            and _is_called_by_learner(frame)
         ):
             self.library[argument.__name__] = None
+
+
+def _solves_exercise(code: CodeType) -> bool:
+    """Return whether a function, or the class of a `forward` method, has the name of an exercise's work."""
+    path = code.co_qualname.split(".")
+    return SOLVES_EXERCISE.search(path[-2 if len(path) > 1 and path[-1] in CALLS else -1]) is not None
+
+
+def _is_called_by_learner(caller: FrameType | None) -> bool:
+    """Return whether a calling frame is the learner's code, directly or through the call of a PyTorch module."""
+    while caller is not None and TORCH_MODULES in caller.f_code.co_filename:
+        if _solves_exercise(caller.f_code):
+            return False  # that function is recorded
+        caller = caller.f_back
+    return caller is not None and _is_learners(caller.f_code.co_filename)

@@ -11,6 +11,7 @@ from typing import Any
 from regard.course.candidates import is_library
 from regard.course.exercises import EXERCISES, Exercise, find_exercise
 from regard.course.grading import begin_report, grade
+from regard.course.handed_in import file_problem, show_name
 from regard.course.own import load_exercises
 from regard.course.processes import ForkServer
 from regard.course.report import MAX_CHARACTERS, MAX_LINES, CheckReport, ExerciseReport
@@ -85,27 +86,34 @@ def check_file(
     *,
     seconds: float = SECONDS,
     server: ForkServer | None = None,
+    home: Path | None = None,
 ) -> CheckReport:
-    """Check the answers in a file. `seconds` limits the processor time of each exercise.
+    """Check the answers in a file.
+
+    seconds: limit of the processor time of each exercise without progress. home: a person's folder; the code is
+    stopped if it reads a link in this folder that leaves it.
 
     Raises `InputError` if the file does not exist or contains no answer.
     """
     if path.is_dir():
         raise InputError(f"{str(path)!r} is a folder: choose one of its files, as in {path}/01_...py")
-    if not path.is_file():
+    if not path.exists():
         raise InputError(f"file {str(path)!r} does not exist: give the path of a Python file")
+    if words := file_problem(path):
+        raise InputError(f"file {str(path)!r} {words}: give the path of a Python file")
     if path.suffix != ".py":
         raise InputError(f"file {str(path)!r} is not a Python file: its name must end in .py")
     assignment = assignment or choose_exercises(None)
     with contextlib.nullcontext(server) if server else ForkServer() as running:
-        result = run_file(path, assignment, running, seconds=seconds)
+        result = run_file(path, assignment, running, seconds=seconds, home=home)
     if result.exercises == {} and not result.imported:
         names = ", ".join(exercise.name for exercise in assignment.exercises)
         defined = ", ".join(result.names) or "nothing"
         raise NoAnswerError(
-            f"{path.name} contains no answer to an exercise: it defines {defined}; use one of the names {names}"
+            f"{show_name(path.name)} contains no answer to an exercise: it defines {defined}; use one of the "
+            f"names {names}"
         )
-    return _report(path.name, result, result.exercises or {}, assignment)
+    return _report(show_name(path.name), result, result.exercises or {}, assignment)
 
 
 class NoAnswerError(InputError):

@@ -1,5 +1,6 @@
 """A page for a teacher: who has done what, and which mistakes are frequent (`regard check FOLDER --page`)."""
 
+import dataclasses
 import html
 import re
 from collections import defaultdict
@@ -8,19 +9,19 @@ from datetime import datetime
 from pathlib import Path
 
 from regard.course.exercises import EXERCISES, Exercise
+from regard.course.handed_in import show_name
 from regard.course.lessons import lessons
 from regard.course.lessons.lesson import HOME
-from regard.course.marks import Mark, Marks
+from regard.course.marks import FILES, Mark, Marks
 from regard.course.pages import read_asset
 from regard.course.progress import PROGRESS, CourseProgress, read_progress
-from regard.errors import InputError
 
 OTHER = "no known mistake: look at the code"
 ALTERNATIVES = " or: "
 """Separator of explanations that give the same answers."""
 SIGNS = {"right": "✓", "partly": "◐", "wrong": "✗", "unreadable": "!", "none": "-"}
 LEGEND = (
-    "✓ all inputs right, ◐ some inputs right, ✗ no input right, ! a file cannot be run, - no answer or not begun."
+    "✓ all inputs right, ◐ some inputs right, ✗ no input right, ! a remark on a file, - no answer or not begun."
 )
 STOPPED = "stopped: "
 """Beginning of the note of code that was stopped, for example after a crash."""
@@ -39,7 +40,7 @@ def render_class(marks: Marks, folder: Path, *, seed: int = 0, exercises: Sequen
     folder: the people's answers. A person's subfolder may contain `progress.json` of the course, or the folder
     `course` with it. seed: the seed of the inputs. exercises: the exercises with their known mistakes.
     """
-    progress = _find_progress(folder)
+    progress = find_progress(folder)
     now = datetime.now().isoformat(" ", "minutes")
     title = f"Class: {folder.resolve().name}"
     body = "\n".join(
@@ -68,13 +69,13 @@ def _old_rows(marks: Marks) -> str:
     return f" {marks.kept} of the {len(marks.rows)} results are from an earlier check and were not checked again."
 
 
-def _find_progress(folder: Path) -> dict[str, CourseProgress]:
+def find_progress(folder: Path) -> dict[str, CourseProgress]:
     """Return the progress that people handed in. Raises `InputError` for a damaged file."""
     places = {
-        person.name: home
-        for person in sorted(folder.iterdir())
+        show_name(person.name): home
+        for person in sorted(folder.resolve().iterdir())
         for home in (person / HOME, person)
-        if (home / PROGRESS).is_file()
+        if (home / PROGRESS).resolve() == home / PROGRESS and (home / PROGRESS).is_file()  # no links
     }
     return {name: read_progress(home) for name, home in places.items()}
 
@@ -82,7 +83,13 @@ def _find_progress(folder: Path) -> dict[str, CourseProgress]:
 def _table(rows: Sequence[Mark], progress: Mapping[str, CourseProgress]) -> str:
     """Return the table of people and exercises."""
     names = list(dict.fromkeys(row.exercise for row in rows))
-    marks = {(row.person, row.exercise): row for row in rows}
+    marks: dict[tuple[str, str], Mark] = {}
+    for row in rows:
+        key = row.person, row.exercise
+        if row.exercise == FILES:  # several files of a person are one cell
+            words = [marks[key].note] if key in marks else []
+            row = dataclasses.replace(row, note="; ".join([*words, f"{row.file} {row.note}"]))
+        marks[key] = row
     people = sorted({*(row.person for row in rows), *progress}, key=str.casefold)
     heads = [_head("person", tall=False), _head("points")]
     heads += [_head("lessons done"), _head("last own check")] if progress else []
@@ -101,7 +108,8 @@ def _table(rows: Sequence[Mark], progress: Mapping[str, CourseProgress]) -> str:
         lines.append(f"<tr>{''.join(cells)}</tr>")
     right = [sum(mark.state == "right" for mark in rows if mark.exercise == name) for name in names]
     empty = f'<td colspan="{len(heads) - 1}"></td>'
-    foot = "".join(f'<td class="right">{count}/{len(people)}</td>' for count in right)
+    totals = ["" if name == FILES else f"{count}/{len(people)}" for name, count in zip(names, right, strict=True)]
+    foot = "".join(f'<td class="right">{total}</td>' for total in totals)
     return (
         '<div class="scroll" tabindex="0" role="region" aria-label="people and exercises"><table id="class">\n'
         f"<thead><tr>{''.join(heads)}{''.join(map(_head, names))}</tr></thead>\n"
@@ -134,7 +142,7 @@ def _cell(mark: Mark | None) -> str:
     points = f" {mark.points}/{mark.of}" if state in ("partly", "wrong") else ""
     color = "wrong" if state == "unreadable" else state
     return (
-        f'<td class="{color}" data-key="{mark.points / mark.of:.4f}" title="{html.escape(mark.note)}">'
+        f'<td class="{color}" data-key="{mark.points / max(mark.of, 1):.4f}" title="{html.escape(mark.note)}">'
         f"{SIGNS[state]}{points}</td>"
     )
 
@@ -149,6 +157,8 @@ def _mistakes(rows: Sequence[Mark], exercises: Sequence[Exercise]) -> str:
     for row in rows:
         if late := TOO_LATE.search(row.note):
             people[f"{STOPPED}{late[0]}"][row.person].append(row.exercise)
+        elif row.exercise == FILES:
+            people[row.note][row.person].append(row.file)
         elif row.state == "unreadable":
             people[UNREADABLE][row.person].append(row.exercise)
         elif row.note.startswith(STOPPED):
@@ -182,12 +192,3 @@ def _name_mistakes(note: str, known: set[str]) -> list[str]:
         return [note]
     named = [mistake for mistake in known if mistake and mistake in note]
     return [mistake for mistake in named if not any(mistake in other != mistake for other in named)] or [OTHER]
-
-
-def check_people(folder: Path) -> None:
-    """Raise `InputError` if a progress file in a class's folder is damaged, before the answers are checked."""
-    if not folder.is_dir():
-        raise InputError(
-            f"{str(folder)!r} is not a folder: give the folder with one file or subfolder per person"
-        )
-    _find_progress(folder)

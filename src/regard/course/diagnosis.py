@@ -187,7 +187,7 @@ def diagnose_two(exercise: Exercise, cases: Sequence[Case], answers: Answers) ->
         if combined is None or not explains(combined, exercise, *ordered):
             continue
         named = [mistake for mistake in pair if mistake in relevant]
-        if named not in explanations:
+        if named and named not in explanations:  # two companions may have no effect
             explanations.append(named)
     return explanations
 

@@ -40,7 +40,7 @@ def _add_exercise(suite: ElementTree.Element, report: ExerciseReport) -> None:
         else:
             add(case.name, "failure", case.words, explanation)
             explanation = ""
-    if report.state in ("not begun", "helper"):
+    if report.state in ("not begun", "helper", "note"):
         add("answer", "skipped", report.trouble or report.state)
     elif report.state != "right" and explanation:  # no input shows the error
         add("answer", "failure", explanation)

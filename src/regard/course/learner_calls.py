@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import inspect
 import linecache
+import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,14 +17,18 @@ import numpy as np
 
 from regard.course.arrays import (
     Library,
+    Outputs,
     convert_argument,
     convert_result,
     encode_outputs,
+    equal_arrays,
+    equal_outputs,
     guess_libraries,
     loaded_torch,
 )
 from regard.course.inputs import Case, Specification
 from regard.course.module_parameters import find_hidden_modules, find_parameters
+from regard.course.time_limit import report_progress
 from regard.course.weight_matching import CopiedWeights, WeightLayout, copy_weights, possible_layouts
 
 TRACEBACK_LINES = 3
@@ -48,9 +53,13 @@ CALLERS = "regard.course.probe_models"
 Answer = dict[str, Any]
 Note = tuple[bool, str]
 """The text of a note, and whether the note alone makes the answer incorrect."""
-NOT_REPEATABLE = (
-    "two calls with the same input give different results: is dropout always active? "
-    "Pass training=self.training, or use nn.Dropout, which eval() disables"
+RANDOM = (
+    "two calls with the same input give different results, and random numbers are the reason: is dropout always"
+    " active? Pass training=self.training, or use nn.Dropout, which eval() disables"
+)
+CHANGING = (
+    "two calls with the same input give different results: the code keeps something from the first call (in an"
+    " attribute, a global variable or a default argument), or has its own generator of random numbers"
 )
 HIDDEN_MODULES = (
     "{names} is a plain list or dictionary of modules, which PyTorch does not register: their weights would "
@@ -113,9 +122,8 @@ def answer_case(
     exercise: Specification, solution: Any, case: Case, library: Library, layout: WeightLayout
 ) -> Answer:
     """Return the answer to one case: outputs, gradients and notes, or an error with the learner's lines."""
-    torch = loaded_torch()
-    if torch is not None:
-        torch.manual_seed(0)
+    report_progress()  # the number of cases, libraries and layouts is limited
+    seed_generators()
     if case.functions_only and isinstance(solution, type):
         return {"skipped": True}
     try:
@@ -149,15 +157,40 @@ def _call_solution(
             copied = copy_weights(weights, function, case.sizes["width"], case.sizes.get("heads", 1), layout)
             notes += _weight_notes(copied, find_hidden_modules(function))
     arguments = {name: convert_argument(value, library, differentiate) for name, value in values.items()}
+    seed_generators()  # again, because the initial weights of a module took random numbers
     result = call_function(function, arguments)
     outputs = convert_result(result, len(exercise.outputs))
     notes += _changed_arguments(values, arguments)
-    fresh = {name: convert_argument(value, library) for name, value in values.items()}
-    repeated = convert_result(call_function(function, fresh), len(outputs))
-    if repeated[0].shape == outputs[0].shape and not np.allclose(repeated[0], outputs[0], equal_nan=True):
-        notes.append((True, NOT_REPEATABLE))
+    notes += _repetition_notes(function, values, library, case, outputs)
     gradients = _gradients(exercise, case, result, arguments, function, copied) if differentiate else {}
     return {"outputs": encode_outputs(outputs), "gradients": gradients, "notes": notes}
+
+
+def seed_generators() -> None:
+    """Give the generators of random numbers of Python, NumPy and PyTorch a fixed state."""
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002  learners use the global generator
+    torch = loaded_torch()
+    if torch is not None:
+        torch.manual_seed(0)
+
+
+def _repetition_notes(
+    function: Any, values: Mapping[str, Any], library: Library, case: Case, outputs: Outputs
+) -> list[Note]:
+    """Return a note if a second call with the same arguments has other results, with the reason.
+
+    The reason is random numbers if a call with their first state has the first results again.
+    """
+
+    def repeat() -> Outputs:
+        fresh = {name: convert_argument(value, library) for name, value in values.items()}
+        return convert_result(call_function(function, fresh), len(outputs))
+
+    if equal_outputs(case, repeat(), outputs):
+        return []
+    seed_generators()
+    return [(True, RANDOM if equal_outputs(case, repeat(), outputs) else CHANGING)]
 
 
 def _call_arguments(exercise: Specification, case: Case) -> dict[str, Any]:
@@ -253,9 +286,8 @@ def _changed_arguments(values: Mapping[str, Any], arguments: Mapping[str, Any]) 
     notes: list[Note] = []
     for name, value in values.items():
         if isinstance(value, np.ndarray):
-            argument = arguments[name]
-            after = argument.detach().numpy() if hasattr(argument, "detach") else argument
-            if after.shape != value.shape or not np.allclose(after, value, rtol=1e-5, atol=1e-6, equal_nan=True):
+            (after,) = convert_result(arguments[name], 1)
+            if not equal_arrays(after, value.astype(np.float64)):
                 notes.append((False, f"{name} is changed in place, so the caller loses its values: use a copy"))
     return notes
 

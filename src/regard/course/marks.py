@@ -6,6 +6,8 @@ import csv
 import dataclasses
 import functools
 import io
+import itertools
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,24 +20,27 @@ from rich.text import Text
 
 from regard.course.check import NoAnswerError, check_file, choose_exercises
 from regard.course.grading import begin_report
+from regard.course.handed_in import FORMULA, HandedIn, find_people, show_name
 from regard.course.processes import ForkServer
 from regard.course.report import ExerciseReport
+from regard.course.sandbox import Assignment
 from regard.data.worker_pool import available_cores, map_in_processes
 from regard.errors import InputError, escape_controls
 from regard.io import check_writable
 from regard.progress import counting_bar
 from regard.result import Result
 
-IGNORED = ("__pycache__", "node_modules", "site-packages")
 NO_ANSWER = "no answer"
+FILES = "(files)"
+"""In place of the exercise, in rows on files that are not read, that cannot be run, or have unusual names."""
 MarkState = Literal["right", "partly", "wrong", "unreadable", "none"]
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""First characters of a cell that a spreadsheet would run as a formula."""
+NAMES = re.compile(r"^(?:(?:async +)?def|class) +(\w+)|^(\w+) *=", re.MULTILINE)
+"""Names that a file defines, for files with a syntax error."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """The points of one person for one exercise: a row of the table."""
+    """The points of one person for one exercise, or a remark on one file: a row of the table."""
 
     person: str
     exercise: str
@@ -55,7 +60,7 @@ class Mark:
         """Whether the inputs are right; none: no answer or not begun; unreadable: a file cannot be run."""
         if self.note.startswith("not begun") or self.note == NO_ANSWER:
             return "none"
-        if not self.file:
+        if not self.file or self.exercise == FILES:
             return "unreadable"
         if self.points == self.of:
             return "right"
@@ -80,7 +85,7 @@ class Marks(Result):
         for title in ("exercise", "right", "wrong", NO_ANSWER):
             table.add_column(title, justify="left" if title == "exercise" else "right", no_wrap=True)
         table.add_column("most frequent note", overflow="fold")
-        for exercise in dict.fromkeys(row.exercise for row in self.rows):
+        for exercise in dict.fromkeys(row.exercise for row in self.rows if row.exercise != FILES):
             rows = [row for row in self.rows if row.exercise == exercise]
             missing = sum(row.state == "none" for row in rows)
             right = sum(row.state == "right" for row in rows)
@@ -88,6 +93,9 @@ class Marks(Result):
             often = f"{notes[0][1]} x {escape_controls(notes[0][0])}" if notes else ""
             counts = right, len(rows) - right - missing, missing
             table.add_row(exercise, *map(str, counts), Text(often))
+        for row in self.rows:
+            if row.exercise == FILES:
+                table.add_row(FILES, "", "", "", Text(escape_controls(f"{row.person}: {row.file} {row.note}")))
         return table
 
 
@@ -118,7 +126,7 @@ def mark_folder(
     if table is not None:
         check_writable(table)
         rows = _read_table(table, seed)
-    named = {name for files in people.values() for path in files for name in _defined_names(path)}
+    named = {name for person in people.values() for path in person.files for name in _defined_names(path)}
     wanted = [item for item in assignment.exercises if assignment.chosen or any(map(item.matches, named))]
     if not wanted:
         raise InputError(
@@ -140,44 +148,15 @@ def mark_folder(
     return Marks(rows=rows, kept=kept)
 
 
-def find_people(folder: Path) -> dict[str, list[Path]]:
-    """Return the files of each person: a Python file, or the Python files of a subfolder.
-
-    Hidden folders and virtual environments are omitted. Raises `InputError` if there are no files.
-    """
-    if not folder.is_dir():
-        raise InputError(
-            f"{str(folder)!r} is not a folder: give the folder with one file or subfolder per person"
-        )
-    people: dict[str, list[Path]] = {}
-    for entry in sorted(folder.iterdir()):
-        if entry.name.startswith(".") or entry.name in IGNORED:
-            continue
-        files = [entry] if entry.suffix == ".py" and entry.is_file() else sorted(_python_files(entry))
-        if files:
-            people.setdefault(entry.stem if entry.is_file() else entry.name, []).extend(files)
-    if not people:
-        raise InputError(
-            f"{str(folder)!r} contains no Python file: one file or one subfolder per person is needed"
-        )
-    return people
-
-
-def _python_files(folder: Path) -> Iterator[Path]:
-    if not folder.is_dir() or (folder / "pyvenv.cfg").exists():
-        return
-    for entry in folder.iterdir():
-        if entry.is_dir() and not entry.name.startswith(".") and entry.name not in IGNORED:
-            yield from _python_files(entry)
-        elif entry.suffix == ".py" and entry.is_file():
-            yield entry
-
-
 def _defined_names(path: Path) -> Iterator[str]:
     """Yield the names that a file defines or imports, without running it."""
     try:
-        body = ast.parse(path.read_bytes()).body
-    except (SyntaxError, ValueError, OSError):
+        text = path.read_bytes()
+        body = ast.parse(text).body
+    except OSError:
+        return
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        yield from filter(None, itertools.chain(*NAMES.findall(text.decode("utf-8", "replace"))))
         return
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -197,33 +176,45 @@ def _server() -> ForkServer:
 
 
 def _mark_person(
-    job: tuple[str, Sequence[Path], Sequence[str]],
+    job: tuple[str, HandedIn, Sequence[str]],
     *,
     exercise: str | None,
     seed: int,
     exercises: str | Path | None,
 ) -> list[Mark]:
-    """Return the marks of one person: for each exercise the file with the most points."""
-    person, files, wanted = job
+    """Return the marks of one person: for each exercise the file with the most points, and remarks on files."""
+    person, handed_in, wanted = job
     assignment = choose_exercises(exercise, seed=seed, exercises=exercises)
-    best: dict[str, tuple[ExerciseReport, Path]] = {}
-    troubles: list[tuple[str, str]] = []
-    for path in files:
+    best: dict[str, tuple[ExerciseReport, str]] = {}
+    troubles: dict[str, list[str]] = {}
+    remarks = [(problem.file, problem.words) for problem in handed_in.problems]
+    broken: list[tuple[str, str, set[str]]] = []
+    for path in handed_in.files:
+        name = show_name(str(path.relative_to(handed_in.home)))
         try:
-            reports = check_file(path, assignment, server=_server()).exercises
+            reports = check_file(path, assignment, server=_server(), home=handed_in.home).exercises
         except NoAnswerError:
             continue
+        except InputError as error:  # the file was removed or exchanged in the meantime
+            remarks.append((name, str(error)))
+            continue
         for report in reports:
-            if not report.exercise or report.exercise not in wanted:
-                troubles.append((_exercise_of(path, wanted), f"{path.name} {report.trouble}"))
-            elif report.exercise not in best or report.points > best[report.exercise][0].points:
-                best[report.exercise] = report, path
+            if not report.object:  # the file cannot be run, which concerns only its own exercises
+                own = _exercises_of(path, assignment).intersection(wanted)
+                for item in own:
+                    troubles.setdefault(item, []).append(f"{name} {report.trouble}")
+                broken.append((name, report.trouble, own))
+            elif report.exercise in wanted and (
+                report.exercise not in best or report.points > best[report.exercise][0].points
+            ):
+                best[report.exercise] = report, name
+    remarks += [(name, words) for name, words, own in broken if not own - set(best)]
     marks = []
     for name in wanted:
-        words = "; ".join([NO_ANSWER, *(words for of, words in troubles if of in ("", name))])
+        words = "; ".join([NO_ANSWER, *troubles.get(name, [])])
         report, file = begin_report(assignment.find(name), "", seed), ""
         if name in best:
-            report, file = best[name][0], best[name][1].name
+            report, file = best[name]
             state = "" if report.state in ("right", "wrong", "imported") else report.state
             words = ": ".join(filter(None, (state, report.explanation)))
         cases = [case for case in report.cases if case.verdict != "not compared"]
@@ -238,13 +229,19 @@ def _mark_person(
             seed=seed,
         )
         marks.append(mark)
-    return marks
+    return marks + [
+        Mark(person=person, exercise=FILES, points=0, of=0, cases="", note=words, file=file, seed=seed)
+        for file, words in remarks
+    ]
 
 
-def _exercise_of(path: Path, names: Sequence[str]) -> str:
-    """Return the exercise whose stub has the name of a file, such as 03_attention.py; empty for other files."""
-    stem = path.stem.lstrip("0123456789").lstrip("_")
-    return stem if stem in names else ""
+def _exercises_of(path: Path, assignment: Assignment) -> set[str]:
+    """Return the exercises that a file answers, by the names that it defines or by the name of a stub, such as
+    03_attention.py."""
+    if assignment.chosen:
+        return {item.name for item in assignment.exercises}
+    names = [*_defined_names(path), path.stem.lstrip("0123456789").lstrip("_")]
+    return {item.name for item in assignment.exercises if any(map(item.matches, names))}
 
 
 def _read_table(table: Path, seed: int) -> list[Mark]:
@@ -269,7 +266,10 @@ def _read_table(table: Path, seed: int) -> list[Mark]:
 
 
 def _parse_numbers(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, **{name: int(row[name]) for name in ("points", "of", "seed")}}
+    numbers = {name: int(row[name]) for name in ("points", "of", "seed")}
+    return {
+        name: text[text[:1] == "'" and text[1:].startswith(FORMULA) :] for name, text in row.items()
+    } | numbers
 
 
 def _append_rows(table: Path, rows: Sequence[Mark]) -> None:
@@ -285,4 +285,5 @@ def _append_rows(table: Path, rows: Sequence[Mark]) -> None:
 
 
 def _safe_cell(text: str) -> str:
+    text = escape_controls(text).replace("\n", "\\n")
     return f"'{text}" if text.startswith(FORMULA) else text

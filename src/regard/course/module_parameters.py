@@ -53,7 +53,8 @@ def find_parameters(module: Any) -> dict[str, tuple[Any, str]]:
 
 
 def _owner_kind(module: Any, torch: Any) -> str:
-    if isinstance(module, torch.nn.Linear):
+    convolutions = torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d  # with a kernel of size 1, a linear layer
+    if isinstance(module, (torch.nn.Linear, *convolutions)):
         return "linear"
     if isinstance(module, torch.nn.Embedding):
         return "embedding"

@@ -1,7 +1,8 @@
 """Models for the exercise on training loops: a model that records its calls in a learner's loop, and a model
 that learns the task Copy."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from regard.course.inputs import COPY_VOCABULARY, END, PADDING, START, Array, Case, copy_words
+from regard.course.time_limit import report_progress
 
 TrainingLoop = Callable[[Any, list[tuple[Tensor, Tensor]]], Any]
 WIDTH = 32
@@ -57,41 +59,56 @@ def run_training(loop: TrainingLoop, case: Case) -> tuple[tuple[Array, ...], lis
 
 
 def record_training(loop: TrainingLoop, target: Array, table: Array) -> tuple[Array, ...]:
-    """Return the first decoder input, the normalized first gradient, and four flags (1 or 0).
+    """Return the first decoder input, the normalized first gradient, and four numbers.
 
-    The flags show whether gradients were reset before each batch, whether the parameters changed, whether all
-    batches were used, and whether one optimizer was used for all of them. Raises `ValueError` if the loop never
-    calls the model.
+    The numbers show whether gradients were reset before each batch (1 or 0), whether the parameters changed, the
+    fraction of the batches that were used, and whether optimizers keep their state. Raises `ValueError` if the
+    loop never calls the model.
     """
     model = RecordingModel(table)
     tokens = torch.as_tensor(target)
-    optimizers: list[Any] = []
-    handle = register_optimizer_step_post_hook(lambda optimizer, *_: optimizers.append(optimizer))
-    try:
+    with _optimizer_steps() as optimizers:
         loop(model, [(tokens[:, 1:-1].clone(), tokens.clone()) for _ in range(RECORDED_BATCHES)])
-    finally:
-        handle.remove()
     if not model.inputs:
         raise ValueError("the model is never called: call model(source, target) for every batch")
     decoder_input = model.inputs[0].numpy()
     shape = (*decoder_input.shape, table.shape[-1])
     gradient = model.gradients[0].double().numpy() if model.gradients else np.zeros(shape)
     length = float(np.sqrt((gradient**2).sum()))
-    flags = (
+    # A new optimizer is a mistake only if it has a state to lose: SGD without momentum has none.
+    renewed = len(optimizers) >= RECORDED_BATCHES and len(set(map(id, optimizers))) == len(optimizers)
+    numbers = (
         not model.gradients or all(model.reset),
         bool(model.bias.detach().any()),
-        len(model.inputs) >= RECORDED_BATCHES,
-        len(set(map(id, optimizers))) < RECORDED_BATCHES,
+        min(1, len(model.inputs) / RECORDED_BATCHES),
+        not (renewed and any(map(_has_state, optimizers))),
     )
     normalized = gradient / length if length else gradient
-    return decoder_input, normalized, *(np.array(float(flag)) for flag in flags)
+    return decoder_input, normalized, *(np.array(float(number)) for number in numbers)
+
+
+@contextlib.contextmanager
+def _optimizer_steps() -> Iterator[list[torch.optim.Optimizer]]:
+    """Yield a list that receives the optimizer of each step."""
+    optimizers: list[torch.optim.Optimizer] = []
+    handle = register_optimizer_step_post_hook(lambda optimizer, *_: optimizers.append(optimizer))
+    try:
+        yield optimizers
+    finally:
+        handle.remove()
+
+
+def _has_state(optimizer: torch.optim.Optimizer) -> bool:
+    return any(torch.is_tensor(value) for state in optimizer.state.values() for value in state.values())
 
 
 class CopyModel(nn.Module):
     """One attention layer from target to source with learned positions: the smallest model that learns Copy."""
 
-    def __init__(self) -> None:
+    def __init__(self, batches: int) -> None:
         super().__init__()
+        self.batches = batches
+        """Number of batches that are not trained yet. After them, calls are no progress."""
         self.letters = nn.Embedding(COPY_VOCABULARY, WIDTH)
         self.positions = nn.Embedding(8, WIDTH)
         self.key = nn.Linear(WIDTH, WIDTH)
@@ -101,6 +118,9 @@ class CopyModel(nn.Module):
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Return logits (B, T, V)."""
+        self.batches -= 1
+        if self.batches > 0:
+            report_progress()
         query = self.letters(target) + self.positions.weight[: target.shape[1]]
         memory = self.letters(source) + self.positions.weight[: source.shape[1]]
         # Written out: PyTorch's fused attention changes the fractions in reports of incorrect loops, from 24 %
@@ -114,20 +134,23 @@ def score_training(loop: TrainingLoop, batches: int) -> tuple[float, list[str]]:
     """Train a model with the loop. Return the fraction of unseen words that the model copies, or 1 if the
     fraction is large enough, and a note if the parameters changed too little or too much."""
     torch.manual_seed(0)
-    model = CopyModel()
+    model = CopyModel(batches)
     start = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
     words = [tuple(map(torch.as_tensor, copy_words(seed, 32))) for seed in range(batches)]
-    loop(model, words)  # type: ignore[arg-type]
+    with _optimizer_steps() as optimizers:
+        loop(model, words)  # type: ignore[arg-type]
     share = copied_share(model, *map(torch.as_tensor, copy_words(batches, 200)))
     if share >= REQUIRED_SHARE:
         return 1.0, []
+    if 0 < len(optimizers) < batches:
+        return share, [f"{len(optimizers)} optimizer steps for {batches} batches: take a step for every batch"]
     moved = float((nn.utils.parameters_to_vector(model.parameters()).detach() - start).abs().mean())
     if not 0 < moved < LEAST_MOVE and moved <= MOST_MOVE:
         return share, []
     size = "small" if moved < LEAST_MOVE else "large"
-    note = (
-        f"the parameters changed by {moved:.2g} on average in {batches} steps (0.1 with Adam and a rate of 0.01)"
-    )
+    names = {type(optimizer).__name__ for optimizer in optimizers}
+    used = f" with {' and '.join(sorted(names))}" if names else ""
+    note = f"the parameters changed by {moved:.2g} on average{used}, and by 0.1 with Adam and a rate of 0.01"
     return share, [f"{note}: is the learning rate too {size}?"]
 
 

@@ -13,9 +13,10 @@ from regard.course.diagnosis import SmallExample
 from regard.result import Result
 
 Verdict = Literal["right", "wrong", "failed", "not compared"]
-State = Literal["right", "wrong", "stopped", "not begun", "helper", "imported"]
-"""A helper is a function that another answer uses and that does not solve the exercise of the same name."""
-UNDECIDED = ("not begun", "helper", "imported")
+State = Literal["right", "wrong", "stopped", "not begun", "helper", "imported", "note"]
+"""A helper is a function that another answer uses and that does not solve the exercise of the same name. A note
+is a remark on a file that affects no answer."""
+UNDECIDED = ("not begun", "helper", "imported", "note")
 """States of answers that do not count as errors of a file."""
 SIGNS = {"right": "✓", "wrong": "✗", "failed": "✗", "not compared": "-"}
 STYLES = {
@@ -25,6 +26,7 @@ STYLES = {
     "not begun": "dim",
     "helper": "dim",
     "imported": "dim",
+    "note": "dim",
 }
 NUMBERS = {2: "Two", 3: "Three"}
 MAX_LINES, MAX_CHARACTERS = 10, 1_000
@@ -160,7 +162,7 @@ def _show_exercise(report: ExerciseReport) -> RenderableType:
     parts: list[RenderableType] = [head, *(_safe_text(f"    {line}") for line in report.lines)]
     if report.cases:
         parts.append(_show_cases(report.cases))
-    parts += [Text(f"  Note: {note}.") for note in report.notes]
+    parts += [Text(f"  Note: {note}{'' if note.endswith('?') else '.'}") for note in report.notes]
     if len(report.diagnoses) > 1:
         parts.append(Text("  Each of these mistakes gives exactly your results:"))
     parts += [_show_diagnosis(diagnosis) for diagnosis in report.diagnoses]

@@ -22,24 +22,24 @@ from typing import IO, Any
 from regard.course.arrays import decode_outputs, equal_outputs
 from regard.course.exercises import Exercise
 from regard.course.processes import Descriptors, ForkedProcess, ForkServer, Process, Start
+from regard.course.time_limit import format_limit
 from regard.course.worker import (
     CHECKER_FAILED,
     LOADING_SECONDS,
     MEMORY,
     REPLY_RIGHT,
     REPLY_WRONG,
-    format_limit,
     run_in_fork,
 )
 from regard.errors import MachineError
 
 SECONDS = 20.0
-"""Default limit of processor time for each exercise, in seconds."""
+"""Default limit of processor time without progress for each exercise, in seconds (see `time_limit`)."""
 MAX_OUTPUT = 1 << 20
 """Maximum number of bytes that the code may print."""
 PATIENCE = 6
 """A process without an event is killed after this multiple of its time limit, because the code has blocked the
-limit."""
+limit. The limit itself sends an event when it lets the code go on."""
 SIGNALS: dict[str, str] = {  # by name, because Windows lacks some, and there this file is imported too
     "SIGSEGV": "crashed (segmentation fault)",
     "SIGABRT": "crashed (aborted)",
@@ -102,12 +102,19 @@ class Assignment:
 
 
 def run_file(
-    path: Path, assignment: Assignment, server: ForkServer, *, seconds: float = SECONDS, memory: int = MEMORY
+    path: Path,
+    assignment: Assignment,
+    server: ForkServer,
+    *,
+    seconds: float = SECONDS,
+    memory: int = MEMORY,
+    home: Path | None = None,
 ) -> JobResult:
-    """Run a learner's file in a fork of a server. `seconds`: processor time of each exercise. `memory`: limit
-    in bytes."""
+    """Run a learner's file in a fork of a server. `seconds` and `home`: see `check_file`. `memory`: limit in
+    bytes."""
     path = path.resolve()
     job = {"file": str(path), "folder": str(path.parent), "seconds": seconds, "memory": memory}
+    job["home"] = f"{home}{os.sep}" if home else ""
     return _run_job(server.start, job, assignment)
 
 

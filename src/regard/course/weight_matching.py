@@ -24,7 +24,7 @@ Without names: 7. 2. `find_slots`: a packed parameter (query, key and value side
 weights. Without: 8. 3. `possible_layouts`: a square `nn.Parameter` may be applied as `x @ w` or as `w @ x`, a
 packed parameter may be ordered by head, and a head may be every h-th column. Shapes cannot show this. With the
 usual layout only: 5.
-4. `find_view`: find whether a slot can hold a weight, and the view of the weight in the slot. Weights are
+4. `find_axes`: find whether a slot can hold a weight, and in which order of its dimensions. Weights are
 matched by shape. The test inputs have prime sizes, so most weights differ in shape.
 5. `rearrange_heads`: reorder or split the columns of heads for the module. Without: 3.
 6. `match_weights`: assign all weights to slots with the smallest total cost (Hungarian method). Choosing the
@@ -34,9 +34,9 @@ best slot for one weight at a time could leave no slot for the last weight. With
 """
 
 import itertools
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -54,52 +54,15 @@ All vectors of the same length fit by shape.
 """
 
 
-@dataclass
-class Slot:
-    """A place for one weight: a parameter, or a part of a packed parameter."""
-
-    name: str
-    shape: tuple[int, ...]
-    owner: str
-    """Kind of module that owns the parameter: linear, embedding, norm or other."""
-    ones: bool
-    """Whether all initial values are 1, as in the gain of a layer norm."""
-    part: tuple[int, int] | None = None
-    """Index of this part and number of parts, for packed parameters."""
-    features: dict[str, str] = field(default_factory=dict)
-    """The features of the parameter's name; see `name_features`."""
-
-
-def find_slots(parameters: Mapping[str, tuple[Any, str]], width: int) -> list[Slot]:
-    """Return the slots of the parameters.
-
-    A parameter that packs two or three projections has two or three slots.
-    """
-    slots = []
-    for name, (value, owner) in parameters.items():
-        shape, features = tuple(value.shape), name_features(name)
-        parts = next((n for n in (3, 2) if shape in ((n * width, width), (width, n * width))), 1)
-        # A linear layer (out, in) with out = width is not packed: it reduces a wide input.
-        if parts > 1 and (owner == "other" or (owner == "linear" and shape[0] != width)):
-            order = "kqv" if "kqv" in name.lower() else "qkv"
-            slots += [
-                Slot(name, (width, width), owner, False, (part, parts), {**features, "letter": letter})
-                for part, letter in enumerate(order[-parts:])
-            ]
-        else:
-            ones = len(shape) == 1 and bool((value == 1).all())
-            slots.append(Slot(name, shape, owner, ones, features=features))
-    return slots
-
-
 @dataclass(frozen=True)
 class WeightLayout:
     """One interpretation of a module's parameters. Shapes alone cannot decide between the layouts."""
 
     transposed: bool = False
     """Square matrices outside of `nn.Linear` are applied from the left."""
-    by_head: bool = False
-    """A packed projection stores query, key and value of head 1 first, then query, key and value of head 2."""
+    by_head: int = 0
+    """1 if query, key and value of head 1 come first, then query, key and value of head 2, in a packed projection
+    or among the parameters of single heads; 2 if a square matrix packs query, key and value of one of 3 heads."""
     strided: int = 0
     """Whether heads take every h-th column: 1 if heads are split and joined this way, 2 if they are only split
     this way."""
@@ -114,20 +77,28 @@ def possible_layouts(
 
     projections: whether the exercise has projections of queries, keys and values.
     """
-    shapes = {name: tuple(value.shape) for name, (value, _) in parameters.items()}
+    shapes = {name: tuple(n for n in value.shape if n > 1) for name, (value, _) in parameters.items()}
     square = [name for name, shape in shapes.items() if shape == (width, width)]
-    transposes = (False, True) if any(parameters[name][1] == "other" for name in square) else (False,)
-    packed = any(width * 3 in shape or width * 2 in shape for shape in shapes.values())
+    raw = [name for name, shape in shapes.items() if len(shape) == 2 and parameters[name][1] == "other"]
+    transposes = (False, True) if raw else (False,)
+    narrow = [name for name, shape in shapes.items() if sorted(shape) == sorted((width, width // heads))]
+    unnamed = heads == 3 and any("letter" not in name_features(name) for name in square)
+    packed = narrow or unnamed or any(sum(shape) > 2 * width or len(shape) > 2 for shape in shapes.values())
     layouts = [
         WeightLayout(transposed, by_head, strided)
         for strided in ((0, 1, 2) if projections and heads > 1 else (0,))
-        for by_head in ((False, True) if packed else (False,))
+        for by_head in ((0, 1, 2)[: 3 if heads == 3 else 2] if packed else (0,))
         for transposed in transposes
     ]
-    if not projections or all("letter" in name_features(name) for name in square):
+    if not projections or all("letter" in name_features(name) for name in square + narrow):
         return layouts
     orders = ["".join(letters) for letters in itertools.permutations("qkvo")][1:]
-    return layouts + [WeightLayout(transposed, order=order) for transposed in transposes for order in orders]
+    return layouts + [
+        WeightLayout(transposed, by_head, order=order)
+        for by_head in ((0, 1) if narrow else (0,))
+        for transposed in transposes
+        for order in orders
+    ]
 
 
 View = Callable[[Array], Array]
@@ -137,58 +108,122 @@ The numbers of the view are in the order of the weight.
 """
 
 
-def _whole(parameter: Array) -> Array:
-    return parameter
+@dataclass
+class Slot:
+    """A place for one weight: a parameter, or a part of a packed parameter."""
+
+    name: str
+    shape: tuple[int, ...]
+    """Shape of the part, without dimensions of size 1."""
+    owner: str
+    """Kind of module that owns the parameter: linear, embedding, norm or other."""
+    ones: bool
+    """Whether all initial values are 1, as in the gain of a layer norm."""
+    features: dict[str, str] = field(default_factory=dict)
+    """The features of the parameter's name; see `name_features`."""
+    packed: bool = False
+    """Whether the slot is a part of a packed projection, which is in the order of `x @ w`."""
+    open: View = field(default=lambda parameter: parameter)
+    """Function that returns the part of a parameter, as a view."""
 
 
-def _transposed(parameter: Array) -> Array:
-    return parameter.T
+def find_slots(
+    parameters: Mapping[str, tuple[Any, str]], width: int, heads: int, layout: WeightLayout
+) -> list[Slot]:
+    """Return the slots of the parameters.
+
+    A parameter that packs several projections has several slots: side by side in one dimension, of the whole
+    width or of one head, or along a dimension of their number.
+    """
+    slots = []
+    for name, (value, owner) in parameters.items():
+        shape, features = tuple(size for size in value.shape if size > 1), name_features(name)
+        parts = _find_parts(shape, width, heads, layout, owner, features)
+        if not parts:
+            ones = len(shape) == 1 and bool((value == 1).all())
+            slots.append(Slot(name, shape, owner, ones, features, open=partial(_open, shape=shape)))
+        letters = "kv" if len(parts) == 2 else "kqvo" if "kqv" in name.lower() else "qkvo"
+        for letter, part in zip(letters, parts, strict=False):
+            view = partial(_open, shape=shape, part=part)
+            own, part_shape = {**features, "letter": letter}, view(np.zeros(value.shape)).shape
+            slots.append(Slot(name, part_shape, owner, False, own, packed=len(part_shape) == 2, open=view))
+    return slots
 
 
-def find_view(role: str, shape: tuple[int, ...], slot: Slot, heads: int, layout: WeightLayout) -> View | None:
-    """Return the mapping of a weight of this shape to the parameter of a slot, or None if the weight does not
-    fit.
+def _open(parameter: Array, shape: tuple[int, ...], part: View = lambda whole: whole) -> Array:
+    return part(parameter.reshape(shape))
+
+
+def _find_parts(
+    shape: tuple[int, ...], width: int, heads: int, layout: WeightLayout, owner: str, features: Mapping[str, str]
+) -> list[View]:
+    """Return the parts of a packed parameter (without dimensions of size 1), or nothing."""
+    size = width // heads
+    units = [sorted(unit) for unit in ((width, width), (width, size), (heads, size, width)) if 1 not in unit]
+    axes = [
+        axis
+        for axis, count in enumerate(shape)
+        if count in (2, 3, 4) and len(shape) > 2 and sorted(shape[:axis] + shape[axis + 1 :]) in units
+    ]
+    if axes and sorted(shape) not in units:
+        axis = axes[-1 if layout.by_head else 0]
+        return [partial(_at, axis=axis, index=index) for index in range(shape[axis])]
+    # A linear layer (out, in) with out = width is not packed: it reduces a wide input.
+    reduces = owner == "embedding" or (owner == "linear" and shape[:1] == (width,))
+    for part, count in itertools.product((width, size), (3, 2)):
+        square = count * part == width  # a packed head, as wide as the model: without a letter in its name
+        if sorted(shape) != sorted((count * part, width)) or (reduces and not square):
+            continue
+        if not square or (layout.by_head == 2 and count == 3 and "letter" not in features):
+            by_head = layout.by_head and part == width
+            transposed = owner == "linear" if square else shape[0] > shape[1]
+            return [
+                partial(_columns, transposed=transposed, part=index, parts=count, heads=heads if by_head else 0)
+                for index in range(count)
+            ]
+    return []
+
+
+def _at(parameter: Array, axis: int, index: int) -> Array:
+    """Return one part along a dimension."""
+    return parameter[(slice(None),) * axis + (index,)]
+
+
+def _columns(parameter: Array, transposed: bool, part: int, parts: int, heads: int) -> Array:
+    """Return the columns of one part, of the form (D, columns). heads: their number, if each head has its own
+    parts side by side, else 0."""
+    wide = parameter.T if transposed else parameter
+    if heads:
+        return wide.reshape(len(wide), heads, parts, -1)[:, :, part]
+    columns = wide.shape[1] // parts
+    return wide[:, part * columns : (part + 1) * columns]
+
+
+def find_axes(
+    role: str, shape: tuple[int, ...], slot: Slot, heads: int, transposed: bool
+) -> tuple[int, ...] | None:
+    """Return the order of a slot's dimensions in which it holds a weight of this shape, or None if it cannot.
 
     role: the weight's name without its layer, for example "w_q".
 
-    >>> view = find_view("w_1", (2, 3), Slot("up.weight", (3, 2), "linear", False), 1, WeightLayout())
-    >>> view(np.zeros((3, 2))).shape
-    (2, 3)
+    >>> find_axes("w_1", (2, 3), Slot("up.weight", (3, 2), "linear", False), 1, False)
+    (1, 0)
     """
     if len(shape) == 1:
-        return _whole if max(slot.shape, default=0) == math.prod(slot.shape) == shape[0] else None
-    if slot.part is not None:
-        return _part_view(slot.part, heads, layout) if shape == slot.shape else None
+        return (0,) if slot.shape == shape else None
     rows, columns = shape
-    same, reverse = slot.shape == shape, slot.shape == (columns, rows)
-    if slot.owner == "embedding" or role in ("source", "target"):
-        return _whole if same else None
     if len(slot.shape) == 3:  # one dimension is the head
-        if slot.shape in ((rows, heads, columns // heads), (heads, rows // heads, columns)):
-            return _whole
-        per_head = slot.shape == (heads, rows, columns // heads)
-        return (lambda parameter: parameter.transpose(1, 0, 2)) if per_head else None
+        whole = (heads, rows // heads, columns) if role.endswith("_o") else (rows, heads, columns // heads)
+        orders = itertools.permutations(range(3))
+        return next((axes for axes in orders if tuple(slot.shape[axis] for axis in axes) == whole), None)
+    keep = (0, 1) if slot.shape == shape else None
+    turn = (1, 0) if slot.shape == (columns, rows) else None
+    if slot.owner == "embedding" or role in ("source", "target") or slot.packed:
+        return keep
     if slot.owner == "linear":  # stores (out, in)
         # Luong's W_a may be applied to the state or to the memory: h W_a h̄ has no preferred side.
-        either_side = role == "w_a" and rows != columns
-        return _transposed if reverse else _whole if same and either_side else None
-    if rows == columns and same:
-        return _transposed if layout.transposed else _whole
-    return _whole if same else _transposed if reverse else None
-
-
-def _part_view(packed: tuple[int, int], heads: int, layout: WeightLayout) -> View:
-    """Return the mapping of a weight to one part of a packed projection."""
-    part, parts = packed
-
-    def view(parameter: Array) -> Array:
-        wide = parameter if parameter.shape[0] < parameter.shape[1] else parameter.T  # (D, parts * D)
-        width = len(wide)
-        if layout.by_head:
-            return wide.reshape(width, heads, parts, -1)[:, :, part]
-        return wide[:, part * width : (part + 1) * width]
-
-    return view
+        return turn or (keep if role == "w_a" and rows != columns else None)
+    return (turn or keep) if transposed else (keep or turn)
 
 
 def rearrange_heads(
@@ -197,25 +232,31 @@ def rearrange_heads(
     """Return the weights with the columns of heads in the order of a module.
 
     If its heads take every h-th column (see `WeightLayout.strided`), the columns are reordered. If each head has
-    its own layer, a projection becomes one matrix per head, named `w_q@0` and so on.
+    its own parameters, a projection becomes one matrix per head, named `w_q@0` and so on.
     """
     size = width // heads
-    narrow = sum(sorted(slot.shape) == sorted((width, size)) for slot in slots)
-    separate = heads > 1 and narrow >= 3 * heads
+    blocks = sum(name.endswith("_o") for name in weights)
+    separate = _separate_letters(slots, width, heads, blocks)
     rearranged: dict[str, Array] = {}
     for name, weight in weights.items():
         kind, _, letter = name.split(".")[-1].partition("_")
-        projects = kind in ("w", "cross") and letter in tuple("qkv")
-        if strided and projects:
+        projects = kind in ("w", "cross") and letter in tuple("qkvo")
+        if strided and projects and letter != "o":
             weight = weight.reshape(width, heads, size).transpose(0, 2, 1).reshape(width, width)
         elif strided == 1 and letter == "o":
             weight = weight.reshape(heads, size, width).transpose(1, 0, 2).reshape(width, width)
-        if separate and projects:
-            parts = np.split(weight, heads, axis=1)
+        if projects and letter in separate:
+            parts = np.split(weight, heads, axis=0 if letter == "o" else 1)
             rearranged |= {f"{name}@{head}": part for head, part in enumerate(parts)}
         else:
             rearranged[name] = weight
     return rearranged
+
+
+def _separate_letters(slots: list[Slot], width: int, heads: int, blocks: int) -> str:
+    """Return the projections that have parameters of their own for each head: of `blocks` attentions."""
+    narrow = sum(sorted(slot.shape) == sorted((width, width // heads)) for slot in slots)
+    return {1: "o", 3: "qkv", 4: "qkvo"}.get(narrow // (heads * blocks), "") if heads > 1 and blocks else ""
 
 
 @dataclass
@@ -252,31 +293,43 @@ def match_weights(
     stacked, projects = (any(part in name for name in names) for part in (".", "_q"))
     cost = np.full((len(names), len(slots)), IMPOSSIBLE)
     views: dict[tuple[int, int], View] = {}
-    shapes = {name: weights[name].shape for name in _reorder(names, layout.order)}
+    shapes = {name: weights[name].shape for name in _reorder(names, layout)}
     weight_ranks, slot_ranks = _ranks(shapes), _ranks({id(slot): slot.shape for slot in slots})
     for row, name in enumerate(names):
         features = weight_features(name, stacked, "cross_q" in weights) if projects else {}
         for column, slot in enumerate(slots):
-            view = find_view(name.split(".")[-1], weights[name].shape, slot, heads, layout)
+            axes = find_axes(name.split(".")[-1], weights[name].shape, slot, heads, layout.transposed)
             name_cost = _cost(features, slot)
-            if view is None or (weights[name].ndim == 1 and name_cost > MAX_VECTOR_COST):
+            if axes is None or (weights[name].ndim == 1 and name_cost > MAX_VECTOR_COST):
                 continue
             # The order decides only between equal names: its cost of 0.01 is far below the cost of any feature.
             cost[row, column] = name_cost + 0.01 * (weight_ranks[name] - slot_ranks[id(slot)]) ** 2
-            views[row, column] = view
+            if slot.owner == "other" and len(axes) == 2:
+                cost[row, column] += 0.05 * ((axes == (1, 0)) != layout.transposed)
+            views[row, column] = partial(_view, open=slot.open, axes=axes)
     from scipy.optimize import linear_sum_assignment  # loads in a quarter of a second
 
     pairs = zip(*linear_sum_assignment(cost), strict=True)
     return {names[row]: (slots[column], views[row, column]) for row, column in pairs if (row, column) in views}
 
 
-def _reorder(names: list[str], order: str) -> list[str]:
-    """Return the names with the four projections of each attention in the given order."""
-    reordered = list(names)
-    for index, name in enumerate(names):
-        if name.endswith("_q") and [other[-1] for other in names[index : index + 4]] == list("qkvo"):
-            reordered[index : index + 4] = [name[:-1] + letter for letter in order]
-    return reordered
+def _view(parameter: Array, open: View, axes: tuple[int, ...]) -> Array:
+    return open(parameter).transpose(axes)
+
+
+def _reorder(names: list[str], layout: WeightLayout) -> list[str]:
+    """Return the names with the projections of each attention in the order of a layout."""
+    blocks = [name.partition("@")[0].rpartition("_")[0] for name in names]
+
+    def place(name: str) -> tuple[int, ...]:
+        whole, _, head = name.partition("@")
+        block, _, letter = whole.rpartition("_")
+        if letter not in tuple("qkvo"):
+            return (names.index(name),)
+        order = layout.order.index(letter), int(head or 0)
+        return (blocks.index(block), *(order[::-1] if layout.by_head else order))
+
+    return sorted(names, key=place)
 
 
 def _ranks(shapes: Mapping[Any, tuple[int, ...]]) -> dict[Any, int]:
@@ -320,7 +373,7 @@ def copy_weights(
 ) -> CopiedWeights:
     """Write the weights to the parameters of a module, and return their slots and views."""
     parameters = find_parameters(module)
-    slots = find_slots(parameters, width)
+    slots = find_slots(parameters, width, heads, layout)
     copied = CopiedWeights(shapes={name: tuple(value.shape) for name, (value, _) in parameters.items()})
     copied.rearrange = lambda values: rearrange_heads(values, slots, width, heads, layout.strided)
     rearranged = copied.rearrange(weights)

@@ -11,7 +11,6 @@ import functools
 import importlib.util
 import json
 import os
-import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -23,6 +22,7 @@ from regard.course.candidates import COURSE, CallMonitor, Candidates, find_candi
 from regard.course.inputs import Case, Specification
 from regard.course.learner_calls import collect_answers, learner_lines, one_line
 from regard.course.program_tables import describe_program, record_lines
+from regard.course.time_limit import StopError, start_timer, stop_timer
 from regard.errors import InputError
 from regard.plugins import plugin_imports
 
@@ -51,45 +51,12 @@ Send = Callable[[dict[str, Any]], None]
 Ask = Callable[[dict[str, Any]], bool]
 """Function that returns whether an answer to the first case is right."""
 _encode, _write, _read, _getpid, _exit = json.JSONEncoder().encode, os.write, os.read, os.getpid, os._exit
-_realpath, _fsdecode = os.path.realpath, os.fsdecode
-_signal = signal.signal
-_setitimer: Any = getattr(signal, "setitimer", None)  # Windows has none, and imports this file too
-_timer = {"active": False}
-"""Whether the time limit may stop the code."""
+_realpath, _abspath, _basename, _fsdecode = os.path.realpath, os.path.abspath, os.path.basename, os.fsdecode
 
 
-class StopError(BaseException):
-    """Stops the learner's code. This class does not derive from `Exception`, so that handlers in the learner's
-    code do not catch it."""
-
-
-def format_limit(seconds: float) -> str:
-    """Return a time limit as text.
-
-    >>> format_limit(20.0)
-    '20 seconds'
-    """
-    return "1 second" if seconds == 1 else f"{seconds:g} seconds"
-
-
-def start_timer(seconds: float) -> None:
-    """Stop the code after this much processor time, or after four times as much wall-clock time."""
-
-    def stop(number: int, frame: Any) -> None:
-        if not _timer["active"]:
-            return
-        _timer["active"] = False
-        raise StopError(f"did not end within {format_limit(seconds)}: is there an endless loop?")
-
-    _timer["active"] = True
-    _signal(signal.SIGPROF, stop)
-    _signal(signal.SIGALRM, stop)
-    _setitimer(signal.ITIMER_PROF, seconds)
-    _setitimer(signal.ITIMER_REAL, 4 * seconds)
-
-
-def restrict_process(memory: int) -> None:
-    """Limit the memory, and forbid new processes and signals to other processes."""
+def restrict_process(memory: int, home: str) -> None:
+    """Limit the memory, and forbid new processes, signals to other processes, and links that leave the folder
+    `home`."""
     used = 0
     status = Path("/proc/self/status")
     if status.exists():
@@ -107,8 +74,13 @@ def restrict_process(memory: int) -> None:
             )
         if event in ("os.kill", "os.killpg") and arguments[0] != _getpid():
             raise StopError(f"sends a signal to another process ({event}): remove that call")
-        reads = event == "open" and isinstance(arguments[0], str | bytes)
-        if (reads and _realpath(_fsdecode(arguments[0])).startswith(SOLUTION_FOLDERS)) or (
+        path = _fsdecode(arguments[0]) if event == "open" and isinstance(arguments[0], str | bytes) else ""
+        target = _realpath(path) if path else ""
+        if home and _abspath(path).startswith(home) and not target.startswith(home):
+            raise StopError(
+                f"reads a link that leaves the person's folder ({_basename(path)}): hand in the file itself"
+            )
+        if target.startswith(SOLUTION_FOLDERS) or (
             event == "import" and arguments[0].startswith(SOLUTION_MODULES)
         ):
             raise StopError(
@@ -151,7 +123,7 @@ def run_job(job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], send:
         start_timer(job["seconds"] + LOADING_SECONDS)
         candidates = find_candidates(load(), job["exercises"], chosen=job["chosen"])
     except BaseException as error:
-        _timer["active"] = False  # first of all: a pending signal arrives with the next call
+        stop_timer()  # first of all: a pending signal arrives with the next call
         send_from_here({"event": "failure", **_describe(error, job["folder"])})
         return
     if "object" in job:  # an object in memory may be written anywhere
@@ -164,10 +136,10 @@ def run_job(job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], send:
             continue
         send_from_here({"event": "begin", "exercise": exercise.name})
         try:
-            start_timer(job["seconds"])
+            start_timer(job["seconds"], lambda: send_from_here({"event": "alive"}))
             _answer_exercise(exercise, job["cases"][exercise.name], candidates, send_from_here, ask)
         except BaseException as error:
-            _timer["active"] = False
+            stop_timer()
             send_from_here({"event": "failure", "exercise": exercise.name, **_describe(error, job["folder"])})
         send_from_here({"event": "end", "exercise": exercise.name})
     send_from_here({"event": "done"})
@@ -190,7 +162,7 @@ def run_program(job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], s
         lines = record_lines(job["file"])
         program = describe_program(load(), job["alphabet"], job["longest"], lines)
     except BaseException as error:
-        _timer["active"] = False
+        stop_timer()
         failure = _describe(error, job["folder"])
         send({"event": "failure", **failure, **({"words": str(error)} if isinstance(error, InputError) else {})})
         return
@@ -232,7 +204,7 @@ def explain_error(error: BaseException) -> str:
         return str(error)
     if isinstance(error, SystemExit):
         return "calls sys.exit: remove it, or move it under `if __name__ == '__main__':`"
-    if isinstance(error, MemoryError) or "memory" in str(error).lower():
+    if isinstance(error, MemoryError) or "allocate memory" in str(error):
         return f"needs more than {MEMORY >> 30} GB of memory"
     if isinstance(error, EOFError):
         return "reads standard input, for example with input(): write the values into the code"
@@ -249,10 +221,18 @@ def event_channel(descriptor: int) -> tuple[Send, Ask]:
     """Return a function that writes each event to a socket immediately, and a function that asks whether an
     answer is right."""
 
+    writing = False
+
     def send(event: dict[str, Any]) -> None:
-        data = (_encode(event) + "\n").encode()
-        while data:
-            data = data[_write(descriptor, data) :]
+        nonlocal writing
+        if writing:  # the time limit interrupts the writing of an event, which shows that the code is alive
+            return
+        writing, data = True, (_encode(event) + "\n").encode()
+        try:
+            while data:
+                data = data[_write(descriptor, data) :]
+        finally:
+            writing = False
 
     def ask(answer: dict[str, Any]) -> bool:
         send({"event": "question", "answer": answer})
@@ -279,7 +259,7 @@ def run_in_fork(
         if "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(1)  # a fork does not have the threads of its parent
         faulthandler.enable(crashes)
-        restrict_process(job["memory"])
+        restrict_process(job["memory"], job.get("home", ""))
         send, ask = event_channel(answers)
         if "alphabet" in job:
             run_program(job, load, send)

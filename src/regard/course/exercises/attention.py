@@ -40,6 +40,8 @@ EXERCISES = (
             row("a batch of one", 1, 5, 7),
             # exp overflows above 709 in 64 bits
             row("large scores", 2, 3, 5, scores=lambda draw: 2_000 * draw("b q k")),
+            row("equal scores", 2, 3, 5, scores=lambda draw: np.zeros(draw.shape("b q k"))),
+            row("one key", 3, 5, 1),
             row(
                 "a fully masked row",
                 *(2, 5, 5),
@@ -66,6 +68,8 @@ EXERCISES = (
             row("one step", 2, 1, 5, 3, 7),
             row("a batch of one", 1, 5, 7, 3, 11),
             row("equal sizes", 3, 3, 3, 3, 3, mask=None),
+            row("equal scores", 2, 5, 7, 3, 11, query=lambda draw: np.zeros(draw.shape("b q d"))),
+            row("one key", 2, 5, 1, 3, 7),
             row("gradients", 2, 3, 5, 7, 2, gradients=("query", "key", "value")),
             row(
                 "a fully masked row",

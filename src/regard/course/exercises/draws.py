@@ -1,5 +1,7 @@
 """Random inputs of an exercise, from a table of the shapes of its arguments and of the sizes of its inputs."""
 
+import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
@@ -8,9 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from regard.course.inputs import Array, Case
+from regard.course.mistakes.attention_mistakes import LARGE_HIDDEN
 
 PRIMES = (2, 3, 5, 7)
 """Sizes that another seed permutes."""
+MASKS, HIDDEN = ("mask", "memory_mask"), ("scores", "memory", "key", "states")
+"""Names of masks, and of the arguments whose steps they hide."""
 CASE_OPTIONS = {field.name for field in fields(Case)}
 
 
@@ -81,8 +86,8 @@ def draw_cases(
     rules: how each argument is drawn. constructor: the sizes that a learner's class receives, by name.
 
     >>> cases = draw_cases("b t", {"states": "b t"}, row("two steps", 3, 2), fixed("by hand", states=[[1.0]]))
-    >>> [case.arguments["states"].shape for case in cases(0)]
-    [(3, 2), (1, 1)]
+    >>> [(case.name, case.arguments["states"].shape) for case in cases(0)]
+    [('two steps', (3, 2)), ('by hand', (1, 1)), ('not contiguous', (3, 2))]
     """
 
     def draw_case(seed: int, row: Row) -> Case:
@@ -97,7 +102,52 @@ def draw_cases(
         classes = {name: draw.size(size) for name, size in (constructor or {}).items()}
         return Case(name=row.name, arguments=draw.arguments, sizes=classes, **options)
 
-    return lambda seed: [row if isinstance(row, Case) else draw_case(seed, row) for row in rows]
+    def draw(seed: int) -> list[Case]:
+        cases = [row if isinstance(row, Case) else draw_case(seed, row) for row in rows]
+        drawn = [case for case in cases if not case.functions_only and case not in rows]
+        return [*cases, *itertools.chain(*(corner(drawn) for corner in (_large_hidden_scores, _not_contiguous)))]
+
+    return draw
+
+
+def _large_hidden_scores(cases: Sequence[Case]) -> list[Case]:
+    """Return an input in which hidden keys have scores that are far larger or smaller than the others.
+
+    Keys, memory or states are large at two steps that are hidden from all queries, so their scores are large. The
+    scores themselves are up to some millions: the constant -1e9 in place of -inf still hides them.
+    """
+    for case in cases:
+        mask_name = next((name for name in MASKS if isinstance(case.arguments.get(name), np.ndarray)), "")
+        name = next((name for name in HIDDEN if name in case.arguments), "")
+        if not mask_name or not name or case.arguments[mask_name].all():
+            continue
+        mask, values = case.arguments[mask_name].copy(), case.arguments[name].copy()
+        if name == "scores":
+            values[~mask] *= 1e6
+        else:
+            seen = mask.reshape(len(mask), -1, mask.shape[-1]).sum(1)
+            for element, key in enumerate(seen.argmin(-1)):
+                if seen[element].min() == seen[element].max() and seen[element].all():
+                    continue  # nothing is hidden
+                values[element, key] *= 1e5
+                values[element, key - 1] = -values[element, key] / 2  # a large score for each sign of a query
+                mask[element, ..., [key, key - 1]] = False
+                mask[element, ..., (key + 1) % mask.shape[-1]] |= ~mask[element].any(-1)
+        arguments = {**case.arguments, name: values, mask_name: mask}
+        return [dataclasses.replace(case, name=LARGE_HIDDEN, arguments=arguments, gradients=())]
+    return []
+
+
+def _not_contiguous(cases: Sequence[Case]) -> list[Case]:
+    """Return an input whose arrays have the memory layout of a transposed array, if it has matrices."""
+    for case in cases[:1]:
+        if any(isinstance(value, np.ndarray) and value.ndim > 1 for value in case.arguments.values()):
+            arguments = {
+                name: np.asfortranarray(value) if isinstance(value, np.ndarray) else value
+                for name, value in case.arguments.items()
+            }
+            return [dataclasses.replace(case, name="not contiguous", arguments=arguments, diagnose=False)]
+    return []
 
 
 def random_mask(letters: str) -> Callable[[Draw], Array]:

@@ -9,7 +9,13 @@ from regard.course.mistakes.transformer_solution import Array, Mask
 
 EQUATION_1 = "Vaswani et al. 2017, equation 1: softmax(Q Kᵀ / √d_k) V"
 SECTION_3_2_1 = "Vaswani et al. 2017, section 3.2.1: 'a softmax function to obtain the weights on the values'"
-MASKED = frozenset(["a mask", "a square mask", "a batch of one", "gradients", "a fully masked row", "by hand"])
+LARGE_HIDDEN = "large hidden scores"
+MASKED = frozenset(
+    [
+        *("a mask", "a square mask", "a batch of one", "gradients", "a fully masked row", "by hand"),
+        *("equal scores", "one key", LARGE_HIDDEN),
+    ]
+)
 """Inputs with a mask, under which a sum over another dimension than the keys may be 0."""
 BAHDANAU_6 = "Bahdanau et al. 2015, equation 6: exp(e_ij) over the sum of all exp(e_ik)"
 scale = mistakes_in(Solution.scale, EQUATION_1)
@@ -146,7 +152,9 @@ def not_normalized(self: Solution, scores: Array) -> Array:
     return np.exp(scores)
 
 
-@softmax_bahdanau_6("Take exp first: scores may be negative, but weights may not.")
+@softmax_bahdanau_6(
+    "Take exp first: scores may be negative, but weights may not.", broken=frozenset(["equal scores"])
+)
 def divided_without_exp(self: Solution, scores: Array) -> Array:
     """The scores are divided by their sum, without exp."""
     finite = np.where(np.isneginf(scores), 0.0, scores)
@@ -157,7 +165,7 @@ def divided_without_exp(self: Solution, scores: Array) -> Array:
     Solution.softmax_over,
     "Vaswani et al. 2017, section 3.2.1: 'the dot products grow large in magnitude'",
     "Subtract the largest score of the row first: the softmax stays the same, and exp stays small.",
-    broken=frozenset(["large scores"]),
+    broken=frozenset(["large scores", LARGE_HIDDEN]),
 )
 def overflow(self: Solution, scores: Array, axis: int | tuple[int, ...]) -> Array:
     """exp of large scores overflows, or a whole row is 0, because the largest score of the row is not subtracted:

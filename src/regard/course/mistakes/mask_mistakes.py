@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from regard.course.mistakes.attention_mistakes import MASKED
+from regard.course.mistakes.attention_mistakes import LARGE_HIDDEN, MASKED
 from regard.course.mistakes.solution import Solution, mistake, mistakes_in
 from regard.course.mistakes.transformer_solution import Array, Mask
 
@@ -29,6 +29,22 @@ def mask_after_softmax(self: Solution, scores: Array, mask: Mask) -> Array:
 def hidden_keys_in_the_sum(self: Solution, scores: Array, mask: Mask) -> Array:
     """Hidden keys have the score 0, and their weights are removed after the softmax: exp(0) = 1 is in the sum."""
     return self.softmax(scores) if mask is None else self.softmax(scores * mask) * mask
+
+
+@mistake(
+    Solution.masked_softmax,
+    SECTION_3_2_3,
+    "Set scores to -inf where the mask is False first, before the maximum and exp.",
+    broken=frozenset([LARGE_HIDDEN]),
+)
+def large_hidden_scores_count(self: Solution, scores: Array, mask: Mask) -> Array:
+    """A large score of a hidden key changes the weights of allowed keys: it is the maximum that is subtracted,
+    its exp overflows, or the number in place of -inf is too small."""
+    if mask is None:
+        return self.softmax(scores)
+    weights = self.softmax(scores) * mask
+    total = weights.sum(-1, keepdims=True)
+    return weights / np.where(total == 0, 1, total)
 
 
 @apply_mask("True means 'may attend' here: hide the keys where the mask is False.")

@@ -278,7 +278,7 @@ class Solution(SearchSolution):
         return np.exp(self.log_softmax(logits)) - np.eye(logits.shape[-1])[gold]
 
     def train_copy(self, target: Array, table: Array) -> tuple[Array, ...]:
-        """Return the result of `record_training`: decoder input, normalized gradient and four flags."""
+        """Return the result of `record_training`: decoder input, normalized gradient and four numbers."""
         decoder_input, gold = self.shift(target)
         gradient = self.logit_gradient(table[:, : decoder_input.shape[1]], gold)
         gradient = gradient * self.counted_steps(gold, PADDING)[..., None]

@@ -167,7 +167,7 @@ def source_as_target(self: Solution, target: Array) -> tuple[Array, Array]:
     "Create the optimizer once, before the loop.",
 )
 def new_optimizer(self: Solution, target: Array, table: Array) -> tuple[Array, ...]:
-    """A new optimizer is created for each batch: Adam's running means start again from zero."""
+    """A new optimizer is created for each batch: its running means start again from zero."""
     *others, used, _ = Solution.train_copy(self, target, table)
     return *others, used, np.array(0.0)
 
@@ -183,9 +183,11 @@ def gradients_not_reset(self: Solution, target: Array, table: Array) -> tuple[Ar
     return decoder_input, gradient, np.array(0.0), *others
 
 
-@train_copy("Create the optimizer with model.parameters(), and call optimizer.step() after loss.backward().")
+@train_copy(
+    "Create the optimizer with model.parameters() and a rate, and call optimizer.step() after loss.backward()."
+)
 def never_steps(self: Solution, target: Array, table: Array) -> tuple[Array, ...]:
-    """The parameters never change: optimizer.step() is not called, or the optimizer has other parameters."""
+    """The parameters never change: optimizer.step() is not called, its rate is 0, or it has other parameters."""
     decoder_input, gradient, reset, _, *others = Solution.train_copy(self, target, table)
     return decoder_input, gradient, reset, np.array(0.0), *others
 
@@ -204,5 +206,5 @@ def no_backward(self: Solution, target: Array, table: Array) -> tuple[Array, ...
 )
 def first_batch_only(self: Solution, target: Array, table: Array) -> tuple[Array, ...]:
     """Only the first batch is used."""
-    *others, _, one = Solution.train_copy(self, target, table)
-    return *others, np.array(0.0), one
+    *others, _, kept = Solution.train_copy(self, target, table)
+    return *others, np.array(1 / 3), kept

@@ -63,7 +63,8 @@ class AttentionSolution:
         """Return the softmax of each row over the keys that its mask allows.
 
         scores (B, Tq, Tk); mask (B, Tq, Tk), True = may attend; returns weights (B, Tq, Tk).
-        A row in which no key is allowed has zero weights. Scores may be as large as 5000.
+        A row in which no key is allowed has zero weights. Scores may be as large as 5000,
+        those of hidden keys a million.
         """
         if mask is None:
             return self.softmax(scores)

@@ -4,15 +4,16 @@ Each part of the program is changed in all the ways in which a step is usually w
 right, the learner's program is a right solution with one mistake, and the line of the mistake is known.
 """
 
+import contextlib
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from itertools import product
 from typing import Any, NamedTuple, cast
 
 from regard.course.program_tables import RELATIONS, Part, TableFunction, WrittenProgram
-from regard.course.puzzles.puzzle import BLANK, Puzzle, show_answer
+from regard.course.puzzles.puzzle import BLANK, NO_VALUE, Puzzle, show_answer
 from regard.errors import InputError
 from regard.programs.language import (
     Aggregate,
@@ -35,14 +36,11 @@ from regard.programs.language import (
 
 STRICT = {"<": "≤", "≤": "<", ">": "≥", "≥": ">"}
 SWAPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤"}
-SEEN_TOO = {
-    "<": "the step itself and later steps (the future)",
-    "≤": "later steps (the future)",
-    "≠": "the step itself",
-    ">": "the step itself and earlier steps",
-    "≥": "earlier steps",
-}
-"""What a selector selects too if this comparison of positions is missing."""
+ORDERS = ("<", "≤", "≠", ">", "≥")
+"""Comparisons of positions that a selector may lack."""
+SIDES = {0: "the step itself", 1: "later steps (the future)", -1: "earlier steps"}
+SAMPLE = 30
+"""Number of inputs on which the words about a repair are verified."""
 
 
 class Repair(NamedTuple):
@@ -67,7 +65,7 @@ def find_repairs(puzzle: Puzzle, program: WrittenProgram, answers: Mapping[str, 
     texts = list(dict.fromkeys([wrong[0], wrong[-1], puzzle.inputs[-1], *wrong, *puzzle.inputs]))
     return [
         repair
-        for repair in _all_repairs(program, puzzle.alphabet)
+        for repair in _all_repairs(program, puzzle, answers)
         if _is_right(puzzle, _rebuild(program.answer, repair), texts)
     ]
 
@@ -82,16 +80,18 @@ def _is_right(puzzle: Puzzle, answer: Expression, texts: list[str]) -> bool:
         return False
 
 
-def _all_repairs(program: WrittenProgram, alphabet: str) -> Iterator[Repair]:
+def _all_repairs(program: WrittenProgram, puzzle: Puzzle, answers: Mapping[str, list[str]]) -> Iterator[Repair]:
     """Return all changes of one part, the likeliest first: of conditions, selectors, and expressions."""
     answer = program.answer
     parts = [part for part in program.lines if part in _reachable(answer)]
     selectors = [part for part in parts if isinstance(part, Selector)]
     lines = {condition: program.lines[selector] for selector in selectors for condition in selector.conditions}
     blank = Otherwise("input", answer, BLANK)
+    empty = {step for values in answers.values() for step, value in enumerate(values) if value == NO_VALUE}
+    reason = ": no step comes before the first one" if empty == {0} else ""
     yield Repair(
         program.lines[answer],
-        "A step has no value, because nothing is selected for it: no step comes before the first one.",
+        f"A step has no value, because nothing is selected for it{reason}.",
         f'Give such steps a value: .otherwise("{BLANK}").',
         answer,
         blank,
@@ -105,10 +105,10 @@ def _all_repairs(program: WrittenProgram, alphabet: str) -> Iterator[Repair]:
             aggregate(select(keys, queries), tokens),
         )
     for condition, line in lines.items():
-        for words, instead, new in _change_condition(condition, alphabet):
+        for words, instead, new in _change_condition(condition, puzzle):
             yield Repair(line, words, instead, condition, new)
     for selector in selectors:
-        for words, instead, new in _change_selector(selector):
+        for words, instead, new in _change_selector(selector, puzzle):
             yield Repair(program.lines[selector], words, instead, selector, new)
     for part in parts:
         if isinstance(part, Expression) and part not in (tokens, indices):
@@ -119,7 +119,7 @@ def _all_repairs(program: WrittenProgram, alphabet: str) -> Iterator[Repair]:
 Change = tuple[str, str, Any]
 
 
-def _change_condition(condition: Condition, alphabet: str) -> Iterator[Change]:
+def _change_condition(condition: Condition, puzzle: Puzzle) -> Iterator[Change]:
     keys, queries, predicate = condition.keys, condition.queries, condition.predicate
     relation: str | None = cast(TableFunction, predicate).relation
     if relation in STRICT:
@@ -148,15 +148,43 @@ def _change_condition(condition: Condition, alphabet: str) -> Iterator[Change]:
         swapped = replace(condition, predicate=lambda key, query: predicate(query, key))
         yield words, "Exchange the parameters of the function.", swapped
     elif keys is tokens and (queries is tokens or isinstance(queries, Constant)):
-        yield from _change_letters(condition, RELATIONS[relation], alphabet)
+        yield from _change_letters(condition, RELATIONS[relation], puzzle.alphabet)
     if relation is not None and keys in (tokens, indices):
-        other, pair = (
-            (indices, "letters are compared with indices")
+        other, kind, pair = (
+            (indices, int, "letters are compared with indices")
             if keys is tokens
-            else (tokens, "indices are compared with letters")
+            else (tokens, str, "indices are compared with letters")
         )
-        new_condition = Condition(other, queries, RELATIONS[relation])
-        yield f"Values of two kinds, which are never equal: {pair}.", "Use keys of the other kind.", new_condition
+        if _kinds(queries, puzzle) == {kind}:
+            words = f"Values of two kinds, which are never equal: {pair}."
+            yield words, "Use keys of the other kind.", Condition(other, queries, RELATIONS[relation])
+
+
+def _sample(puzzle: Puzzle) -> Sequence[str]:
+    """Return the shortest and the longest inputs."""
+    return [*puzzle.inputs[: SAMPLE // 2], *puzzle.inputs[-SAMPLE // 2 :]]
+
+
+def _kinds(expression: Expression, puzzle: Puzzle) -> set[type]:
+    """Return the types of the values of an expression."""
+    with contextlib.suppress(InputError, TypeError, KeyError):
+        values = [value for text in _sample(puzzle) for value in puzzle.evaluation(text).values(expression)]
+        return {type(value) for value in values if value is not None}
+    return set()
+
+
+def _selected_too(selector: Selector, relation: str, puzzle: Puzzle) -> str:
+    """Return which steps a selector selects that do not have a relation to the query."""
+    with contextlib.suppress(InputError, TypeError, KeyError):
+        sides = {
+            (key > query) - (key < query)
+            for text in _sample(puzzle)
+            for query, keys in enumerate(puzzle.evaluation(text).selected(selector))
+            for key in keys
+            if not RELATIONS[relation](key, query)
+        }
+        return " and ".join(words for side, words in SIDES.items() if side in sides)
+    return ""
 
 
 def _change_letters(
@@ -173,12 +201,15 @@ def _change_letters(
     yield words, "Use tokens as queries.", replace(condition, queries=tokens, predicate=relation)
 
 
-def _change_selector(selector: Selector) -> Iterator[Change]:
+def _change_selector(selector: Selector, puzzle: Puzzle) -> Iterator[Change]:
     for index in range(len(selector.conditions) if len(selector.conditions) > 1 else 0):
         rest = selector.conditions[:index] + selector.conditions[index + 1 :]
         words = "One condition is too many: steps are left out that are needed."
         yield words, "Leave it out.", replace(selector, conditions=rest)
-    for relation, steps in SEEN_TOO.items():
+    for relation in ORDERS:
+        steps = _selected_too(selector, relation, puzzle)
+        if not steps:
+            continue
         both = selector & select(indices, indices, RELATIONS[relation])
         instead = f"Add the condition key {relation} query for the positions: & select(indices, indices, ...)."
         yield f"The selector selects {steps} too.", instead, both

@@ -1,7 +1,7 @@
 """Check a learner's program for a puzzle on all inputs, and name the mistake in a wrong one."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -193,7 +193,7 @@ def check_program(program: WrittenProgram, puzzle: Puzzle) -> PuzzleReport:
         given=answers.get(text, []),
         trouble=trouble,
         mistakes=_name_mistakes(program, puzzle, answers),
-        clue=_find_clue(puzzle, answers, wrong),
+        clue=_find_clue(puzzle, answers),
     )
 
 
@@ -213,23 +213,26 @@ def _name_mistakes(program: WrittenProgram, puzzle: Puzzle, answers: dict[str, l
     return [*ideas, *repairs.values()][:MOST_SHOWN] or explain(last_ideas(puzzle))
 
 
-def _find_clue(puzzle: Puzzle, answers: dict[str, list[str]], wrong: list[str]) -> str:
-    """Return what the wrong answers have in common."""
-    places = [
-        (text, step)
-        for text in wrong
+def _find_clue(puzzle: Puzzle, answers: dict[str, list[str]]) -> str:
+    """Return what the wrong answers have in common and some right answer has not."""
+    places = {
+        (text, step): text in answers and answers[text][step] == right
+        for text in puzzle.inputs
         for step, right in enumerate(puzzle.expected[text])
-        if text not in answers or answers[text][step] != right
+    }
+    letters = {text[step] for (text, step), right in places.items() if not right}
+    clues: list[tuple[str, Callable[[str, int], bool]]] = [
+        ("Only the first step is wrong.", lambda text, step: step == 0),
+        ("Only the last step is wrong.", lambda text, step: step == len(text) - 1),
+        (
+            "The longest texts are right: does the program use a fixed length?",
+            lambda text, step: len(text) < puzzle.longest,
+        ),
+        ("Only texts with equal letters are wrong.", lambda text, step: len(set(text)) < len(text)),
+        (f"Only steps with {', '.join(sorted(letters))} are wrong.", lambda text, step: text[step] in letters),
     ]
-    letters = {text[step] for text, step in places}
-    if all(step == 0 for _, step in places):
-        return "Only the first step is wrong."
-    if all(step == len(text) - 1 for text, step in places):
-        return "Only the last step is wrong."
-    if all(len(text) < puzzle.longest for text in wrong):
-        return "The longest texts are right: does the program use a fixed length?"
-    if all(len(set(text)) < len(text) for text in wrong):
-        return "Only texts with equal letters are wrong."
-    if letters < set(puzzle.alphabet):
-        return f"Only steps with {', '.join(sorted(letters))} are wrong."
+    for words, holds in clues:
+        shared = all(holds(*place) for place, right in places.items() if not right)
+        if shared and any(not holds(*place) for place, right in places.items() if right):
+            return words
     return ""

@@ -1,0 +1,33 @@
+import torch
+from torch import nn
+
+
+def attend(q, k, v, mask):
+    s = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+    if mask is not None:
+        s = s.masked_fill(~mask, -1e9)
+    w = s.softmax(-1)
+    if mask is not None:
+        w = w * mask
+    return w @ v
+
+
+class Head(nn.Module):
+    def __init__(self, width, size):
+        super().__init__()
+        self.a = nn.Linear(width, size, bias=False)
+        self.b = nn.Linear(width, size, bias=False)
+        self.c = nn.Linear(width, size, bias=False)
+
+    def forward(self, q, k, v, m):
+        return attend(self.a(q), self.b(k), self.c(v), m)
+
+
+class MultiHeadAttention(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = nn.ModuleList([Head(width, width // heads) for _ in range(heads)])
+        self.last = nn.Linear(width, width)
+
+    def forward(self, q, k, v, mask=None):
+        return self.last(torch.cat([h(q, k, v, mask) for h in self.heads], -1))
