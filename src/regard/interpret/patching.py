@@ -130,7 +130,6 @@ def patch(
     of the model cannot be separated.
     """
     check_subject(subject)
-    check_answers(answers)
     components = subject.components
     if not components.heads:
         name, reason = next(iter(components.left_out.items()), (subject.name, NO_ATTENTION))
