@@ -107,7 +107,7 @@ class Components(NamedTuple):
     feed_forward: Mapping[str, nn.Module]
     """Modules whose output is added to the residual stream."""
     left_out: Mapping[str, str]
-    """Layers whose heads or outputs cannot be separated, with the reason."""
+    """Layers whose heads cannot be separated, with the reason."""
     head_inputs: Mapping[str, HeadInputs] = {}
     """By attention layer: the queries, keys and values of its heads."""
     inputs_left_out: Mapping[str, str] = {}
@@ -119,6 +119,8 @@ class Components(NamedTuple):
     without residual connection, as in recurrent models, has none."""
     read_values: ReadValues = no_values
     """Function that reads the values of layers; layers with unknown values are left out."""
+    feed_forward_left_out: Mapping[str, str] = {}
+    """Blocks without a known feed-forward layer, with the reason."""
 
 
 def find_components(model: nn.Module) -> Components:

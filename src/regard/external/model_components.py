@@ -79,13 +79,13 @@ def find_external_components(model: nn.Module, layers: Sequence[Layer], recordin
     full_names = {short_name(name): name for name in modules}
     attention = {full_names[layer.name] for layer in layers if layer.name in full_names}
     projections = {context.projection for context in contexts.values()}
-    feed_forward = {}
+    feed_forward, no_feed_forward = {}, {}
     holders = {name: block for name in attention if (block := _find_block(modules, name)) is not None}
     blocks = list(dict.fromkeys(holders[name] for name in sorted(holders)))
     for block in blocks:
         name = _find_feed_forward(modules, block, attention, projections)
         if name is None:
-            left_out[short_name(block)] = NO_FEED_FORWARD
+            no_feed_forward[short_name(block)] = NO_FEED_FORWARD
         else:
             feed_forward[short_name(name)] = modules[name]
     order = {name: place for place, name in enumerate(full_names)}
@@ -99,6 +99,7 @@ def find_external_components(model: nn.Module, layers: Sequence[Layer], recordin
         blocks={short_name(block): modules[block] for block in sorted(blocks, key=list(modules).index)},
         states={short_name(name): modules[block] for name, block in holders.items()},
         read_values=partial(read_values, model, contexts, recording),
+        feed_forward_left_out=no_feed_forward,
     )
 
 

@@ -29,7 +29,7 @@ def graph_of(subject: Subject[Any], prepared: Any) -> ResidualGraph:
 def graph_of_probe(subject: Subject[Any], probe: ProbeInput) -> ResidualGraph:
     """Return the graph of a subject on an input that can be run; errors as in `graph_of`."""
     components = subject.components
-    left_out = {**components.left_out, **components.inputs_left_out}
+    left_out = {**components.left_out, **components.inputs_left_out, **components.feed_forward_left_out}
     if left_out or not components.heads:
         name, reason = next(iter(left_out.items()), (subject.name, "the model has no attention layer"))
         raise InputError(f"{name} has no separate edges, because {reason}: choose another model")
