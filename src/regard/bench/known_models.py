@@ -5,15 +5,10 @@
 'cba'
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from torch import nn
-
 from regard.errors import RegardError
-from regard.external import ExternalModel, look
 from regard.programs import PROGRAMS, TRAPS, Circuit, Compiled, Family, compile_program
 from regard.runs.answer_run import AnswerRun
 from regard.runs.language_run import LanguageRun
@@ -63,26 +58,6 @@ def run_compiled(compiled: Compiled, seed: int = 0) -> AnyRun:
     task: Any = compiled.task
     model: Any = compiled.model
     return run_class(folder, config, 0, task, model)
-
-
-def as_module(known: KnownModel, inputs: Sequence[Any]) -> ExternalModel:
-    """Return a known model as a custom module with a loss, over some inputs of its run.
-
-    The inputs of an encoder-decoder are sources; its decoder reads the true answer.
-    """
-    run: Any = known.subject
-    pairs = known.family == "encoder-decoder"
-
-    def read(input: Any) -> Any:
-        if not pairs:
-            return input.unsqueeze(0)
-        batch = run.task.batch([run.task.known(input)])
-        return batch.source, batch.source_mask, batch.target_in
-
-    def loss(model: nn.Module, input: Any) -> float:
-        return float(replace(run, model=model).losses([run.task.known(input) if pairs else input])[0, 0])
-
-    return look(run.model, read, inputs=[pair[0] for pair in inputs] if pairs else inputs, loss=loss)
 
 
 def compiled_model(name: str, seed: int) -> KnownModel:

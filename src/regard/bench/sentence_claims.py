@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from regard.bench import known_models
 from regard.bench.known_models import KnownModel
 from regard.interpret import HeadImportance, head_importance
 from regard.interpret.estimates import resample_counts
@@ -72,9 +71,6 @@ class Fact(NamedTuple):
     """The largest threshold at which a right sentence is said; minus infinity if none is said."""
 
 
-Judged = tuple[list[HeadClaim], list[Fact]]
-
-
 @dataclass(frozen=True, kw_only=True)
 class MeasuredSentences:
     """All sentences about one model."""
@@ -128,7 +124,11 @@ def measure(known: KnownModel, *, attention_only: bool = False) -> MeasuredSente
         _judge_alignment(subject.alignment_error(inputs), subject.alignment_error(others)),
     ]
     if not attention_only:
-        judged += _judge_effects(known)
+        importance = head_importance(subject, samples=SAMPLES, seed=known.seed)
+        true = head_importance(subject, samples=TRUTH_INPUTS, seed=known.seed + OTHER)
+        drawn = subject.unseen(INPUTS, known.seed, purpose="sentences")
+        needs = find_needs(subject, drawn, importance.added, seed=known.seed)
+        judged += [_judge_losses(importance, true), ([*judge(needs, circuit)], [*need_facts(needs, circuit)])]
     return MeasuredSentences(
         program=known.name,
         family="trap" if known.kind == "trap" else known.family,
@@ -138,33 +138,6 @@ def measure(known: KnownModel, *, attention_only: bool = False) -> MeasuredSente
         roles=measure_candidates(own, untrained, known.seed),
         truths=[truth for layer in own[0] for truth in true_roles([maps[layer] for maps in other])],
     )
-
-
-def measure_module(known: KnownModel) -> MeasuredSentences:
-    """Return the sentences on the effects of heads of a known model that is given as a module with a loss."""
-    judged = _judge_effects(known, as_module=True)
-    return MeasuredSentences(
-        program=known.name,
-        family=known.family,
-        claims=[claim for claims, _ in judged for claim in claims],
-        facts=[fact for _, facts in judged for fact in facts],
-    )
-
-
-def _judge_effects(known: KnownModel, *, as_module: bool = False) -> list[Judged]:
-    """Return the sentences on the importance and the need of heads."""
-    run, circuit = cast(Any, known.subject), known.circuit
-    assert circuit is not None
-    parts = (("importance", SAMPLES, 0), ("importance", TRUTH_INPUTS, OTHER), ("sentences", INPUTS, 0))
-    subjects = [run] * len(parts)
-    if as_module:
-        drawn = [run.unseen(count, known.seed + offset, purpose=purpose) for purpose, count, offset in parts]
-        subjects = [known_models.as_module(known, inputs) for inputs in drawn]
-    own = head_importance(subjects[0], samples=SAMPLES, seed=known.seed)
-    true = head_importance(subjects[1], samples=TRUTH_INPUTS, seed=known.seed + OTHER)
-    inputs = subjects[2].unseen(INPUTS, known.seed, purpose="sentences")
-    needs = find_needs(subjects[2], inputs, own.added, seed=known.seed)
-    return [_judge_losses(own, true), ([*judge(needs, circuit)], [*need_facts(needs, circuit)])]
 
 
 def measure_reading(known: KnownModel) -> MeasuredSentences:
@@ -269,6 +242,9 @@ def _holds_for_each(name: str, values: np.ndarray, maps: Sequence[LayerMap]) -> 
         if len(places) == 1:
             groups.setdefault(places[0], []).append(float(value))
     return all(np.mean(group) > FOR_EACH for group in groups.values() if len(group) >= FEWEST)
+
+
+Judged = tuple[list[HeadClaim], list[Fact]]
 
 
 def _judge_relevance(

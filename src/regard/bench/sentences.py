@@ -25,13 +25,7 @@ import torch
 import regard.interpret
 from regard.bench.drawn_programs import drawn_model
 from regard.bench.known_models import KnownModel, compiled_model, trap_model
-from regard.bench.sentence_claims import (
-    MeasuredSentences,
-    measure,
-    measure_module,
-    measure_reading,
-    untrained_claims,
-)
+from regard.bench.sentence_claims import MeasuredSentences, measure, measure_reading, untrained_claims
 from regard.interpret.findings import RAISES
 from regard.interpret.patterns import ROLE_KINDS
 from regard.interpret.sentence_errors import FILE
@@ -55,10 +49,6 @@ GRID: dict[str, tuple[float, ...]] = {
     RAISES: (0.0, 1e-4, 1e-3, 1e-2),
 }
 """Thresholds by kind of sentence. All other kinds have none."""
-MODULE = "a custom model with a loss"
-"""`Subject.origin` of the models that are also measured as modules."""
-MODULE_HEADS = 16
-"""Largest number of heads of these models, because the losses of a module are computed one input at a time."""
 KINDS = (
     *("needed", "not needed", "replace each other", "cancel each other", "alignment"),
     *GRID,
@@ -167,25 +157,9 @@ def tally(results: Sequence[MeasuredSentences]) -> dict[str, dict[str, Any]]:
     return rows
 
 
-def tally_modules(results: Sequence[MeasuredSentences], thresholds: Mapping[str, float]) -> dict[str, Any]:
-    """Return the rates by kind of models that are given as modules, for thresholds that were set on runs."""
-    rows: dict[str, Any] = {}
-    facts = Counter(kind for result in results for kind, _ in result.told(thresholds))
-    told = Counter(kind for result in results for kind, is_told in result.told(thresholds) if is_told)
-    for kind, counts in count_wrong(results, thresholds).items():
-        (said, wrong), (low, high) = counts.sum(0).tolist(), error_interval(counts)
-        rows[kind] = {"tested": said, "wrong": wrong, "low": low, "high": high, "programs": len(counts)}
-        rows[kind] |= {"true": facts[kind], "told": told[kind], "threshold": None, "families": {}}
-    return rows
-
-
-def report(
-    results: Sequence[MeasuredSentences],
-    untrained: Sequence[tuple[int, int]],
-    modules: Sequence[MeasuredSentences] = (),
-) -> dict[str, Any]:
+def report(results: Sequence[MeasuredSentences], untrained: Sequence[tuple[int, int]]) -> dict[str, Any]:
     """Return the content of the file. `untrained`: for each untrained model, the number of heads, and of those of
-    which anything is said. `modules`: the sentences about models that are given as modules."""
+    which anything is said."""
     kinds, (_, tested) = tally(results), halves(results)
     programs: dict[str, dict[str, list[int]]] = defaultdict(dict)
     for result in tested:
@@ -201,7 +175,6 @@ def report(
             "untrained without a claim": sum(heads - claimed for heads, claimed in untrained),
         },
         "kinds": kinds,
-        "origins": {MODULE: tally_modules(modules, thresholds_of(kinds))},
         "programs": programs,
     }
 
@@ -223,14 +196,7 @@ def main() -> None:
     results = measure_all()
     thresholds = thresholds_of(tally(results))
     models = itertools.islice(known_models(), None, None, UNTRAINED_EVERY)
-    untrained = [untrained_claims(known, thresholds) for known, _ in models]
-    tested = {result.program for result in halves(results)[1] if 0 < result.heads <= MODULE_HEADS}
-    modules = [
-        measure_module(known)
-        for known, attention_only in known_models()
-        if known.name in tested and not attention_only
-    ]
-    content = report(results, untrained, modules)
+    content = report(results, [untrained_claims(known, thresholds) for known, _ in models])
     text = write_text(content)
     sys.stdout.write(text)
     if arguments.write:
