@@ -25,7 +25,7 @@ def graph_of_probe(
     components = subject.components
     heads = receivers is None or any(name.endswith(tuple(f".{kind}" for kind in KINDS)) for name in receivers)
     head_inputs, all_left_out = components.find_inputs() if heads else ({}, {})
-    left_out = dict(components.left_out)
+    left_out = {**components.left_out, **components.feed_forward_left_out}
     for name, reason in all_left_out.items():
         if receivers is None or any(receiver.startswith(f"{name}.") for receiver in receivers):
             left_out[name] = reason

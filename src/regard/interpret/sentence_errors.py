@@ -12,6 +12,8 @@ from importlib import resources
 from typing import NamedTuple
 
 FILE = "sentence_errors.json"
+RUN = "run"
+"""`Subject.origin` of the models on which the rates were measured."""
 MOST_WRONG = 0.07
 """Largest upper end of the interval of a kind's error rate; a kind above it says "cannot be told"."""
 
@@ -79,3 +81,8 @@ def describe_error(kind: str) -> str:
         f"of 100 such sentences about known models {wrong:.0f} are wrong, {100 * rate.low:.0f} to "
         f"{100 * rate.high:.0f}"
     )
+
+
+def error_bracket(kind: str, origin: str) -> str:
+    """Return the error rate in brackets; empty for models of an origin for which it was not measured."""
+    return f" ({describe_error(kind)})" if origin == RUN else ""
