@@ -68,9 +68,9 @@ def run(argv: list[str]) -> None:
     count = next((index for index, word in enumerate(argv) if word.startswith("-")), len(argv))
     words, flags = argv[:count], parse(CheckFlags(), argv[count:], prog=PROG, description=DESCRIPTION)
     if flags.stubs is not None:
-        paths = write_stubs(flags.stubs, flags.exercises)
+        stubs = write_stubs(flags.stubs, flags.exercises)
         own = "" if flags.exercises is None else f" --exercises {flags.exercises}"
-        sys.stdout.write(f"Wrote {len(paths)} stubs into {flags.stubs}; then: regard check {paths[0]}{own}\n")
+        sys.stdout.write(f"Wrote {len(stubs)} stubs into {flags.stubs}; then: regard check {stubs[0]}{own}\n")
         return
     exercise = words.pop() if len(words) > 1 and not _is_path(words[-1]) else None
     if not words:
