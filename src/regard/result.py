@@ -73,6 +73,20 @@ def to_plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
+def signed(value: float, digits: int = 3, *, small: bool = False) -> str:
+    """Return a difference with its sign; a value that rounds to zero has no sign.
+
+    `small`: such a value has one significant digit instead, if it is not zero.
+
+    >>> signed(0.41239), signed(-0.00002), signed(-0.00002, small=True), signed(-0.0, small=True)
+    ('+0.412', '0.000', '-2e-05', '0.000')
+    """
+    text = f"{value:+.{digits}f}"
+    if text.strip("+-0."):
+        return text
+    return f"{value:+.1g}" if small and value else text[1:]
+
+
 def percent(value: float, digits: int = 1) -> str:
     """Return a share as a percentage. A share below 1 does not read 100 %, and rounding does not yield -0.
 

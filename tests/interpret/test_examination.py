@@ -80,7 +80,7 @@ def test_a_uniform_head() -> None:
     ("low", "high", "words"),
     [
         (0.06, 0.2, "switching it off raises the loss: +0.130 (+0.060 to +0.200)"),
-        (-0.313, 0.313, "is not shown to change the loss: +0.000 (-0.313 to +0.313)"),
+        (-0.313, 0.313, "is not shown to change the loss: 0.000 (-0.313 to +0.313)"),
         (-6.0, -5.5, "switching it off lowers the loss: -5.750 (-6.000 to -5.500)"),
     ],
 )

@@ -21,7 +21,7 @@ from regard.doubts.faults import FAULTS, plant
 from regard.doubts.features import FeatureReader
 from regard.errors import InputError
 from regard.progress import counting_bar, print_status
-from regard.result import Result, percent
+from regard.result import Result, percent, signed
 from regard.runs import SequenceRun
 from regard.statistics import Interval, auroc
 
@@ -94,7 +94,7 @@ class TrustReport(Result):
                 f"{fault.count:,}",
                 f"{fault.auroc:.3f}",
                 f"{fault.log_probability_auroc:.3f}",
-                f"{gain.value:+.3f} ({gain.low:+.3f} to {gain.high:+.3f})",
+                f"{signed(gain.value)} ({signed(gain.low)} to {signed(gain.high)})",
                 percent(fault.found, 0),
                 percent(fault.named, 0),
             )

@@ -17,7 +17,7 @@ from rich.text import Text
 from regard.errors import InputError, shorten
 from regard.interpret import HeadRoles, head_importance
 from regard.interpret.roles import MIN_SAMPLES
-from regard.result import Result, to_plain
+from regard.result import Result, signed, to_plain
 from regard.viz import AttentionMap
 from regard.viz.subject import check_comparable, match_layers
 
@@ -67,7 +67,7 @@ class ModelComparison(Result):
         for layer, values in self.apart.items():
             both = (layer, self.alike[layer])
             for head, value in enumerate(values):
-                cells = [f"{losses[name][head]:+.4f}" for name, losses in zip(both, self.added, strict=True)]
+                cells = [signed(losses[name][head], 4) for name, losses in zip(both, self.added, strict=True)]
                 cells += [f"{rows[name][head]:.3f}" for name, rows in zip(both, self.entropy, strict=True)]
                 roles = [
                     heads_of_model.of(name, head).description

@@ -14,7 +14,7 @@ from regard.attention.interventions import active_interventions
 from regard.errors import InputError, check_range
 from regard.external.modules import unwrap
 from regard.interpret.direct_paths import DirectPaths
-from regard.result import Result
+from regard.result import Result, signed
 from regard.viz import Subject
 
 
@@ -54,18 +54,18 @@ class LogitAttribution(Result):
             ((value, layer, head) for layer, values in self.heads.items() for head, value in enumerate(values)),
             key=lambda part: abs(part[0]),
         )
-        return f"{self.token!r} has logit {self.logit:+.3f}; {layer} head {head} adds most, {value:+.3f}"
+        return f"{self.token!r} has logit {signed(self.logit)}; {layer} head {head} adds most, {signed(value)}"
 
     def table(self) -> Table:
         """Return a table with a row for each layer, and the sums of the other parts."""
         most = max(map(len, self.heads.values()))
         table = Table("layer", *(f"head {head}" for head in range(most)), box=None, pad_edge=False)
-        table.title = f"Parts of the logit {self.logit:+.3f} of {self.token!r}, norms frozen"
+        table.title = f"Parts of the logit {signed(self.logit)} of {self.token!r}, norms frozen"
         table.title_justify = "left"
         for layer, values in self.heads.items():
-            table.add_row(layer, *(f"{value:+.3f}" for value in values))
+            table.add_row(layer, *(signed(value) for value in values))
         for name in ("feed_forward", "embeddings", "biases"):
-            table.add_row(name.replace("_", " "), f"{sum(getattr(self, name).values()):+.3f}")
+            table.add_row(name.replace("_", " "), signed(sum(getattr(self, name).values())))
         if self.left_out:
             table.caption = "Zero, because they add only through other layers: " + ", ".join(self.left_out)
         return table

@@ -89,6 +89,12 @@ class ExternalModel:
         return "loss against its own answers" if own else self.adapter.measure
 
     @property
+    def origin(self) -> str:
+        """How the model was given, in words."""
+        own_loss = isinstance(self.adapter, CustomModel) and self.adapter.own_loss is not None
+        return f"{self.adapter.summary}{' with a loss' * own_loss}"
+
+    @property
     def unanswered(self) -> Sequence[str]:
         """Sentences that say which analyses are not available."""
         relevance = "The relevant inputs are unknown, so the attention on relevant inputs is not shown."

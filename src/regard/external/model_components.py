@@ -101,13 +101,13 @@ def find_external_components(subject: Any, run: Callable[[], object]) -> Compone
     full_names = {short_name(name): name for name in modules}
     attention = {full_names[layer.name] for layer in layers if layer.name in full_names}
     projections = {context.projection for context in contexts.values()}
-    feed_forward = {}
+    feed_forward, no_feed_forward = {}, {}
     holders = {name: block for name in attention if (block := find_block(modules, name)) is not None}
     blocks = list(dict.fromkeys(holders[name] for name in sorted(holders)))
     for block in blocks:
         name = _find_feed_forward(modules, block, attention, projections)
         if name is None:
-            left_out[short_name(block)] = NO_FEED_FORWARD
+            no_feed_forward[short_name(block)] = NO_FEED_FORWARD
         else:
             feed_forward[short_name(name)] = modules[name]
     order = {name: place for place, name in enumerate(full_names)}
@@ -120,6 +120,7 @@ def find_external_components(subject: Any, run: Callable[[], object]) -> Compone
         states={short_name(name): modules[block] for name, block in holders.items()},
         read_values=partial(read_values, contexts, subject.recording, find_inputs),
         find_inputs=find_inputs,
+        feed_forward_left_out=no_feed_forward,
     )
 
 

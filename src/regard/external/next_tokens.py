@@ -23,7 +23,7 @@ from regard.external.adapters import call_model
 from regard.external.language_models import CausalLMAdapter, MaskedLMAdapter
 from regard.external.model import ExternalModel
 from regard.external.model_input import ModelInput
-from regard.result import Result
+from regard.result import Result, signed
 from regard.viz import Subject
 
 
@@ -75,7 +75,7 @@ class NextTokens(Result):
         table = Table(*columns, box=None, pad_edge=False)
         for item in self.tokens:
             original = [] if item.original is None else [f"{item.original:.4f}"]
-            table.add_row(repr(item.token), f"{item.probability:.4f}", f"{item.logit:+.3f}", *original)
+            table.add_row(repr(item.token), f"{item.probability:.4f}", signed(item.logit), *original)
         return table
 
 

@@ -48,7 +48,7 @@ class DirectPaths:
         self.leaves: list[tuple[Part, Tensor]] = []
         """Kind, name and value of each part."""
         kind = type(model).__name__
-        for name, reason in components.left_out.items():
+        for name, reason in {**components.left_out, **components.feed_forward_left_out}.items():
             raise InputError(f"{name} of {kind} cannot be separated: {reason}")
         if not components.heads:
             raise InputError(f"{kind} has no heads that can be separated")

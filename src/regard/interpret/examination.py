@@ -35,7 +35,7 @@ from regard.interpret.plots import importance_plot, relevance_plot
 from regard.interpret.probing import YARDSTICKS, Probe, choose_yardstick, probe_inputs
 from regard.interpret.relevance import even_weights
 from regard.interpret.roles import MIN_SAMPLES, HeadRoles, head_roles
-from regard.interpret.sentence_errors import describe_error, is_reliable
+from regard.interpret.sentence_errors import RUN, describe_error, error_rates, is_reliable
 from regard.io import write_file, write_json
 from regard.result import Result
 from regard.statistics import Interval
@@ -81,6 +81,8 @@ class Examination(Result):
     """Method of `regard.attribute` with which the rankings of the heads are compared; None without rankings."""
     unanswered: list[str] = field(default_factory=list)
     """One sentence for each measurement that was not possible."""
+    origin: str = RUN
+    """How the model was given, as `Subject.origin`; error rates of sentences are measured for some origins."""
     over: str = "unseen samples"
     """Description of the inputs for tables."""
 
@@ -101,10 +103,15 @@ class Examination(Result):
     @property
     def remarks(self) -> list[str]:
         """One sentence for each measurement that was not possible, and one on the yardstick of the rankings."""
+        remarks = list(self.unanswered)
+        if not error_rates(self.origin):
+            remarks.append(
+                f"How often such sentences are wrong is not measured for a model that is given as {self.origin}."
+            )
         if (yardstick := YARDSTICKS.get(self.yardstick or "")) is None:
-            return self.unanswered
+            return remarks
         return [
-            *self.unanswered,
+            *remarks,
             f"Effect of replacing an input: {yardstick.text} ({yardstick.method}, AUROC {yardstick.auroc} on "
             f"models whose answer is known).",
         ]
@@ -119,7 +126,10 @@ class Examination(Result):
             for head, kinds in enumerate(layers[layer]):
                 if layer in self.verdicts:
                     kinds["need"] = self.verdicts[layer][head]
-                if (interval := self.importance.interval(layer, head)) is not None:
+                interval = self.importance.interval(layer, head)
+                if self.importance.unchanged_reason(layer, head):
+                    kinds["loss"] = "what switching it off does cannot be told"
+                elif interval is not None:
                     kinds["loss"] = f"switching it off {importance_kind(interval)} the {self.importance.measure}"
                 if self.roles is not None:
                     kinds["role"] = self.roles.of(layer, head).description
@@ -242,7 +252,7 @@ def _examine(subject: Subject[Input], samples: int, seed: int) -> Examination:
     needs = find_needs(subject, subject.unseen(enough, seed, purpose="importance"), importance.added, seed=seed)
     verdicts: dict[str, list[Need]] = {
         layer: [
-            verdict if is_reliable(verdict := needs.verdicts[layer, head]) else "cannot be told"
+            verdict if is_reliable(verdict := needs.verdicts[layer, head], subject.origin) else "cannot be told"
             for head in range(len(added))
         ]
         for layer, added in importance.added.items()
@@ -250,7 +260,10 @@ def _examine(subject: Subject[Input], samples: int, seed: int) -> Examination:
     }
     return dataclasses.replace(
         examination,
-        heads=[dataclasses.replace(head, learned=needs.learned) for head in examination.heads],
+        origin=subject.origin,
+        heads=[
+            dataclasses.replace(head, learned=needs.learned, origin=subject.origin) for head in examination.heads
+        ],
         roles=_find_roles(subject, samples, seed),
         needs=needs.sentences(),
         verdicts=verdicts,
@@ -326,4 +339,5 @@ def _describe_importance(importance: HeadImportance, layer: str, head: int) -> d
         "importance": importance.added[layer][head],
         "interval": importance.interval(layer, head),
         "measure": importance.measure,
+        "unchanged": importance.unchanged_reason(layer, head),
     }

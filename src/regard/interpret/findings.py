@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 
 from regard.interpret.estimates import Estimate
 from regard.interpret.head_measures import RelevanceClaim, claim_relevance
-from regard.interpret.sentence_errors import describe_error, is_reliable, threshold
-from regard.result import Result, percent
+from regard.interpret.sentence_errors import RUN, describe_error, error_bracket, is_reliable, threshold
+from regard.result import Result, percent, signed
 from regard.statistics import LEVEL, Interval, benjamini_hochberg
 
 RAISES = "raises the loss"
 """Kind of the sentence that switching a head off raises the loss."""
+NO_DIFFERENCE = "makes no difference that can be measured to"
 QUALITIES = (("nearly always", 0.1), ("often", 0.4))
 """Claims on alignment, with the error rate below which they hold."""
 
@@ -51,6 +52,10 @@ class HeadFindings(Result):
     """`importance` with its interval; None if it is unknown."""
     measure: str = "loss"
     """Name of the loss of `importance`, if the loss is not computed against known answers."""
+    unchanged: str = ""
+    """Why nothing can be said about `importance`; empty if the head's context changes when it is disabled."""
+    origin: str = RUN
+    """How the model was given, as `Subject.origin`."""
 
     def __str__(self) -> str:
         return self.sentence()
@@ -113,12 +118,19 @@ class HeadFindings(Result):
 
     def _describe_importance(self) -> str:
         """Return a clause on the change of the loss without the head."""
+        if self.unchanged:
+            return f"what switching it off does cannot be told: {self.unchanged}"
         if self.interval is None:
-            return f"switching it off changes the {self.measure} by {self.importance:+.3f} (interval unknown)"
-        low, high = self.interval.low, self.interval.high
-        kind, change = importance_kind(self.interval), f"{self.importance:+.3f} ({low:+.3f} to {high:+.3f})"
-        error = f" ({describe_error(RAISES)})" if kind == "raises" else ""
-        return f"switching it off {kind} the {self.measure}: {change}{error}"
+            change = signed(self.importance, small=True)
+            return f"switching it off changes the {self.measure} by {change} (interval unknown)"
+        kind = importance_kind(self.interval)
+        if kind == NO_DIFFERENCE:
+            return f"switching it off {kind} the {self.measure}"
+        mean, low, high = (
+            signed(value, small=True) for value in (self.importance, self.interval.low, self.interval.high)
+        )
+        error = error_bracket(RAISES, self.origin) if kind == "raises" else ""
+        return f"switching it off {kind} the {self.measure}: {mean} ({low} to {high}){error}"
 
     def _describe_relevance(self) -> str:
         """Return a clause on the attention to relevant inputs; empty if the relevant inputs are unknown."""
@@ -127,10 +139,10 @@ class HeadFindings(Result):
         share = f"{percent(self.relevance.mean, 0)} of its attention is on what the answer depends on, {kind}"
         if (claim := self.relevance_claim) is None:
             unsure = "cannot be told" in kind and self.learned
-            return f"{share} ({describe_error('relevant inputs')})" if unsure else share
+            return share + error_bracket("relevant inputs", self.origin) * unsure
         if claim.kind == "fixed positions" and self.moved is not None:
             share += f": it attends to fixed positions, independent of the input ({percent(self.moved, 0)} moves)"
-        return f"{share} ({describe_error(claim.kind)})"
+        return share + error_bracket(claim.kind, self.origin)
 
     def _describe_ranking(self) -> str:
         """Return a clause on the rank correlation with the dependence; empty if it was not measured."""
@@ -146,7 +158,8 @@ def importance_kind(interval: Estimate) -> str:
     >>> importance_kind(Estimate(mean=0.0, low=-0.1, high=0.1))
     'is not shown to change'
     """
-    # Rounding changes the loss of a head without effect by up to the threshold.
+    if interval.low == interval.high == 0:  # differences within rounding are 0
+        return NO_DIFFERENCE
     if interval.low > threshold(RAISES) and is_reliable(RAISES):
         return "raises"
     return "lowers" if interval.high < 0 else "is not shown to change"

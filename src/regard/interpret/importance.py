@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -10,10 +11,13 @@ import torch
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
+from torch import Tensor
 
+from regard.attention.components import HeadContexts
 from regard.errors import InputError, check_range
 from regard.interpret.estimates import Estimate, describe_interval, estimate, resample_counts
-from regard.result import Result
+from regard.interpret.resampling import describe_change, relative_change
+from regard.result import Result, percent, signed
 from regard.viz.data import WorthData
 from regard.viz.subject import Input, Subject
 
@@ -21,6 +25,9 @@ GROUPS = 1000
 """Largest number of units that an interval resamples. Larger numbers of inputs are summed into groups, because
 resampling all inputs takes long.
 """
+ROUNDING = 4
+"""Smallest difference of a loss that is not rounding, in units of the precision of the parameters' dtype times
+the loss of an output (at least 1)."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -38,10 +45,17 @@ class HeadImportance(Result):
     """`added` with 95 % intervals over the samples; None for a single sample."""
     measure: str = "loss"
     """Name of the loss, if `loss` is not computed against known answers."""
+    unchanged: dict[str, list[str]] = field(default_factory=dict)
+    """By layer, for each head: why nothing can be said, if its context does not change when it is disabled; empty
+    for all other heads."""
 
     def interval(self, layer: str, head: int) -> Estimate | None:
         """Return the interval of a head; None if it is unknown."""
         return self.intervals[layer][head] if layer in self.intervals else None
+
+    def unchanged_reason(self, layer: str, head: int) -> str:
+        """Return why nothing can be said about a head; empty if disabling it changes its context."""
+        return self.unchanged[layer][head] if layer in self.unchanged else ""
 
     def ranked(self) -> list[tuple[float, str, int]]:
         """Return the loss increase, layer and index of every head, the least important first."""
@@ -52,9 +66,11 @@ class HeadImportance(Result):
     def summary(self) -> str:
         """Return the most important head."""
         value, layer, head = self.ranked()[-1]
+        if all(number == 0 for number, _, _ in self.ranked()):
+            return f"no head makes a difference to the {self.measure} that can be measured"
         return (
-            f"{layer} head {head} is the most important: disabling it adds {value:+.4f} to a {self.measure} "
-            f"of {self.loss:.4f}"
+            f"{layer} head {head} is the most important: disabling it adds {signed(value, 4, small=True)} to a "
+            f"{self.measure} of {self.loss:.4f}"
         )
 
     def table(self) -> RenderableType:
@@ -86,7 +102,8 @@ def importance_by_layer(importance: HeadImportance) -> dict[str, list[WorthData]
 
 
 def _cell(value: float, known: Estimate | None) -> str:
-    return f"({value:+.4f})" if _includes_zero(known) else f"{value:+.4f}"
+    text = signed(value, 4, small=True)
+    return f"({text})" if _includes_zero(known) else text
 
 
 def _includes_zero(interval: Estimate | None) -> bool:
@@ -117,7 +134,7 @@ def head_importance(
         raise InputError("the model has no heads: train it with attention")
     inputs = subject.unseen(samples, seed, purpose="importance")
     base = subject.losses(inputs)
-    increases = _measure_increases(subject, inputs, base[:, 0], on_progress)
+    increases, unchanged = _measure_increases(subject, inputs, base, on_progress)
     outputs = max(base[:, 1].sum(), 1)
     return HeadImportance(
         samples=len(inputs),
@@ -127,26 +144,71 @@ def head_importance(
             name: [_interval(row, base[:, 1], seed) for row in layer] for name, layer in increases.items()
         },
         measure=subject.measure,
+        unchanged=unchanged,
     )
 
 
 def _measure_increases(
     subject: Subject[Input], inputs: Sequence[Input], base: np.ndarray, on_progress: Callable[[int, int], None]
-) -> dict[str, list[np.ndarray]]:
-    """Return by layer, for each head, how much the loss (N,) of each input exceeds `base` without the head."""
+) -> tuple[dict[str, list[np.ndarray]], dict[str, list[str]]]:
+    """Return by layer, for each head, how much the loss (N,) of each input rises without the head, and why
+    nothing can be said about the head.
+
+    A difference within rounding is 0: below `ROUNDING` units of the dtype, or below what the unchanged losses
+    `base` (N, 2) differ from those of a pass with an intervention on no head.
+    """
     increases: dict[str, list[np.ndarray]] = {}
+    unchanged: dict[str, list[str]] = {}
+    known, outputs = subject.components.heads, np.maximum(base[:, 1], 1)
+    precision = torch.finfo(next(subject.model.parameters()).dtype).eps
     heads, done = sum(layer.heads for layer in subject.layers), 0
     on_progress(done, heads)
     for layer in subject.layers:
-        increases[layer.name] = []
+        contexts = known.get(layer.name)
+        increases[layer.name], unchanged[layer.name] = [], []
+        # The loss with and without a head is measured on the same inputs, because differences have a smaller
+        # variance than separate losses, and on the same path, because rounding differs between paths.
+        same, norms = _losses_without(subject, inputs, layer.name, [], contexts)
+        noise = np.abs(same - base[:, 0]) / outputs
+        least = np.maximum(noise.max(), ROUNDING * precision * np.maximum(1, np.abs(same) / outputs)) * outputs
         for head in range(layer.heads):
-            with subject.intervene(layer.name, heads=[head]):
-                # The loss with and without a head is measured on the same inputs, because differences have a
-                # smaller variance than separate losses.
-                increases[layer.name].append(subject.losses(inputs)[:, 0] - base)
+            losses, without = _losses_without(subject, inputs, layer.name, [head], contexts)
+            increases[layer.name].append(np.where(np.abs(losses - same) > least, losses - same, 0.0))
+            unchanged[layer.name].append(_reason(norms[:, head], without[:, head]) if len(norms) else "")
             done += 1
             on_progress(done, heads)
-    return increases
+    return increases, unchanged
+
+
+def _losses_without(
+    subject: Subject[Input], inputs: Sequence[Input], layer: str, heads: list[int], contexts: HeadContexts | None
+) -> tuple[np.ndarray, Tensor]:
+    """Return the losses (N,) with some heads disabled, and the norms (R, H) of all contexts that the layer
+    computes; none if its contexts are not known."""
+    norms: list[Tensor] = []
+
+    def watch(states: Tensor) -> Tensor:
+        split = states.detach().float().unflatten(-1, (contexts.heads if contexts else 1, -1))
+        # One norm for all steps of a row, because single steps may have no key.
+        norms.append(split.square().sum((-1, -3)).sqrt().flatten(0, -2).cpu())
+        return states
+
+    with subject.intervene(layer, heads=heads), contexts.replace(watch) if contexts else nullcontext():
+        losses = subject.losses(inputs)[:, 0]
+    return losses, torch.cat(norms) if norms else torch.zeros(0, 0)
+
+
+def _reason(before: Tensor, after: Tensor) -> str:
+    """Return why nothing can be said about a disabled head, from the norms (R,) of its contexts; empty if enough
+    of them change."""
+    if len(before) != len(after):
+        return ""
+    change = describe_change(relative_change(before.unsqueeze(1), after.unsqueeze(1)))
+    if not change.reason:
+        return ""
+    if not before.any():
+        return "its context is zero for all inputs"
+    return f"this changes its context in only {percent(change.changed / change.inputs, 0)} of the inputs"
 
 
 def _interval(increase: np.ndarray, outputs: np.ndarray, seed: int) -> Estimate | None:

@@ -1,12 +1,13 @@
 """Which heads a model needs, alone and together.
 
-The context of a head is replaced in two ways: by its context for another input of the same length (resampling,
-Chan et al. 2022, "Causal scrubbing"), and by the mean over the inputs of this length. An input is *affected* if
-its loss, summed over the outputs, then changes by more than `CHANGED`. A model *needs* a head if more than
-`FEW` of all inputs are affected in both ways, and does not need it if fewer are in both ways (one-sided exact
-binomial tests of the counted inputs, with Benjamini and Hochberg's correction over all heads). Otherwise it
-cannot be told: of two heads that replace each other, a wrong value of one changes answers, and its absence does
-not.
+The context of a head is replaced in two ways: by its context for another input (resampling, Chan et al. 2022,
+"Causal scrubbing"), and by the mean over the other inputs; see `resampling`. An input is *affected* if its loss,
+summed over the outputs, then changes by more than `CHANGED`. A model *needs* a head if more than `FEW` of all
+inputs are affected in both ways, and does not need it if fewer are in both ways (one-sided exact binomial tests
+of the counted inputs, with Benjamini and Hochberg's correction over all heads). Otherwise it cannot be told: of
+two heads that replace each other, a wrong value of one changes answers, and its absence does not. Nothing is said
+about a head whose context does not change in 95 % of the inputs; a head that writes zero for all inputs is not
+needed.
 
 No head alone shows two kinds of groups, which are therefore searched:
 
@@ -18,19 +19,17 @@ No head alone shows two kinds of groups, which are therefore searched:
 
 import itertools
 import math
-from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from regard.errors import InputError
+from regard.errors import InputError, plural
 from regard.interpret.estimates import Estimate
-from regard.interpret.sentence_errors import describe_error, is_reliable
+from regard.interpret.resampling import Change, Head, Resampling
+from regard.interpret.sentence_errors import RUN, error_bracket, is_reliable
 from regard.result import percent
 from regard.statistics import LEVEL, benjamini_hochberg, count_interval
 from regard.viz.subject import Input, Subject
@@ -45,7 +44,6 @@ LEARNED = 0.7
 """Largest loss, as a fraction of that of untrained models, at which a model has learned enough for claims on
 heads. Of 200 untrained models of five sizes, none is below this fraction of two others; 5.5 % are below 0.9."""
 Need = Literal["needed", "not needed", "cannot be told"]
-Head = tuple[str, int]
 Group = tuple[Head, ...]
 
 
@@ -54,7 +52,7 @@ class Needs:
     """Which heads a model needs."""
 
     inputs: int
-    """Number of inputs that have another input of the same length."""
+    """Number of inputs with another input whose contexts can replace theirs."""
     shares: dict[Head, Estimate] = field(default_factory=dict)
     """Share of affected inputs without each head, with its exact 95 % interval."""
     verdicts: dict[Head, Need] = field(default_factory=dict)
@@ -66,19 +64,38 @@ class Needs:
     """Whether the model predicts clearly better than untrained models."""
     remarks: list[str] = field(default_factory=list)
     """What was not searched or cannot be told, one sentence each."""
+    changes: dict[Head, Change] = field(default_factory=dict)
+    """What resampling each head changed, or its mean if this changed fewer inputs."""
+    silent: list[Head] = field(default_factory=list)
+    """Heads whose context is zero for all inputs."""
+    origin: str = RUN
+    """How the model was given, as `Subject.origin`; error rates are measured for some origins."""
 
     def sentences(self) -> list[str]:
         """Return one sentence for each head and group, with the measured error rate of its kind."""
-        sentences, open_heads = [], []
+        sentences, open_heads = [], list[str]()
+        unchanged: dict[str, list[str]] = {}
         for head, verdict in self.verdicts.items():
-            share = self.shares[head]
-            if verdict == "cannot be told" or not is_reliable(verdict):
+            change = self.changes.get(head)
+            if head in self.silent:
+                sentences.append(
+                    f"{_name(head)} is not needed: it writes nothing, because its context is zero for all "
+                    f"{self.inputs:,} inputs."
+                )
+            elif change is not None and change.reason:
+                unchanged.setdefault(change.reason, []).append(_name(head))
+            elif verdict == "cannot be told" or not is_reliable(verdict, self.origin):
                 open_heads.append(_name(head))
-                continue
-            sentences.append(
-                f"{_name(head)} is {verdict}{' on its own' * (verdict == 'not needed')}: with its output for "
-                f"another input, the loss of {share.percent} of the inputs changes ({describe_error(verdict)})."
-            )
+            else:
+                sentences.append(
+                    f"{_name(head)} is {verdict}{' on its own' * (verdict == 'not needed')}: with its output for "
+                    f"another input, the loss of {self.shares[head].percent} of the inputs changes"
+                    f"{error_bracket(verdict, self.origin)}."
+                )
+        sentences += [
+            f"Whether the model needs {', '.join(names)} cannot be told: {reason}."
+            for reason, names in unchanged.items()
+        ]
         for kind, way, groups, test in (
             ("replace each other", "without all of them", self.replacing, "Prune one of them"),
             ("cancel each other", "if both are resampled", self.cancelling, "Prune both"),
@@ -86,12 +103,13 @@ class Needs:
             for group, share in groups:
                 text = f"the loss of {share.percent} of the inputs changes {way}"
                 names = " and ".join(map(_name, group))
-                if is_reliable(kind):
-                    sentences.append(f"{names} {kind}: {text} ({describe_error(kind)}).")
+                error = error_bracket(kind, self.origin)
+                if is_reliable(kind, self.origin):
+                    sentences.append(f"{names} {kind}: {text}{error}.")
                 else:
                     sentences.append(
-                        f"Whether {names} {kind} cannot be told ({describe_error(kind)}): {text}. {test}, and "
-                        f"examine the model again."
+                        f"Whether {names} {kind} cannot be told{error}: {text}. {test}, and examine the model "
+                        f"again."
                     )
         if open_heads:
             enough = inputs_needed(len(self.verdicts))
@@ -103,6 +121,14 @@ class Needs:
             sentences.append(
                 f"Whether the model needs {', '.join(open_heads)} cannot be told from {self.inputs:,} "
                 f"inputs.{more}"
+            )
+        replaced = [change for change in self.changes.values() if not change.reason]
+        if replaced:
+            least = min(change.changed for change in replaced)
+            size = min(change.size for change in replaced)
+            sentences.append(
+                f"The replaced contexts differed in {least:,} or more of {self.inputs:,} inputs, by a median of "
+                f"{percent(size)} of their norm or more."
             )
         return sentences + self.remarks
 
@@ -121,54 +147,14 @@ def _name(head: Head) -> str:
 
 
 class _Ablation:
-    """Counts affected inputs of a subject when heads are resampled."""
+    """Counts the affected inputs of a subject when heads are resampled, or replaced by their mean."""
 
-    def __init__(self, subject: Subject[Input], inputs: Sequence[Input]) -> None:
-        self.subject, self.components = subject, subject.components
-        groups: dict[object, list[Input]] = defaultdict(list)
-        for input in inputs:
-            groups[_shape(input)].append(input)
-        # An input without another input of its length cannot be resampled.
-        self.groups = [group for group in groups.values() if len(group) > 1]
-        self.inputs = sum(map(len, self.groups))
-        self.base = self._losses()
+    def __init__(self, resampling: Resampling[Input]) -> None:
+        self.resampling, self.inputs = resampling, resampling.inputs
 
-    def affected(self, heads: Group, *, mean: bool = False) -> int:
-        """Return the number of inputs that are affected when heads are resampled, or replaced by their mean."""
-        with ExitStack() as stack:
-            for layer, members in itertools.groupby(sorted(heads), key=lambda head: head[0]):
-                contexts = self.components.heads[layer]
-                indices = [head for _, head in members]
-                stack.enter_context(contexts.replace(_Change(contexts.heads, indices, mean)))
-            return int((np.abs(self._losses() - self.base) > CHANGED).sum())
-
-    def _losses(self) -> np.ndarray:
-        return np.concatenate([self.subject.losses(group)[:, 0] for group in self.groups] or [np.zeros(0)])
-
-
-@dataclass(frozen=True)
-class _Change:
-    """Gives each row of a batch the contexts (B, Tq, H Dv) of some heads from the next row, or their mean."""
-
-    heads: int
-    indices: Sequence[int]
-    mean: bool
-
-    def __call__(self, contexts: Tensor) -> Tensor:
-        changed = contexts.unflatten(-1, (self.heads, -1)).clone()
-        chosen = changed[..., self.indices, :]
-        changed[..., self.indices, :] = chosen.mean(0, keepdim=True) if self.mean else chosen.roll(1, 0)
-        flat: Tensor = changed.flatten(-2)
-        return flat
-
-
-def _shape(input: object) -> object:
-    """Return what must be equal for two inputs to be resampled from each other: the lengths of their parts."""
-    if isinstance(input, Tensor):
-        return tuple(input.shape)
-    if isinstance(input, tuple):
-        return tuple(len(part) if isinstance(part, str | list | tuple) else None for part in input[:2])
-    return getattr(input, "steps", None)
+    def __call__(self, heads: Group, *, mean: bool = False) -> tuple[int, Change]:
+        losses, change = self.resampling.replace(heads, mean=mean)
+        return int((np.abs(losses - self.resampling.losses) > CHANGED).sum()), change
 
 
 @torch.inference_mode()
@@ -181,49 +167,61 @@ def find_needs(
     Nothing is claimed about a model that predicts little better than untrained ones.
     """
     components = subject.components
-    heads = [(layer.name, head) for layer in subject.layers for head in range(layer.heads)]
-    known = [head for head in heads if head[0] in components.heads]
-    ablation = _Ablation(subject, inputs)
     remarks = [
         f"{name}: its heads cannot be resampled ({reason})." for name, reason in components.left_out.items()
     ]
-    if ablation.inputs < 2 or not known:
-        remarks.append("No two inputs have the same length, so no head can be resampled: give more inputs.")
-        return Needs(inputs=ablation.inputs, remarks=remarks)
-    counts = {head: ablation.affected((head,)) for head in known}
-    missed = {head: ablation.affected((head,), mean=True) for head in known}
-    shares = {head: _share(count, ablation.inputs) for head, count in counts.items()}
-    if (reason := not_learned(subject, inputs, seed)) is not None:
-        return Needs(
-            inputs=ablation.inputs,
-            shares=shares,
-            verdicts=dict.fromkeys(known, "cannot be told"),
-            learned=False,
-            remarks=[reason],
-        )
-    verdicts = decide(counts, missed, ablation.inputs)
-    order = sorted(known, key=lambda head: importance[head[0]][head[1]])
-    not_missed = [head for head in order if _is_below(missed[head], ablation.inputs)]
-    replacing, tested = _find_replacing(ablation, not_missed)
-    needed = [head for head in order[::-1] if verdicts[head] == "needed"]
-    pairs = list(itertools.combinations(needed, 2))
-    cancelling: list[tuple[Group, Estimate]] = [
-        (pair, _share(count, ablation.inputs))
-        for pair in pairs[:MAX_TRIALS]
-        if _is_below(count := ablation.affected(pair), ablation.inputs)
+    resampling = Resampling(subject, inputs)
+    affected, number = _Ablation(resampling), resampling.inputs
+    heads = [(layer.name, head) for layer in subject.layers for head in range(layer.heads)]
+    known = [head for head in heads if resampling.called(head[0])]
+    remarks += [
+        f"{layer}: its heads cannot be resampled (it does not run when the loss is computed)."
+        for layer in components.heads
+        if number and not resampling.called(layer)
     ]
+    if resampling.alone and number:
+        remarks.append(f"{plural(resampling.alone, 'input')} had no other input of this length or longer.")
+    if not known:
+        if components.heads:
+            remarks.append(
+                f"No head can be resampled, because {Change(number, 0, 0.0).reason}: give more inputs."
+            )
+        return Needs(inputs=number, remarks=remarks)
+    alone = {head: affected((head,)) for head in known}
+    missing = {head: affected((head,), mean=True) for head in known}
+    needs = Needs(
+        inputs=number,
+        shares={head: _share(count, number) for head, (count, _) in alone.items()},
+        verdicts=dict.fromkeys(known, "cannot be told"),
+        remarks=remarks,
+        changes={head: min(alone[head][1], missing[head][1]) for head in known},
+        silent=[head for head in known if resampling.is_zero(head)],
+        origin=subject.origin,
+    )
+    if (reason := not_learned(subject, inputs, seed)) is not None:
+        return replace(needs, learned=False, remarks=[reason])
+    if not _is_below(int((resampling.unstable > CHANGED).sum()), number):
+        reason = "The loss of an input changes when it is computed again, so no effect of a head can be measured."
+        return replace(needs, learned=False, remarks=[reason])
+    changed = [head for head in known if not needs.changes[head].reason]
+    counts = {head: alone[head][0] for head in changed}
+    missed = {head: missing[head][0] for head in changed}
+    needs.verdicts.update({**decide(counts, missed, number), **dict.fromkeys(needs.silent, "not needed")})
+    order = sorted(changed, key=lambda head: importance[head[0]][head[1]])
+    not_missed = [head for head in order if _is_below(missed[head], number)]
+    replacing, tested = _find_replacing(affected, not_missed)
+    needs.replacing.extend(replacing)
+    needed = [head for head in order[::-1] if needs.verdicts[head] == "needed"]
+    pairs = list(itertools.combinations(needed, 2))
+    for pair in pairs[:MAX_TRIALS]:
+        count, change = affected(pair)
+        if _is_below(count, number) and not change.reason:
+            needs.cancelling.append((pair, _share(count, number)))
     if tested >= MAX_TRIALS or len(pairs) > MAX_TRIALS:
         remarks.append(
             f"The search for heads that replace or cancel each other stopped after {MAX_TRIALS} groups."
         )
-    return Needs(
-        inputs=ablation.inputs,
-        shares=shares,
-        verdicts=verdicts,
-        replacing=replacing,
-        cancelling=cancelling,
-        remarks=remarks,
-    )
+    return needs
 
 
 def decide(resampled: dict[Head, int], missed: dict[Head, int], inputs: int) -> dict[Head, Need]:
@@ -263,7 +261,7 @@ def _share(count: int, inputs: int) -> Estimate:
     return Estimate(mean=interval.value, low=interval.low, high=interval.high)
 
 
-def _find_replacing(ablation: _Ablation, order: Sequence[Head]) -> tuple[list[tuple[Group, Estimate]], int]:
+def _find_replacing(affected: _Ablation, order: Sequence[Head]) -> tuple[list[tuple[Group, Estimate]], int]:
     """Return groups of heads that replace each other, and the number of groups that were switched off."""
     off: list[Head] = []
     groups: list[tuple[Group, Estimate]] = []
@@ -273,7 +271,7 @@ def _find_replacing(ablation: _Ablation, order: Sequence[Head]) -> tuple[list[tu
         nonlocal tested
         tested += 1
         # A small level, because the search tests many groups.
-        return _tail(ablation.affected(heads, mean=True), ablation.inputs, above=True) <= 1e-4
+        return _tail(affected(heads, mean=True)[0], affected.inputs, above=True) <= 1e-4
 
     if len(order) < 2 or not affects(tuple(order)):
         return [], tested
@@ -289,7 +287,7 @@ def _find_replacing(ablation: _Ablation, order: Sequence[Head]) -> tuple[list[tu
                 group.remove(member)
         if tested < MAX_TRIALS:
             members = (*group, head)
-            groups.append((members, _share(ablation.affected(members, mean=True), ablation.inputs)))
+            groups.append((members, _share(affected(members, mean=True)[0], affected.inputs)))
     return groups, tested
 
 

@@ -38,6 +38,7 @@ from regard.interpret.answer_difference import (
     compare_answers,
     prepare_inputs,
 )
+from regard.result import signed
 from regard.viz import Subject
 from regard.viz.subject import check_subject
 
@@ -89,9 +90,9 @@ class PatchingResult(DifferenceEffects):
         table.title_justify = "left"
         for layer, values in self.heads.items():
             blank = [""] * (most - len(values))
-            table.add_row(layer, *(f"{value:+.3f}" for value in values), *blank, f"{self.layers[layer]:+.3f}")
+            table.add_row(layer, *(signed(value) for value in values), *blank, signed(self.layers[layer]))
         for name, value in {**self.feed_forward, **{STATE + name: v for name, v in self.states.items()}}.items():
-            table.add_row(name, *[""] * most, f"{value:+.3f}")
+            table.add_row(name, *[""] * most, signed(value))
         left_out = [f"left out: {name} ({reason})" for name, reason in self.left_out.items()]
         return Group(table, self.summary(), *left_out)
 
@@ -164,7 +165,7 @@ def patch(
                 name: patching.effect(name) for name in components.feed_forward if name in patching.rows
             },
             states={name: patching.effect(key) for name, key in state_names.items() if key in patching.rows},
-            left_out={**components.left_out, **patching.left_out},
+            left_out={**components.left_out, **components.feed_forward_left_out, **patching.left_out},
         )
 
 

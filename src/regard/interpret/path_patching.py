@@ -33,6 +33,7 @@ from regard.interpret.edge_effects import patched_reads, run_patched
 from regard.interpret.graph_building import corrupted_pass, graph_of_probe
 from regard.interpret.patching import input_text
 from regard.interpret.residual_graph import LOGITS, Node, ResidualGraph
+from regard.result import signed
 from regard.viz import Subject
 from regard.viz.subject import check_subject
 
@@ -64,9 +65,9 @@ class PathPatchingResult(DifferenceEffects):
         table.title = f"Lost fraction of {first!r} - {second!r} at output step {self.step}, path to {to}"
         table.title_justify = "left"
         for layer, values in self.heads.items():
-            table.add_row(layer, *(f"{value:+.3f}" for value in values))
+            table.add_row(layer, *(signed(value) for value in values))
         for name, value in self.others.items():
-            table.add_row(name, *[""] * most, f"{value:+.3f}")
+            table.add_row(name, *[""] * most, signed(value))
         return Group(table, "All other heads and feed-forward layers are frozen to the clean run.")
 
     def plot(self, path: str | Path) -> Path:

@@ -24,7 +24,7 @@ from regard.interpret.estimates import Estimate, p_above
 from regard.interpret.patterns import PAIRED, ROLE_KINDS, UNIFORM, role_kind
 from regard.interpret.role_strengths import HeadCandidates, RoleCandidate, measure_candidates
 from regard.interpret.sentence_errors import describe_error, error_rates, is_reliable, threshold
-from regard.result import Result, to_plain
+from regard.result import Result, signed, to_plain
 from regard.statistics import LEVEL, benjamini_hochberg
 from regard.viz.maps import LayerMap
 from regard.viz.subject import Input, Subject
@@ -111,7 +111,7 @@ class HeadRoles(Result):
         for role in self.sorted(added) if added else self.heads:
             strength = "" if role.strength is None or role.role is None else str(role.strength)
             null = f"{role.untrained:.3f}" if strength else ""
-            loss = [f"{added[role.layer][role.head]:+.4f}"] if added else []
+            loss = [signed(added[role.layer][role.head], 4)] if added else []
             table.add_row(role.layer, str(role.head), *loss, Text(role.description), strength, null, role.wrong)
         return table
 

@@ -12,6 +12,8 @@ from importlib import resources
 from typing import NamedTuple
 
 FILE = "sentence_errors.json"
+RUN = "run"
+"""Origin of a model that Regard trained or compiled; see `Subject.origin`."""
 MOST_WRONG = 0.07
 """Largest upper end of the interval of a kind's error rate; a kind above it says "cannot be told"."""
 
@@ -48,12 +50,13 @@ class ErrorRate(NamedTuple):
 
 
 @functools.cache
-def error_rates() -> dict[str, ErrorRate]:
-    """Return the measured error rates by kind of sentence."""
+def error_rates(origin: str = RUN) -> dict[str, ErrorRate]:
+    """Return the measured error rates by kind of sentence; none for an origin of models without measurements."""
     stored = json.loads(resources.files("regard.interpret").joinpath(FILE).read_text(encoding="utf-8"))
+    kinds = stored["kinds"] if origin == RUN else stored["origins"].get(origin, {})
     return {
         kind: ErrorRate(**{**row, "families": {family: tuple(n) for family, n in row["families"].items()}})
-        for kind, row in stored["kinds"].items()
+        for kind, row in kinds.items()
     }
 
 
@@ -63,15 +66,18 @@ def threshold(kind: str) -> float:
     return math.inf if least is None else least
 
 
-def is_reliable(kind: str) -> bool:
-    """Return whether sentences of a kind may be said: their error rate was measured, and is low."""
-    rate = error_rates().get(kind)
+def is_reliable(kind: str, origin: str = RUN) -> bool:
+    """Return whether sentences of a kind may be said: their error rate was measured, and is low.
+
+    Where sentences about models of an origin are not measured, those about runs decide.
+    """
+    rate = error_rates(origin).get(kind) or error_rates().get(kind)
     return rate is not None and rate.high <= MOST_WRONG
 
 
-def describe_error(kind: str) -> str:
-    """Return the measured error rate of a kind of sentence as text."""
-    rate = error_rates().get(kind)
+def describe_error(kind: str, origin: str = RUN) -> str:
+    """Return the measured error rate of a kind of sentence about models of an origin as text."""
+    rate = error_rates(origin).get(kind)
     if rate is None or not rate.tested:
         return "error rate not measured"
     wrong = 100 * rate.wrong / rate.tested
@@ -79,3 +85,8 @@ def describe_error(kind: str) -> str:
         f"of 100 such sentences about known models {wrong:.0f} are wrong, {100 * rate.low:.0f} to "
         f"{100 * rate.high:.0f}"
     )
+
+
+def error_bracket(kind: str, origin: str) -> str:
+    """Return the error rate in brackets; empty for an origin of models without measurements."""
+    return f" ({describe_error(kind, origin)})" if origin == RUN or kind in error_rates(origin) else ""

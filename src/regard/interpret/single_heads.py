@@ -16,7 +16,7 @@ from torch import Tensor
 from regard.arguments import Limits
 from regard.errors import InputError, check_range
 from regard.interpret.direct_paths import INDIRECT, DirectPaths
-from regard.result import Result
+from regard.result import Result, signed
 from regard.viz.subject import Subject, layer_named
 
 LISTED = 10
@@ -70,12 +70,12 @@ class HeadEffect(Result):
                 str(output.step),
                 repr(output.predicted),
                 repr(output.without),
-                f"{output.logit:+.3f}",
-                f"{output.logit_without:+.3f}",
+                signed(output.logit),
+                signed(output.logit_without),
                 f"{output.probability:.4f}",
                 f"{output.probability_without:.4f}",
-                f"{output.raised!r} {output.raised_by:+.3f}",
-                f"{output.lowered!r} {output.lowered_by:+.3f}",
+                f"{output.raised!r} {signed(output.raised_by)}",
+                f"{output.lowered!r} {signed(output.lowered_by)}",
             )
         return table
 
@@ -212,14 +212,14 @@ class HeadWrites(Result):
     def summary(self) -> str:
         """Return the most raised class in one line."""
         name, value = self.raised[0]
-        return f"{self.layer} head {self.head} raises {name!r} the most at step {self.step}, {value:+.3f}"
+        return f"{self.layer} head {self.head} raises {name!r} the most at step {self.step}, {signed(value)}"
 
     def table(self) -> Table:
         """Return a table with a row for each rank."""
         table = Table("raises", "by", "lowers", "by", box=None, pad_edge=False)
         table.title, table.title_justify = f"{self.summary()} (direct path, norms frozen)", "left"
         for (up, rise), (down, fall) in zip(self.raised, self.lowered, strict=True):
-            table.add_row(repr(up), f"{rise:+.3f}", repr(down), f"{fall:+.3f}")
+            table.add_row(repr(up), signed(rise), repr(down), signed(fall))
         return table
 
 

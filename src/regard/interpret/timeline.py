@@ -26,7 +26,7 @@ from regard.interpret.formation import (
     role_head,
 )
 from regard.io import write_file
-from regard.result import Result, to_plain
+from regard.result import Result, signed, to_plain
 from regard.viz.report_page import Part, Plot, render_page
 
 CORRECT = 0.5
@@ -194,7 +194,7 @@ class Timeline(Result):
             lowest = int(scores.argmin())
             sentences.append(
                 f"In-context score (loss late in the sequence minus loss early in it, median): lowest at step "
-                f"{self.steps[lowest]:,} with {scores[lowest]:+.3f} nats, {scores[-1]:+.3f} at the end."
+                f"{self.steps[lowest]:,} with {signed(scores[lowest])} nats, {signed(scores[-1])} at the end."
             )
         return sentences
 
@@ -235,7 +235,7 @@ class Timeline(Result):
             step = format_steps(role.step) if role.formed else "never"
             table.add_row(
                 *(role.role, f"{role.formed} of {len(self.runs)}", step, where, f"{role.count:g}"),
-                *(f"{role.first_score:.2f}", f"{role.score:.2f}", f"{role.importance:+.4f}", relevance),
+                *(f"{role.first_score:.2f}", f"{role.score:.2f}", signed(role.importance, 4), relevance),
                 f"{role.entropy:.2f}",
             )
         return table

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from regard.arguments import Limits
-from regard.result import Result, to_plain
+from regard.result import Result, signed, to_plain
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -70,19 +70,19 @@ class Trace(Result):
 
     def summary(self) -> str:
         """Return the score in one line."""
-        return f"{self.root.text}: {self.root.value:+.4f}"
+        return f"{self.root.text}: {signed(self.root.value, 4)}"
 
     def table(self) -> Tree:
         """Return an indented tree."""
         from rich.text import Text
         from rich.tree import Tree
 
-        tree = Tree(Text(f"{self.root.value:+.4f}  {self.root.text}"), guide_style="dim")
+        tree = Tree(Text(f"{signed(self.root.value, 4)}  {self.root.text}"), guide_style="dim")
 
         def grow(branch: Tree, nodes: Sequence[TraceNode]) -> None:
             for node in nodes:
                 note = f" (not split: {node.note})" if node.note else ""
-                grow(branch.add(Text(f"{node.value:+.4f}  {node.text}{note}")), node.children)
+                grow(branch.add(Text(f"{signed(node.value, 4)}  {node.text}{note}")), node.children)
 
         grow(tree, self.root.children)
         return tree
@@ -151,7 +151,7 @@ class Why(Result):
         from rich.text import Text
 
         notes = [Text(f"Note: {self.note}")] if self.note else []
-        added = [Text(f"{value:+.4f} {name}") for name, value in self.additions.items()]
+        added = [Text(f"{signed(value, 4)} {name}") for name, value in self.additions.items()]
         rows = [(f"{part.text}", part.value) for part in self.query_parts]
         columns = [(f"{part.text}", part.value) for part in self.key_parts]
         flat = np.argsort(-np.abs(self.pairs), axis=None, kind="stable")
@@ -177,12 +177,12 @@ class Why(Result):
         table = Table("", "", "", box=None, pad_edge=False, show_header=False)
         largest = max([abs(value) for _, value in parts] + [1e-12])
         for text, value in parts[:count]:
-            table.add_row(f"{value:+.4f}", "█" * round(abs(value) / largest * BAR_WIDTH), Text(text))
+            table.add_row(signed(value, 4), "█" * round(abs(value) / largest * BAR_WIDTH), Text(text))
         others = parts[count:]
         if others:
-            table.add_row(f"{sum(value for _, value in others):+.4f}", "", Text(count_others(len(others))))
+            table.add_row(signed(sum(value for _, value in others), 4), "", Text(count_others(len(others))))
         total = sum(value for _, value in parts)
-        table.add_row(f"{total:+.4f}", "", Text("sum" if self.additions else "sum: the score"))
+        table.add_row(signed(total, 4), "", Text("sum" if self.additions else "sum: the score"))
         return [Text(f"\n{title}", style="bold"), table]
 
 

@@ -325,6 +325,11 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         """Return (N, 2): the total cross-entropy of each input's outputs in nats, and their number."""
 
     @property
+    def origin(self) -> str:
+        """How the model was given."""
+        return "run"
+
+    @property
     def components(self) -> Components:
         """Heads and feed-forward layers of the model, for explanation methods."""
         return find_components(self.model)

@@ -117,6 +117,10 @@ class Subject(Protocol[Input]):
         """The display name of the value that `loss` returns: "loss" if the correct answers are known."""
 
     @property
+    def origin(self) -> str:
+        """How the model was given: "run", or the kind of an external model; error rates are measured for each."""
+
+    @property
     def unanswered(self) -> Sequence[str]:
         """A sentence for each examination that is not possible, for example without correct answers."""
 

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from regard.attention import Mechanism
-from regard.result import percent, to_plain
+from regard.result import percent, signed, to_plain
 from regard.statistics import Interval, describe_range
 from regard.sweep.cards.card import Card, without_baseline
 from regard.sweep.cards.claims import ClaimResult
@@ -156,8 +156,8 @@ def card_json(card: Card) -> dict[str, Any]:
 def number_text(interval: Interval) -> str:
     """Return a number and its interval."""
     if interval.low is None or interval.high is None:
-        return f"{interval.value:+.3f}"
-    return f"{interval.value:+.3f} ({interval.low:+.3f} to {interval.high:+.3f})"
+        return signed(interval.value)
+    return f"{signed(interval.value)} ({signed(interval.low)} to {signed(interval.high)})"
 
 
 def _table(title: str, *columns: str) -> Table:
