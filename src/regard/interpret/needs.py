@@ -173,14 +173,21 @@ def find_needs(
     resampling = Resampling(subject, inputs)
     affected, number = _Ablation(resampling), resampling.inputs
     heads = [(layer.name, head) for layer in subject.layers for head in range(layer.heads)]
-    known = [head for head in heads if resampling.called(head[0])]
+    known = [head for head in heads if resampling.runs(head[0])]
     remarks += [
         f"{layer}: its heads cannot be resampled (it does not run when the loss is computed)."
         for layer in components.heads
-        if number and not resampling.called(layer)
+        if number and not resampling.runs(layer)
     ]
-    if resampling.alone and number:
-        remarks.append(f"{plural(resampling.alone, 'input')} had no other input of this length or longer.")
+    for count, text in (
+        (resampling.alone, "had no other input of this length or longer"),
+        (
+            resampling.cut,
+            "had no other input of this length, and took contexts of longer inputs, cut to their length",
+        ),
+    ):
+        if count and number:
+            remarks.append(f"{plural(count, 'input')} {text}.")
     if not known:
         if components.heads:
             remarks.append(
@@ -199,10 +206,10 @@ def find_needs(
         origin=subject.origin,
     )
     if (reason := not_learned(subject, inputs, seed)) is not None:
-        return replace(needs, learned=False, remarks=[reason])
-    if not _is_below(int((resampling.unstable > CHANGED).sum()), number):
-        reason = "The loss of an input changes when it is computed again, so no effect of a head can be measured."
-        return replace(needs, learned=False, remarks=[reason])
+        return replace(needs, learned=False, remarks=[*remarks, reason])
+    if (resampling.unstable > CHANGED).mean() > FEW:
+        remarks.append("The loss changes when it is computed again, so no effect of a head can be measured.")
+        return needs
     changed = [head for head in known if not needs.changes[head].reason]
     counts = {head: alone[head][0] for head in changed}
     missed = {head: missing[head][0] for head in changed}

@@ -9,7 +9,6 @@ cut to its own length; without a longer input it is left out.
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from typing import Generic, NamedTuple
 
@@ -30,8 +29,8 @@ LONGER = 8
 """Number of longer inputs that replace an input without a partner of its own length."""
 SHIFTS = 32
 """Number of other inputs that are tried as a partner with another context."""
-BATCH = 250
-"""Largest number of inputs whose losses are computed together."""
+BATCHES = (250, 64, 1)
+"""Numbers of inputs whose losses are computed together; the first that the subject computes in one pass."""
 Head = tuple[str, int]
 Calls = dict[str, list[Tensor]]
 """By layer: the contexts of each call, (B, T, H Dv). A recurrent decoder calls its layer once for each step."""
@@ -52,49 +51,40 @@ class Change(NamedTuple):
         if self.changed >= ENOUGH * self.inputs > 0:
             return ""
         if self.inputs < 2:
-            return "there is only one input" if self.inputs else "there are no inputs of equal length"
+            return "there is only one input, or none is as long as another one"
         if not self.changed:
             return "its context is the same for all inputs of one length"
         return f"its context changes in only {percent(self.changed / self.inputs, 0)} of the inputs"
 
 
 def relative_change(before: Tensor, after: Tensor) -> Tensor:
-    """Return the norm of the difference of contexts (N, ..., Dv) for each of N inputs, as a fraction of the
-    larger norm; 0 if both are zero."""
+    """Return the norm of the difference of contexts (N, ...) for each of N inputs, as a fraction of the larger
+    norm; 0 if both are zero."""
     before, after = before.flatten(1).float(), after.flatten(1).float()
     norms = torch.maximum(before.norm(dim=1), after.norm(dim=1))
-    return (after - before).norm(dim=1) / norms.clamp(min=torch.finfo(torch.float32).tiny)
+    return ((after - before).norm(dim=1) / norms.clamp(min=torch.finfo(torch.float32).tiny)).cpu()
 
 
-@dataclass
-class _Group(Generic[Input]):
+def describe_change(sizes: Tensor) -> Change:
+    """Return what changed, from the relative changes (N,) of N inputs."""
+    return Change(len(sizes), int((sizes >= DIFFERENT).sum()), float(sizes.median()) if len(sizes) else 0.0)
+
+
+class _Group(NamedTuple, Generic[Input]):
     """Inputs that replace each other."""
 
     inputs: list[Input]
     calls: Calls
     """Contexts (M, B, T, H Dv) of the N inputs, followed by those of M - N longer ones, which are cut."""
-    batches: list[range]
-    """Numbers of the inputs whose losses are computed together."""
-
-    def vectors(self, head: Head, heads: int) -> Tensor:
-        """Return the contexts (M, F) of a head in all calls."""
-        parts = [call.unflatten(-1, (heads, -1))[..., head[1], :].flatten(1) for call in self.calls[head[0]]]
-        return torch.cat(parts, 1).float()
-
-
-class Replacement(NamedTuple):
-    """Losses with replaced contexts, and what was replaced."""
-
-    losses: np.ndarray
-    """(N,) summed loss of each input."""
-    change: Change
-    """Inputs count as changed if the contexts of all replaced heads are."""
+    size: int
+    """Number of inputs whose losses are computed in one pass."""
 
 
 class Resampling(Generic[Input]):
     """Replaces the contexts of heads of a subject over some inputs.
 
-    `inputs`: number of inputs with a partner; `alone`: number without. `losses` (N,): losses without replacement,
+    `inputs`: number of inputs with a partner; `alone`: number without; `cut`: number of
+    inputs whose partners are longer and are cut. `losses` (N,): losses without replacement,
     of the inputs with a partner; `unstable` (N,): how much they differ when they are computed again.
     """
 
@@ -107,55 +97,56 @@ class Resampling(Generic[Input]):
         by_shape: dict[object, list[int]] = defaultdict(list)
         for index, (_, calls) in enumerate(recorded):
             by_shape[_shapes(calls)].append(index)
-        groups, kept = [], list[int]()
+        self.groups, kept = list[_Group[Input]](), list[int]()
         for members in by_shape.values():
             pool = [recorded[index][1] for index in members]
             if len(members) == 1:
-                longer = [calls for _, calls in recorded if _is_longer(calls, pool[0])]
-                pool += [_cut(calls, pool[0]) for calls in sorted(longer, key=_size)[:LONGER]]
+                cut = [_cut(calls, pool[0]) for _, calls in sorted(recorded, key=lambda record: _size(record[1]))]
+                pool += [calls for calls in cut if calls is not None][1 : LONGER + 1]  # the first is its own
             if len(pool) > 1:
-                groups.append(self._group([inputs[index] for index in members], pool))
+                self.groups.append(self._group([inputs[index] for index in members], pool))
                 kept += members
-        self.groups, self.inputs, self.alone = groups, len(kept), len(inputs) - len(kept)
-        self.losses = self.replace(()).losses
-        first = np.array([recorded[index][0][0] for index in kept])
-        self.unstable = np.abs(self.losses - first)
+        self.inputs, self.alone = len(kept), len(inputs) - len(kept)
+        self.cut = sum(len(group.inputs) == 1 for group in self.groups)
+        self.losses = self.replace(())[0]
+        self.unstable = np.abs(self.losses - [recorded[index][0][0] for index in kept])
 
-    def called(self, layer: str) -> bool:
+    def runs(self, layer: str) -> bool:
         """Return whether a layer runs when the losses are computed."""
         return any(layer in group.calls for group in self.groups)
 
     def is_zero(self, head: Head) -> bool:
         """Return whether the context of a head is zero for all inputs."""
-        return not any(group.vectors(head, self.heads[head[0]].heads).any() for group in self.groups)
+        return not any(self._vectors(group.calls, head).any() for group in self.groups)
 
-    def replace(self, heads: Sequence[Head], *, mean: bool = False) -> Replacement:
-        """Return the losses if the contexts of some heads are those of another input, for which they differ if
-        there is one, or the mean over the other inputs."""
+    def replace(self, heads: Sequence[Head], *, mean: bool = False) -> tuple[np.ndarray, Change]:
+        """Return the losses (N,) if the contexts of some heads are those of another input, for which they differ
+        if there is one, or the mean over the other inputs; and for how many inputs the contexts of all heads
+        changed."""
         losses, sizes = [np.zeros(0)], [torch.zeros(0)]
         by_layer: dict[str, list[int]] = defaultdict(list)
         for layer, head in heads:
             by_layer[layer].append(head)
         for group in self.groups:
-            donors = None if mean or not heads else self._donors(group, heads)
-            values = {
-                layer: [
-                    _others_mean(call)[: len(group.inputs)] if donors is None else call[donors] for call in calls
-                ]
-                for layer, calls in group.calls.items()
-                if layer in by_layer
-            }
-            for batch in group.batches:
-                insertions: list[_Insertion] = []
+            count = len(group.inputs)
+            change = _others_mean if mean else partial(_take, self._donors(group, heads))
+            values = {layer: [change(call)[:count] for call in group.calls[layer]] for layer in by_layer}
+            inserted: list[list[Tensor]] = []
+            for start in range(0, count, group.size):
+                part = slice(start, start + group.size)
                 with ExitStack() as stack:
                     stack.enter_context(self.path())
                     for layer, members in by_layer.items():
-                        chosen = [call[batch.start : batch.stop] for call in values[layer]]
-                        insertions.append(_Insertion(self.heads[layer], members, chosen, len(batch)))
-                        stack.enter_context(self.heads[layer].replace(insertions[-1]))
-                    losses.append(self.subject.losses([group.inputs[index] for index in batch])[:, 0])
-                sizes += [torch.stack([part.sizes() for part in insertions]).amin(0)] if insertions else []
-        return Replacement(np.concatenate(losses), describe_change(torch.cat(sizes)))
+                        inserted.append([call[part] for call in values[layer]])
+                        insert = partial(_insert, self.heads[layer], members, inserted[-1])
+                        stack.enter_context(self.heads[layer].replace(insert))
+                    losses.append(self.subject.losses(group.inputs[part])[:, 0])
+            vectors = [(self._vectors(group.calls, head), self._vectors(values, head)) for head in heads]
+            if any(inserted):  # the layer was not called as recorded
+                sizes.append(torch.zeros(count))
+            elif heads:
+                sizes.append(torch.stack([relative_change(own[:count], new) for own, new in vectors]).amin(0))
+        return np.concatenate(losses), describe_change(torch.cat(sizes))
 
     def _record(self, inputs: Sequence[Input]) -> tuple[np.ndarray, Calls]:
         """Return the losses of inputs in one call, and the contexts of all layers."""
@@ -172,77 +163,67 @@ class Resampling(Generic[Input]):
             return self.subject.losses(inputs)[:, 0], dict(calls)
 
     def _group(self, inputs: list[Input], pool: Sequence[Calls]) -> _Group[Input]:
-        """Return a group of inputs with equal shapes; they share batches if the subject computes them so."""
-        calls = {layer: [torch.stack(call) for call in _transpose(layer, pool)] for layer in pool[0]}
-        batches = [range(start, min(start + BATCH, len(inputs))) for start in range(0, len(inputs), BATCH)]
-        for batch in [range(min(2, len(inputs))), *batches]:  # two inputs show quickly that there are no batches
-            together = self._record(inputs[batch.start : batch.stop])[1]
-            alone = {
-                layer: [call[batch.start : batch.stop].flatten(0, 1) for call in calls[layer]] for layer in calls
-            }
-            if len(batch) > 1 and not _are_equal(together, alone):
-                return _Group(inputs, calls, [range(index, index + 1) for index in range(len(inputs))])
-        return _Group(inputs, calls, batches)
+        """Return a group of inputs with equal shapes."""
+        calls = {
+            layer: [torch.stack(call) for call in zip(*(other[layer] for other in pool), strict=True)]
+            for layer in pool[0]
+        }
+        for size in BATCHES:
+            # Two inputs show quickly that a subject computes no batches.
+            parts = [slice(0, 2), *(slice(start, start + size) for start in range(0, len(inputs), size))]
+            if size == 1 or all(self._are_together(inputs[part], calls, part) for part in parts):
+                break
+        return _Group(inputs, calls, size)
+
+    def _are_together(self, inputs: list[Input], calls: Calls, part: slice) -> bool:
+        """Return whether the contexts of inputs in one call are those of each input alone, in the same order."""
+        alone = {layer: [call[part].flatten(0, 1) for call in calls[layer]] for layer in calls}
+        together = self._record(inputs)[1]
+        return _shapes(together) == _shapes(alone) and all(
+            bool((relative_change(call, other) < DIFFERENT).all())
+            for layer in calls
+            for call, other in zip(together[layer], alone[layer], strict=True)
+        )
+
+    def _vectors(self, calls: Calls, head: Head) -> Tensor:
+        """Return the contexts (M, F) of a head in all calls."""
+        heads = self.heads[head[0]].heads
+        parts = [call.unflatten(-1, (heads, -1))[..., head[1], :].flatten(1) for call in calls.get(head[0], ())]
+        return torch.cat(parts, 1).float() if parts else torch.zeros(0, 0)
 
     def _donors(self, group: _Group[Input], heads: Sequence[Head]) -> Tensor:
         """Return for each input the next input for which the contexts of all heads differ, (N,) int64."""
-        vectors = [group.vectors(head, self.heads[head[0]].heads) for head in heads]
-        pool, own = len(vectors[0]), torch.arange(len(group.inputs))
+        vectors, own = [self._vectors(group.calls, head) for head in heads], torch.arange(len(group.inputs))
+        pool = len(vectors[0]) if heads else 1
         donors, missing = (own + 1) % pool, torch.ones(len(own), dtype=torch.bool)
-        for shift in range(1, min(pool, SHIFTS)):
-            other = (own + shift) % pool
-            differ = [relative_change(rows[own], rows[other]).cpu() >= DIFFERENT for rows in vectors]
-            chosen = missing & torch.stack(differ).all(0)
-            donors, missing = torch.where(chosen, other, donors), missing & ~chosen
+        for other in [(own + shift) % pool for shift in range(1, min(pool, SHIFTS))]:
+            differ = torch.stack([relative_change(rows[own], rows[other]) >= DIFFERENT for rows in vectors]).all(
+                0
+            )
+            donors, missing = torch.where(missing & differ, other, donors), missing & ~differ
             if not missing.any():
                 break
         return donors
 
 
-def describe_change(sizes: Tensor) -> Change:
-    """Return what changed, from the relative changes (N,) of N inputs."""
-    return Change(len(sizes), int((sizes >= DIFFERENT).sum()), float(sizes.median()) if len(sizes) else 0.0)
+def _insert(layer: HeadContexts, heads: list[int], calls: list[Tensor], contexts: Tensor) -> Tensor:
+    """Return the contexts of a call with those of some heads from the first of `calls`, which is removed."""
+    if not calls or calls[0].numel() != contexts.numel():
+        return contexts
+    values = calls.pop(0)
+    changed = contexts.unflatten(-1, (layer.heads, -1)).clone()
+    changed[..., heads, :] = values.to(contexts).view_as(contexts).unflatten(-1, (layer.heads, -1))[..., heads, :]
+    flat: Tensor = changed.flatten(-2)
+    return flat
 
 
-class _Insertion:
-    """Inserts the contexts of some heads of a layer for N inputs, and measures the change of each input."""
-
-    def __init__(self, contexts: HeadContexts, heads: Sequence[int], values: list[Tensor], inputs: int) -> None:
-        self.contexts, self.heads, self.values, self.inputs = contexts, list(heads), values, inputs
-        self.before: list[Tensor] = []
-        self.after: list[Tensor] = []
-
-    def __call__(self, contexts: Tensor) -> Tensor:
-        """Return the contexts of the next call with those of the heads replaced."""
-        number = len(self.before)
-        if number >= len(self.values) or self.values[number].numel() != contexts.numel():
-            self.values = []  # other calls than those that were recorded
-            return contexts
-        changed = contexts.unflatten(-1, (self.contexts.heads, -1)).clone()
-        own, values = changed[..., self.heads, :], self.values[number].to(contexts).view(contexts.shape)
-        values = values.unflatten(-1, (self.contexts.heads, -1))[..., self.heads, :]
-        changed[..., self.heads, :] = values
-        for states, parts in ((own, self.before), (values, self.after)):
-            parts.append(states.movedim(-2, 0).reshape(len(self.heads), self.inputs, -1))
-        flat: Tensor = changed.flatten(-2)
-        return flat
-
-    def sizes(self) -> Tensor:
-        """Return the smallest relative change of the heads (N,); 0 if the layer was not called as recorded."""
-        if not self.before or len(self.before) != len(self.values):
-            return torch.zeros(self.inputs)
-        before, after = torch.cat(self.before, -1), torch.cat(self.after, -1)
-        changes = relative_change(before.flatten(0, 1), after.flatten(0, 1)).unflatten(0, (len(self.heads), -1))
-        return changes.amin(0).cpu()
+def _take(donors: Tensor, call: Tensor) -> Tensor:
+    return call[donors]
 
 
 def _others_mean(call: Tensor) -> Tensor:
     """Return for each of M inputs the mean of the contexts (M, ...) of all others."""
     return (call.float().sum(0) - call) / (len(call) - 1)
-
-
-def _transpose(layer: str, pool: Sequence[Calls]) -> list[tuple[Tensor, ...]]:
-    return list(zip(*(calls[layer] for calls in pool), strict=True))
 
 
 def _shapes(calls: Calls) -> object:
@@ -253,32 +234,12 @@ def _size(calls: Calls) -> int:
     return sum(call.numel() for parts in calls.values() for call in parts)
 
 
-def _is_longer(calls: Calls, short: Calls) -> bool:
-    """Return whether all calls of a short input have a call that is at least as long, and not all are equal."""
-    if calls.keys() != short.keys() or _shapes(calls) == _shapes(short):
-        return False
-    return all(
-        len(calls[layer]) >= len(parts)
-        and all(
-            long.dim() == call.dim() and all(map(int.__ge__, long.shape, call.shape))
-            for long, call in zip(calls[layer], parts, strict=False)
-        )
-        for layer, parts in short.items()
-    )
-
-
-def _cut(calls: Calls, short: Calls) -> Calls:
-    """Return the contexts of a longer input at the positions of a short one."""
-    return {
-        layer: [long[tuple(map(slice, call.shape))] for long, call in zip(calls[layer], parts, strict=False)]
+def _cut(calls: Calls, short: Calls) -> Calls | None:
+    """Return the contexts of a longer input at the positions of a short one; None for one that is not longer."""
+    cut = {
+        layer: [
+            long[tuple(map(slice, call.shape))] for long, call in zip(calls.get(layer, ()), parts, strict=False)
+        ]
         for layer, parts in short.items()
     }
-
-
-def _are_equal(calls: Calls, others: Calls) -> bool:
-    """Return whether contexts are equal except for rounding."""
-    return _shapes(calls) == _shapes(others) and all(
-        bool((relative_change(call, other) < DIFFERENT).all())
-        for layer, parts in calls.items()
-        for call, other in zip(parts, others[layer], strict=True)
-    )
+    return cut if _shapes(cut) == _shapes(short) else None

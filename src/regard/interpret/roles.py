@@ -10,7 +10,7 @@ same model before training. A head that divides its attention between two steps 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
 from typing import Any
@@ -20,10 +20,10 @@ from rich.text import Text
 
 from regard.attention.descriptions import describe_model
 from regard.errors import InputError, check_range
-from regard.interpret.estimates import Estimate, p_above
+from regard.interpret.estimates import NOT_MEASURED, Estimate, p_above
 from regard.interpret.patterns import PAIRED, ROLE_KINDS, UNIFORM, role_kind
 from regard.interpret.role_strengths import HeadCandidates, RoleCandidate, measure_candidates
-from regard.interpret.sentence_errors import describe_error, error_rates, is_reliable, threshold
+from regard.interpret.sentence_errors import RUN, describe_error, error_rates, is_reliable, threshold
 from regard.result import Result, signed, to_plain
 from regard.statistics import LEVEL, benjamini_hochberg
 from regard.viz.maps import LayerMap
@@ -49,6 +49,8 @@ class HeadRole:
     """
     untrained: float
     """Largest strength of this role over all heads of the layer in untrained models."""
+    origin: str = RUN
+    """How the model was given, as `Subject.origin`."""
 
     @property
     def description(self) -> str:
@@ -60,12 +62,15 @@ class HeadRole:
     @property
     def is_reliable(self) -> bool:
         """Whether the error rate of such descriptions is low."""
-        return self.role is None or is_reliable(role_kind(self.role))
+        return self.role is None or is_reliable(role_kind(self.role), self.origin)
 
     @property
     def wrong(self) -> str:
         """How many of 100 such descriptions are wrong, with the interval; empty without a role."""
-        return "" if self.role is None else error_rates()[role_kind(self.role)].percent
+        if self.role is None:
+            return ""
+        rate = error_rates(self.origin).get(role_kind(self.role))
+        return NOT_MEASURED if rate is None else rate.percent
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -134,7 +139,7 @@ class HeadRoles(Result):
         layers: dict[str, list[dict[str, Any]]] = {}
         for role in self.heads:
             data = {"role": role.role, "strength": to_plain(role.strength), "untrained": role.untrained}
-            data["error"] = "" if role.role is None else describe_error(role_kind(role.role))
+            data["error"] = "" if role.role is None else describe_error(role_kind(role.role), role.origin)
             data["reliable"] = role.is_reliable
             layers.setdefault(role.layer, []).append(data)
         return layers
@@ -172,7 +177,10 @@ def head_roles(
     return HeadRoles(
         task=subject.name,
         samples=len(inputs),
-        heads=choose_roles(found, {kind: threshold(kind) for kind in ROLE_KINDS}),
+        heads=[
+            replace(role, origin=subject.origin)
+            for role in choose_roles(found, {kind: threshold(kind) for kind in ROLE_KINDS})
+        ],
         remark=describe_model(subject.model),
     )
 

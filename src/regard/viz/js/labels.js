@@ -25,7 +25,9 @@ export function headName({ names }, head) {
 
 /** @param {number} value */
 export function signedNumber(value) {
-  return `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(3)}`;
+  const size = Math.abs(value);
+  if (size < 0.0005) return value === 0 ? "0.000" : `${value < 0 ? "−" : "+"}${size.toPrecision(1)}`;
+  return `${value < 0 ? "−" : "+"}${size.toFixed(3)}`;
 }
 
 /**

@@ -1,0 +1,72 @@
+"""Compiled decoder-only programs as GPT-2 models of transformers."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import regard
+from regard.attention import FeedForward, attention_layers
+from regard.bench.known_models import KnownModel
+
+
+class _Logits(nn.Module):
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        del mask
+        logits: Tensor = self.model(inputs).logits
+        return logits
+
+
+def as_gpt2(known: KnownModel, inputs: Sequence[Tensor]) -> Any:
+    """Return a compiled program as a GPT-2 with a loss; its norms are identities."""
+    run: Any = known.subject
+    model = _gpt2(run.model)
+
+    def loss(model: nn.Module, input: Tensor) -> float:
+        return float(replace(run, model=_Logits(model)).losses([input])[0, 0])
+
+    return regard.look(model, lambda input: {"input_ids": input.unsqueeze(0)}, inputs=inputs, loss=loss)
+
+
+@torch.no_grad()
+def _gpt2(own: Any) -> nn.Module:
+    import transformers
+
+    attention: list[Any] = list(attention_layers(own).values())
+    units = [module for module in own.modules() if isinstance(module, FeedForward)]
+    vocabulary, width = own.embedding.weight.shape
+    config = transformers.GPT2Config(
+        vocab_size=vocabulary,
+        n_embd=width,
+        n_head=attention[0].heads,
+        n_layer=len(attention),
+        n_inner=units[0].inner.out_features,
+        n_positions=len(own.positions.weight),
+        activation_function="relu",
+        tie_word_embeddings=False,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    model: Any = transformers.GPT2LMHeadModel(config)
+    for parameter in model.parameters():
+        parameter.zero_()
+    body = model.transformer
+    body.wte.weight.copy_(own.embedding.weight)
+    body.wpe.weight.copy_(own.positions.weight)
+    model.lm_head = nn.Linear(width, own.output.out_features, bias=False)
+    model.lm_head.weight.copy_(own.output.weight)
+    body.ln_f = nn.Identity()
+    for block, layer, unit in zip(body.h, attention, units, strict=True):
+        block.ln_1, block.ln_2 = nn.Identity(), nn.Identity()
+        block.attn.c_attn.weight.copy_(torch.cat([layer.query.weight, layer.key.weight, layer.value.weight]).T)
+        block.attn.c_proj.weight.copy_(layer.output.weight.T)
+        block.mlp.c_fc.weight.copy_(unit.inner.weight.T)
+        block.mlp.c_proj.weight.copy_(unit.outer.weight.T)
+    evaluated: nn.Module = model.eval()
+    return evaluated
