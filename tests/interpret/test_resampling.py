@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 import regard
 from regard.attention import attention_layers
-from regard.bench.known_models import as_module, compiled_model, trap_model
+from regard.bench.known_models import compiled_model, trap_model
 from regard.interpret import head_importance
 from regard.interpret.examination import make_examination
 from regard.interpret.needs import Needs, find_needs
 from regard.interpret.resampling import Change, Resampling
-from regard.interpret.sentence_errors import error_bracket, is_reliable
-from tests.programs.gpt2 import as_gpt2
+from regard.interpret.sentence_errors import error_bracket
+from tests.programs.modules import as_gpt2, as_module
 
 LAYER = "decoder.0.self_attention"
 
@@ -169,7 +169,6 @@ def test_a_loss_with_random_numbers_shows_no_effect() -> None:
 def test_error_rates_are_those_of_the_way_a_model_was_given() -> None:
     assert error_bracket("needed", "run").startswith(" (of 100")
     assert error_bracket("needed", "an unmeasured kind of model") == ""
-    assert is_reliable("needed", "an unmeasured kind of model")
     module = as_module(compiled_model("previous", 0), ["abc"])
     needs = replace(_needs(compiled_model("previous", 0).subject, 40), origin="an unmeasured kind of model")
     assert module.origin == "a custom model with a loss"

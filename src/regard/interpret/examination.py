@@ -35,7 +35,7 @@ from regard.interpret.plots import importance_plot, relevance_plot
 from regard.interpret.probing import YARDSTICKS, Probe, choose_yardstick, probe_inputs
 from regard.interpret.relevance import even_weights
 from regard.interpret.roles import MIN_SAMPLES, HeadRoles, head_roles
-from regard.interpret.sentence_errors import RUN, describe_error, error_rates, is_reliable
+from regard.interpret.sentence_errors import RUN, describe_error, is_reliable
 from regard.io import write_file, write_json
 from regard.result import Result
 from regard.statistics import Interval
@@ -82,7 +82,7 @@ class Examination(Result):
     unanswered: list[str] = field(default_factory=list)
     """One sentence for each measurement that was not possible."""
     origin: str = RUN
-    """How the model was given, as `Subject.origin`; error rates of sentences are measured for some origins."""
+    """How the model was given, as `Subject.origin`."""
     over: str = "unseen samples"
     """Description of the inputs for tables."""
 
@@ -92,11 +92,12 @@ class Examination(Result):
         sentences = [head.sentence() for head in self.heads]
         sentences += [describe_alignment(layer, rate) for layer, rate in self.alignment_error.items()]
         sentences += self.needs + self.remarks
+        error = f" (if it is said, {describe_error(EXPLAINS)})" if self.origin == RUN else ""
         sentences.append(
             f"Whether a head that attends to what the answer depends on explains the answer cannot be told "
-            f"from its attention (if it is said, {describe_error(EXPLAINS)}): read the sentence on its need. How "
-            f"often the sentences on rankings are wrong is not measured. All sentences are about this run: "
-            f"examine runs of several seeds together before drawing conclusions about the mechanism."
+            f"from its attention{error}: read the sentence on its need. How often the sentences on rankings are "
+            f"wrong is not measured. All sentences are about this run: examine runs of several seeds together "
+            f"before drawing conclusions about the mechanism."
         )
         return sentences
 
@@ -104,7 +105,7 @@ class Examination(Result):
     def remarks(self) -> list[str]:
         """One sentence for each measurement that was not possible, and one on the yardstick of the rankings."""
         remarks = list(self.unanswered)
-        if not error_rates(self.origin):
+        if self.origin != RUN:
             remarks.append(
                 f"How often such sentences are wrong is not measured for a model that is given as {self.origin}."
             )
@@ -252,7 +253,7 @@ def _examine(subject: Subject[Input], samples: int, seed: int) -> Examination:
     needs = find_needs(subject, subject.unseen(enough, seed, purpose="importance"), importance.added, seed=seed)
     verdicts: dict[str, list[Need]] = {
         layer: [
-            verdict if is_reliable(verdict := needs.verdicts[layer, head], subject.origin) else "cannot be told"
+            verdict if is_reliable(verdict := needs.verdicts[layer, head]) else "cannot be told"
             for head in range(len(added))
         ]
         for layer, added in importance.added.items()

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -13,10 +14,9 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
-from regard.attention.components import HeadContexts
 from regard.errors import InputError, check_range
 from regard.interpret.estimates import Estimate, describe_interval, estimate, resample_counts
-from regard.interpret.resampling import describe_change, relative_change
+from regard.interpret.resampling import ENOUGH
 from regard.result import Result, percent, signed
 from regard.viz.data import WorthData
 from regard.viz.subject import Input, Subject
@@ -164,51 +164,37 @@ def _measure_increases(
     heads, done = sum(layer.heads for layer in subject.layers), 0
     on_progress(done, heads)
     for layer in subject.layers:
-        contexts = known.get(layer.name)
-        increases[layer.name], unchanged[layer.name] = [], []
         # The loss with and without a head is measured on the same inputs, because differences have a smaller
         # variance than separate losses, and on the same path, because rounding differs between paths.
-        same, norms = _losses_without(subject, inputs, layer.name, [], contexts)
-        noise = np.abs(same - base[:, 0]) / outputs
-        least = np.maximum(noise.max(), ROUNDING * precision * np.maximum(1, np.abs(same) / outputs)) * outputs
+        used, contexts = list[Tensor](), known.get(layer.name)
+        watched = contexts.replace(partial(_watch, used, layer.heads)) if contexts else nullcontext()
+        with subject.intervene(layer.name, heads=[]), watched:
+            same = subject.losses(inputs)[:, 0]
+        noise = (np.abs(same - base[:, 0]) / outputs).max()
+        least = np.maximum(noise, ROUNDING * precision * np.maximum(1, np.abs(same) / outputs)) * outputs
+        increases[layer.name] = []
+        shares = torch.cat(used).double().mean(0).tolist() if used else [1.0] * layer.heads
+        unchanged[layer.name] = [
+            ""
+            if share >= ENOUGH
+            else f"its context is zero for {percent(1 - share, 0) + ' of the' if share else 'all'} inputs"
+            for share in shares
+        ]
         for head in range(layer.heads):
-            losses, without = _losses_without(subject, inputs, layer.name, [head], contexts)
-            increases[layer.name].append(np.where(np.abs(losses - same) > least, losses - same, 0.0))
-            unchanged[layer.name].append(_reason(norms[:, head], without[:, head]) if len(norms) else "")
+            with subject.intervene(layer.name, heads=[head]):
+                change = subject.losses(inputs)[:, 0] - same
+            increases[layer.name].append(np.where(np.abs(change) > least, change, 0.0))
             done += 1
             on_progress(done, heads)
     return increases, unchanged
 
 
-def _losses_without(
-    subject: Subject[Input], inputs: Sequence[Input], layer: str, heads: list[int], contexts: HeadContexts | None
-) -> tuple[np.ndarray, Tensor]:
-    """Return the losses (N,) with some heads disabled, and the norms (R, H) of all contexts that the layer
-    computes; none if its contexts are not known."""
-    norms: list[Tensor] = []
-
-    def watch(states: Tensor) -> Tensor:
-        split = states.detach().float().unflatten(-1, (contexts.heads if contexts else 1, -1))
-        # One norm for all steps of a row, because single steps may have no key.
-        norms.append(split.square().sum((-1, -3)).sqrt().flatten(0, -2).cpu())
-        return states
-
-    with subject.intervene(layer, heads=heads), contexts.replace(watch) if contexts else nullcontext():
-        losses = subject.losses(inputs)[:, 0]
-    return losses, torch.cat(norms) if norms else torch.zeros(0, 0)
-
-
-def _reason(before: Tensor, after: Tensor) -> str:
-    """Return why nothing can be said about a disabled head, from the norms (R,) of its contexts; empty if enough
-    of them change."""
-    if len(before) != len(after):
-        return ""
-    change = describe_change(relative_change(before.unsqueeze(1), after.unsqueeze(1)))
-    if not change.reason:
-        return ""
-    if not before.any():
-        return "its context is zero for all inputs"
-    return f"this changes its context in only {percent(change.changed / change.inputs, 0)} of the inputs"
+def _watch(used: list[Tensor], heads: int, contexts: Tensor) -> Tensor:
+    """Add to `used` whether the contexts (B, T, H Dv) of each row and head are not zero, (B, H) bool. Disabling
+    a head whose context is zero changes nothing."""
+    # All steps of a row together, because a single step may have no key.
+    used.append(contexts.unflatten(-1, (heads, -1)).ne(0).any(-1).any(-2).flatten(0, -2).cpu())
+    return contexts
 
 
 def _interval(increase: np.ndarray, outputs: np.ndarray, seed: int) -> Estimate | None:

@@ -84,7 +84,7 @@ class Needs:
                 )
             elif change is not None and change.reason:
                 unchanged.setdefault(change.reason, []).append(_name(head))
-            elif verdict == "cannot be told" or not is_reliable(verdict, self.origin):
+            elif verdict == "cannot be told" or not is_reliable(verdict):
                 open_heads.append(_name(head))
             else:
                 sentences.append(
@@ -104,7 +104,7 @@ class Needs:
                 text = f"the loss of {share.percent} of the inputs changes {way}"
                 names = " and ".join(map(_name, group))
                 error = error_bracket(kind, self.origin)
-                if is_reliable(kind, self.origin):
+                if is_reliable(kind):
                     sentences.append(f"{names} {kind}: {text}{error}.")
                 else:
                     sentences.append(

@@ -2,15 +2,16 @@
 
 The contexts of all inputs are recorded beforehand, one input at a time. What replaces a context therefore does
 not depend on whether the subject computes losses in batches. Inputs replace each other if the contexts of all
-layers have equal shapes. An input without such a partner takes the contexts of the next `LONGER` longer inputs,
-cut to its own length; without a longer input it is left out.
+layers have equal shapes. Inputs without such a partner, or with equal ones only, take the contexts of the next
+`LONGER` longer inputs, cut to their own length; without a longer input they are left out.
 """
 
+import itertools
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
-from typing import Generic, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 import torch
@@ -75,7 +76,9 @@ class _Group(NamedTuple, Generic[Input]):
 
     inputs: list[Input]
     calls: Calls
-    """Contexts (M, B, T, H Dv) of the N inputs, followed by those of M - N longer ones, which are cut."""
+    """Contexts (N, B, T, H Dv) of the inputs."""
+    longer: Calls
+    """Contexts (M, B, T, H Dv) of longer inputs, cut; empty if the inputs replace each other."""
     size: int
     """Number of inputs whose losses are computed in one pass."""
 
@@ -83,9 +86,9 @@ class _Group(NamedTuple, Generic[Input]):
 class Resampling(Generic[Input]):
     """Replaces the contexts of heads of a subject over some inputs.
 
-    `inputs`: number of inputs with a partner; `alone`: number without; `cut`: number of
-    inputs whose partners are longer and are cut. `losses` (N,): losses without replacement,
-    of the inputs with a partner; `unstable` (N,): how much they differ when they are computed again.
+    `inputs`: number of inputs with a partner; `alone`: number without; `cut`: number of inputs whose partners are
+    longer. `losses` (N,): losses without replacement, of the inputs with a partner; `unstable` (N,): how much
+    they differ when they are computed again.
     """
 
     def __init__(self, subject: Subject[Input], inputs: Sequence[Input]) -> None:
@@ -98,16 +101,19 @@ class Resampling(Generic[Input]):
         for index, (_, calls) in enumerate(recorded):
             by_shape[_shapes(calls)].append(index)
         self.groups, kept = list[_Group[Input]](), list[int]()
+        by_size = sorted((calls for _, calls in recorded), key=_size)
         for members in by_shape.values():
-            pool = [recorded[index][1] for index in members]
-            if len(members) == 1:
-                cut = [_cut(calls, pool[0]) for _, calls in sorted(recorded, key=lambda record: _size(record[1]))]
-                pool += [calls for calls in cut if calls is not None][1 : LONGER + 1]  # the first is its own
-            if len(pool) > 1:
-                self.groups.append(self._group([inputs[index] for index in members], pool))
-                kept += members
+            calls, longer = _stack([recorded[index][1] for index in members]), Calls()
+            if all(torch.equal(call, call[:1].expand_as(call)) for call in _all(calls)):
+                short = recorded[members[0]][1]
+                others = [cut for other in by_size if (cut := _cut(other, short)) is not None][:LONGER]
+                if not others:
+                    continue
+                longer = _stack(others)
+            self.groups.append(self._group([inputs[index] for index in members], calls, longer))
+            kept += members
         self.inputs, self.alone = len(kept), len(inputs) - len(kept)
-        self.cut = sum(len(group.inputs) == 1 for group in self.groups)
+        self.cut = sum(len(group.inputs) for group in self.groups if group.longer)
         self.losses = self.replace(())[0]
         self.unstable = np.abs(self.losses - [recorded[index][0][0] for index in kept])
 
@@ -129,8 +135,12 @@ class Resampling(Generic[Input]):
             by_layer[layer].append(head)
         for group in self.groups:
             count = len(group.inputs)
-            change = _others_mean if mean else partial(_take, self._donors(group, heads))
-            values = {layer: [change(call)[:count] for call in group.calls[layer]] for layer in by_layer}
+            pool = group.longer or group.calls
+            if mean:
+                values = {layer: [_mean(call, group) for call in pool[layer]] for layer in by_layer}
+            else:
+                donors = self._donors(group, heads)
+                values = {layer: [call[donors] for call in pool[layer]] for layer in by_layer}
             inserted: list[list[Tensor]] = []
             for start in range(0, count, group.size):
                 part = slice(start, start + group.size)
@@ -145,7 +155,7 @@ class Resampling(Generic[Input]):
             if any(inserted):  # the layer was not called as recorded
                 sizes.append(torch.zeros(count))
             elif heads:
-                sizes.append(torch.stack([relative_change(own[:count], new) for own, new in vectors]).amin(0))
+                sizes.append(torch.stack([relative_change(own, new) for own, new in vectors]).amin(0))
         return np.concatenate(losses), describe_change(torch.cat(sizes))
 
     def _record(self, inputs: Sequence[Input]) -> tuple[np.ndarray, Calls]:
@@ -162,18 +172,14 @@ class Resampling(Generic[Input]):
                 stack.enter_context(contexts.replace(partial(record, layer)))
             return self.subject.losses(inputs)[:, 0], dict(calls)
 
-    def _group(self, inputs: list[Input], pool: Sequence[Calls]) -> _Group[Input]:
-        """Return a group of inputs with equal shapes."""
-        calls = {
-            layer: [torch.stack(call) for call in zip(*(other[layer] for other in pool), strict=True)]
-            for layer in pool[0]
-        }
+    def _group(self, inputs: list[Input], calls: Calls, longer: Calls) -> _Group[Input]:
+        """Return a group of inputs, and how many of them share a pass."""
         for size in BATCHES:
             # Two inputs show quickly that a subject computes no batches.
             parts = [slice(0, 2), *(slice(start, start + size) for start in range(0, len(inputs), size))]
             if size == 1 or all(self._are_together(inputs[part], calls, part) for part in parts):
                 break
-        return _Group(inputs, calls, size)
+        return _Group(inputs, calls, longer, size)
 
     def _are_together(self, inputs: list[Input], calls: Calls, part: slice) -> bool:
         """Return whether the contexts of inputs in one call are those of each input alone, in the same order."""
@@ -193,14 +199,15 @@ class Resampling(Generic[Input]):
 
     def _donors(self, group: _Group[Input], heads: Sequence[Head]) -> Tensor:
         """Return for each input the next input for which the contexts of all heads differ, (N,) int64."""
-        vectors, own = [self._vectors(group.calls, head) for head in heads], torch.arange(len(group.inputs))
-        pool = len(vectors[0]) if heads else 1
-        donors, missing = (own + 1) % pool, torch.ones(len(own), dtype=torch.bool)
-        for other in [(own + shift) % pool for shift in range(1, min(pool, SHIFTS))]:
-            differ = torch.stack([relative_change(rows[own], rows[other]) >= DIFFERENT for rows in vectors]).all(
-                0
-            )
-            donors, missing = torch.where(missing & differ, other, donors), missing & ~differ
+        pool = group.longer or group.calls
+        pairs = [(self._vectors(group.calls, head), self._vectors(pool, head)) for head in heads]
+        inputs, count = torch.arange(len(group.inputs)), len(pairs[0][1]) if pairs else 1
+        donors, missing = (inputs + 1) % count, torch.ones(len(inputs), dtype=torch.bool)
+        for other in [(inputs + shift) % count for shift in range(1, min(count, SHIFTS) + 1)]:
+            differ = missing.clone()
+            for own, others in pairs:
+                differ &= relative_change(own, others[other]) >= DIFFERENT
+            donors, missing = torch.where(differ, other, donors), missing & ~differ
             if not missing.any():
                 break
         return donors
@@ -217,13 +224,23 @@ def _insert(layer: HeadContexts, heads: list[int], calls: list[Tensor], contexts
     return flat
 
 
-def _take(donors: Tensor, call: Tensor) -> Tensor:
-    return call[donors]
+def _mean(pool: Tensor, group: _Group[Any]) -> Tensor:
+    """Return for each of N inputs the mean of the contexts (M, ...) of all other inputs, (N, ...)."""
+    if group.longer:
+        return pool.float().mean(0).expand(len(group.inputs), *pool.shape[1:])
+    return (pool.float().sum(0) - pool) / (len(pool) - 1)
 
 
-def _others_mean(call: Tensor) -> Tensor:
-    """Return for each of M inputs the mean of the contexts (M, ...) of all others."""
-    return (call.float().sum(0) - call) / (len(call) - 1)
+def _stack(inputs: Sequence[Calls]) -> Calls:
+    """Return the contexts of N inputs as (N, B, T, H Dv)."""
+    return {
+        layer: [torch.stack(call) for call in zip(*(calls[layer] for calls in inputs), strict=True)]
+        for layer in inputs[0]
+    }
+
+
+def _all(calls: Calls) -> Iterator[Tensor]:
+    return itertools.chain.from_iterable(calls.values())
 
 
 def _shapes(calls: Calls) -> object:
@@ -231,11 +248,13 @@ def _shapes(calls: Calls) -> object:
 
 
 def _size(calls: Calls) -> int:
-    return sum(call.numel() for parts in calls.values() for call in parts)
+    return sum(call.numel() for call in _all(calls))
 
 
 def _cut(calls: Calls, short: Calls) -> Calls | None:
-    """Return the contexts of a longer input at the positions of a short one; None for one that is not longer."""
+    """Return the contexts of a longer input at the positions of a short one; None if it is not longer."""
+    if _shapes(calls) == _shapes(short):
+        return None
     cut = {
         layer: [
             long[tuple(map(slice, call.shape))] for long, call in zip(calls.get(layer, ()), parts, strict=False)

@@ -62,15 +62,14 @@ class HeadRole:
     @property
     def is_reliable(self) -> bool:
         """Whether the error rate of such descriptions is low."""
-        return self.role is None or is_reliable(role_kind(self.role), self.origin)
+        return self.role is None or is_reliable(role_kind(self.role))
 
     @property
     def wrong(self) -> str:
         """How many of 100 such descriptions are wrong, with the interval; empty without a role."""
         if self.role is None:
             return ""
-        rate = error_rates(self.origin).get(role_kind(self.role))
-        return NOT_MEASURED if rate is None else rate.percent
+        return error_rates()[role_kind(self.role)].percent if self.origin == RUN else NOT_MEASURED
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -139,7 +138,12 @@ class HeadRoles(Result):
         layers: dict[str, list[dict[str, Any]]] = {}
         for role in self.heads:
             data = {"role": role.role, "strength": to_plain(role.strength), "untrained": role.untrained}
-            data["error"] = "" if role.role is None else describe_error(role_kind(role.role), role.origin)
+            measured = (
+                describe_error(role_kind(role.role or UNIFORM))
+                if role.origin == RUN
+                else "error rate not measured"
+            )
+            data["error"] = "" if role.role is None else measured
             data["reliable"] = role.is_reliable
             layers.setdefault(role.layer, []).append(data)
         return layers

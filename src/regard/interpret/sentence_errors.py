@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 FILE = "sentence_errors.json"
 RUN = "run"
-"""Origin of a model that Regard trained or compiled; see `Subject.origin`."""
+"""`Subject.origin` of the models on which the rates were measured."""
 MOST_WRONG = 0.07
 """Largest upper end of the interval of a kind's error rate; a kind above it says "cannot be told"."""
 
@@ -50,13 +50,12 @@ class ErrorRate(NamedTuple):
 
 
 @functools.cache
-def error_rates(origin: str = RUN) -> dict[str, ErrorRate]:
-    """Return the measured error rates by kind of sentence; none for an origin of models without measurements."""
+def error_rates() -> dict[str, ErrorRate]:
+    """Return the measured error rates by kind of sentence."""
     stored = json.loads(resources.files("regard.interpret").joinpath(FILE).read_text(encoding="utf-8"))
-    kinds = stored["kinds"] if origin == RUN else stored["origins"].get(origin, {})
     return {
         kind: ErrorRate(**{**row, "families": {family: tuple(n) for family, n in row["families"].items()}})
-        for kind, row in kinds.items()
+        for kind, row in stored["kinds"].items()
     }
 
 
@@ -66,18 +65,15 @@ def threshold(kind: str) -> float:
     return math.inf if least is None else least
 
 
-def is_reliable(kind: str, origin: str = RUN) -> bool:
-    """Return whether sentences of a kind may be said: their error rate was measured, and is low.
-
-    Where sentences about models of an origin are not measured, those about runs decide.
-    """
-    rate = error_rates(origin).get(kind) or error_rates().get(kind)
+def is_reliable(kind: str) -> bool:
+    """Return whether sentences of a kind may be said: their error rate was measured, and is low."""
+    rate = error_rates().get(kind)
     return rate is not None and rate.high <= MOST_WRONG
 
 
-def describe_error(kind: str, origin: str = RUN) -> str:
-    """Return the measured error rate of a kind of sentence about models of an origin as text."""
-    rate = error_rates(origin).get(kind)
+def describe_error(kind: str) -> str:
+    """Return the measured error rate of a kind of sentence as text."""
+    rate = error_rates().get(kind)
     if rate is None or not rate.tested:
         return "error rate not measured"
     wrong = 100 * rate.wrong / rate.tested
@@ -88,5 +84,5 @@ def describe_error(kind: str, origin: str = RUN) -> str:
 
 
 def error_bracket(kind: str, origin: str) -> str:
-    """Return the error rate in brackets; empty for an origin of models without measurements."""
-    return f" ({describe_error(kind, origin)})" if origin == RUN or kind in error_rates(origin) else ""
+    """Return the error rate in brackets; empty for models of an origin for which it was not measured."""
+    return f" ({describe_error(kind)})" if origin == RUN else ""

@@ -1,4 +1,4 @@
-"""Compiled decoder-only programs as GPT-2 models of transformers."""
+"""Known models as custom modules with a loss: the module of the run, or a GPT-2 of transformers."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,6 +21,26 @@ class _Logits(nn.Module):
         del mask
         logits: Tensor = self.model(inputs).logits
         return logits
+
+
+def as_module(known: KnownModel, inputs: Sequence[Any]) -> Any:
+    """Return a known model as a custom module with a loss, over some inputs of its run.
+
+    The inputs of an encoder-decoder are sources; its decoder reads the true answer.
+    """
+    run: Any = known.subject
+    pairs = known.family == "encoder-decoder"
+
+    def read(input: Any) -> Any:
+        if not pairs:
+            return input.unsqueeze(0)
+        batch = run.task.batch([run.task.known(input)])
+        return batch.source, batch.source_mask, batch.target_in
+
+    def loss(model: nn.Module, input: Any) -> float:
+        return float(replace(run, model=model).losses([run.task.known(input) if pairs else input])[0, 0])
+
+    return regard.look(run.model, read, inputs=[pair[0] for pair in inputs] if pairs else inputs, loss=loss)
 
 
 def as_gpt2(known: KnownModel, inputs: Sequence[Tensor]) -> Any:
