@@ -63,7 +63,8 @@ def relative_change(before: Tensor, after: Tensor) -> Tensor:
     norm; 0 if both are zero."""
     before, after = before.flatten(1).float(), after.flatten(1).float()
     norms = torch.maximum(before.norm(dim=1), after.norm(dim=1))
-    return ((after - before).norm(dim=1) / norms.clamp(min=torch.finfo(torch.float32).tiny)).cpu()
+    shares: Tensor = (after - before).norm(dim=1) / norms.clamp(min=torch.finfo(torch.float32).tiny)
+    return shares.cpu()
 
 
 def describe_change(sizes: Tensor) -> Change:
