@@ -89,6 +89,7 @@ def _planted(role: str, letters: list[str], random: np.random.Generator) -> np.n
 class Planted:
     """A subject with one planted head for each role."""
 
+    origin = "run"
     model = torch.nn.Identity()
 
     planted: bool = True
