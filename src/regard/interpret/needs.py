@@ -173,11 +173,11 @@ def find_needs(
     resampling = Resampling(subject, inputs)
     affected, number = _Ablation(resampling), resampling.inputs
     heads = [(layer.name, head) for layer in subject.layers for head in range(layer.heads)]
-    known = [head for head in heads if resampling.runs(head[0])]
+    known = [head for head in heads if head[0] in resampling.layers]
     remarks += [
         f"{layer}: its heads cannot be resampled (it does not run when the loss is computed)."
         for layer in components.heads
-        if number and not resampling.runs(layer)
+        if number and layer not in resampling.layers
     ]
     for count, text in (
         (resampling.alone, "had no other input of this length or longer"),

@@ -6,9 +6,8 @@ layers have equal shapes. Inputs without such a partner, or with equal ones only
 `LONGER` longer inputs, cut to their own length; without a longer input they are left out.
 """
 
-import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from typing import Any, Generic, NamedTuple
@@ -17,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attention.components import HeadContexts
 from regard.result import percent
 from regard.viz.subject import Input, Subject
 
@@ -33,8 +31,8 @@ SHIFTS = 32
 BATCHES = (250, 64, 1)
 """Numbers of inputs whose losses are computed together; the first that the subject computes in one pass."""
 Head = tuple[str, int]
-Calls = dict[str, list[Tensor]]
-"""By layer: the contexts of each call, (B, T, H Dv). A recurrent decoder calls its layer once for each step."""
+Calls = list[tuple[str, Tensor]]
+"""Layer and contexts (B, T, H Dv) of each call. A recurrent decoder calls its layer once for each step."""
 
 
 class Change(NamedTuple):
@@ -67,19 +65,14 @@ def relative_change(before: Tensor, after: Tensor) -> Tensor:
     return shares.cpu()
 
 
-def describe_change(sizes: Tensor) -> Change:
-    """Return what changed, from the relative changes (N,) of N inputs."""
-    return Change(len(sizes), int((sizes >= DIFFERENT).sum()), float(sizes.median()) if len(sizes) else 0.0)
-
-
 class _Group(NamedTuple, Generic[Input]):
     """Inputs that replace each other."""
 
     inputs: list[Input]
     calls: Calls
     """Contexts (N, B, T, H Dv) of the inputs."""
-    longer: Calls
-    """Contexts (M, B, T, H Dv) of longer inputs, cut; empty if the inputs replace each other."""
+    pool: Calls
+    """Contexts (M, B, T, H Dv) that replace them: their own, or those of longer inputs, cut."""
     size: int
     """Number of inputs whose losses are computed in one pass."""
 
@@ -95,32 +88,31 @@ class Resampling(Generic[Input]):
     def __init__(self, subject: Subject[Input], inputs: Sequence[Input]) -> None:
         self.subject, self.heads = subject, subject.components.heads
         self.path: Callable[[], AbstractContextManager[None]] = nullcontext
-        if inputs and len(self._record(inputs[:1])[1]) < len(self.heads):
+        if inputs and len(dict(self._record(inputs[:1])[1])) < len(self.heads):
             self.path = subject.patchable.calling_hooks  # fused code does not call the hooks
         recorded = [self._record([input]) for input in inputs]
+        by_size = sorted(
+            (calls for _, calls in recorded), key=lambda calls: sum(call.numel() for _, call in calls)
+        )
         by_shape: dict[object, list[int]] = defaultdict(list)
         for index, (_, calls) in enumerate(recorded):
             by_shape[_shapes(calls)].append(index)
         self.groups, kept = list[_Group[Input]](), list[int]()
-        by_size = sorted((calls for _, calls in recorded), key=_size)
         for members in by_shape.values():
-            calls, longer = _stack([recorded[index][1] for index in members]), Calls()
-            if all(torch.equal(call, call[:1].expand_as(call)) for call in _all(calls)):
-                short = recorded[members[0]][1]
-                others = [cut for other in by_size if (cut := _cut(other, short)) is not None][:LONGER]
-                if not others:
-                    continue
-                longer = _stack(others)
-            self.groups.append(self._group([inputs[index] for index in members], calls, longer))
-            kept += members
+            short = recorded[members[0]][1]
+            pool = calls = _stack([recorded[index][1] for index in members])
+            if all(torch.equal(call, call[:1].expand_as(call)) for _, call in calls):
+                longer = [cut for other in by_size if (cut := _cut(other, short)) is not None][:LONGER]
+                pool = _stack(longer)
+            if pool:
+                drawn = [inputs[index] for index in members]
+                self.groups.append(_Group(drawn, calls, pool, self._shared_inputs(drawn, calls)))
+                kept += members
         self.inputs, self.alone = len(kept), len(inputs) - len(kept)
-        self.cut = sum(len(group.inputs) for group in self.groups if group.longer)
+        self.cut = sum(len(group.inputs) for group in self.groups if group.pool is not group.calls)
+        self.layers = {layer for group in self.groups for layer, _ in group.calls}
         self.losses = self.replace(())[0]
         self.unstable = np.abs(self.losses - [recorded[index][0][0] for index in kept])
-
-    def runs(self, layer: str) -> bool:
-        """Return whether a layer runs when the losses are computed."""
-        return any(layer in group.calls for group in self.groups)
 
     def is_zero(self, head: Head) -> bool:
         """Return whether the context of a head is zero for all inputs."""
@@ -131,77 +123,74 @@ class Resampling(Generic[Input]):
         if there is one, or the mean over the other inputs; and for how many inputs the contexts of all heads
         changed."""
         losses, sizes = [np.zeros(0)], [torch.zeros(0)]
-        by_layer: dict[str, list[int]] = defaultdict(list)
-        for layer, head in heads:
-            by_layer[layer].append(head)
         for group in self.groups:
-            count = len(group.inputs)
-            pool = group.longer or group.calls
             if mean:
-                values = {layer: [_mean(call, group) for call in pool[layer]] for layer in by_layer}
+                values = [(layer, _others_mean(call, group)) for layer, call in group.pool]
             else:
                 donors = self._donors(group, heads)
-                values = {layer: [call[donors] for call in pool[layer]] for layer in by_layer}
+                values = [(layer, call[donors]) for layer, call in group.pool]
             inserted: list[list[Tensor]] = []
-            for start in range(0, count, group.size):
+            for start in range(0, len(group.inputs), group.size):
                 part = slice(start, start + group.size)
                 with ExitStack() as stack:
                     stack.enter_context(self.path())
-                    for layer, members in by_layer.items():
-                        inserted.append([call[part] for call in values[layer]])
-                        insert = partial(_insert, self.heads[layer], members, inserted[-1])
+                    for layer in dict.fromkeys(layer for layer, _ in heads):
+                        inserted.append([call[part] for name, call in values if name == layer])
+                        members = [head for name, head in heads if name == layer]
+                        insert = partial(_insert, self.heads[layer].heads, members, inserted[-1])
                         stack.enter_context(self.heads[layer].replace(insert))
                     losses.append(self.subject.losses(group.inputs[part])[:, 0])
-            vectors = [(self._vectors(group.calls, head), self._vectors(values, head)) for head in heads]
             if any(inserted):  # the layer was not called as recorded
-                sizes.append(torch.zeros(count))
+                sizes.append(torch.zeros(len(group.inputs)))
             elif heads:
-                sizes.append(torch.stack([relative_change(own, new) for own, new in vectors]).amin(0))
-        return np.concatenate(losses), describe_change(torch.cat(sizes))
+                pairs = [(self._vectors(group.calls, head), self._vectors(values, head)) for head in heads]
+                sizes.append(torch.stack([relative_change(own, new) for own, new in pairs]).amin(0))
+        changes = torch.cat(sizes)
+        size = float(changes.median()) if len(changes) else 0.0
+        return np.concatenate(losses), Change(len(changes), int((changes >= DIFFERENT).sum()), size)
 
     def _record(self, inputs: Sequence[Input]) -> tuple[np.ndarray, Calls]:
         """Return the losses of inputs in one call, and the contexts of all layers."""
-        calls: Calls = defaultdict(list)
+        calls: Calls = []
 
         def record(layer: str, contexts: Tensor) -> Tensor:
-            calls[layer].append(contexts.clone())
+            calls.append((layer, contexts.clone()))
             return contexts
 
         with ExitStack() as stack:
             stack.enter_context(self.path())
             for layer, contexts in self.heads.items():
                 stack.enter_context(contexts.replace(partial(record, layer)))
-            return self.subject.losses(inputs)[:, 0], dict(calls)
+            return self.subject.losses(inputs)[:, 0], calls
 
-    def _group(self, inputs: list[Input], calls: Calls, longer: Calls) -> _Group[Input]:
-        """Return a group of inputs, and how many of them share a pass."""
+    def _shared_inputs(self, inputs: list[Input], calls: Calls) -> int:
+        """Return how many inputs share a pass: their contexts in one pass are those of each input alone."""
+
+        def are_together(part: slice) -> bool:
+            together = self._record(inputs[part])[1]
+            alone = [(layer, call[part].flatten(0, 1)) for layer, call in calls]
+            return _shapes(together) == _shapes(alone) and all(
+                bool((relative_change(call, other) < DIFFERENT).all())
+                for (_, call), (_, other) in zip(together, alone, strict=True)
+            )
+
         for size in BATCHES:
             # Two inputs show quickly that a subject computes no batches.
-            parts = [slice(0, 2), *(slice(start, start + size) for start in range(0, len(inputs), size))]
-            if size == 1 or all(self._are_together(inputs[part], calls, part) for part in parts):
-                break
-        return _Group(inputs, calls, longer, size)
-
-    def _are_together(self, inputs: list[Input], calls: Calls, part: slice) -> bool:
-        """Return whether the contexts of inputs in one call are those of each input alone, in the same order."""
-        alone = {layer: [call[part].flatten(0, 1) for call in calls[layer]] for layer in calls}
-        together = self._record(inputs)[1]
-        return _shapes(together) == _shapes(alone) and all(
-            bool((relative_change(call, other) < DIFFERENT).all())
-            for layer in calls
-            for call, other in zip(together[layer], alone[layer], strict=True)
-        )
+            if are_together(slice(0, 2)) and all(
+                are_together(slice(start, start + size)) for start in range(0, len(inputs), size)
+            ):
+                return size
+        return 1
 
     def _vectors(self, calls: Calls, head: Head) -> Tensor:
         """Return the contexts (M, F) of a head in all calls."""
         heads = self.heads[head[0]].heads
-        parts = [call.unflatten(-1, (heads, -1))[..., head[1], :].flatten(1) for call in calls.get(head[0], ())]
-        return torch.cat(parts, 1).float() if parts else torch.zeros(0, 0)
+        parts = [call.unflatten(-1, (heads, -1))[..., head[1], :] for layer, call in calls if layer == head[0]]
+        return torch.cat([part.flatten(1).float() for part in parts], 1) if parts else torch.zeros(0, 0)
 
     def _donors(self, group: _Group[Input], heads: Sequence[Head]) -> Tensor:
         """Return for each input the next input for which the contexts of all heads differ, (N,) int64."""
-        pool = group.longer or group.calls
-        pairs = [(self._vectors(group.calls, head), self._vectors(pool, head)) for head in heads]
+        pairs = [(self._vectors(group.calls, head), self._vectors(group.pool, head)) for head in heads]
         inputs, count = torch.arange(len(group.inputs)), len(pairs[0][1]) if pairs else 1
         donors, missing = (inputs + 1) % count, torch.ones(len(inputs), dtype=torch.bool)
         for other in [(inputs + shift) % count for shift in range(1, min(count, SHIFTS) + 1)]:
@@ -214,52 +203,36 @@ class Resampling(Generic[Input]):
         return donors
 
 
-def _insert(layer: HeadContexts, heads: list[int], calls: list[Tensor], contexts: Tensor) -> Tensor:
+def _insert(heads: int, members: list[int], calls: list[Tensor], contexts: Tensor) -> Tensor:
     """Return the contexts of a call with those of some heads from the first of `calls`, which is removed."""
     if not calls or calls[0].numel() != contexts.numel():
         return contexts
-    values = calls.pop(0)
-    changed = contexts.unflatten(-1, (layer.heads, -1)).clone()
-    changed[..., heads, :] = values.to(contexts).view_as(contexts).unflatten(-1, (layer.heads, -1))[..., heads, :]
+    changed = contexts.unflatten(-1, (heads, -1)).clone()
+    changed[..., members, :] = calls.pop(0).to(contexts).view_as(changed)[..., members, :]
     flat: Tensor = changed.flatten(-2)
     return flat
 
 
-def _mean(pool: Tensor, group: _Group[Any]) -> Tensor:
+def _others_mean(pool: Tensor, group: _Group[Any]) -> Tensor:
     """Return for each of N inputs the mean of the contexts (M, ...) of all other inputs, (N, ...)."""
-    if group.longer:
-        return pool.float().mean(0).expand(len(group.inputs), *pool.shape[1:])
-    return (pool.float().sum(0) - pool) / (len(pool) - 1)
+    if group.pool is group.calls:
+        return (pool.float().sum(0) - pool) / (len(pool) - 1)
+    return pool.float().mean(0).expand(len(group.inputs), *pool.shape[1:])
 
 
 def _stack(inputs: Sequence[Calls]) -> Calls:
     """Return the contexts of N inputs as (N, B, T, H Dv)."""
-    return {
-        layer: [torch.stack(call) for call in zip(*(calls[layer] for calls in inputs), strict=True)]
-        for layer in inputs[0]
-    }
-
-
-def _all(calls: Calls) -> Iterator[Tensor]:
-    return itertools.chain.from_iterable(calls.values())
+    return [(calls[0][0], torch.stack([call for _, call in calls])) for calls in zip(*inputs, strict=True)]
 
 
 def _shapes(calls: Calls) -> object:
-    return tuple((layer, *(tuple(call.shape) for call in parts)) for layer, parts in calls.items())
-
-
-def _size(calls: Calls) -> int:
-    return sum(call.numel() for call in _all(calls))
+    return tuple((layer, call.shape) for layer, call in calls)
 
 
 def _cut(calls: Calls, short: Calls) -> Calls | None:
     """Return the contexts of a longer input at the positions of a short one; None if it is not longer."""
     if _shapes(calls) == _shapes(short):
         return None
-    cut = {
-        layer: [
-            long[tuple(map(slice, call.shape))] for long, call in zip(calls.get(layer, ()), parts, strict=False)
-        ]
-        for layer, parts in short.items()
-    }
+    pairs = zip(calls, short, strict=False)
+    cut = [(layer, long[tuple(map(slice, call.shape))]) for (layer, long), (_, call) in pairs]
     return cut if _shapes(cut) == _shapes(short) else None
