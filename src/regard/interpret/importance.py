@@ -25,9 +25,9 @@ GROUPS = 1000
 """Largest number of units that an interval resamples. Larger numbers of inputs are summed into groups, because
 resampling all inputs takes long.
 """
-ROUNDING = 4
+ROUNDING, COARSEST = 16, 0.02
 """Smallest difference of a loss that is not rounding, in units of the precision of the parameters' dtype times
-the loss of an output (at least 1)."""
+the loss of an output (at least 1), and its largest value: half precision rounds logits, not losses."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -160,7 +160,8 @@ def _measure_increases(
     increases: dict[str, list[np.ndarray]] = {}
     unchanged: dict[str, list[str]] = {}
     known, outputs = subject.components.heads, np.maximum(base[:, 1], 1)
-    precision = torch.finfo(next(subject.model.parameters()).dtype).eps
+    dtypes = (parameter.dtype for parameter in subject.model.parameters() if parameter.is_floating_point())
+    rounding = min(ROUNDING * torch.finfo(next(dtypes, torch.float32)).eps, COARSEST)
     heads, done = sum(layer.heads for layer in subject.layers), 0
     on_progress(done, heads)
     for layer in subject.layers:
@@ -171,7 +172,7 @@ def _measure_increases(
         with subject.intervene(layer.name, heads=[]), watched:
             same = subject.losses(inputs)[:, 0]
         noise = (np.abs(same - base[:, 0]) / outputs).max()
-        least = np.maximum(noise, ROUNDING * precision * np.maximum(1, np.abs(same) / outputs)) * outputs
+        least = np.maximum(noise, rounding * np.maximum(1, np.abs(same) / outputs)) * outputs
         increases[layer.name] = []
         shares = torch.cat(used).double().mean(0).tolist() if used else [1.0] * layer.heads
         unchanged[layer.name] = [
