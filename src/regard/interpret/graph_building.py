@@ -25,13 +25,14 @@ def graph_of_probe(
     components = subject.components
     heads = receivers is None or any(name.endswith(tuple(f".{kind}" for kind in KINDS)) for name in receivers)
     head_inputs, all_left_out = components.find_inputs() if heads else ({}, {})
-    left_out = {**components.left_out, **components.feed_forward_left_out}
+    missing = {**components.left_out, **components.feed_forward_left_out}
+    left_out = dict(missing)
     for name, reason in all_left_out.items():
         if receivers is None or any(receiver.startswith(f"{name}.") for receiver in receivers):
             left_out[name] = reason
     if left_out or not components.heads:
         name, reason = next(iter(left_out.items()), (subject.name, "no attention was recorded in it"))
-        others = "choose the receiver logits" if not components.left_out and components.heads else ""
+        others = "choose the receiver logits" if not missing and components.heads else ""
         raise InputError(f"{name} has no separate edges, because {reason}: {others or 'choose another model'}")
     known = {name: inputs for name, inputs in head_inputs.items() if name not in all_left_out}
     return ResidualGraph(probe.run, probe.embedding, components.heads, known, components.feed_forward)
