@@ -26,7 +26,7 @@ def test_words_and_parts() -> None:
 
 
 def test_tokens_between_words_belong_to_the_next_word() -> None:
-    assert word_ids("ab c ", [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]) == [0, 0, 1, 1, 1]
+    assert word_ids(word_spans("ab c ", "words"), [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]) == [0, 0, 1, 1, 1]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -58,7 +58,8 @@ class AlignFlags:
     with the lowest error rate."""
     unit: Unit | None = None
     """Unit of alignment: words (separated by whitespace), parts (words with punctuation separated), or pieces
-    (tokens of the vocabulary). Default: words, or characters for tasks on characters."""
+    (tokens of the vocabulary). In text without spaces, such as Chinese or Thai, each token of the vocabulary is a
+    word. Default: words, or characters for tasks on characters."""
     reverse: str | None = None
     """Run that translates in the opposite direction. The links of the two runs are merged."""
     symmetrise: Symmetrization | None = None
