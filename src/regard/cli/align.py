@@ -149,6 +149,8 @@ def _choose(
         pairs, known, against = _read_pairs(source, target, flags), [], ""
     if flags.links is not None:
         known, against = read_links(flags.links, len(pairs)), f"the links of {str(flags.links)!r}"
+    if len(pairs) > samples:
+        print_message(f"the heads are chosen on the first {samples:,} of {len(pairs):,} pairs (--samples)")
     pairs, known = pairs[:samples], known[:samples]
     if flags.silver:
         check_eflomal()
