@@ -220,7 +220,7 @@ def _translate_lines(
                 best.append((number, ranked))
         doubt_prefixes = doubts.prefixes(texts, answers)
         _write(_add_alignment(run, marked, answers, flags), doubt_prefixes, flags)
-    _warn_cut(best, "of lines ")
+    _warn_cut(best, "line")
     if prefixes is not None and next(prefixes, None) is not None:
         raise InputError(f"{str(flags.constraints.prefixes)!r} has more lines than the input: remove lines")
     if flags.align or flags.tags or flags.constraints.replace_unknown:
@@ -264,13 +264,14 @@ def _check_text(run: SequenceRun, text: str, number: int, unknown: UnknownCount)
 
 def _warn_cut(answers: Sequence[tuple[int, Answers]], place: str) -> None:
     """Print the number of best answers that were cut at the length limit, and of those that are empty, with the
-    first line numbers after `place`, unless it is empty."""
+    first numbers, if they are of a `place`."""
     cut = [number for number, ranked in answers if ranked and not ranked[0].finished]
     empty = [number for number, ranked in answers if ranked and ranked[0].finished and is_blank(ranked[0].text)]
     for numbers, problem in ((cut, "cut at the length limit (see --max_length)"), (empty, "empty")):
         if numbers:
-            first = f", {place}{', '.join(map(str, numbers[:SHOWN]))}{', ...' * (len(numbers) > SHOWN)}"
-            print_message(f"{plural(len(numbers), 'answer')} {problem}{first if place else ''}")
+            first = ", ".join(map(str, numbers[:SHOWN])) + ", ..." * (len(numbers) > SHOWN)
+            where = f", on {place}{'s' * (len(numbers) > 1)} {first}" if place else ""
+            print_message(f"{plural(len(numbers), 'answer')} {problem}{where}")
 
 
 def _warn_unknown(run: SequenceRun, text: str, name: str) -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Term = tuple[Span, str]
 """The span of a source term in its text, and its translation."""
+MIN_WEIGHT = 0.3
+"""Smallest weight of a word on a source term that it translates. Models that attend to no word have no places."""
 SENTENCE_END = re.compile("[.!?\u2026\u3002\uff01\uff1f]\\W*$")
 
 
@@ -39,6 +41,8 @@ class _Item:
     repeat: tuple[str, str] = ("", "")
     """The last word that was replaced, and what followed it. If the model writes this word again after the
     translation, the prefix is continued by what followed."""
+    placed: str = "\0"
+    """The last translation that was placed."""
     failed: bool = False
     """Whether a translation has no place."""
 
@@ -85,38 +89,47 @@ def place_terms(
     return [item.answers for item in items]
 
 
-Words = list[tuple[Span, list[tuple[Span, float]]]]
-"""The span of each word of an answer, with the span and weight of the source words that are linked to it."""
+Words = list[tuple[Span, list[tuple[Span, float, bool]]]]
+"""The span of each word of an answer, with each source word: its span, its weight, and whether it is linked."""
 
 
 def _linked_words(aligner: Aligner, pairs: Sequence[tuple[str, str]]) -> list[Words]:
-    """Return the words of each answer with the source words that are linked to them."""
+    """Return the words of each answer with the source words."""
     source, target = aligner.task.source_vocabulary, aligner.task.target_vocabulary
     result = []
     for (text, answer), pair in zip(pairs, aligner.align(pairs, unit=UNIT), strict=True):
         spans = word_spans(text, UNIT, source.offsets(text))
-        words: Words = [(span, []) for span in word_spans(answer, UNIT, target.offsets(answer))]
-        for first, second in pair.links:
-            words[second][1].append((spans[first], float(pair.weights[second, first])))
-        result.append(words)
+        linked = [
+            [(first, second) in pair.links for first in range(len(spans))] for second in range(len(pair.target))
+        ]
+        columns = [
+            list(zip(spans, row, links, strict=True))
+            for row, links in zip(pair.weights.tolist(), linked, strict=True)
+        ]
+        words = zip(word_spans(answer, UNIT, target.offsets(answer)), columns, strict=True)
+        result.append([(span, links) for span, links in words if any(map(str.isalnum, answer[slice(*span)]))])
     return result
 
 
 def _place(term: Term, words: Words, begin: int = 0) -> tuple[int, int] | None:
     """Return the first and the last word, from the position `begin` of the answer on, that translate a source
-    term; None if no word is linked to it.
+    term; None if there are no words.
 
     The place begins with the word with the largest weight, because an article is also linked to its noun, and
     contains the linked words after it.
     """
-    weights = [
-        sum(weight for span, weight in links if span[0] < term[0][1] and term[0][0] < span[1]) * (begin <= start)
-        for (start, _), links in words
+    columns = [
+        [(weight, linked) for span, weight, linked in sources if span[0] < term[0][1] and term[0][0] < span[1]]
+        for _, sources in words
     ]
-    if not any(weights):
+    weights = [
+        sum(weight for weight, _ in column) * (start >= begin)
+        for column, ((start, _), _) in zip(columns, words, strict=True)
+    ]
+    if max(weights, default=0.0) < MIN_WEIGHT:
         return None
     first = last = weights.index(max(weights))
-    while last + 1 < len(words) and weights[last + 1]:
+    while last + 1 < len(words) and any(linked for _, linked in columns[last + 1]):
         last += 1
     return first, last
 
@@ -127,11 +140,13 @@ def _extend(item: _Item, words: Words) -> bool:
     answer = item.answers[0].text
     word, following = item.repeat
     item.repeat = ("", "")
+    whole = re.compile(r"\W|$") if " " in answer else re.compile("")
+    item.failed = item.prefix.endswith(item.placed) and not whole.match(answer, len(item.prefix))
     if word and re.match(rf"\W*{re.escape(word)}(?!\w)", answer[len(item.prefix) :]):
         item.prefix += following
         return True
     places = [(term, _place(term, words, len(item.prefix))) for term in item.waiting]
-    item.failed = any(place is None for _, place in places)
+    item.failed |= any(place is None for _, place in places)
     for term, place in sorted(places, key=lambda pair: pair[1] or (0, 0)):
         if item.failed or place is None:
             return False
@@ -139,7 +154,7 @@ def _extend(item: _Item, words: Words) -> bool:
         if not _is_placed(term, item.text, answer, words):
             (begin, _), (_, end) = (words[index][0] for index in place)
             after = words[place[1] + 1][0][1] if place[1] + 1 < len(words) else len(answer)
-            item.prefix = answer[:begin] + term[1]
+            item.prefix, item.placed = answer[:begin] + term[1], term[1]
             item.repeat = (answer[words[place[1]][0][0] : end], answer[end:after])
             return True
     return False
