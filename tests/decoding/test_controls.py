@@ -243,7 +243,8 @@ def test_glossary_terms_are_those_of_a_pattern_of_all_terms(terms: dict[str, str
     glossary = {term.strip(): f"{term} translated" for term in terms if term.strip()}
     longest_first = sorted(glossary, key=len, reverse=True)
     pattern = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
-    expected = [glossary[match.group()] for match in pattern.finditer(text)] if glossary else []
+    matches = pattern.finditer(text) if glossary else ()
+    expected = [(match.span(), glossary[match.group()]) for match in matches]
     assert Controls(glossary=glossary).translations(text) == expected
 
 

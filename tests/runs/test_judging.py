@@ -197,8 +197,13 @@ def test_tokens_a_sentence_and_rare_symbols_are_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_toy_corpus(tmp_path, "thai", 150)
-    flags = {"train": (str(tmp_path / "train.tsv"),), "valid": (str(tmp_path / "valid.tsv"),), "steps": 1}
-    regard.train("translation", **flags, **SMALL, savepath=tmp_path)
+    flags = {
+        "train": (str(tmp_path / "train.tsv"),),
+        "valid": (str(tmp_path / "valid.tsv"),),
+        "steps": 1,
+        "vocab_size": 400,
+    }
+    regard.train("translation", **{**SMALL, **flags}, savepath=tmp_path)
     err = capsys.readouterr().err
     assert "thai has no spaces between words" in err and "Tokens a sentence: " in err
     assert "% of the symbols occur once or twice" in err and "warning" not in err

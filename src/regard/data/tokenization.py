@@ -109,7 +109,7 @@ def word_spans(text: str, unit: Unit, offsets: Sequence[Span] = ()) -> list[Span
     begins = sorted(
         {begin for begin, _ in offsets if 0 < begin < len(text) and any(dense[begin - 1 : begin + 1])}
     )
-    parts = []
+    parts: list[Span] = []
     for begin, end in spans:
         inner = begins[bisect_right(begins, begin) : bisect_left(begins, end)]
         parts += pairwise([begin, *inner, end])

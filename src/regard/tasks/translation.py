@@ -111,8 +111,8 @@ class Translation(SequenceTask):
         corpus = Mixture(tuple(corpora), self.config.weights) if len(corpora) > 1 else corpora[0]
         print_status(f"Training on {corpus.summary}", show=beginning.progress)
         self.unknown = self._unknown(corpora, show=not beginning.sharing[0])
-        for shares in self.unknown[: len(corpora)]:
-            check_known(shares)
+        for trained in self.unknown[: len(corpora)]:
+            check_known(trained)
         if shares := "; ".join(map(str, self.unknown)):
             print_status(f"Unknown tokens: {shares}", show=beginning.progress)
         counts = [sum(sides[1:], sides[0]) for sides in zip(*(c.symbol_counts() for c in corpora), strict=True)]
