@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,8 +14,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-LINE_STEPS = 500
-"""Number of training steps between two printed lines without a terminal."""
+LINE_SHARE, LINE_PAUSE, LONGEST_PAUSE = 0.1, 1.0, 60.0
+"""Without a terminal, a line is printed after this share of the training steps, if at least `LINE_PAUSE` seconds
+have passed since the last line, and after `LONGEST_PAUSE` seconds."""
 VALIDATIONS = {
     "bleu": "BLEU {:.2f}",
     "chrf": "chrF {:.2f}",
@@ -37,7 +39,7 @@ def progress_bar(name: str, step: int, steps: int, *, show: bool) -> Iterator[Ca
     title, column = f"train {escape_controls(name)}", "{task.fields[figures]}"
     with _bar(title, step, steps, column, show=show, figures="") as bar:
         if bar is None:
-            yield lambda metrics: _write_metrics(name, steps, metrics) if show else None
+            yield _metrics_writer(name, step, steps) if show else lambda metrics: None
             return
 
         def show_metrics(metrics: dict[str, float]) -> None:
@@ -148,10 +150,24 @@ def print_status(message: str, *, show: bool) -> None:
         sys.stderr.write(f"{escape_controls(message)}\n")
 
 
-def _write_metrics(name: str, steps: int, metrics: dict[str, float]) -> None:
-    if metrics["step"] % LINE_STEPS == 0 or metrics["step"] == steps or metrics.keys() & VALIDATIONS.keys():
-        position = f"step {metrics['step']:.0f} of {steps}"
-        sys.stderr.write(f"train {escape_controls(name)}: {position}, {_format_metrics(metrics)}\n")
+def _metrics_writer(name: str, first: int, steps: int) -> Callable[[dict[str, float]], None]:
+    """Return a function that prints some of the metrics and all validations, with the speed and the time left."""
+    start = last = time.monotonic()
+    printed = first
+
+    def write(metrics: dict[str, float]) -> None:
+        nonlocal last, printed
+        now, step = time.monotonic(), int(metrics["step"])
+        pause = LINE_PAUSE if step - printed >= LINE_SHARE * (steps - first) else LONGEST_PAUSE
+        if now - last < pause and step != steps and not metrics.keys() & VALIDATIONS.keys():
+            return
+        last, printed, rate = now, step, max(now - start, 1e-3) / max(step - first, 1)
+        left = f", {timedelta(seconds=round((steps - step) * rate))} left" if step < steps else ""
+        speed = f", {metrics['tokens'] / max(now - start, 1e-3):,.0f} tokens/s" if metrics.get("tokens") else ""
+        position = f"step {step} of {steps}"
+        sys.stderr.write(f"train {escape_controls(name)}: {position}, {_format_metrics(metrics)}{speed}{left}\n")
+
+    return write
 
 
 def _format_metrics(metrics: dict[str, float]) -> str:

@@ -164,3 +164,17 @@ def test_help_lists_all_kinds_within_80_columns(command: Command, monkeypatch: p
     assert status == 0
     assert all(kind in " ".join(out.split()) for kind in FIGURE_KINDS)
     assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(("more", "shown", "left"), [((), 120, ""), (("--samples", "7"), 7, "the first 7.")])
+def test_every_text_of_a_file_counts(
+    command: Command, tmp_path: Path, bert: Path, more: tuple[str, ...], shown: int, left: str
+) -> None:
+    texts = tmp_path / "texts"
+    texts.write_text("the cat sat\n" * 120)
+    for kind in ("entropy", "importance"):
+        status, out, err = command("plot", kind, bert, "--examples", texts, *more, "-o", tmp_path / "f.pdf")
+        assert status == 0, err
+        assert f"over {shown} inputs" in out and (f"Of 120 texts, the figure uses {left}" in out) == bool(left)
+    _, out, _ = command("plot", "heads", bert, "--examples", texts, "-o", tmp_path / "f.pdf")
+    assert "Of 120 texts, the figure uses the first." in out

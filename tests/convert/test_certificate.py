@@ -9,7 +9,7 @@ import torch
 
 import regard
 from regard.convert import export
-from regard.convert.certificate import certify, token_log_probabilities
+from regard.convert.certificate import certify, largest_size, make_certificate, token_log_probabilities
 from regard.convert.conversion import ForcedOutput
 from regard.data import PairBatch, collate
 from regard.errors import InputError
@@ -69,6 +69,22 @@ def test_different_model_is_refused(
     found = certify(german, Twin(german, change), ["Heute singt der alte Hund."], tmp_path, progress=False)
     with pytest.raises(InputError, match=message):
         found.check()
+
+
+def test_the_limit_is_relative_to_the_largest_logit(tmp_path: Path) -> None:
+    figures: dict[str, Any] = dict.fromkeys(("same_tokens", "same_greedy", "same_beam"), 1.0)
+    figures |= {"sentences": 1, "tokens": 1, "log_probabilities": 0.00011, "logits": 0.0029, "missing": {}}
+    found = make_certificate(tmp_path, "torch", tmp_path, largest_logit=30.0, weights=None, **figures)
+    found.check()
+    assert "(limit 0.003, 0.0001 of the largest logit, 30)" in found.summary()
+    for size, problem in ((28.0, "logits"), (0.5, "log-probabilities")):
+        found = make_certificate(tmp_path, "torch", tmp_path, largest_logit=size, weights=None, **figures)
+        with pytest.raises(InputError, match=f"{problem} differ by .*, more than the limit of"):
+            found.check()
+    found = make_certificate(tmp_path, "torch", tmp_path, largest_logit=30.0, weights=0.00011, **figures)
+    with pytest.raises(InputError, match="weights differ by 0.00011 in torch, more than the limit of 0.0001:"):
+        found.check()
+    assert largest_size(torch.tensor([3.0, -12.0, -torch.inf, -1e9])) == 12.0
 
 
 def test_nothing_is_written_if_outputs_differ(

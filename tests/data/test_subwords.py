@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from regard.data import BOS, EOS, PAD, UNKNOWN
-from regard.data.subword_training import train_subwords
+from regard.data.subword_training import MIN_COUNT, train_subwords
 from regard.data.subwords import SubwordVocabulary, vocabulary_from_symbols
 from regard.data.vocabulary import BLANK, TokenizerKind
 from regard.errors import InputError
+from tests.toy_corpora import LEXICA, toy_pairs
 
 TEXT = ["der kleine Hund läuft.", "die kleinen Hunde laufen, sagt der Hund.", "klein ist der Hund"] * 3
 KINDS: list[TokenizerKind] = ["bpe", "unigram", "words", "characters"]
@@ -134,8 +135,47 @@ def test_known_characters_round_trip_in_any_order(words: list[str]) -> None:
 
 def test_bpe_merges_the_most_frequent_pair() -> None:
     """As in algorithm 1 of Sennrich et al. 2016, a pair in four words is merged before a pair in one word."""
-    symbols = train_subwords(["low low low lower newest"], kind="bpe", size=100).symbols
+    symbols = train_subwords(["low low low lower newest"] * MIN_COUNT, kind="bpe", size=100).symbols
     assert symbols.index(f"{BLANK}low") < symbols.index(f"{BLANK}lower")
+
+
+def test_rare_pairs_are_not_merged() -> None:
+    often, seldom = "ab " * MIN_COUNT, "cd " * (MIN_COUNT - 1)
+    symbols = train_subwords([often + seldom], kind="bpe", size=100).symbols
+    assert f"{BLANK}ab" in symbols and not {"cd", f"{BLANK}c", f"{BLANK}cd"} & set(symbols)
+
+
+def tokens_each(vocabulary: SubwordVocabulary, texts: list[str]) -> float:
+    return sum(map(len, vocabulary.encode_all(texts))) / len(texts)
+
+
+@pytest.mark.parametrize("language", LEXICA)
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_new_sentences_have_as_many_tokens_as_those_of_training(kind: TokenizerKind, language: str) -> None:
+    pairs = toy_pairs(language, 400)
+    training, unseen = ([pair[1] for pair in part] for part in (pairs[:300], pairs[300:]))
+    vocabulary = train_subwords([side for pair in pairs[:300] for side in pair], kind=kind, size=12_000)
+    before, after = tokens_each(vocabulary, training), tokens_each(vocabulary, unseen)
+    assert after < 1.1 * before and before >= 6
+    spaced = language in ("korean", "german")
+    assert bool(vocabulary.without_blanks) != spaced and "latin" not in vocabulary.without_blanks
+    assert vocabulary.decode(vocabulary.encode(unseen[0])) == unseen[0]
+
+
+@pytest.mark.parametrize(
+    ("texts", "scripts"),
+    [
+        (["thewhitehorsecallsthechild"], ["latin"]),
+        (["白い馬 が 庭 で 大きい 子ども を 呼ぶ"], []),  # words separated by spaces
+        (["白い馬が New York で大きい子どもを呼ぶ"], ["cjk", "hiragana"]),
+        (["하얀 말이 정원에서 큰 아이를 부른다"], []),
+        (["하얀말이정원에서큰아이를부른다"], ["hangul"]),
+        (["ม้าสีขาวเรียกเด็กใหญ่ ในสวนสาธารณะ และในป่าใหญ่"], ["thai"]),  # spaces between phrases
+        (["Das Rindfleischetikettierungsgesetz und viele andere lange Wörter"], []),
+    ],
+)
+def test_scripts_without_spaces_are_found_in_the_text(texts: list[str], scripts: list[str]) -> None:
+    assert train_subwords(texts, kind="bpe", size=200).without_blanks == scripts
 
 
 def test_settings() -> None:

@@ -26,7 +26,7 @@ def test_words_and_parts() -> None:
 
 
 def test_tokens_between_words_belong_to_the_next_word() -> None:
-    assert word_ids("ab c ", [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]) == [0, 0, 1, 1, 1]
+    assert word_ids(word_spans("ab c ", "words"), [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]) == [0, 0, 1, 1, 1]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -42,3 +42,28 @@ def test_every_token_has_a_word(kind: TokenizerKind, text: str) -> None:
 
 
 SUBWORDS = {kind: train_subwords(TEXTS, kind=kind, size=60) for kind in KINDS}
+
+
+@pytest.mark.parametrize(
+    ("text", "offsets", "expected"),
+    [
+        ("我爱你。", [(0, 1), (1, 3), (3, 4)], ["我", "爱你", "。"]),
+        ("我 爱你 。", [(0, 1), (2, 3), (3, 4), (5, 6)], ["我", "爱你", "。"]),  # spaces separate words
+        (
+            "私はNew Yorkが好き",
+            [(0, 1), (1, 2), (2, 4), (4, 5), (5, 10), (10, 11), (11, 13)],
+            ["私", "は", "New", "York", "が", "好き"],
+        ),
+        ("ม้าเห็นหมา", [(0, 3), (3, 7), (7, 10)], ["ม้า", "เห็น", "หมา"]),
+        ("Großtante", [(0, 4), (4, 9)], ["Großtante"]),
+    ],
+)
+def test_tokens_are_the_words_of_text_without_spaces(
+    text: str, offsets: list[tuple[int, int]], expected: list[str]
+) -> None:
+    assert [text[begin:end] for begin, end in word_spans(text, "parts", offsets)] == expected
+
+
+def test_marks_belong_to_their_letters() -> None:
+    for text in ("ผู้หญิง", "नमस्ते"):
+        assert word_spans(f"{text}!", "parts") == [(0, len(text)), (len(text), len(text) + 1)]

@@ -92,6 +92,27 @@ def test_wide_beam_finds_the_best_allowed_targets(
         assert hypothesis.finished and hypothesis.score == pytest.approx(score, abs=1e-9)
 
 
+@pytest.mark.parametrize(
+    "terms", [[(5,)], [(6, 5)], [(4, 5), (5, 6)], []], ids=["term", "pair", "overlap", "none"]
+)
+@pytest.mark.parametrize("width", [5, 40, 200, WIDE])
+@pytest.mark.parametrize("seed", range(3))
+def test_finished_answers_leave_wide_beams(width: int, seed: int, terms: Sequence[Tokens]) -> None:
+    """All answers of a beam that holds every target are different, and none goes on after its end."""
+    model = make(seed)
+    [answers] = search(model, [SOURCE], Controls(), [((), terms)], beam=width, n_best=width)
+    texts = [tuple(answer.tokens) for answer in answers]
+    assert len(set(texts)) == len(texts) and not any(EOS in text for text in texts)
+    allowed = [
+        tokens
+        for _, tokens in every_target(model, collate([SOURCE]))
+        if all(contains(tokens, term) for term in terms)
+    ]
+    finished = [answer.tokens for answer in answers if answer.finished]
+    assert width < WIDE or sorted(finished) == sorted(allowed)
+    assert all(tokens in allowed for tokens in finished)
+
+
 @torch.no_grad()
 def penalized(model: Any, target: Tokens, penalty: float) -> float:
     """Return the log-probability of a target under a repetition penalty, one step after the other."""
@@ -222,7 +243,8 @@ def test_glossary_terms_are_those_of_a_pattern_of_all_terms(terms: dict[str, str
     glossary = {term.strip(): f"{term} translated" for term in terms if term.strip()}
     longest_first = sorted(glossary, key=len, reverse=True)
     pattern = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
-    expected = [glossary[match.group()] for match in pattern.finditer(text)] if glossary else []
+    matches = pattern.finditer(text) if glossary else ()
+    expected = [(match.span(), glossary[match.group()]) for match in matches]
     assert Controls(glossary=glossary).translations(text) == expected
 
 

@@ -15,6 +15,7 @@ from regard.evaluation import bleu, quality
 from regard.training.checkpoint import Progress
 from tests.conftest import TINY
 from tests.german import sentences, write
+from tests.toy_corpora import write_toy_corpus
 
 Command = Callable[..., tuple[int, str, str]]
 SMALL: dict[str, Any] = {**TINY, "hidden": 8, "inner": 8, "average": 0.0}
@@ -147,7 +148,7 @@ def test_unknown_tokens_are_counted(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "the target of the training text (" not in err
     shares = json.loads((other.folder / "unknown.json").read_text())
     source = other.task.source_vocabulary.encode("Жук и Щука идут.")
-    assert shares[0]["source"] == {"tokens": 9 * len(source), "unknown": 9 * source.count(3)}
+    assert shares[0]["source"] == {"tokens": 9 * len(source), "unknown": 9 * source.count(3), "characters": 0}
     assert source.count(3) > len(source) / 2 and shares[0]["target"]["unknown"] < 20
     assert "of the source" in other.about()["unknown"][0]
 
@@ -178,10 +179,38 @@ def test_unknown_input_is_reported(tmp_path: Path, command: Command, tokenizer: 
     status, _, err = command("translate", run.folder, "--input", tmp_path / "in.txt", "--engine", "regard")
     assert status == 0 and "of the tokens of the input (" in err
     (tmp_path / "in.txt").write_text(f"{source}\n", encoding="utf-8")
-    assert command("translate", run.folder, "--input", tmp_path / "in.txt", "--engine", "regard")[2] == ""
+    assert (
+        command("translate", run.folder, "--input", tmp_path / "in.txt", "--engine", "regard")[2].count(
+            "not seen"
+        )
+        == 0
+    )
     status, _, err = command("translate", run.folder, "Щи", "--engine", "regard")
-    assert status == 0 and err.count("\n") == 1 and "not seen in training (" in err
+    assert status == 0 and err.count("not seen in training (") == 1
     status, _, err = command("score", run.folder, "--input", tmp_path / "pairs.tsv")
     assert status == 0 and "of the sources (" in err and "of the targets (" in err
     status, out, err = command("test", run.folder, "--data", tmp_path / "pairs.tsv", "--beam", "1")
     assert status == 0 and "the source of the test text (" in err and "BLEU" in out
+
+
+def test_tokens_a_sentence_and_rare_symbols_are_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_toy_corpus(tmp_path, "thai", 150)
+    flags = {
+        "train": (str(tmp_path / "train.tsv"),),
+        "valid": (str(tmp_path / "valid.tsv"),),
+        "steps": 1,
+        "vocab_size": 400,
+    }
+    regard.train("translation", **{**SMALL, **flags}, savepath=tmp_path)
+    err = capsys.readouterr().err
+    assert "thai has no spaces between words" in err and "Tokens a sentence: " in err
+    assert "% of the symbols occur once or twice" in err and "warning" not in err
+    regard.train("translation", **{**SMALL, **flags, "tokenizer": "words"}, savepath=tmp_path / "words")
+    assert "of the symbols occur once or twice in the training text, too rarely to be" in capsys.readouterr().err
+    words = tmp_path / "words.txt"
+    words.write_text("".join(f"{word}\n" for word in ["the", "in", "dog", "cat"]), encoding="utf-8")
+    with pytest.raises(InputError, match="100% of the target tokens of the training text are not in the vocab"):
+        regard.train("translation", **{**SMALL, **flags, "tokenizer": str(words)}, savepath=tmp_path / "other")
+    assert not (tmp_path / "other" / "translation").exists()

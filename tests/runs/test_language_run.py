@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from regard.errors import InputError
 from regard.evaluation.language_validation import BATCHES, language_validation
 from regard.evaluation.next_tokens import measure_tokens, next_token_losses
 from regard.streams import make_generator
-from regard.tasks import Text
+from regard.tasks import Text, TokenTask
 from regard.training import make_config
 from regard.viz.subject import Layer
 
@@ -267,3 +268,28 @@ def test_commands(
 def test_config_class_has_the_defaults_of_the_task() -> None:
     config = regard.InductionConfig(steps=5)
     assert not config.feed_forward and config.lr == 0.003 and config.run_config().kind == "decoder"
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "prompt"), [("characters", "the qu"), ("bpe", "the qu"), ("bpe", "the quick")]
+)
+def test_prompt_and_continuation_are_the_whole_text(
+    tmp_path: Path, command: Callable[..., tuple[int, str, str]], tokenizer: str, prompt: str
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("the quick fox jumps\n" * 200, encoding="utf-8")
+    size = {} if tokenizer == "characters" else {"vocab_size": 60}
+    flags: dict[str, Any] = {"hidden": 8, "heads": 2, "layers": 1, "inner": 8, "steps": 2, "max_len": 16, **size}
+    run: Any = regard.train(
+        "text", text=str(text), tokenizer=tokenizer, **flags, savepath=tmp_path, progress=False
+    )
+    [[best]] = run.generate(prompt, new=3)
+    tokens = [*run.task.parse(prompt)[0].tolist(), *best.tokens]
+    assert prompt + best.text == run.task.render(torch.tensor(tokens))
+    _, out, _ = command("generate", run.folder, prompt, "--new", "3")
+    assert out == f"{prompt}{best.text}\n"
+
+
+def test_tokens_of_several_letters_continue_after_a_space() -> None:
+    task: Any = SimpleNamespace(render=lambda tokens: " ".join(["ab", "c"][token] for token in tokens.tolist()))
+    assert TokenTask.continuation(task, torch.tensor([0, 1]), torch.tensor([1, 0])) == " c ab"

@@ -58,7 +58,8 @@ class AlignFlags:
     with the lowest error rate."""
     unit: Unit | None = None
     """Unit of alignment: words (separated by whitespace), parts (words with punctuation separated), or pieces
-    (tokens of the vocabulary). Default: words, or characters for tasks on characters."""
+    (tokens of the vocabulary). In text without spaces, such as Chinese or Thai, each token of the vocabulary is a
+    word. Default: words, or characters for tasks on characters."""
     reverse: str | None = None
     """Run that translates in the opposite direction. The links of the two runs are merged."""
     symmetrise: Symmetrization | None = None
@@ -148,6 +149,8 @@ def _choose(
         pairs, known, against = _read_pairs(source, target, flags), [], ""
     if flags.links is not None:
         known, against = read_links(flags.links, len(pairs)), f"the links of {str(flags.links)!r}"
+    if len(pairs) > samples:
+        print_message(f"the heads are chosen on the first {samples:,} of {len(pairs):,} pairs (--samples)")
     pairs, known = pairs[:samples], known[:samples]
     if flags.silver:
         check_eflomal()

@@ -47,13 +47,17 @@ def restore_markup(run: SequenceRun, marked: Sequence[MarkedText], answers: Sequ
     """Transfer the markup of each text to its answers. A text that contains only markup is its own answer."""
     alignments = iter(run.align(_make_pairs([text.text for text in marked], answers), unit=UNIT))
     results: list[Answers] = []
+    source, target = run.task.source_vocabulary, run.task.target_vocabulary
     for text, ranked in zip(marked, answers, strict=True):
         if ranked is None and text.elements and is_blank(text.text):
             ranked = [blank_answer(transfer_markup(text, text.text, []))]
         elif ranked is not None:
+            offsets = [(source.offsets(text.text), target.offsets(answer.text)) for answer in ranked]
             ranked = [
-                dataclasses.replace(answer, text=transfer_markup(text, answer.text, next(alignments).links))
-                for answer in ranked
+                dataclasses.replace(
+                    answer, text=transfer_markup(text, answer.text, next(alignments).links, spans)
+                )
+                for answer, spans in zip(ranked, offsets, strict=True)
             ]
         results.append(ranked)
     return results

@@ -61,12 +61,11 @@ def run(argv: list[str]) -> None:
     options = {option.name: getattr(flags, option.name) for option in dataclasses.fields(flags)}
     for option in ("input", "scores", "storage"):
         del options[option]
-    separator = loaded.task.separator
     output = answer_output()
     for prompt, ranked in zip(prompts, loaded.generate(prompts, **options), strict=True):
         for best in ranked:
             score = f"{best.log_probability:.4f}\t" if flags.scores else ""
-            output.write(f"{score}{prompt}{separator}{best.text}\n")
+            output.write(f"{score}{prompt}{best.text}\n")
     output.flush()
 
 

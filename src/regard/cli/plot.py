@@ -47,8 +47,8 @@ class PlotFlags:
     head: int | None = None
     """Head of an alignment. Default: the head that the caption names."""
     samples: int | None = None
-    """Number of unseen inputs to average over. Default: 100, or, for importance, 1,000 if the task generates
-    its samples."""
+    """Number of inputs to average over. Default: all texts of --examples, or 100 unseen inputs; for importance,
+    1,000 unseen inputs, or 500 of a sequence-to-sequence model."""
     seed: int = 0
     """Seed of drawn inputs."""
     dimensions: int = 64

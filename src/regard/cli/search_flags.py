@@ -110,6 +110,11 @@ def warn_missing_terms(run: SequenceRun, controls: Controls, text: str, answers:
             f"{which} to {name} {'lacks' if len(lacking) == 1 else 'lack'} {terms}: the length limit or another "
             "constraint was reached"
         )
+    if misplaced := dict.fromkeys(term for answer in answers or () for term in answer.misplaced):
+        print_message(
+            f"the answer to {name} has {', '.join(map(repr, misplaced))}, but not where its source term is "
+            "translated: check it"
+        )
 
 
 def check_length_penalty(

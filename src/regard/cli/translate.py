@@ -18,7 +18,7 @@ from regard.convert import EngineName, Precision
 from regard.data.markup import MarkedText
 from regard.data.unknown_tokens import WARNING_SHARE, UnknownCount
 from regard.data.vocabulary import is_blank
-from regard.errors import InputError
+from regard.errors import InputError, plural
 from regard.fast.memory import keep_memory
 from regard.io import check_writable
 from regard.runs import SequenceRun
@@ -31,6 +31,8 @@ DESCRIPTION = (
     "gives an empty line of output. Invalid UTF-8 and characters not seen in training are read as the unknown "
     "symbol. Long lines, unknown symbols and invalid UTF-8 give warnings with the line number on standard error."
 )
+SHOWN = 5
+"""Number of lines that a message names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +115,7 @@ def run(argv: list[str]) -> None:
         doubt_prefixes = doubts.prefixes([text], answers)
         _write(_add_alignment(run, [marked], answers, flags), doubt_prefixes, flags)
         warn_missing_terms(run, options["controls"], text, answers[0], "the text")
+        _warn_cut([(1, answers[0])], "")
         if plot is not None and answers[0]:
             attention = run.attend(text, answer=answers[0][0])
             save_and_print(attention.words() if flags.words else attention, plot)
@@ -197,7 +200,7 @@ def _translate_lines(
     flags: TranslateFlags,
 ) -> None:
     """Answer the lines of `file` in order, as they arrive."""
-    unknown = UnknownCount()
+    unknown, best = UnknownCount(), list[tuple[int, Answers]]()
     for lines in numbered_chunks(file):
         marked, texts = [], []
         for number, line in lines:
@@ -213,8 +216,11 @@ def _translate_lines(
         answers = [next(candidates) if text is not None else None for text in texts]
         for (number, _), text, ranked in zip(lines, texts, answers, strict=True):
             warn_missing_terms(run, options["controls"], text or "", ranked, f"line {number}")
+            if ranked and (not ranked[0].finished or is_blank(ranked[0].text)):
+                best.append((number, ranked))
         doubt_prefixes = doubts.prefixes(texts, answers)
         _write(_add_alignment(run, marked, answers, flags), doubt_prefixes, flags)
+    _warn_cut(best, "line")
     if prefixes is not None and next(prefixes, None) is not None:
         raise InputError(f"{str(flags.constraints.prefixes)!r} has more lines than the input: remove lines")
     if flags.align or flags.tags or flags.constraints.replace_unknown:
@@ -254,6 +260,18 @@ def _check_text(run: SequenceRun, text: str, number: int, unknown: UnknownCount)
     unknown.add(run.task.source_vocabulary.encode(text))
     _warn_unknown(run, text, f"line {number}")
     return text
+
+
+def _warn_cut(answers: Sequence[tuple[int, Answers]], place: str) -> None:
+    """Print the number of best answers that were cut at the length limit, and of those that are empty, with the
+    first numbers, if they are of a `place`."""
+    cut = [number for number, ranked in answers if ranked and not ranked[0].finished]
+    empty = [number for number, ranked in answers if ranked and ranked[0].finished and is_blank(ranked[0].text)]
+    for numbers, problem in ((cut, "cut at the length limit (see --max_length)"), (empty, "empty")):
+        if numbers:
+            first = ", ".join(map(str, numbers[:SHOWN])) + ", ..." * (len(numbers) > SHOWN)
+            where = f", on {place}{'s' * (len(numbers) > 1)} {first}" if place else ""
+            print_message(f"{plural(len(numbers), 'answer')} {problem}{where}")
 
 
 def _warn_unknown(run: SequenceRun, text: str, name: str) -> None:

@@ -32,7 +32,10 @@ from regard.version import __version__
 SENTENCES = 100
 """Default number of unseen sentences on which both programs are compared."""
 MAX_DIFFERENCE = 1e-4
-"""Largest accepted difference of logits, log-probabilities (nats) and weights."""
+"""Largest accepted difference of weights, and of logits and log-probabilities (nats) as a fraction of the largest
+logit, or of 1 if all logits are smaller: rounding errors grow with the values."""
+MASKED = 1e4
+"""Absolute value from which logits are those of forbidden tokens, which do not count as the largest logit."""
 BEAM = 5
 BATCH_SIZE = 25
 """Number of sentences per batch."""
@@ -65,6 +68,9 @@ class Certificate(Result):
     """Number of tokens of each continuation by a language model; None for translations."""
     beam: int = BEAM
     limit: float = MAX_DIFFERENCE
+    """Largest accepted difference of logits and log-probabilities."""
+    largest_logit: float | None = None
+    """Largest absolute value of the run's logits; None in certificates of earlier versions."""
     missing: dict[str, str]
     """The reason for each field that is None."""
     versions: dict[str, str]
@@ -80,16 +86,24 @@ class Certificate(Result):
             )
         for name in DIFFERENCES:
             difference = getattr(self, name)
-            if difference is not None and not difference <= self.limit:  # also true for NaN
+            limit = MAX_DIFFERENCE if name == "weights" else self.limit
+            if difference is not None and not difference <= limit:  # also true for NaN
+                size = "" if name == "weights" else self._size
                 raise InputError(
                     f"{name.replace('_', '-')} differ by {difference:.2g} in {self.program}, more than the "
-                    f"limit of {self.limit:g}: nothing was written; try another version of this program"
+                    f"limit of {limit:.2g}{size}: nothing was written; try another version of this program"
                 )
+
+    @property
+    def _size(self) -> str:
+        size = self.largest_logit
+        return "" if size is None or size <= 1 else f", {MAX_DIFFERENCE:g} of the largest logit, {size:.3g}"
 
     def summary(self) -> str:
         """Return one sentence with the differences."""
         values = {name.replace("_", "-"): getattr(self, name) for name in DIFFERENCES}
         figures = ", ".join(f"{name} within {value:.1g}" for name, value in values.items() if value is not None)
+        figures += f" (limit {self.limit:.2g}{self._size})"
         if self.same_beam is None:
             return (
                 f"compared on {self.sentences} prompts in both programs: {figures}; the same continuation by "
@@ -147,17 +161,22 @@ def certify(
         same_tokens=same_tokens,
         same_greedy=same_greedy,
         same_beam=same_beam,
+        largest_logit=largest([batch["largest_logit"] for batch in differences]),
         **measured,
         missing=dict(other.missing),
     )
 
 
-def make_certificate(run: Path, program: str, folder: Path, **fields: Any) -> Certificate:
-    """Return a certificate with `fields`, the versions of the programs, and the hashes of the model in the folder
-    `run` and of all files in `folder`."""
+def make_certificate(
+    run: Path, program: str, folder: Path, *, largest_logit: float, **fields: Any
+) -> Certificate:
+    """Return a certificate with `fields`, the limit for `largest_logit`, the versions of the programs, and the
+    hashes of the model in the folder `run` and of all files in `folder`."""
     files = [run / "model.safetensors"] if (run / "model.safetensors").is_file() else []
     return Certificate(
         program=program,
+        largest_logit=largest_logit,
+        limit=MAX_DIFFERENCE * max(1.0, largest_logit),
         versions={name: version(name) for name in ("torch", program)} | {"regard": __version__},
         hashes={f"run/{path.name}": file_digest(path) for path in files}
         | {path.name: file_digest(path) for path in list_files(folder)},
@@ -202,7 +221,11 @@ def _compare(run: Exportable, other: ConvertedModel, texts: Sequence[str]) -> _B
     batch = PairBatch(source, collate(ours[0]))
     forced, external = _force(run, batch), other.force(batch)
     steps = batch.target != PAD
-    differences = {"log_probabilities": _difference(forced.log_probabilities, external.log_probabilities, steps)}
+    assert forced.logits is not None
+    differences = {
+        "log_probabilities": _difference(forced.log_probabilities, external.log_probabilities, steps),
+        "largest_logit": largest_size(forced.logits[steps]),
+    }
     if external.logits is not None:
         differences["logits"] = _difference(forced.logits, external.logits, steps[..., None])
     if external.weights is not None:
@@ -243,6 +266,11 @@ def _difference(ours: Tensor | None, theirs: Tensor, mask: Tensor) -> float:
     """Return the largest absolute difference where `mask` is True; NaN if a value is NaN."""
     assert ours is not None
     return float(torch.where(mask, (ours - theirs).abs(), 0.0).max())
+
+
+def largest_size(logits: Tensor) -> float:
+    """Return the largest absolute value of logits, without those of forbidden tokens."""
+    return float(logits.abs().masked_fill(logits.abs() >= MASKED, 0.0).max())
 
 
 def largest(values: Sequence[float]) -> float:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.recording import record_own
-from regard.convert.certificate import Certificate, count_equal, largest, make_certificate
+from regard.convert.certificate import Certificate, count_equal, largest, largest_size, make_certificate
 from regard.convert.conversion import hide_logs
 from regard.decoding import Search, generate
 from regard.errors import InputError
@@ -162,7 +162,7 @@ def certify_language_model(
                 continuations += ours
             differences.append(_compare(run, other, [a + b for a, b in zip(batch, ours, strict=True)]))
             advance()
-    log_probabilities, logits, weights = map(largest, zip(*differences, strict=True))
+    log_probabilities, logits, weights, largest_logit = map(largest, zip(*differences, strict=True))
     return make_certificate(
         run.folder,
         other.program,
@@ -173,6 +173,7 @@ def certify_language_model(
         same_tokens=same_tokens,
         log_probabilities=log_probabilities,
         logits=logits,
+        largest_logit=largest_logit,
         weights=weights,
         same_greedy=_share_equal(continuations, theirs),
         same_beam=None,
@@ -202,7 +203,8 @@ def _compare(run: LanguageModelRun, other: ConvertedLanguageModel, rows: Sequenc
     differences = [(chosen - their_chosen)[present[:, 1:]], (logits - their_logits)[present]]
     layers = zip(records.values(), their_weights, strict=True)
     weights = [(ours.weights.cpu() - theirs).transpose(1, 2)[present] for ours, theirs in layers]
-    return [_largest_size(differences[:1]), _largest_size(differences[1:]), _largest_size(weights)]
+    sizes = [_largest_size(differences[:1]), _largest_size(differences[1:]), _largest_size(weights)]
+    return [*sizes, largest_size(logits[present])]
 
 
 def _largest_size(differences: Sequence[Tensor]) -> float:

@@ -4,13 +4,12 @@ BLEU compares sequences of words. The default tokenizer of sacrebleu, 13a, split
 without spaces between words, each line is then a single word, and BLEU is 0 unless the whole line is correct.
 """
 
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable
-from functools import lru_cache
 from importlib.util import find_spec
 from itertools import islice
 
+from regard.data.tokenization import WITHOUT_BLANKS, find_script
 from regard.errors import InputError, unknown_choice
 
 OFFLINE = ("13a", "intl", "zh", "char", "none", "ja-mecab", "ko-mecab")
@@ -20,11 +19,6 @@ PACKAGES = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_
 """The packages that a tokenizer needs besides sacrebleu."""
 MAX_REFERENCES = 10_000
 """Number of references from which the script is detected."""
-WITHOUT_BLANKS = {
-    *("cjk", "hiragana", "katakana", "katakana-hiragana", "halfwidth", "bopomofo", "thai", "lao", "khmer"),
-    *("myanmar", "tibetan", "yi", "tai", "new", "javanese", "balinese"),
-}
-"""Scripts without spaces between words, identified by the first word of the Unicode names of their letters."""
 MIN_DENSE = 0.2
 """Smallest fraction of letters of these scripts in a text that is classified as written without spaces."""
 MAX_OTHER = 0.05
@@ -58,7 +52,7 @@ def choose_bleu_tokenizer(references: Iterable[str]) -> str:
     for text in islice(references, MAX_REFERENCES):
         blanks += len(text.split()) - 1
         for letter, count in Counter(filter(str.isalpha, text)).items():
-            scripts[_script(letter)] += count
+            scripts[find_script(letter)] += count
             letters += count
     dense = sum(scripts[name] for name in WITHOUT_BLANKS)
     if scripts["hangul"] > letters / 2:
@@ -75,11 +69,6 @@ def choose_bleu_tokenizer(references: Iterable[str]) -> str:
     kana = sum(scripts[name] for name in ("hiragana", "katakana", "katakana-hiragana", "halfwidth"))
     japanese = kana > MAX_OTHER * dense and chinese + kana > (1 - MAX_OTHER) * dense
     return "ja-mecab" if japanese and _is_installed("ja-mecab") else "char"
-
-
-@lru_cache(1 << 16)
-def _script(letter: str) -> str:
-    return unicodedata.name(letter, "").partition(" ")[0].lower()
 
 
 def _is_installed(name: str) -> bool:

@@ -6,7 +6,6 @@ OUT/dropped.tsv    the dropped pairs: line, reason, score (empty if none was nee
 
 import math
 import os
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -19,6 +18,7 @@ from typing import Annotated, BinaryIO
 
 from regard.arguments import Limits, check_fields
 from regard.data.parallel import SKIP_REASONS, ParallelText
+from regard.data.tokenization import find_script
 from regard.errors import InputError, plural
 from regard.io import check_folder, new_folder
 from regard.progress import reading_bar
@@ -135,14 +135,9 @@ def _letter_scripts(text: str) -> list[str]:
 
 @lru_cache(maxsize=1 << 16)
 def _script(character: str) -> str:
-    """Return the script of a letter, or the empty string for other characters.
-
-    Python has no table of scripts, but the first word of a letter's Unicode name is its script.
-    """
-    if not character.isalpha():
-        return ""
-    first = unicodedata.name(character, "").partition(" ")[0].lower()
-    return JOINT_SCRIPTS.get(first, first)
+    """Return the script of a letter, or the empty string for other characters."""
+    script = find_script(character) if character.isalpha() else ""
+    return JOINT_SCRIPTS.get(script, script)
 
 
 @lru_cache(maxsize=1)

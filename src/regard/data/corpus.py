@@ -104,6 +104,10 @@ class Corpus:
         )
         return UnknownShares(text=text, pairs=len(self), source=source, target=target)
 
+    def symbol_counts(self) -> list[np.ndarray]:
+        """Return the number of occurrences of each symbol in the sources and in the targets."""
+        return [side.counts(size) for side, size in zip(self.sides, self.symbols, strict=True)]
+
     def ranges(self, seed: int, epoch: int, pool: int) -> list[PairRange]:
         """Return the segments of a pool in the random order of the epoch."""
         order = np.random.default_rng((seed, epoch)).permutation(self._segments)

@@ -91,15 +91,18 @@ def escape_markup(text: str) -> str:
     return html.escape(text, quote=False)
 
 
-def transfer_markup(marked: MarkedText, translation: str, links: Iterable[Link]) -> str:
+def transfer_markup(
+    marked: MarkedText, translation: str, links: Iterable[Link], offsets: Sequence[Sequence[Span]] = ((), ())
+) -> str:
     """Return a translation of `marked.text` with all its elements.
 
-    `links`: pairs of word indices in the text and in the translation, as in `word_spans(text, UNIT)`.
+    `links`: pairs of word indices in the text and in the translation, as in `word_spans(text, UNIT, offsets)`.
+    `offsets`: spans of the tokens of the text and of the translation.
 
     >>> transfer_markup(parse_markup("<b>zwei</b> Hunde"), "two dogs", [(0, 0), (1, 1)])
     '<b>two</b> dogs'
     """
-    source, target = word_spans(marked.text, UNIT), word_spans(translation, UNIT)
+    source, target = word_spans(marked.text, UNIT, offsets[0]), word_spans(translation, UNIT, offsets[1])
     sources: list[set[int]] = [set() for _ in target]
     for source_word, target_word in links:
         sources[target_word].add(source_word)

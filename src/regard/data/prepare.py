@@ -26,7 +26,7 @@ from regard.data.corpus import FORMAT, INDEX, Corpus, open_corpus
 from regard.data.corpus_builder import Vocabularies, build_corpus, no_pairs
 from regard.data.parallel import PairSource
 from regard.data.sentencepieces import SentencePieceVocabulary
-from regard.data.subword_training import train_subwords
+from regard.data.subword_training import MIN_COUNT, MIN_DENSE_COUNT, train_subwords
 from regard.data.subwords import SubwordVocabulary
 from regard.data.text_rules import Normalization
 from regard.data.vocabulary import TokenizerKind
@@ -57,6 +57,8 @@ class TokenizerConfig:
         """Return a digest for the name of a file. Settings that older versions did not have count if they are
         set, so that prepared files of older versions are found again."""
         new = {"normalize": self.normalize, "symbols": self.symbols, "byte_fallback": self.byte_fallback}
+        if self.kind in ("bpe", "unigram"):  # older versions merged pairs that occur once
+            new["rarest"] = (MIN_COUNT, MIN_DENSE_COUNT)
         old = {name: value for name, value in vars(self).items() if name not in new}
         return short_digest(old, side, SAMPLE_PAIRS, *([new] if any(new.values()) else []))
 
@@ -155,7 +157,10 @@ def _learn_vocabulary(
     tokenizer = vocabulary.to_json()
     content = {"tokenizer": tokenizer, "name": file.stem, "pairs": sample.pairs, "bytes": sample.bytes}
     write_json(file, add_digest(content))
-    print_status(f"vocabulary of {len(vocabulary):,} symbols, learned from {sample.summary}", show=progress)
+    dense = ", ".join(vocabulary.without_blanks)
+    rule = f"; {dense} has no spaces between words: only pieces that occur {MIN_DENSE_COUNT} times are subwords"
+    learned = f"vocabulary of {len(vocabulary):,} symbols, learned from {sample.summary}"
+    print_status(learned + rule * bool(dense), show=progress)
 
 
 def _read_vocabulary(file: Path) -> str:

@@ -94,6 +94,13 @@ class RaggedArray:
         """Return the numbers of values (end - begin,) int64 in the rows `begin` to `end` - 1."""
         return np.diff(self._bounds(begin, end))
 
+    def counts(self, size: int) -> np.ndarray:
+        """Return the number of occurrences (size,) int64 of each value from 0 to `size` - 1."""
+        counts, total = np.zeros(size, np.int64), self.total
+        for begin in range(0, total, BLOCK):
+            counts += np.bincount(self._read(0, self.dtype, begin, min(begin + BLOCK, total)), minlength=size)
+        return counts
+
     def read(self, begin: int, end: int) -> list[np.ndarray]:
         """Return the rows `begin` to `end` - 1 as read-only arrays."""
         bounds = self._bounds(begin, end)

@@ -92,6 +92,8 @@ class SubwordVocabulary(SymbolVocabulary):
     unknown_index = UNKNOWN
     prefix: Sequence[int] = ()
     """Tokens at the beginning of each sequence: none."""
+    without_blanks: Sequence[str] = ()
+    """Scripts without spaces between words in the text from which this object was learned."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer

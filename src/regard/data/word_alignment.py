@@ -21,7 +21,7 @@ from typing import Literal
 
 import numpy as np
 
-from regard.data.tokenization import word_ids, word_spans
+from regard.data.tokenization import Span, Tokenizer, Unit, word_ids, word_spans
 from regard.errors import InputError, plural, shorten
 from regard.io.reading import read_text
 
@@ -212,16 +212,22 @@ def check_eflomal() -> None:
 
 
 def align_with_eflomal(
-    pairs: Sequence[tuple[str, str]], corpus: Sequence[tuple[str, str]] = ()
+    pairs: Sequence[tuple[str, str]],
+    corpus: Sequence[tuple[str, str]] = (),
+    tokenizers: Sequence[Tokenizer | None] = (None, None),
 ) -> list[frozenset[Link]]:
-    """Return the links between the words of each pair, separated by whitespace, computed by eflomal.
+    """Return the links between the words of each pair, computed by eflomal.
 
-    `corpus`: additional pairs for learning. Raises `InputError` if the extra `align` is not installed.
+    `corpus`: additional pairs for learning. `tokenizers`: vocabularies of source and target, whose tokens are the
+    words of text without spaces (see `word_spans`). Raises `InputError` if the extra `align` is not installed.
     """
     check_eflomal()
     from eflomal import Aligner  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-    sides = [[_split_punctuation(pair[side]) for pair in (*pairs, *corpus)] for side in (0, 1)]
+    sides = [
+        [_split_punctuation(pair[side], tokenizer) for pair in (*pairs, *corpus)]
+        for side, tokenizer in enumerate(tokenizers)
+    ]
     with TemporaryDirectory() as folder:
         forward_file, backward_file = Path(folder) / "forward", Path(folder) / "backward"
         Aligner().align(*sides, links_filename_fwd=str(forward_file), links_filename_rev=str(backward_file))
@@ -230,15 +236,22 @@ def align_with_eflomal(
     for pair, *lines in zip(pairs, *outputs, strict=True):
         forward, backward = (parse_moses(line, "eflomal's output").sure for line in lines)
         parts = symmetrize(forward, backward, "grow-diag-final")
-        source, target = (word_ids(text, word_spans(text, "parts")) for text in pair)
+        source, target = (
+            word_ids(_find_words(text, "words", tokenizer), _find_words(text, "parts", tokenizer))
+            for text, tokenizer in zip(pair, tokenizers, strict=True)
+        )
         links.append(frozenset((source[i], target[j]) for i, j in parts if i < len(source) and j < len(target)))
     return links
 
 
-def _split_punctuation(text: str) -> str:
+def _find_words(text: str, unit: Unit, tokenizer: Tokenizer | None) -> list[Span]:
+    return word_spans(text, unit, () if tokenizer is None else tokenizer.offsets(text))
+
+
+def _split_punctuation(text: str, tokenizer: Tokenizer | None) -> str:
     """Return a text for eflomal in lower case, with punctuation split off, because `dog.` is the same word as
     `dog`.
 
     An empty text becomes a period, because eflomal drops empty lines.
     """
-    return " ".join(text[begin:end].lower() for begin, end in word_spans(text, "parts")) or "."
+    return " ".join(text[begin:end].lower() for begin, end in _find_words(text, "parts", tokenizer)) or "."

@@ -8,6 +8,7 @@ from typing import Annotated, NamedTuple
 
 from regard.arguments import Limits, check_fields
 from regard.data import BOS, PAD, UNKNOWN, Vocabulary
+from regard.data.tokenization import Span
 from regard.data.vocabulary import is_blank
 from regard.decoding.extensions import NEVER, UNCONSTRAINED, Constraints
 from regard.decoding.required_terms import RequiredTerms
@@ -84,20 +85,20 @@ class Controls:
 
     def missing(self, text: str, tokens: Sequence[int], vocabulary: Vocabulary) -> list[str]:
         """Return the terms of a text that do not occur in the tokens of an answer."""
-        required = dict.fromkeys([*self.terms, *self.translations(text)])
+        required = dict.fromkeys([*self.terms, *(term for _, term in self.translations(text))])
         return [term for term in required if not _contains(tokens, vocabulary.encode(term))]
 
-    def translations(self, text: str) -> list[str]:
-        """Return the translations of the glossary's terms in a text."""
+    def translations(self, text: str) -> list[tuple[Span, str]]:
+        """Return the span of each of the glossary's terms in a text, with its translation."""
         if not self.glossary:
             return []
-        found, position = [], 0
+        found, position = list[tuple[Span, str]](), 0
         while word := WORD.search(text, position):
             begin, position = word.span()
             for term in self._terms.get(word.group(), ()):
                 end = begin + len(term)
                 if text.startswith(term, begin) and not WORD_CHARACTER.match(text, end):
-                    found.append(self.glossary[term])
+                    found.append(((begin, end), self.glossary[term]))
                     position = end
                     break
         return found
@@ -155,7 +156,7 @@ def find_requirements(
     requirements = []
     for text, limit, prefix in zip(texts, limits, prefixes, strict=True):
         tokens = [] if is_blank(prefix) else encode("prefix", prefix)
-        terms = dict.fromkeys([*controls.terms, *controls.translations(text)])
+        terms = dict.fromkeys([*controls.terms, *(term for _, term in controls.translations(text))])
         encoded_terms = [encode("term", term) for term in terms]
         needed = max(controls.min_length, len(tokens) + sum(map(len, encoded_terms)))
         limit = min(limit + needed, max_len, controls.max_length or max_len)

@@ -68,7 +68,9 @@ def select_extensions(totals: Tensor, parents: Tensor, tokens: Tensor, width: in
     ending = tokens == EOS
     rows, ranks = (ending & (totals > -torch.inf))[:, :width].nonzero(as_tuple=True)
     ends = zip(rows.tolist(), parents[rows, ranks].tolist(), totals[rows, ranks].tolist(), strict=True)
-    # A stable sort puts the finished extensions last, where they are cut off.
+    # A stable sort puts the finished extensions last, where they are cut off. A beam that is wider than the
+    # number of different extensions, of which constraints name some twice, reaches them: they must not go on.
+    totals = totals.masked_fill(ending, -torch.inf)
     order = ending.int().argsort(dim=1, stable=True)[:, : min(width, tokens.shape[1] - prefixes)]
     return Extensions(list(ends), parents.gather(1, order), tokens.gather(1, order), totals.gather(1, order))
 

@@ -232,7 +232,9 @@ def beam_search(
             finished[active[row]].append(_hypothesis(prefixes[row, parent], total, penalty, finished=True))
         for row, index in enumerate(active):
             if time == limits[index]:
-                finished[index] += _unfinished(prefixes[row], totals[row], alpha, n_best - len(finished[index]))
+                ended = {parent for place, parent, _ in ends if place == row}
+                missing = n_best - len(finished[index])
+                finished[index] += _unfinished(prefixes[row], totals[row], alpha, missing, ended)
         state, totals = state.choose(parents), new_totals
         extended = prefixes.gather(1, parents.unsqueeze(-1).expand(-1, -1, prefixes.shape[-1]))
         prefixes = torch.cat([extended, tokens.unsqueeze(-1)], dim=-1)
@@ -255,10 +257,15 @@ def beam_search(
     return [sorted(hypotheses, key=_rank)[:n_best] for hypotheses in finished]
 
 
-def _unfinished(prefixes: Tensor, totals: Tensor, alpha: float, count: int) -> list[Hypothesis]:
-    """Return at most `count` of the prefixes (K, T) of a source whose length limit has been reached."""
+def _unfinished(prefixes: Tensor, totals: Tensor, alpha: float, count: int, ended: set[int]) -> list[Hypothesis]:
+    """Return at most `count` of the prefixes (K, T) of a source whose length limit has been reached, without the
+    prefixes in `ended`, which have finished."""
     penalty = length_penalty(prefixes.shape[1] - 1, alpha)
-    possible = [pair for pair in zip(prefixes, totals.tolist(), strict=False) if pair[1] > -torch.inf]
+    possible = [
+        (prefixes[place], total)
+        for place, total in enumerate(totals.tolist())
+        if total > -torch.inf and place not in ended
+    ]
     return [_hypothesis(prefix, total, penalty, finished=False) for prefix, total in possible[: max(count, 0)]]
 
 

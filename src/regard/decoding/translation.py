@@ -39,6 +39,8 @@ class Candidate(Result):
     """Score for ranking answers: log-probability divided by the length penalty."""
     finished: bool
     """Whether the model ended the answer before the length limit."""
+    misplaced: tuple[str, ...] = ()
+    """Translations of the glossary that the answer has in another place than that of their source terms."""
     trace: SearchTrace | None = field(default=None, repr=False, compare=False)
     """What the search computed for the answer, with `traced` and if the search knows it."""
 

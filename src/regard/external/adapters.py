@@ -32,8 +32,6 @@ TOKENS = "input_ids"
 """Name of the argument that holds the tokens of an input."""
 IGNORED = -100
 """Class index that marks outputs without a known expected answer."""
-IMPORTANCE_INPUTS = 50
-"""Largest number of inputs for head importance, if the user sets none."""
 MAX_GENERATED = 100_000
 """Largest number of tokens that a user may ask a model to generate."""
 MakeArguments = Callable[[Any], Any]

@@ -79,8 +79,8 @@ class ExternalModel:
 
     @property
     def importance_samples(self) -> int:
-        """Largest number of inputs for head importance."""
-        return adapters.IMPORTANCE_INPUTS
+        """Number of inputs for head importance: all inputs."""
+        return max(len(self.inputs), 1)
 
     @property
     def measure(self) -> str:
@@ -325,7 +325,7 @@ class ExternalModel:
         `measure` names the loss. Raises `InputError` without inputs.
         """
         subject = self if texts is None else self.over(texts)
-        return interpret.head_importance(subject, samples=max(len(subject.inputs), 1))
+        return interpret.head_importance(subject)
 
     def examine(self, texts: str | Iterable[Any] | None = None, *, seed: int = 0) -> Examination:
         """Test whether attention explains the answers to two or more inputs (None: the subject's inputs).
@@ -352,7 +352,8 @@ class ExternalModel:
         Raises `InputError` for too many heads or an existing folder.
         """
         subject = self if texts is None else self.over(texts)
-        return prune_model(subject, heads, Path(output), samples=adapters.IMPORTANCE_INPUTS, overwrite=overwrite)
+        samples = subject.importance_samples
+        return prune_model(subject, heads, Path(output), samples=samples, overwrite=overwrite)
 
     def compare_with(self, other: ExternalModel, texts: str | Iterable[Any]) -> ModelComparison:
         """Compare two models over the same inputs; raises `InputError` if their losses are not comparable."""

@@ -24,6 +24,9 @@ FIGURE_KINDS: dict[str, Callable[..., dict[str, Any]]] = {
 WIDE = ("heads", "importance", "positions")
 """Kinds of figures that fill both columns of a page unless a width is given."""
 
+SINGLE = ("heads", "alignment", "rollout")
+"""Kinds of figures that show one input."""
+
 
 def plot(
     kind: str,
@@ -64,16 +67,17 @@ def plot(
         raise InputError(f"width {width} is not the width of a column or of a page: choose 3.3 or 6.9 inches")
     if samples is not None:
         check_range("samples", samples, 1, 10**7)
-    texts = list(inputs)
+    every = list(inputs)
+    shown = texts = every[:1] if kind in SINGLE else every[:samples]
     if texts and subject is not None and is_external(subject):
         doubled = kind == "induction"
         external: Any = subject
         subject = external.over(
             [f"{text} {text}" if doubled and isinstance(text, str) else text for text in texts]
         )
-        texts = []
+        shown, samples = [], len(texts)
     options = FigureOptions(
-        inputs=texts,
+        inputs=shown,
         layer=None if layer is None else str(layer),
         head=head,
         samples=samples,
@@ -84,7 +88,8 @@ def plot(
     )
     with figure_style(style):  # the size of its text decides which labels fit, and the caption says so
         parts = FIGURE_KINDS[kind](subject, options)
-    caption = " ".join(filter(None, parts["caption"]))
+    left = f"Of {len(every)} texts, the figure uses the first{f' {len(texts)}' if len(texts) > 1 else ''}."
+    caption = " ".join(filter(None, [*parts["caption"], left * (len(texts) < len(every))]))
     return PaperFigure(
         kind=kind, caption=caption, data=parts["data"], width=options.width, draw=parts["draw"], style=style
     )

@@ -148,7 +148,8 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         seed: int = 0,
     ) -> list[list[decoding.Candidate]]:
         """Return the `n_best` continuations of each prompt, best first, each with `new` tokens (default: 20, or
-        fewer if the model has fewer positions left).
+        fewer if the model has fewer positions left). The prompt and the text of a continuation are the whole
+        text: a continuation that begins with a new word begins with a space.
 
         `beam`: beam size; 1 is greedy search. `temperature` above 0: sample by `seed` instead, with `top_k`
         from the likeliest tokens only, with `top_p` from the fewest tokens that have this share of the
@@ -178,10 +179,12 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         answers = decoding.generate(self.model, tokens, search, most=new, longest=longest)
         return [
             [
-                decoding.Candidate(text=self.task.render(torch.tensor(best.tokens)), **vars(best))
+                decoding.Candidate(
+                    text=self.task.continuation(torch.tensor(prompt), torch.tensor(best.tokens)), **vars(best)
+                )
                 for best in ranked
             ]
-            for ranked in answers
+            for prompt, ranked in zip(tokens, answers, strict=True)
         ]
 
     def attend(

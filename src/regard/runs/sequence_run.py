@@ -231,11 +231,12 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         return pairs, []
 
     def silver_links(self, pairs: Sequence[tuple[str, str]]) -> list[frozenset[Link]]:
-        """Return the links of eflomal between the words of pairs. Words are separated by whitespace.
+        """Return the links of eflomal between the words of pairs. See `word_spans`.
 
         eflomal also learns from the run's training text. Raises `InputError` without the extra `align`.
         """
-        return align_with_eflomal(pairs, self.trained_on(MOST_SILVER))
+        vocabularies = (self.task.source_vocabulary, self.task.target_vocabulary)
+        return align_with_eflomal(pairs, self.trained_on(MOST_SILVER), vocabularies)
 
     def trained_on(self, most: int) -> list[tuple[str, str]]:
         """Return at most `most` pairs of the training data, or pairs generated in the same way."""

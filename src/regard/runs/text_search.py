@@ -10,6 +10,7 @@ from regard import decoding
 from regard.convert.exportable import Exportable
 from regard.data.vocabulary import is_blank
 from regard.errors import InputError, check_range
+from regard.runs.placed_terms import place_terms
 from regard.runs.unknown_words import replace_unknown
 
 if TYPE_CHECKING:
@@ -70,8 +71,10 @@ def search_texts(
         first.task.target_vocabulary,
         max_len=min(run.task.longest_target for run in runs),
     )
-    find = own if opened is None else opened.search
-    found = find(nonblank, search, batchsize=batchsize, scored=scored)
+    find = partial(own if opened is None else opened.search, batchsize=batchsize, scored=scored)
+    found = find(nonblank, search)
+    if search.controls.glossary:
+        found = place_terms(find, first.aligner, nonblank, search, found)
     if search.controls.replace_unknown:
         found = replace_unknown(first.aligner, nonblank, found)
     answers = [[decoding.blank_answer()] for _ in texts]

@@ -317,7 +317,7 @@ def _metrics_display(
             def write(metrics: dict[str, float]) -> None:
                 show_progress(metrics)
                 for name, value in metrics.items():
-                    if name != "step":
+                    if name not in ("step", "tokens"):
                         writer.add_scalar(name, value, int(metrics["step"]))
 
             yield write

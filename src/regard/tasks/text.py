@@ -31,7 +31,8 @@ class TextTaskConfig:
     """Path of a text file in UTF-8, plain or .gz. Required."""
     tokenizer: Literal["characters", "bpe", "unigram", "imported"] = "characters"
     """Tokens: characters, or subwords learned from the text (bpe, unigram). Subwords normalize the text to
-    NFC. imported: the tokenizer of an imported model, whose training continues with --from."""
+    NFC; pairs of pieces that occur fewer than 5 times are not merged. imported: the tokenizer of an imported
+    model, whose training continues with --from."""
     vocab_size: Annotated[int, Limits(5, 10**6)] = 4000
     """Largest number of subwords, including four special symbols. A vocabulary of characters is not limited."""
     max_len: Annotated[int, Limits(1, 100_000)] = 64

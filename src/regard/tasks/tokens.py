@@ -7,6 +7,7 @@ depend only on inputs up to this position, so padding on the right never changes
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any, ClassVar
 
 import torch
@@ -194,6 +195,15 @@ class TokenTask(AnyTask):
     def render(self, tokens: Tensor) -> str:
         """Return tokens (T,) as text. This function is the inverse of `parse`."""
         return self.separator.join(self.vocabulary[token] for token in tokens.tolist())
+
+    def continuation(self, prompt: Tensor, tokens: Tensor) -> str:
+        """Return tokens (N,) after a prompt (T,) as text that is appended to the text of the prompt.
+
+        The text may begin with a space. A prompt may end within a character, whose text is then left out.
+        """
+        before, whole = self.render(prompt), self.render(torch.cat([prompt, tokens]))
+        same = (mine == yours for mine, yours in zip(before, whole, strict=False))
+        return whole[len(list(takewhile(bool, same))) :]
 
     def labels(self, inputs: Tensor) -> list[str]:
         """Return a name for each input of one sequence (T,) for plots."""

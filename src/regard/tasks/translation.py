@@ -87,6 +87,7 @@ class Translation(SequenceTask):
         from regard.data.buckets import BatchPosition, Buckets
         from regard.data.mixture import Mixture
         from regard.data.prepare import prepare_corpus
+        from regard.data.unknown_tokens import check_known, describe_splitting
 
         self.config.check_files()
         recut = None
@@ -110,9 +111,16 @@ class Translation(SequenceTask):
         corpus = Mixture(tuple(corpora), self.config.weights) if len(corpora) > 1 else corpora[0]
         print_status(f"Training on {corpus.summary}", show=beginning.progress)
         self.unknown = self._unknown(corpora, show=not beginning.sharing[0])
+        for trained in self.unknown[: len(corpora)]:
+            check_known(trained)
         if shares := "; ".join(map(str, self.unknown)):
             print_status(f"Unknown tokens: {shares}", show=beginning.progress)
-        for warning in (warning for shares in self.unknown for warning in shares.warnings):
+        counts = [sum(sides[1:], sides[0]) for sides in zip(*(c.symbol_counts() for c in corpora), strict=True)]
+        vocabularies = (self.source_vocabulary, self.target_vocabulary)
+        line, unsuitable = describe_splitting(self.unknown, counts, vocabularies)
+        print_status(line, show=beginning.progress)
+        warnings = [warning for shares in self.unknown for warning in shares.warnings]
+        for warning in (*warnings, *unsuitable):
             print_status(f"regard: warning: {warning}", show=not beginning.sharing[0])
         guide = self._guide(corpora[0], progress=beginning.progress)
         place, most = BatchPosition(*beginning.place), settings.batchsize

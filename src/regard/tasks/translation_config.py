@@ -53,7 +53,8 @@ class TranslationTaskConfig:
     tokenizer: str = "bpe"
     """Tokenizer to learn: subwords (bpe or unigram), words, or characters. Or a file: a SentencePiece model
     (.model or .spm), the vocabulary of another run (tokenizer/source.json in its folder), or a list of words, one
-    a line. With --no-joint, SOURCE,TARGET names two files."""
+    a line. With --no-joint, SOURCE,TARGET names two files. Pairs of pieces that occur fewer than 5 times are not
+    merged; in scripts without spaces in the text, subwords occur at least 100 times."""
     vocab_size: Annotated[int, Limits(5, 10**7)] = 12_000
     """Maximum vocabulary size, for a tokenizer that is learned."""
     symbols: tuple[str, ...] = ()

@@ -95,7 +95,7 @@ def train_steps(
                 metrics = {"step": learner.step, "loss": outcome.loss, **validation}
                 metrics |= {"exact_match": outcome.correct.float().mean().item(), "lr": lr}
                 learner.folder.append_metrics(metrics)
-                on_metrics(metrics)
+                on_metrics({**metrics, "tokens": learner.tokens})
             interrupted = learner.agree(bool(signals))
             if learner.step % CHECKPOINT_EVERY == 0 or last or selected or interrupted:
                 learner.save(use=better)
@@ -120,7 +120,7 @@ class Learner:
         drops: bool = False,
     ) -> None:
         self.state, self.settings, self.batches, self.context = state, settings, batches, context
-        self.folder = folder
+        self.folder, self.tokens = folder, 0
         self.drops = drops
         """Whether the model has dropout."""
         self.module = _distribute(state.objective, settings, context)
@@ -151,6 +151,7 @@ class Learner:
             torch.manual_seed(derive_seed(settings.seed, f"dropout/{state.step}/{self.context.rank}"))
         parts = [self.batches.draw(state.step) for _ in range(settings.accumulate)]
         tokens = sum(part.tokens for part in parts)
+        self.tokens += tokens
         state.optimizer.zero_grad()
         shares = [self.context.share(part) for part in parts]
         losses, corrects = zip(*[self._add_gradients(share, tokens) for share in shares], strict=True)

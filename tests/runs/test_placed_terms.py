@@ -1,0 +1,99 @@
+"""Translations of a glossary replace the words that are aligned to their source terms."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from regard.data.tokenization import word_spans
+from regard.decoding import Candidate, Controls, Search
+from regard.runs.placed_terms import _is_placed, _place, place_terms
+
+
+class Words:
+    """A vocabulary of words and punctuation."""
+
+    def encode(self, text: str) -> list[int]:
+        return [4] * len(self.offsets(text))
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        return word_spans(text, "parts")
+
+
+class FakeAligner:
+    """Aligns "dog" and "canine" with "Hund", "man" and "gentleman" with "Mann", with a weight."""
+
+    task = SimpleNamespace(source_vocabulary=Words(), target_vocabulary=Words(), longest_target=50)
+
+    def __init__(self, weight: float = 0.8) -> None:
+        self.weight = weight
+
+    def align(self, pairs: Any, unit: str) -> list[Any]:
+        found = []
+        for text, answer in pairs:
+            sides = [[side[slice(*span)] for span in word_spans(side, "parts")] for side in (text, answer)]
+            links = [
+                (first, second)
+                for first, source in enumerate(sides[0])
+                for second, target in enumerate(sides[1])
+                if target in {"Hund": ("dog", "canine"), "Mann": ("man", "gentleman")}.get(source, ())
+            ]
+            weights = np.zeros((len(sides[1]), len(sides[0])))
+            for first, second in links:
+                weights[second, first] = self.weight
+            found.append(SimpleNamespace(target=sides[1], links=links, weights=weights))
+        return found
+
+
+ANSWERS = {
+    "": "a man has a dog.",
+    "a gentleman": "a gentleman man has a dog.",
+    "a gentleman has": "a gentleman has a dog.",
+    "a gentleman has a canine": "a gentleman has a canine.",
+    "a man has a canine": "a man has a canine.",
+}
+
+
+def answer(text: str) -> Candidate:
+    return Candidate(text=text, tokens=[], log_probability=0.0, score=0.0, finished=True)
+
+
+def place(
+    glossary: dict[str, str], found: str, weight: float = 0.8, answers: dict[str, str] = ANSWERS
+) -> Candidate:
+    def find(texts: list[str], search: Search) -> list[list[Candidate]]:
+        return [[answer(answers[prefix])] for prefix in search.controls.prefixes(len(texts))]
+
+    aligner: Any = FakeAligner(weight)
+    controls = Search(beam=2, controls=Controls(glossary=glossary))
+    [[best]] = place_terms(find, aligner, ["Ein Mann hat einen Hund."], controls, [[answer(found)]])  # type: ignore[arg-type]
+    return best
+
+
+def test_terms_replace_the_aligned_words() -> None:
+    best = place({"Hund": "canine"}, "a man has a dog. canine.")
+    assert best.text == "a man has a canine." and not best.misplaced
+    best = place({"Hund": "canine", "Mann": "gentleman"}, "gentleman canine a man has a dog.")
+    assert best.text == "a gentleman has a canine." and not best.misplaced  # and not "gentleman man"
+
+
+def test_a_term_that_has_no_place_is_named() -> None:
+    best = place({"Hund": "canine"}, "a man has a dog. canine.", weight=0.1)
+    assert best.text == "a man has a dog. canine." and best.misplaced == ("canine",)
+    glued = ANSWERS | {"a man has a canine": "a man has a canines."}
+    assert place({"Hund": "canine"}, "a dog. canine", answers=glued).misplaced == ("canine",)
+    assert place({"Katze": "cat"}, "a man has a dog.") == answer("a man has a dog.")
+
+
+def test_a_term_after_the_end_of_the_sentence_is_not_in_its_place() -> None:
+    term = ((4, 8), "canine")
+    links = [((4, 8), 0.5, True)]
+    answer = "A dog runs. canine."
+    words = [((0, 1), []), ((2, 5), []), ((6, 10), []), ((10, 11), []), ((12, 18), links), ((18, 19), [])]
+    assert not _is_placed(term, "Ein Hund läuft.", answer, words)
+    assert _place(term, words) == (4, 4) and _place(((0, 3), "a"), words) is None
+    assert _is_placed(term, "Ja. Hund.", "Yes. canine.", [((0, 3), []), ((3, 4), []), ((5, 11), links)])
+    # The weight of another word is larger.
+    words = [((0, 1), []), ((2, 5), [((4, 8), 0.9, True)]), ((6, 12), links), ((13, 17), [])]
+    assert not _is_placed(term, "Ein Hund läuft.", "A dog canine runs", words)
+    assert not _is_placed(term, "Ein Hund läuft.", "A canines runs", [((2, 9), links)])
