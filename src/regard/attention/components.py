@@ -118,8 +118,6 @@ class Components(NamedTuple):
     without residual connection, as in recurrent models, has none."""
     read_values: ReadValues = no_values
     """Function that reads the values of layers; layers with unknown values are left out."""
-    feed_forward_left_out: Mapping[str, str] = {}
-    """Blocks without a known feed-forward layer, with the reason."""
     find_inputs: FindInputs = lambda: ({}, {})
     """Function that returns, by layer, the queries, keys and values of its heads; and the layers in which those
     of single heads cannot be replaced, with the reason. An external model runs for this."""

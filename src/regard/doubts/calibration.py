@@ -94,7 +94,7 @@ class TrustReport(Result):
                 f"{fault.count:,}",
                 f"{fault.auroc:.3f}",
                 f"{fault.log_probability_auroc:.3f}",
-                f"{signed(gain.value)} ({signed(gain.low)} to {signed(gain.high)})",
+                f"{signed(gain.value)} ({gain.low:+.3f} to {gain.high:+.3f})",
                 percent(fault.found, 0),
                 percent(fault.named, 0),
             )
