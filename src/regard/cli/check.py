@@ -84,11 +84,11 @@ def run(argv: list[str]) -> None:
         _mark_class(words, exercise, flags)
         return
     assignment = choose_exercises(exercise, seed=flags.seed, exercises=flags.exercises)
-    paths, remarks = _find_files(words)
+    files, remarks = _find_files(words)
     for output in _outputs(flags):
         check_writable(output)
-        refuse_input(output, [*paths, flags.exercises])
-    reports = _check(paths, assignment, flags, remarks)
+        refuse_input(output, [*files, flags.exercises])
+    reports = _check(files, assignment, flags, remarks)
     _write(reports, flags)
     if flags.exercises is None and record_checks(flags.savepath, reports):
         print_message(f"recorded in {flags.savepath / PROGRESS}, for the pages of `regard learn`")
