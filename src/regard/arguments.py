@@ -70,11 +70,11 @@ class Limits(NamedTuple):
             raise InputError(f"{name} {show_value(value)} is out of range: choose {words}")
 
 
-NOT_EMPTY = ("heads", "rows", "layers", "runs", "seeds", "receivers")
+NOT_EMPTY = ("heads", "rows", "layers", "seeds", "receivers")
 ANY_NUMBER = Limits(-(2**63), 2**63 - 1)
 SIZES = "width heads head_width memory_width key_width inner_width hidden layers"
 LENGTHS = "length longest letters classes outputs input_len symbols source_symbols target_symbols"
-COUNTS = "samples seeds count side splits sample_len new batch beam n_best batchsize max_len tokens"
+COUNTS = "samples seeds count side splits sample_len new batch max_len tokens"
 INDICES = "head output queries keys first offset top_k most number input input_width time sources targets"
 RANGES = {
     **dict.fromkeys(SIZES.split(), Limits(1, 2**20)),
@@ -82,11 +82,9 @@ RANGES = {
     **dict.fromkeys(COUNTS.split(), Limits(1, 10**9)),
     **dict.fromkeys(INDICES.split(), Limits(0, 2**31)),
     **dict.fromkeys(("dropout", "epsilon"), Limits(0, 1, "high")),
-    **dict.fromkeys(("alpha", "length_penalty"), Limits(0, 2**31)),
     **dict.fromkeys(("base", "rotary_base"), Limits(1, math.inf, "both")),
     **dict.fromkeys(("top_p", "to"), Limits(0, 1)),
     "seed": Limits(0, 2**32 - 1),
-    "temperature": Limits(0, math.inf, "high"),
 }
 """Ranges of arguments that have the same meaning in all functions and layers."""
 

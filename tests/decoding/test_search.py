@@ -194,7 +194,7 @@ def test_finished_sources_take_no_more_steps(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"width": 0}, "beam 0 is out of range"),
+        ({"width": 0}, "width 0 is out of range"),
         ({"width": 2, "n_best": 3}, "n_best 3 exceeds beam 2: lower n_best, or raise beam"),
         ({"width": 2, "alpha": -1.0}, "length_penalty -1.0 is out of range"),
         ({"width": 2, "alpha": 1e30}, "length_penalty 1e\\+30 is out of range: choose from 0 to 10"),

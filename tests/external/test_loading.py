@@ -329,7 +329,7 @@ def test_invalid_models_tokenizers_and_inputs_are_refused(model_of: Build, token
         (lambda: regard.look(model, tokenizer, inputs=3), "inputs 3 is of type int: give an iterable or str"),  # type: ignore[arg-type]
         (
             lambda: subject.compare_with(3, ["the cat"]),  # type: ignore[arg-type]
-            "'3' is not a model to compare with: pass a result of look",
+            "other 3 is of type int: give ExternalModel",
         ),
     ):
         with pytest.raises(InputError, match=said):

@@ -329,7 +329,7 @@ class TestCustomParts:
         ("induction", "--attention alibi,t5", "alibi and t5 are both for the slot position"),
         ("induction", "--attention windwo", "did you mean window?"),
         ("induction", "--attention window:a", "'a' is not a number"),
-        ("induction", "--attention window:0", "choose a whole number from 1"),
+        ("induction", "--attention window:0", "window: width 0 is out of range: choose from 1"),
         ("induction", "--attention sink:3", "takes no numbers, and not 1"),
         ("induction", "--attention rotary --rotary_base 500", "both choose the base"),
         (

@@ -118,7 +118,7 @@ def test_map_of_a_model_without_attention_is_refused(tmp_path: Path) -> None:
         (lambda run: run.test(samples=0), "samples 0 is out of range"),
         (lambda run: run.test(sample_len=5), "dates have no adjustable length"),
         (lambda run: run.attend("x", sample_len=5), "leave out sample_len"),
-        (lambda run: run.search(["x"], beam=2, length_penalty=-1), "length_penalty -1 is out of range"),
+        (lambda run: run.search(["x"], beam=2, length_penalty=-1), "length_penalty -1.0 is out of range"),
     ],
 )
 def test_bad_options_are_refused(translator: regard.PairRun, call: Any, message: str) -> None:

@@ -138,7 +138,7 @@ def test_run_can_be_replaced_by_one_that_starts_from_it(
         ),
         ({"steps": 0}, "steps 0 is out of range"),
         ({"start_from": "nowhere"}, "no run 'nowhere' in"),
-        ({"start_from": 3}, "run 3 is not a name"),
+        ({"start_from": 3}, "start_from 3 is of type int: give None or Path or str"),
     ],
     ids=str,
 )
