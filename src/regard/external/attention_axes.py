@@ -43,7 +43,7 @@ from regard.external.hooks import remove_hooks
 
 HEADS = ("num_heads", "n_heads", "n_head", "num_attention_heads", "heads", "nhead", "nheads", "num_head", "h")
 """Names of attributes that may contain the number of heads."""
-STATE_DEPTH = 4
+STATE_DEPTH = 6
 """Number of nested levels of attributes and containers whose state is restored after a probe."""
 LEVELS = 3
 """Number of nested modules that are probed: a module around the one with the weights may join the heads."""
@@ -328,8 +328,11 @@ class AxesFinder:
         fixed = [axis for axis in range(len(shape)) if isinstance(axes, Axes) and axes.roles[axis] == "h"]
         if not before or any(before[axis] != shape[axis] for axis in fixed):
             axes = self._probe(shape, keys, site, heads, product=product)
-            unclear = heads is None and isinstance(axes, Axes) and axes.heads == 1 and "h" not in axes.roles
-            if convention and (unclear or (axes == UNKNOWN and heads in (None, *shape[-3:-2]))):
+            unclear = axes == UNKNOWN and heads in (None, *shape[-3:-2])
+            if isinstance(axes, Axes):
+                no_heads = heads is None and axes.heads == 1 and "h" not in axes.roles
+                unclear = no_heads or axes.roles[-2] != "q" or "q" in axes.roles[:-2]
+            if convention and unclear:
                 axes = Axes(("s",) * (len(shape) - 3) + ("h", "q", "k"))
             self._known[key] = axes, shape
         if isinstance(axes, Axes) and axes.head is not None:

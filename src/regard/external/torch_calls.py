@@ -158,7 +158,9 @@ class TorchCallMode(ProbeMode):
                 return function(*args, **kwargs)
             shape = shape_of_sdpa(*args, **kwargs) if function is F.scaled_dot_product_attention else ()
             axes: Axes | str | None = BY_HEAD
-            if len(shape) > 2:
+            # Layers from transformers keep to the convention, and a probe could change their caches.
+            caller = type(callers[0][0].tracker.module(callers[0][1]))
+            if len(shape) > 2 and not (len(shape) == 4 and caller.__module__.startswith("transformers.")):
                 axes = callers[0][0].session.axes.find(shape, len(shape) - 1, convention=True)
             targets, known = _targets(callers, axes or UNKNOWN, shape, len(shape) - 1)
             if not targets:
@@ -202,8 +204,9 @@ def _attend(modes: Sequence[TorchCallMode], weights: Tensor, keys: int, *, produ
     mode, layer = callers[0]
     module, finder = mode.tracker.module(layer), mode.session.axes
     in_library = type(module).__module__.startswith("transformers.")
-    if in_library and not product and "att" not in type(module).__name__.lower():
-        return weights  # a router or a gate
+    last = keys == weights.dim() - 1
+    if in_library and not product and not (last and "att" in type(module).__name__.lower()):
+        return weights  # a router, a gate or a kernel of a convolution
     if hasattr(module, WINDOW_ATTRIBUTE) and weights.dim() == 4:
         axes: Axes | str | None = WINDOWS
         sessions = [mode.session for mode, _ in callers]
@@ -222,6 +225,8 @@ def _attend(modes: Sequence[TorchCallMode], weights: Tensor, keys: int, *, produ
     if in_library and axes in (UNKNOWN, FOLDED) and weights.dim() == 3 and len(weights) % heads == 0:
         known_rows = finder.has_steps(weights.shape[1], len(weights) // heads)
         axes = Axes(("sh", "q", "k"), heads) if known_rows else SELECTED
+    if isinstance(axes, str) and not product:  # without scores of queries and keys, it may be no attention
+        callers = [(mode, name) for mode, name in callers if not mode.session.intervenes]
     targets, known = _targets(callers, axes, weights.shape, keys)
     by_head = known.unfold(weights)
     for target, _ in targets:
