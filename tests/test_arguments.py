@@ -108,7 +108,7 @@ def misuses(name: str, hint: Any) -> Iterator[Any]:
         yield from [True] if bool not in origins else []
         yield from [2.5] if float not in origins else []
         limits = [part for part in typing.get_args(hint) if hasattr(part, "low")] + (
-            [RANGES[name]] if name in RANGES else []
+            [RANGES[name]] if RANGES.get(name) else []
         )
         if typing.get_origin(hint) is typing.Annotated and limits:
             low, high, excluded = limits[0]

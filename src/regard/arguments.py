@@ -76,7 +76,7 @@ SIZES = "width heads head_width memory_width key_width inner_width hidden layers
 LENGTHS = "length longest letters classes outputs input_len symbols source_symbols target_symbols"
 COUNTS = "samples seeds count side splits sample_len new batch max_len tokens"
 INDICES = "head output queries keys first offset top_k most number input input_width time sources targets"
-RANGES = {
+RANGES: dict[str, Limits | None] = {
     **dict.fromkeys(SIZES.split(), Limits(1, 2**20)),
     **dict.fromkeys([*LENGTHS.split(), "largest"], Limits(1, 2**31)),
     **dict.fromkeys(COUNTS.split(), Limits(1, 10**9)),
@@ -85,6 +85,9 @@ RANGES = {
     **dict.fromkeys(("base", "rotary_base"), Limits(1, math.inf, "both")),
     **dict.fromkeys(("top_p", "to"), Limits(0, 1)),
     "seed": Limits(0, 2**32 - 1),
+    **dict.fromkeys(
+        ("alpha", "length_penalty", "temperature", "false_alarms"), None
+    ),  # each function has its own range
 }
 """Ranges of arguments that have the same meaning in all functions and layers."""
 
@@ -320,7 +323,8 @@ def _parameters(function: Callable[..., Any], owner: type | None) -> tuple[Any, 
             continue  # a type of a package that is not installed
         has_range = any(get_origin(part) is Annotated for part in (hint, *get_args(hint)))
         if numbers and not has_range and hint is not Any and "Tensor" not in str(hint):
-            hint = Annotated[hint, RANGES.get(name, ANY_NUMBER)]
+            limits = RANGES.get(name, ANY_NUMBER)
+            hint = hint if limits is None else Annotated[hint, limits]
         hints[name] = hint
     return inspect.signature(function), hints
 

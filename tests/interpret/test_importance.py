@@ -46,7 +46,7 @@ def test_keep_heads_preserves_the_remaining_heads() -> None:
 
 @pytest.mark.parametrize("heads", [[], [0, 0], [1, 0], [4], [-1]])
 def test_keep_heads_refuses_invalid_heads(heads: list[int]) -> None:
-    with pytest.raises(regard.InputError, match="cannot stay"):
+    with pytest.raises(regard.InputError, match="cannot stay|is empty"):
         keep_heads(MultiHeadAttention(8, 4), heads)
     with pytest.raises(regard.InputError, match="only multi-head attention in which each head has its own keys"):
         keep_heads(MultiHeadAttention(8, 4, groups=2), [0])
