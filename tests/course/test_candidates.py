@@ -180,3 +180,20 @@ def test_softmax_and_matmul_of_a_library_are_allowed(tmp_path: Path) -> None:
 def test_a_library_object_is_not_an_answer() -> None:
     report = regard.check(regard.attention.MultiHeadAttention)
     assert not report.right and report.exercises[0].state == "imported"
+
+
+@pytest.mark.parametrize(
+    ("code", "noted"),
+    [
+        ("return np.einsum('bqd,bkd,->bqk', q, k, np.array(q.shape[-1] ** -0.5), optimize='greedy')", ""),
+        ("import attention_tools\n    return q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5", ""),
+        ("from regard.attention import causal_mask\n    causal_mask(2, 2)\n    return q", "regard.attention"),
+    ],
+    ids=["a library's own call", "an import", "a call of the learner"],
+)
+def test_only_what_the_learner_calls_is_noted(tmp_path: Path, code: str, noted: str) -> None:
+    (tmp_path / "attention_tools.py").write_text("class BeamSearch:\n    pass\n", encoding="utf-8")
+    path = tmp_path / "mine.py"
+    path.write_text(f"import numpy as np\ndef score(q, k):\n    {code}\n", encoding="utf-8")
+    (report,) = regard.check(path).exercises
+    assert [note.startswith(noted) for note in report.notes] == ([True] if noted else []), report

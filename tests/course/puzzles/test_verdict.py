@@ -8,6 +8,7 @@ import pytest
 from regard.course.processes import ForkServer
 from regard.course.puzzles import verdict
 from regard.course.puzzles.puzzle import PUZZLES
+from regard.course.puzzles.repairs import _all_repairs
 from regard.course.puzzles.verdict import PuzzleReport, check_file
 from regard.errors import InputError
 from tests.course.puzzles.conftest import Write
@@ -112,3 +113,31 @@ def test_program_that_fails_for_a_text_is_one_line(
     report = check(write("bad", code), "previous", fork_server)
     assert re.match(f"line {LINE}: .*{message}", report.trouble), report.trouble
     assert not report.given and report.text
+
+
+def test_a_clue_does_not_hold_for_all_right_answers(write: Write, fork_server: ForkServer) -> None:
+    """All dates have equal letters, the dots, so this says nothing about the wrong ones."""
+    report = check(write("year", "answer = tokens.map(lambda t: 'x')"), "year", fork_server)
+    assert report.correct == 0 and "equal letters" not in report.clue, report
+    report = check(write("count", "answer = indices.map(lambda i: 99)"), "count", fork_server)
+    assert report.correct == 0 and report.clue == "", report
+
+
+@pytest.mark.parametrize(
+    ("code", "kinds"),
+    [
+        ("answer = aggregate(select(indices, indices.map(lambda i: 2 - i)), tokens)", False),
+        ("answer = aggregate(select(tokens, indices.map(lambda i: 2 - i)), tokens)", True),
+        ("answer = aggregate(select(indices, tokens), tokens)", True),
+        ("answer = aggregate(select(tokens, tokens), tokens)", False),
+    ],
+    ids=["two places", "letter and place", "place and letter", "two letters"],
+)
+def test_values_of_two_kinds_are_named_only_for_two_kinds(
+    code: str, kinds: bool, write: Write, fork_server: ForkServer
+) -> None:
+    puzzle = PUZZLES["reverse"]
+    program = verdict.load_program(write("kinds", code), puzzle.alphabet, puzzle.longest, fork_server)
+    words = [repair.words for repair in _all_repairs(program, puzzle, {})]
+    assert any("two kinds" in text for text in words) == kinds
+    assert not any("no step comes before" in text for text in words)
