@@ -176,7 +176,7 @@ class TorchCallMode(ProbeMode):
             # The softmax may be a module inside the layer: check the two innermost running modules.
             layers = (layer for layer in running[:-3:-1] if layer not in session.named_modules)
             return next(filter(session.concerns, layers), None)
-        modules = self.tracker.modules
+        modules = self.tracker.named
         kinds = ((name, type(modules.get(name)).__module__) for name in reversed(running))
         # A softmax or a dropout of PyTorch is part of the layer around it.
         layer = next((name for name, kind in kinds if not kind.startswith("torch.nn.modules.")), None)
