@@ -31,8 +31,11 @@ class _Levels(torch.autograd.Function):
             tensor.expand(info.batch_size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
             for tensor, dim in zip(tensors, in_dims[1:], strict=True)
         ]
-        _Levels.apply(receive, *(tensor.flatten(0, 1) for tensor in stacked))
+        _levels.apply(receive, *(tensor.flatten(0, 1) for tensor in stacked))
         return torch.zeros(()), None
+
+
+_levels: Any = _Levels
 
 
 def is_transformed(tensor: Tensor) -> bool:
@@ -56,7 +59,7 @@ def merge_levels(*tensors: Any) -> Sequence[Any]:
         return tensors
     dims, batch, plain = present[0].dim(), len(present[0]), list[Tensor]()
     present = [tensor.detach()[(None,) * (dims - tensor.dim())] for tensor in present]
-    _Levels.apply(plain.extend, *(tensor.expand(batch, *tensor.shape[1:]) for tensor in present))
+    _levels.apply(plain.extend, *(tensor.expand(batch, *tensor.shape[1:]) for tensor in present))
     return [None if tensor is None else plain.pop(0) for tensor in tensors]
 
 

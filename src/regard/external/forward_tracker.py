@@ -96,9 +96,9 @@ class ForwardTracker:
         A module that several parts of the model share, as in a tied encoder-decoder, has its name inside the
         innermost running module that contains it.
         """
-        names = self.names.get(id(module))
-        if names is None or len(names) == 1:
-            return names and names[0]
+        names = self.names.get(id(module), [])
+        if len(names) < 2:
+            return next(iter(names), None)
         for around in reversed(self.running):
             for name in names:
                 if is_inside(name, around):

@@ -254,7 +254,8 @@ def check_layers(layers: Collection[str] | None, tracker: ForwardTracker, likely
     """Raise `InputError` for names that match no module, with similar names of attention layers."""
     attending = likely | {name for name in tracker.named if "att" in name.lower()}
     for name in layers or ():
-        if not name or find_name(name.split("#")[0], tracker.named) is None:
+        is_root = not name and "" not in likely and bool(attending)  # the root has a layer if no part has one
+        if is_root or find_name(name.split("#")[0], tracker.named) is None:
             raise unknown_choice("layer", name, sorted(attending or tracker.named))
 
 
