@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from regard.attention.layer_record import is_transformed
 from regard.attention.names import short_name
 from regard.errors import InputError, unknown_choice
 from regard.external.attention_axes import FOLDED, UNKNOWN, Axes, active_probe
@@ -92,7 +93,8 @@ class WeightsHook:
         session.axes.count(layer)
         if weights.dim() == 2:
             return Axes(("q", "k"))
-        axes = session.axes.find(weights.shape, weights.dim() - 1, layer)
+        by_convention = is_transformed(weights)  # a module cannot be probed inside vmap
+        axes = session.axes.find(weights.shape, weights.dim() - 1, layer, convention=by_convention)
         if isinstance(axes, Axes):
             return axes
         reason = (axes or UNKNOWN).format(tuple(weights.shape))

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 from torch.overrides import handle_torch_function, has_torch_function
 
+from regard.attention.layer_record import is_transformed
 from regard.errors import InputError
 from regard.external.attention_axes import (
     BY_HEAD,
@@ -217,7 +218,8 @@ def _attend(modes: Sequence[TorchCallMode], weights: Tensor, keys: int, *, produ
                 f"{layer} attends in windows, where no single weight can be set: change whole heads instead"
             )
     else:
-        axes = finder.find(weights.shape, keys, product=product)
+        by_convention = product and is_transformed(weights)  # a module cannot be probed inside vmap
+        axes = finder.find(weights.shape, keys, product=product, convention=by_convention)
     if axes is None:
         return weights
     heads = finder.find_heads() or len(weights) + 1
