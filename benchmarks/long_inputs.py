@@ -50,7 +50,7 @@ def measure(way: str, tokens: int) -> None:
         else:
             with record_long(model) as records:
                 model(tokens_in, use_cache=False)
-            layer = records["model.6.self_attn"]
+            layer = records["model.layers.6.self_attn"]
             row = layer.rows([tokens - 1])
             torch.testing.assert_close(layer.values[:, :, -1:], row.topk(16).values, atol=1e-6, rtol=0)
     print_usage(start)
@@ -65,7 +65,7 @@ def page(model: Any, tokens: int) -> None:
     text = " ".join(f"w{number}" for number in torch.randint(0, 1000, (tokens - 1,)).tolist())
     start = time.perf_counter()
     attention = regard.look(model, tokenizer).attend(text)
-    layer = attention.layers["model.6.self_attn"]
+    layer = attention.layers["model.layers.6.self_attn"]
     assert layer.rows is not None and abs(layer.rows.of(tokens - 2).sum(-1) - 1).max() < 1e-3
     with tempfile.TemporaryDirectory() as folder:
         attention.save(Path(folder) / "page.html")

@@ -173,7 +173,7 @@ def test_short_names() -> None:
     torch.testing.assert_close(records["decoder.layers.0.cross"].weights[0, 1], torch.full((2, 2), 0.5))
     with record(model, layers=["decoder.1.cross"]) as records:
         model(source, source > 0, source)
-    assert list(records) == ["decoder.layers.1.cross"]
+    assert list(records) == ["decoder.1.cross"]
 
 
 @pytest.mark.parametrize(

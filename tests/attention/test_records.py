@@ -9,6 +9,7 @@ from torch import Tensor
 
 from regard import record
 from regard.attention import MultiHeadAttention, Record, attention_layers
+from regard.attention.names import layer_name
 from regard.data import EOS
 from regard.decoding import beam_search, greedy_search
 from regard.errors import InputError
@@ -47,7 +48,7 @@ def take_steps(model: Seq2Seq, target: Tensor = TARGET) -> None:
 
 def decoders_layers(model: Seq2Seq) -> list[str]:
     """Return the names of attention layers with steps."""
-    return [name for name in attention_layers(model) if name.startswith("decoder")]
+    return [layer_name(model, name) for name in attention_layers(model) if name.startswith("decoder")]
 
 
 @pytest.mark.parametrize("limits", [{}, {"rows": [3, 0]}, {"rows": [4]}, {"heads": [0], "rows": [1, 2]}], ids=str)

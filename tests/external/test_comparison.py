@@ -24,21 +24,23 @@ def test_two_checkpoints_over_the_same_texts(model_of: Callable[[str], Any], tok
     after.model.layers[1].self_attn.q_proj.weight[:8] = 0  # head 0 of layer 1 attends uniformly
     one, other = regard.look(before, tokenizer), regard.look(after, tokenizer)
     comparison = one.compare_with(other, TEXTS)
-    assert comparison.apart["model.0.self_attn"] == [0, 0, 0, 0]
-    assert comparison.apart["model.1.self_attn"][0] > 0.05 and comparison.apart["model.1.self_attn"][1:] == [
+    assert comparison.apart["model.layers.0.self_attn"] == [0, 0, 0, 0]
+    assert comparison.apart["model.layers.1.self_attn"][0] > 0.05 and comparison.apart[
+        "model.layers.1.self_attn"
+    ][1:] == [
         0,
         0,
         0,
     ]
     counts = [len(tokenizer(text)["input_ids"]) for text in TEXTS]
     even = np.mean([np.mean([np.log(row + 1) for row in range(count)]) for count in counts])
-    assert comparison.entropy[1]["model.1.self_attn"][0] == pytest.approx(even, abs=1e-5)
+    assert comparison.entropy[1]["model.layers.1.self_attn"][0] == pytest.approx(even, abs=1e-5)
     assert (
         comparison.added[1] == other.importance(TEXTS).added
         and comparison.losses[0] == one.importance(TEXTS).loss
     )
     assert comparison.predictions[0] == (one.attend(TEXTS[0]).prediction, other.attend(TEXTS[0]).prediction)
-    assert "model.1.self_attn" in str(comparison) and "ten inputs or more" in str(comparison)
+    assert "model.layers.1.self_attn" in str(comparison) and "ten inputs or more" in str(comparison)
 
 
 def test_models_with_different_losses_are_not_compared(model_of: Callable[[str], Any], tokenizer: Any) -> None:
@@ -77,8 +79,11 @@ def test_two_folders_on_the_command_line(
     kept = json.loads((tmp_path / "a.json").read_text())
     assert status == 0 and "of llama" in printed and kept["losses"] == pytest.approx(comparison.losses)
     other = "transformer.h.1.attn"  # equal number of layers with other names
-    assert comparison.alike["model.1.self_attn"] == other and len(comparison.apart["model.1.self_attn"]) == 4
-    row = next(line.split() for line in printed.splitlines() if "model.1.self_attn" in line)
+    assert (
+        comparison.alike["model.layers.1.self_attn"] == other
+        and len(comparison.apart["model.layers.1.self_attn"]) == 4
+    )
+    row = next(line.split() for line in printed.splitlines() if "model.layers.1.self_attn" in line)
     assert row[3] == f"{comparison.added[1][other][0]:+.4f}" and row[1] == "0"
     status, _, error = command("compare", *both)
     assert (status, "give --examples FILE" in error) == (2, True)

@@ -20,7 +20,7 @@ FAMILIES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     ),
     "llama": (
         {"positions": "rotary", "norm": "rms", "activation": "swiglu", "tied": False, "key_value_heads": 1},
-        {"decoder.": "model.", "self_attention": "self_attn", "feed_forward": "mlp"},
+        {"decoder.": "model.layers.", "self_attention": "self_attn", "feed_forward": "mlp"},
     ),
 }
 RECEIVERS = [
@@ -87,4 +87,4 @@ def test_models_with_other_parts_are_refused(model_of: Any, tokenizer: Any) -> N
     result = regard.patch_paths(
         regard.look(model_of("opt"), tokenizer), text, corrupted, answers=("ran", "small")
     )
-    assert set(result.others) == {"inputs", "model.decoder.0.fc2", "model.decoder.1.fc2"}
+    assert set(result.others) == {"inputs", "model.decoder.layers.0.fc2", "model.decoder.layers.1.fc2"}

@@ -57,10 +57,12 @@ def test_only_requested_layers_are_computed(small: Any, monkeypatch: pytest.Monk
         return eager(self, chosen)
 
     monkeypatch.setattr(interface_call.InterfaceCall, "weights", count)
-    _, records = run(model, inputs, layers=["model.1.self_attn"])
+    _, records = run(model, inputs, layers=["model.layers.1.self_attn"])
     assert list(records) == ["model.layers.1.self_attn"] and len(asked) == 1
-    with pytest.raises(InputError, match=r"'model.7.self_attn' is unknown: did you mean model.1.self_attn"):
-        run(model, inputs, layers=["model.7.self_attn"])
+    with pytest.raises(
+        InputError, match=r"'model.layers.7.self_attn' is unknown: .*did you mean model.layers.1.self_attn"
+    ):
+        run(model, inputs, layers=["model.layers.7.self_attn"])
     with pytest.raises(InputError, match="heads 4 is out of range: choose from 0 to 3"):
         run(model, inputs, heads=[4])
     assert model.config._attn_implementation == "sdpa"
@@ -216,7 +218,7 @@ def test_rows_of_later_steps(small: Any) -> None:
     with torch.no_grad(), record(model, rows=[12]) as none:
         model.generate(**inputs, **options)
     with pytest.raises(InputError, match="rows 12 is out of range: choose from 0 to 11"):
-        none["model.0.self_attn"].weights  # noqa: B018
+        none["model.layers.0.self_attn"].weights  # noqa: B018
 
 
 def test_model_that_replaces_layers_in_its_first_pass(small: Any) -> None:
@@ -270,10 +272,10 @@ def test_equal_lengths_of_source_and_target_keep_their_own_tokens(small: Any) ->
     source = [str(each) for each in inputs["input_ids"][1].tolist()[:6]] + ["<pad>"] * 3
     read = [str(each) for each in range(29, 38)]
     target = [*read[1:], str(int(output.logits[1, -1].argmax()))]
-    assert records["model.encoder.1.self_attn"].labels_of(1) == (source, source)
-    assert records["model.decoder.1.self_attn"].labels_of(1) == (target, read)
-    assert records["model.decoder.1.encoder_attn"].labels_of(1) == (target, source)
-    shown = regard.make_maps(records)[1].layers["model.decoder.1.encoder_attn"]
+    assert records["model.encoder.layers.1.self_attn"].labels_of(1) == (source, source)
+    assert records["model.decoder.layers.1.self_attn"].labels_of(1) == (target, read)
+    assert records["model.decoder.layers.1.encoder_attn"].labels_of(1) == (target, source)
+    shown = regard.make_maps(records)[1].layers["model.decoder.layers.1.encoder_attn"]
     assert (shown.query_labels, shown.key_labels) == (target, source)
 
 

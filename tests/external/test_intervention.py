@@ -15,10 +15,10 @@ from regard.errors import InputError
 
 OUTPUTS = {
     "bert": ("encoder.layer.1.attention.self", "encoder.layer.1.attention.output.dense"),
-    "llama": ("model.1.self_attn", "model.layers.1.self_attn.o_proj"),
+    "llama": ("model.layers.1.self_attn", "model.layers.1.self_attn.o_proj"),
     "t5": ("decoder.block.1.layer.1.EncDecAttention", "decoder.block.1.layer.1.EncDecAttention.o"),
     "gptj": ("transformer.h.1.attn", "transformer.h.1.attn.out_proj"),
-    "bart": ("model.decoder.1.encoder_attn", "model.decoder.layers.1.encoder_attn.out_proj"),
+    "bart": ("model.decoder.layers.1.encoder_attn", "model.decoder.layers.1.encoder_attn.out_proj"),
     "vit": ("layers.1.attention", "layers.1.attention.o_proj"),
 }
 """An attention layer of each model, and the projection after its heads."""
@@ -65,7 +65,7 @@ def test_head_that_is_off_adds_nothing(small: Any, name: str) -> None:
 def test_weight_is_set_in_the_step_of_its_query(small: Any, name: str) -> None:
     architecture = small.known[name]
     model, inputs = small.build(architecture), small.make_inputs(architecture, "none")
-    layer = {"llama": "model.0.self_attn", "gptj": "transformer.h.0.attn"}.get(
+    layer = {"llama": "model.layers.0.self_attn", "gptj": "transformer.h.0.attn"}.get(
         name, "decoder.block.0.layer.0.SelfAttention"
     )
     inputs.pop("decoder_input_ids", None)

@@ -58,9 +58,9 @@ MEASURES = {
     "bert-mlm": "loss of the masked tokens",
 }
 HEADS = {
-    "llama": ("model.1.self_attn", "model.layers.1.self_attn.o_proj"),
+    "llama": ("model.layers.1.self_attn", "model.layers.1.self_attn.o_proj"),
     "gptj": ("transformer.h.0.attn", "transformer.h.0.attn.out_proj"),
-    "bart": ("model.decoder.1.encoder_attn", "model.decoder.layers.1.encoder_attn.out_proj"),
+    "bart": ("model.decoder.layers.1.encoder_attn", "model.decoder.layers.1.encoder_attn.out_proj"),
     "bert-mlm": ("bert.encoder.layer.0.attention.self", "bert.encoder.layer.0.attention.output.dense"),
 }
 
@@ -110,8 +110,8 @@ def test_examination_ranks_like_other_tokens(model_of: Build, tokenizer: Any) ->
         measure = regard.attribute(subject, text, method="other_tokens").inputs
         with regard.record(model) as records:
             model(tokenizer(text, return_tensors="pt")["input_ids"])
-        own.append(correlation(records["model.0.self_attn"].weights[0, 2].numpy(), np.asarray(measure)))
-    found = next(each for each in examined.heads if (each.layer, each.head) == ("model.0.self_attn", 2))
+        own.append(correlation(records["model.layers.0.self_attn"].weights[0, 2].numpy(), np.asarray(measure)))
+    found = next(each for each in examined.heads if (each.layer, each.head) == ("model.layers.0.self_attn", 2))
     assert found.ranking is not None and found.ranking.mean == pytest.approx(np.mean(own), abs=1e-4)
     assert found.ranking.low < found.ranking.mean < found.ranking.high
     assert found.relevance is None and any("inputs are unknown" in each for each in examined.unanswered)
@@ -151,7 +151,7 @@ def test_target_has_a_probability_for_each_token(model_of: Build, tokenizer: Any
     assert found.outputs == ["a", "big", "dog"] and found.truth == "a big dog"
     assert same.probabilities == found.probabilities and found.prediction != ""
     assert {layer.kind for layer in found.layers.values()} == {"encoder", "decoder", "cross"}
-    assert found.layers["model.decoder.0.encoder_attn"].key_labels == ["the", "cat", "sat"]
+    assert found.layers["model.decoder.layers.0.encoder_attn"].key_labels == ["the", "cat", "sat"]
 
 
 @torch.no_grad()
@@ -293,7 +293,7 @@ def test_layers_of_t5_lose_different_heads(folders: Callable[[str], Path], tmp_p
 def test_heads_that_cannot_be_removed_stay(model_of: Build, tokenizer: Any) -> None:
     subject = regard.look(model_of("bart"), tokenizer, inputs=["the cat ||| the dog"])
     with pytest.raises(InputError, match="cannot be removed"):
-        subject.keep_heads("model.encoder.9.self_attn", [0, 1, 2])
+        subject.keep_heads("model.encoder.layers.9.self_attn", [0, 1, 2])
 
 
 def test_unsafe_folders_are_refused(folders: Callable[[str], Path], tmp_path: Path) -> None:
@@ -444,14 +444,14 @@ def test_explorer_works_as_for_runs(model_of: Build, tokenizer: Any) -> None:
     with TestClient(make_app(Explorer(subject)), base_url="http://localhost") as client:
         about = client.get("/api/run").json()
         assert about["step"] is None and about["kind"] == "LlamaForCausalLM" and not about["draws"]
-        off = {"layer": "model.1.self_attn", "heads": [0]}
+        off = {"layer": "model.layers.1.self_attn", "heads": [0]}
         found = client.post("/api/attend", json={"input": TEXTS[0], "interventions": [off]}).json()
         weights = found["map"]["layers"][1]["weights"], found["original"]["layers"][1]["weights"]
         assert not np.any(weights[0][0]) and np.any(weights[1][0])
         assert found["original"]["prediction"] == subject.attend(TEXTS[0]).prediction
         worth = client.get("/api/importance").json()
         assert worth == importance_by_layer(subject.importance([TEXTS[0]]))
-        unknown = {"input": "the cat", "interventions": [{"layer": "model.9.self_attn"}]}
+        unknown = {"input": "the cat", "interventions": [{"layer": "model.layers.9.self_attn"}]}
         assert "is unknown" in client.post("/api/attend", json=unknown).json()["error"]
         assert client.post("/api/attend", json={"input": ""}).status_code == 422
 
@@ -467,18 +467,31 @@ def test_look_without_a_browser(
     kept = json.loads(json_file.read_text())
     assert status == 0 and page.read_text().startswith("<!doctype html>") and "heads 2, 0:" in printed
     [layer] = kept["layers"]
-    expected = regard.look(folders("llama")).attend(TEXTS[0], generate=3).layers["model.1.self_attn"]
+    expected = regard.look(folders("llama")).attend(TEXTS[0], generate=3).layers["model.layers.1.self_attn"]
     np.testing.assert_allclose(layer["weights"], expected.weights[[2, 0]], atol=1e-6)
-    named = ("--layers", "model.layers.1.self_attn, model.0.self_attn")
+    named = ("--layers", "model.layers.1.self_attn, model.layers.0.self_attn")
     assert command("look", folders("llama"), "--text", TEXTS[0], *named, "--json", json_file)[0] == 0
     names = [layer["name"] for layer in json.loads(json_file.read_text())["layers"]]
-    assert names == ["model.1.self_attn", "model.0.self_attn"]
+    assert names == ["model.layers.1.self_attn", "model.layers.0.self_attn"]
     for words, said in {
         ("--plot", page): "--plot needs an input: give --text or --image",
-        ("--text", "a", "--plot", page, "--heads", "7"): "head of model.0.self_attn 7 is out of range",
-        ("--text", "a", "--plot", page, "--layers", "x"): "layers 'x' is unknown: choose model.0.self_attn, "
-        "model.1.self_attn or 0 to 1",
-        ("--text", "a", "--plot", page, "--layers", "model.layers.1.self_atn"): "did you mean model.1.self_attn?",
+        ("--text", "a", "--plot", page, "--heads", "7"): "head of model.layers.0.self_attn 7 is out of range",
+        (
+            "--text",
+            "a",
+            "--plot",
+            page,
+            "--layers",
+            "x",
+        ): "layers 'x' is unknown: choose model.layers.0.self_attn, model.layers.1.self_attn or 0 to 1",
+        (
+            "--text",
+            "a",
+            "--plot",
+            page,
+            "--layers",
+            "model.layers.1.self_atn",
+        ): "did you mean model.layers.1.self_attn?",
         ("--text", "a", "--plot", "x.txt"): "has no known extension",
         ("--target", "a"): "--target needs a source",
         ("--text", "a", "--target", "", "--plot", page): "target is empty: type a target, or leave it out",

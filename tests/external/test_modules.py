@@ -32,7 +32,7 @@ def test_lora_weights_are_included(model_of: Callable[[str], Any], tokenizer: An
     ids = tokenizer(TEXT, return_tensors="pt")["input_ids"]
     with torch.no_grad(), regard.record(adapted) as records:
         adapted(input_ids=ids)
-    found = subject.attend(TEXT, generate=1).layers["model.0.self_attn"]
+    found = subject.attend(TEXT, generate=1).layers["model.layers.0.self_attn"]
     expected = records["base_model.model.model.layers.0.self_attn"].weights[0]
     torch.testing.assert_close(torch.as_tensor(found.weights), expected, atol=1e-6, rtol=0)
     assert plain(found.key_labels) == plain(WORDS)

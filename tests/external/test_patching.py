@@ -15,7 +15,7 @@ from regard.errors import InputError
 pytestmark = pytest.mark.filterwarnings("ignore")
 CLEAN, CORRUPTED = "the cat sat on the mat", "the dog sat on the mat"
 OUTPUTS = {
-    "llama": [(f"model.{at}.self_attn", f"model.layers.{at}.self_attn.o_proj") for at in (0, 1)],
+    "llama": [(f"model.layers.{at}.self_attn", f"model.layers.{at}.self_attn.o_proj") for at in (0, 1)],
     "gpt2": [(f"transformer.h.{at}.attn", f"transformer.h.{at}.attn.c_proj") for at in (0, 1)],
 }
 
@@ -99,7 +99,7 @@ def test_pytorch_layers_are_patched() -> None:
     clean, corrupted = torch.randn(2, 1, 7, 12)
     subject = regard.look(model, lambda each: each, inputs=[clean, corrupted])
     result = regard.patch(subject, clean, corrupted, metric=lambda logits: logits[-1, 0] - logits[-1, 3])
-    assert list(result.heads) == ["encoder.0.self_attn", "encoder.1.self_attn"]
+    assert list(result.heads) == ["encoder.layers.0.self_attn", "encoder.layers.1.self_attn"]
     assert model.encoder.layers[0].self_attn.out_proj.bias.shape == (12,)  # unchanged
 
     def contexts(layer: Any, states: Tensor) -> Tensor:
@@ -129,7 +129,7 @@ def test_pytorch_layers_are_patched() -> None:
     assert (result.difference_clean, result.difference_corrupted) == pytest.approx((whole, nothing), abs=1e-5)
     for head in range(3):
         effect = (difference(corrupted, kept, head)[0] - nothing) / (whole - nothing)
-        assert result.heads["encoder.0.self_attn"][head] == pytest.approx(effect, abs=1e-4)
+        assert result.heads["encoder.layers.0.self_attn"][head] == pytest.approx(effect, abs=1e-4)
 
 
 def test_contexts_with_a_convolution_are_left_out(model_of: Callable[[str], Any]) -> None:

@@ -268,7 +268,7 @@ def test_zero_head_of_a_padded_encoder_has_no_importance() -> None:
             return output
 
     subject = regard.look(Pooled(), lambda given: given, inputs=list(states))
-    added = subject.importance().added["encoder.0.self_attn"]
+    added = subject.importance().added["encoder.layers.0.self_attn"]
     assert added[1] == pytest.approx(0, abs=1e-9) and added[0] > 1e-4
 
 

@@ -114,7 +114,7 @@ def _check(records: Any, row: int, written: list[str], read: list[str]) -> None:
 
 @torch.no_grad()
 def test_labels_padding_prefixes_and_sampling(small: Any) -> None:
-    model, cross = small.build(small.known["bart"]), "model.decoder.0.encoder_attn"
+    model, cross = small.build(small.known["bart"]), "model.decoder.layers.0.encoder_attn"
     source, read = torch.randint(3, 60, (2, 6)), torch.randint(3, 60, (2, 6))
 
     def rows(run: Callable[[], Any], row: int = 1, **options: Any) -> tuple[Any, list[str]]:

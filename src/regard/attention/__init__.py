@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     )
     from regard.attention.mechanism import PARTS as PARTS, Mechanism as Mechanism, list_parts as list_parts
     from regard.attention.multihead import MultiHeadAttention as MultiHeadAttention, keep_heads as keep_heads
+    from regard.attention.names import short_name as short_name
     from regard.attention.parts import (
         AttentionKind as AttentionKind,
         Combination as Combination,
@@ -78,7 +79,7 @@ if TYPE_CHECKING:
         find_positions as find_positions,
         make_positions as make_positions,
     )
-    from regard.attention.records import Records as Records, short_name as short_name
+    from regard.attention.records import Records as Records
     from regard.attention.scores import (
         SCORES as SCORES,
         Additive as Additive,

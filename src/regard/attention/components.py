@@ -20,8 +20,8 @@ from regard.attention.feed_forward import FeedForward
 from regard.attention.head_inputs import HeadInputs, find_head_inputs
 from regard.attention.hooks import AttentionLayer, attention_layers, explicit_weights
 from regard.attention.multihead import MultiHeadAttention
+from regard.attention.names import short_name
 from regard.attention.recording import record_own
-from regard.attention.records import short_name
 from regard.attention.single import Attention
 
 ContextChange = Callable[[Tensor], Tensor]

@@ -8,7 +8,7 @@ import dataclasses
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from regard.attention.functional import attention_weights, widen
 from regard.attention.layer_record import AttentionTrace
+from regard.attention.names import find_name, layer_name, plain_name
 from regard.attention.parts import (
     Combination,
     LinearAttention,
@@ -26,7 +27,7 @@ from regard.attention.parts import (
     PositionBias,
     positions_of,
 )
-from regard.attention.records import Recorder, plain_name, short_name
+from regard.attention.records import Recorder
 from regard.attention.scores import Dot, ScaledDot, Score
 from regard.errors import InputError
 
@@ -188,13 +189,15 @@ def find_layer(model: nn.Module, name: str) -> AttentionLayer:
     3
     """
     layers = attention_layers(model)
-    for full_name, layer in layers.items():
-        if name in (full_name, short_name(full_name)):
+    if (known := find_name(name, layers)) is not None:
+        return layers[known]
+    with suppress(AttributeError):  # a further name of a shared layer
+        if isinstance(layer := model.get_submodule(name), AttentionLayer):
             return layer
-    known = ", ".join(map(short_name, layers))
+    names = ", ".join(layer_name(model, path) for path in layers)
     raise InputError(
         f"layer {name!r} is not in the model: choose "
-        f"{known or 'another model, because this model has no attention'}"
+        f"{names or 'another model, because this model has no attention'}"
     )
 
 

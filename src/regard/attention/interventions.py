@@ -11,7 +11,7 @@ nested; outer contexts are applied first.
 
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from regard.attention.descriptions import can_be_negative, describe_normalizer, follows_softmax
 from regard.attention.functional import tempered_weights, uniform_weights
 from regard.attention.hooks import attach_hooks, disable_compile, find_layer, with_change
-from regard.attention.records import check_indices, short_name
+from regard.attention.records import check_indices
 from regard.errors import InputError
 
 To = Literal["off", "uniform"]
@@ -104,10 +104,10 @@ class Intervention:
     def describe(self, layer: str) -> str:
         """Return a description of the change.
 
-        >>> Intervention(heads=(1,)).describe("decoder.layers.0.cross")
+        >>> Intervention(heads=(1,)).describe("decoder.0.cross")
         'decoder.0.cross: head 1 off'
         """
-        name = f"{short_name(layer)}: {_describe_heads(self.heads)}"
+        name = f"{layer}: {_describe_heads(self.heads)}"
         if isinstance(self.to, str):
             return f"{name} {self.to}"
         return f"{name}, weight of query {self.query} on key {self.key} set to {self.to:.6g}"
@@ -167,29 +167,35 @@ def intervene(
     to: To | float = "off",
     query: int | None = None,
     key: int | None = None,
+    is_call: Callable[[int | None], bool] | None = None,
 ) -> Iterator[None]:
     """Change the attention weights of some `heads` of a layer in the block; None for all heads.
 
     `layer`: name of the layer in the model, as in records; `.layers` may be omitted. `to`: "off", "uniform",
     or, with `query` and `key`, the weight (0 to 1) of this query on this key. The other weights of the query
     keep their proportions. The change applies to every input of a batch and every hypothesis of a search.
-    Gradients are computed as usual. Raises `InputError` for an unknown layer, and, when the model runs, for a
-    head or step that is out of range.
+    `is_call`: function that receives the decoding step of each call and returns whether to change the call;
+    `layer` may then be `name#1`. Gradients are computed as usual. Raises `InputError` for an unknown layer, and,
+    when the model runs, for a head or step that is out of range.
 
     >>> from regard.attention import EncoderLayer
     >>> layer = EncoderLayer(12, 3, 24)
     >>> with intervene(layer, "self_attention", heads=[0], to="uniform"):
     ...     output = layer(torch.zeros(2, 5, 12))
     """
-    target = find_layer(model, layer)
+    target = find_layer(model, layer if is_call is None else layer.partition("#")[0])
     change = Intervention(heads=None if heads is None else tuple(heads), to=to, query=query, key=key)
     if not isinstance(to, str) and can_be_negative(target):
         raise InputError(
-            f"to {to} does not fit layer {short_name(layer)}: its weights can be negative "
+            f"to {to} does not fit layer {layer}: its weights can be negative "
             f"({describe_normalizer(target)}), so the other weights of a row cannot keep their "
             f"proportions; choose off or uniform"
         )
-    hook = with_change(target.hook, change.apply)
+
+    def apply(weights: Tensor, mask: Tensor | None, step: int | None) -> Tensor:
+        return change.apply(weights, mask, step) if is_call is None or is_call(step) else weights
+
+    hook = with_change(target.hook, apply)
     with disable_compile(), note_intervention(model, change.describe(layer)), attach_hooks({target: hook}):
         yield
 
@@ -225,10 +231,10 @@ def temper(
     target = find_layer(model, layer)
     if not follows_softmax(target):
         raise InputError(
-            f"layer {short_name(layer)} has no temperature: its weights are not a softmax of the scores "
+            f"layer {layer} has no temperature: its weights are not a softmax of the scores "
             f"({describe_normalizer(target)}); leave the temperature out"
         )
-    description = f"{short_name(layer)}: {_describe_heads(heads)}, temperature {temperature:.6g}"
+    description = f"{layer}: {_describe_heads(heads)}, temperature {temperature:.6g}"
     hook = with_change(target.hook, change)
     with disable_compile(), note_intervention(model, description), attach_hooks({target: hook}):
         yield

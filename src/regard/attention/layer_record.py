@@ -1,8 +1,8 @@
 """The record of an attention layer, which joins the parts recorded at the steps of a decoder."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +11,56 @@ from torch import Tensor
 Kind = Literal["encoder", "decoder", "cross"]
 """Kind of attention: inputs attend to inputs (encoder), outputs to outputs (decoder), or outputs to inputs
 (cross)."""
+
+
+class _Levels(torch.autograd.Function):
+    """Passes the tensors inside transforms of `torch.func` to a function; PyTorch calls `vmap` at each level."""
+
+    @staticmethod
+    def forward(receive: Callable[[Sequence[Tensor]], None], *tensors: Tensor) -> Tensor:  # type: ignore[override]
+        receive(tensors)
+        return torch.zeros(())
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Store nothing, because no gradient flows through the result."""
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, receive: Any, *tensors: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        stacked = [
+            tensor.expand(info.batch_size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+            for tensor, dim in zip(tensors, in_dims[1:], strict=True)
+        ]
+        _levels.apply(receive, *(tensor.flatten(0, 1) for tensor in stacked))
+        return torch.zeros(()), None
+
+
+_levels: Any = _Levels
+
+
+def is_transformed(tensor: Tensor) -> bool:
+    """Return whether a tensor belongs to a transform of `torch.func`, such as vmap or grad."""
+    return torch.func.debug_unwrap(tensor) is not tensor
+
+
+def merge_levels(*tensors: Any) -> Sequence[Any]:
+    """Return tensors (B, ...) of one call, or None, without the transforms of `torch.func` around the call.
+
+    Each level of vmap, of size N, becomes part of the batch: (N B, ...). Without a transform the tensors are
+    returned unchanged. All tensors broadcast to the number of dimensions of the first one, and to its batch.
+
+    >>> batches = []
+    >>> _ = torch.func.vmap(lambda states: batches.extend(merge_levels(states)) or states)(torch.zeros(3, 2, 5))
+    >>> batches[0].shape
+    torch.Size([6, 5])
+    """
+    present = [tensor for tensor in tensors if tensor is not None]
+    if not any(map(is_transformed, present)):
+        return tensors
+    dims, batch, plain = present[0].dim(), len(present[0]), list[Tensor]()
+    present = [tensor.detach()[(None,) * (dims - tensor.dim())] for tensor in present]
+    _levels.apply(plain.extend, *(tensor.expand(batch, *tensor.shape[1:]) for tensor in present))
+    return [None if tensor is None else plain.pop(0) for tensor in tensors]
 
 
 class AttentionTrace(NamedTuple):
@@ -35,9 +85,9 @@ class AttentionTrace(NamedTuple):
 
     def detach(self) -> "AttentionTrace":
         """Return a copy of the trace that is detached from the autograd graph."""
-        tensors = (self.query, self.key, self.value, self.scores, self.weights, self.context)
+        *tensors, mask = merge_levels(*self[:4], *self[5:7], self.mask)
         query, key, value, scores, weights, context = (tensor.detach() for tensor in tensors)
-        return AttentionTrace(query, key, value, scores, self.mask, weights, context, self.step)
+        return AttentionTrace(query, key, value, scores, mask, weights, context, self.step)
 
 
 def concat_traces(traces: Sequence[AttentionTrace], weights: Tensor, mask: Tensor | None) -> AttentionTrace:

@@ -8,7 +8,7 @@ the fused kernel, and the layer computes only these weights in addition. The sig
 changes.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -23,8 +23,9 @@ from regard.attention.hooks import (
     with_recorder,
 )
 from regard.attention.interventions import active_interventions
-from regard.attention.records import Recorder, Records, short_name
-from regard.errors import InputError, unknown_choice
+from regard.attention.names import find_name, known_name, layer_name
+from regard.attention.records import Recorder, Records
+from regard.errors import InputError
 
 
 @contextmanager
@@ -67,10 +68,9 @@ def record_own(
     """
     recorder = make_recorder(heads, rows, query_labels, key_labels, inside=inside)
     recorder.interventions = partial(active_interventions, model)
-    own = attention_layers(model)
+    own = {layer_name(model, path): layer for path, layer in attention_layers(model).items()}
     for name in layers or ():
-        if name not in (*own, *map(short_name, own)):
-            raise unknown_choice("layer", name, map(short_name, own))
+        known_name(name, own)
     with disable_compile(), record_layers(own, recorder, layers):
         yield Records(recorder)
 
@@ -91,15 +91,15 @@ def make_recorder(
 
 @contextmanager
 def record_layers(
-    own: Mapping[str, AttentionLayer], recorder: Recorder, layers: Collection[str] | None
+    own: dict[str, AttentionLayer], recorder: Recorder, layers: Collection[str] | None
 ) -> Iterator[None]:
     """Attach a recorder to those layers of `own` whose names are in `layers`; None for all layers."""
     recorder.remarks |= {name: describe_weights(layer) for name, layer in own.items()}
     with attach_hooks(
         {
             layer: with_recorder(layer.hook, recorder, name)
-            for name, layer in own.items()
-            if layers is None or name in layers or short_name(name) in layers
+            for name, layer in reversed(own.items())  # of several names of a layer, the first remains
+            if layers is None or find_name(name, layers) is not None
         }
     ):
         yield

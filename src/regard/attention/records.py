@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from regard.attention.layer_record import AttentionTrace, CallRecord, CallRecords, Kind, Record
+from regard.attention.layer_record import AttentionTrace, CallRecord, CallRecords, Kind, Record, merge_levels
+from regard.attention.names import find_name
 from regard.errors import InputError
 
 Tokens = Callable[[str, Kind | None, int, int], tuple[list[list[str]] | None, list[list[str]] | None, bool]]
@@ -29,12 +30,13 @@ class Recorder:
     inside: bool = False
     """Whether to store the traces of Regard's layers."""
     parts: dict[str, CallRecords] = field(default_factory=dict)
+    name_call: Callable[[str, int | None], str | None] = lambda name, step: name
+    """Function of a layer's name and the decoding step; returns the name of the call, such as `name#1` for its
+    second call in a pass, or None if the call is not recorded."""
     interventions: Callable[[], Sequence[str]] = tuple
     """Function that returns the active interventions."""
     remarks: dict[str, str] = field(default_factory=dict)
     """By layer name: `Record.remark`."""
-    left_out: Callable[[], dict[str, str]] = dict
-    """Function that returns the layers that ran without a record, and the reason for each layer."""
 
     @property
     def partial(self) -> bool:
@@ -77,13 +79,20 @@ class Recorder:
         step: int | None = None,
         inside: AttentionTrace | None = None,
     ) -> None:
-        """Store weights (B, H, Tq, Tk) of the selected heads and rows.
+        """Store weights (B, H, Tq, Tk) of the selected heads and rows of a layer's call.
 
         `queries`: number of queries before selection. A step extends the record of all earlier steps of the
         same batch. In all other cases, a new record begins. Several queries at one step also begin a new
         record, because they are hypotheses of a beam, whose order changes from step to step.
         """
-        rows, parts = self.rows_of(queries, step), self.parts.get(name)
+        call_name = self.name_call(name, step)
+        if call_name is None:
+            return
+        name, rows = call_name, self.rows_of(queries, step)
+        if not step:
+            self.drop_repeated(name)
+        parts = self.parts.get(name)
+        weights, mask = merge_levels(weights, mask)
         part = CallRecord(weights.detach(), mask, rows if step is None else [step] * len(rows))
         if self.inside and inside is not None:
             part = part._replace(inside=inside.detach())
@@ -94,6 +103,11 @@ class Recorder:
         self.parts[name] = CallRecords(
             [part], first, first + count, whole=not first and count == queries, interventions=self.interventions()
         )
+
+    def drop_repeated(self, name: str) -> None:
+        """Drop the numbered calls of a layer in the last pass, because a new pass begins."""
+        for repeated in [key for key in self.parts if key.startswith(f"{name}#")]:
+            del self.parts[repeated]
 
     def go_on(self, name: str, part: CallRecord, *, queries: int, start: int, kind: Kind | None = None) -> None:
         """Append a forward pass over `queries` steps from `start` on to the record of the earlier steps.
@@ -163,14 +177,16 @@ class Records(Mapping[str, Record]):
     Records are added as the model runs. `regard.make_maps(records)` shows the records.
     """
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    # Nothing that the recorder refers to refers back to it, so that dropped records are freed at once, without
+    # the garbage collector.
+    def __init__(self, recorder: Recorder, left_out: Callable[[], dict[str, str]] = dict) -> None:
+        self._recorder, self._left_out = recorder, left_out
 
     def __getitem__(self, name: str) -> Record:
-        for full_name in self._recorder.parts:
-            if name in (full_name, short_name(full_name)):
-                return self._recorder.record_of(full_name)
-        raise KeyError(name)
+        known = find_name(name, self._recorder.parts)
+        if known is None:
+            raise KeyError(name)
+        return self._recorder.record_of(known)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._recorder.parts)
@@ -186,7 +202,7 @@ class Records(Mapping[str, Record]):
 
             records.left_out["model.layers.0.mixer"]  # 'Mamba2Mixer without softmax attention'
         """
-        return self._recorder.left_out()
+        return self._left_out()
 
     def __repr__(self) -> str:
         left_out = describe_left_out(self.left_out)
@@ -197,12 +213,10 @@ def describe_left_out(left_out: Mapping[str, str]) -> str:
     """Return one line that lists the layers without a record by reason, or an empty string.
 
     >>> describe_left_out({"encoder.layers.0": "a linear layer"})
-    'not recorded: encoder.0 (a linear layer)'
+    'not recorded: encoder.layers.0 (a linear layer)'
     """
     reasons = dict.fromkeys(left_out.values())
-    names = {
-        reason: [short_name(name) for name, other in left_out.items() if other == reason] for reason in reasons
-    }
+    names = {reason: [name for name, other in left_out.items() if other == reason] for reason in reasons}
     groups = [f"{', '.join(layers)} ({reason})" for reason, layers in names.items()]
     return f"not recorded: {'; '.join(groups)}" if groups else ""
 
@@ -215,26 +229,10 @@ def describe_remarks(remarks: Mapping[str, str]) -> str:
     """
     layers: dict[str, list[str]] = {}
     for name, remark in remarks.items():
-        layers.setdefault(remark, []).append(short_name(name))
+        layers.setdefault(remark, []).append(name)
     if len(layers) == 1:
         return next(iter(layers))
     return "; ".join(f"{', '.join(names)}: {remark}" for remark, names in layers.items() if remark)
-
-
-def short_name(name: str) -> str:
-    """Return a layer's name without `.layers`.
-
-    >>> short_name("decoder.layers.0.cross")
-    'decoder.0.cross'
-    """
-    return name.replace(".layers.", ".")
-
-
-def plain_name(name: str) -> str:
-    """Return a module's name without the wrapper of `torch.compile`."""
-    if "_orig_mod" not in name:  # a recording calls this function for every module
-        return name
-    return ".".join(part for part in name.split(".") if part != "_orig_mod")
 
 
 def check_indices(what: str, indices: Sequence[int], end: int, *, first: int = 0) -> None:

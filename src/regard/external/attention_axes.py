@@ -15,7 +15,6 @@ precision and in functions with their own backward pass.
 """
 
 import math
-import threading
 import types
 from collections import Counter
 from collections.abc import (
@@ -39,7 +38,7 @@ from torch.overrides import TorchFunctionMode
 
 from regard.attention.hooks import AttentionLayer
 from regard.external.forward_tracker import ForwardTracker
-from regard.external.hooks import remove_hooks
+from regard.external.hooks import probing, remove_hooks
 
 HEADS = ("num_heads", "n_heads", "n_head", "num_attention_heads", "heads", "nhead", "nheads", "num_head", "h")
 """Names of attributes that may contain the number of heads."""
@@ -62,8 +61,6 @@ CHANNELS = "the rows of weights {} are not queries (attention over channels, lan
 SELECTED = "the rows of weights {} belong to selected queries, and it is unknown which"
 FOLDED = "heads and samples cannot be distinguished in weights {}"
 UNKNOWN = "heads, samples and queries cannot be distinguished in weights {}"
-
-_thread = threading.local()
 
 
 class Axes(NamedTuple):
@@ -165,7 +162,7 @@ class Probe:
 
 def active_probe() -> Probe | None:
     """Return the probe that is running, during which nothing is recorded."""
-    return getattr(_thread, "probe", None)
+    return getattr(probing, "probe", None)
 
 
 def mark(tensor: Tensor, origin: str) -> Tensor:
@@ -195,7 +192,7 @@ class ProbeMode(TorchFunctionMode):
 
     def __init__(self, tracker: ForwardTracker) -> None:
         super().__init__()
-        self.tracker, modules = tracker, tracker.modules.items()
+        self.tracker, modules = tracker, tracker.named.items()
         self.own = {name for name, module in modules if isinstance(module, AttentionLayer)}
         """Regard's own layers, which other hooks record."""
         parameters = (parameter for parameter in tracker.model.parameters() if not parameter.is_meta)
@@ -387,14 +384,14 @@ class AxesFinder:
     def _try_probe(self, probe: Probe, heads: int | None, *, projected: bool = False) -> Axes | str:
         tracker = self.tracker
         running, captured = list(tracker.running), tracker.captured_elsewhere
-        _thread.probe, tracker.captured_elsewhere = probe, False
+        probing.probe, tracker.captured_elsewhere = probe, False
         try:
             with torch.no_grad(), ProbeMode(tracker):
                 return _axes_in(probe, heads, projected=projected)
         except Exception:  # a user's module may refuse to run again, or with other numbers
             return UNKNOWN
         finally:
-            _thread.probe, tracker.captured_elsewhere = None, captured
+            probing.probe, tracker.captured_elsewhere = None, captured
             tracker.running[:] = running
 
 

@@ -44,7 +44,7 @@ class _Layers:
     def __init__(self, session: CaptureSession) -> None:
         self.session = session
         self.modules = [module for module in session.tracker.modules.values() if uses_interface(module)]
-        self.names = {id(module): session.tracker.names[id(module)] for module in self.modules}
+        self.ids = set(map(id, self.modules))
         self.cross: set[int] = set()
         """Ids of layers that attend to another sequence in the current pass."""
 
@@ -73,7 +73,7 @@ def capture(session: CaptureSession) -> Iterator[set[str]]:
     layers = _Layers(session)
     hooks = [session.tracker.hook_before(module, layers.note_memory) for module in layers.modules]
     with _recorded.include(layers), remove_hooks(hooks), _patches.apply(_lookups(set(map(type, layers.modules)))):
-        yield set(layers.names.values())
+        yield {name for module in layers.modules for name in session.tracker.names[id(module)]}
 
 
 def _lookups(classes: set[type]) -> Iterator[Patch]:
@@ -142,7 +142,7 @@ def attend(
     """Call the model's attention `function`, and pass the weights to the sessions that record the layer."""
     requests = []
     for layers in _recorded.active:
-        layer = layers.names.get(id(module))
+        layer = layers.session.tracker.name_of(module) if id(module) in layers.ids else None
         name = None if layer is None else layers.session.next_call_name(layer)
         if name is not None:
             requests.append((layers, name))

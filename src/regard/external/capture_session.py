@@ -14,12 +14,14 @@ import torch
 from torch import Tensor
 
 from regard.attention import Intervention
-from regard.attention.layer_record import CallRecord
-from regard.attention.records import Recorder, check_indices, short_name
+from regard.attention.layer_record import CallRecord, Kind, is_transformed, merge_levels
+from regard.attention.names import find_name
+from regard.attention.records import Recorder, check_indices
+from regard.errors import plural
 from regard.external.attention_axes import Axes, AxesFinder, active_probe
 from regard.external.attention_call import AttentionCall
 from regard.external.forward_tracker import ForwardTracker
-from regard.external.token_labels import TokenLabels
+from regard.external.token_labels import TokenLabels, is_inside
 
 ROW_SUM_TOLERANCE = 1e-2
 """Largest accepted difference between 1 and the sum of a row; half precision needs this tolerance."""
@@ -31,6 +33,11 @@ ROUNDING = {torch.float64: 1e-8, torch.float32: 1e-3}
 Half precision: 3e-2."""
 
 
+def holds(condition: Tensor) -> bool:
+    """Return whether a condition is known to be true everywhere; inside a vmap of PyTorch it is unknown."""
+    return not is_transformed(condition) and bool(condition.all())
+
+
 def zero_masked_rows(weights: Tensor, mask: Tensor | None) -> Tensor:
     """Return weights (B, H, Tq, Tk) with zeros in rows that may attend to no key.
 
@@ -39,7 +46,7 @@ def zero_masked_rows(weights: Tensor, mask: Tensor | None) -> Tensor:
     """
     # A softmax over scores that are all masked gives equal weights or NaN, depending on the kernel. A row of
     # zeros means that the query attends to no key.
-    if mask is None or bool((attends := mask.any(-1, keepdim=True)).all()):
+    if mask is None or holds(attends := mask.any(-1, keepdim=True)):
         return weights
     return weights.masked_fill(~attends, 0.0)
 
@@ -47,7 +54,7 @@ def zero_masked_rows(weights: Tensor, mask: Tensor | None) -> Tensor:
 def nonzero_keys(weights: Tensor) -> Tensor | None:
     """Return a mask (B, 1, Tq, Tk) of keys with nonzero weight in any head; None if all are nonzero."""
     nonzero = (weights != 0).any(1, keepdim=True)
-    return None if nonzero.all() else nonzero
+    return None if holds(nonzero) else nonzero
 
 
 def replace_rows(output: Tensor, changed: Tensor, rows: Tensor) -> Tensor:
@@ -66,6 +73,7 @@ def relative_difference(actual: Tensor, expected: Tensor, attends: Tensor | None
     """
     if not expected.numel():
         return None
+    actual, expected, attends = merge_levels(actual, expected, attends)
     tolerance = ROUNDING.get(expected.dtype, 3e-2)
     # Check the usual case without a mask first: two reductions decide most calls.
     largest, difference = expected.abs().max(), (actual - expected).abs().max()
@@ -85,9 +93,19 @@ def are_attention_weights(value: Any) -> bool:
     """
     if not isinstance(value, Tensor) or value.dim() < 2 or not value.is_floating_point() or not value.numel():
         return False
-    sums = value.detach().float().sum(-1)
+    (value,) = merge_levels(value.detach())
+    sums = value.float().sum(-1)
     valid = ((sums - 1).abs() < ROW_SUM_TOLERANCE) | (sums == 0)
     return bool(valid.all() and (value >= 0).all() and (sums != 0).any())
+
+
+def is_wanted(layers: Collection[str] | None, name: str) -> bool:
+    """Return whether a call's name, or the name of its layer, is among the names of requested layers.
+
+    >>> is_wanted(["encoder.0"], "encoder.layers.0#1"), is_wanted(["encoder.0#2"], "encoder.layers.0#1")
+    (True, False)
+    """
+    return layers is None or any(find_name(alias, layers) is not None for alias in (name, name.split("#")[0]))
 
 
 class CaptureSession:
@@ -125,8 +143,9 @@ class CaptureSession:
         """Modules that match `modules`; interventions change only the weights of these modules."""
         self.with_cache: set[str] = set()
         """Records made with a cache, to which later steps may be added."""
-        self._repeated: dict[str, set[str]] = {}
-        """By layer that ran several times: the names of its calls after the first."""
+        self.sides: dict[str, Kind] = {}
+        """By name of an encoder or a decoder: the kind of its self-attention. The two may share layers, so that
+        the layers themselves do not show it."""
         self._single_query: dict[str, int] = {}
         """By layer: the value of `_many_query_calls` at the layer's last call with a single query."""
         self._many_query_calls = 0
@@ -141,36 +160,30 @@ class CaptureSession:
         del mask, first_key
         return weights
 
+    def warn_once(self, key: str, message: str) -> None:
+        """Warn, unless there was a warning with the same key: a layer, or a kind of message."""
+        if key not in self.mismatched:
+            self.mismatched.add(key)
+            warnings.warn(message, stacklevel=3)
+
     def warn_mismatch(self, name: str, cause: str) -> None:
         """Warn, once for each layer, that the recorded weights differ from those that the model used."""
         layer = name.split("#")[0]
-        if layer not in self.mismatched:
-            self.mismatched.add(layer)
-            warnings.warn(
-                f"weights of {layer!r} differ from the weights that the model used: {cause}", stacklevel=2
-            )
+        self.warn_once(layer, f"weights of {layer!r} differ from the weights that the model used: {cause}")
 
     def wants(self, name: str) -> bool:
         """Return whether the session records a call with this name, or any call of its layer."""
-        layer = name.split("#")[0]
-        names = (name, layer, short_name(name), short_name(layer))
-        return self.layers is None or any(alias in self.layers for alias in names)
+        return is_wanted(self.layers, name)
 
     def concerns(self, layer: str) -> bool:
         """Return whether the session records or changes any call of a layer."""
-        names = (layer, short_name(layer))
-        return self.layers is None or any(name.split("#")[0] in names for name in self.layers)
+        return self.layers is None or is_wanted([name.split("#")[0] for name in self.layers], layer)
 
     def next_call_name(self, name: str) -> str | None:
         """Count a call of a layer, and return the name of the call; None if it is not to be recorded."""
         if self.tracker.paused or active_probe() is not None:
             return None
         numbered = self.tracker.number(name)
-        if numbered != name:
-            self._repeated.setdefault(name, set()).add(numbered)
-        elif not self.tracker.start:  # a new pass drops the numbered calls of an earlier one
-            for record_name in self._repeated.pop(name, ()):
-                self.recorder.parts.pop(record_name, None)
         return numbered if self.wants(numbered) else None
 
     def record_call(self, name: str, call: AttentionCall) -> None:
@@ -185,15 +198,23 @@ class CaptureSession:
             self._single_query[layer] = self._many_query_calls
         if number and is_next_step and self._record_step(layer, int(number), call):
             return
-        start, end = self.tracker.start, self.tracker.start + call.queries
-        rows = self.recorder.rows
+        sides = [kind for side, kind in self.sides.items() if is_inside(layer, side)]
+        if sides and call.kind != "cross":
+            call = dataclasses.replace(call, kind=sides[-1])
+        start = self.tracker.start or self._cached_steps(name, call)
+        end, rows = start + call.queries, self.recorder.rows
+        if not (start or number):  # a new pass
+            self.recorder.drop_repeated(name)
         if rows is None:
             positions: Sequence[int] = range(call.queries)
         else:
-            if self.tracker.cache is None and call.queries > 1:  # otherwise later passes may bring the rows
+            if (
+                self.tracker.cache is None and not start and call.queries > 1
+            ):  # otherwise later passes may bring the rows
                 check_indices("rows", rows, end)
             positions = [row - start for row in rows if start <= row < end]
         weights, mask = self._compute(call, positions)
+        weights, mask = merge_levels(weights, mask)
         if self.tracker.cache is not None:
             self.with_cache.add(name)
             self._check_keys(name, weights if mask is None else weights * mask, call)
@@ -201,8 +222,52 @@ class CaptureSession:
                 self.recorder.parts.pop(name, None)
         self.token_labels.kinds[layer] = call.kind
         part = CallRecord(weights, mask, [start + position for position in positions], call.first_key)
+        self._check_steps(name, start)
         self._check_shape(name, weights)
         self.recorder.go_on(name, part, queries=call.queries, start=start, kind=call.kind)
+
+    def _cached_steps(self, name: str, call: AttentionCall) -> int:
+        """Return the number of steps that a model's own cache holds before a call; 0 for a new sequence.
+
+        Transformers models pass their cache as an argument (see `generation`). A cache of another model shows
+        only in the number of keys: those of the recorded steps, and those of the queries.
+        """
+        before = self.recorder.parts.get(name)
+        if before is None or before.first or self.tracker.cache is not None or call.flat or call.kind == "cross":
+            return 0
+        keys, keys_before = call.rows(slice(0, 0))[0].shape[-1], before.calls[-1].weights.shape[-1]
+        attends_to_itself = before.kind == "decoder" or before.end == before.calls[-1].first_key + keys_before
+        if keys <= call.queries or not attends_to_itself:
+            return 0
+        if keys == before.end + call.queries:
+            return before.end
+        if before.end > 1:
+            self._warn_of_unknown_cache(name, call.queries, keys)
+        return 0
+
+    def _warn_of_unknown_cache(self, name: str, queries: int, keys: int) -> None:
+        sizes = f"{plural(queries, 'step')} and {plural(keys, 'key')}"
+        reason = "and only this pass is recorded, because the model's cache is not known"
+        self.warn_once("cache", f"the last pass of layer {name!r} has {sizes}, {reason}")
+
+    def warn_of_lost_rows(self, model: str) -> None:
+        """Warn after a generation of a model if a layer attends to keys of steps that have no row."""
+        for name, parts in self.recorder.parts.items():
+            last, known = parts.calls[-1].weights, max(parts.end - parts.calls[-1].first_key, 0)
+            counts = parts.kind != "cross" and is_inside(name, model) and name not in self.non_step_keys
+            if counts and last.numel() and last[..., known:].any():
+                self._warn_of_unknown_cache(name, parts.end - parts.first, last.shape[-1])
+
+    def _check_steps(self, name: str, start: int) -> None:
+        """Warn, once for each model, if no rows are recorded for some steps before a pass."""
+        before = self.recorder.parts.get(name)
+        first = 0 if before is None else before.end
+        if first < start and name not in self.mismatched | self.non_step_keys:
+            self.warn_once(
+                "steps",
+                f"layer {name!r} and those after it have no rows for steps {first} to {start - 1}: these steps"
+                " were in the cache before their pass (a learned prefix, or a pass that was not recorded)",
+            )
 
     def _check_keys(self, name: str, weights: Tensor, call: AttentionCall) -> None:
         """Warn if keys are not steps, because columns of later passes belong to other keys.
@@ -228,15 +293,14 @@ class CaptureSession:
     def _check_shape(self, name: str, weights: Tensor) -> None:
         """Warn if a pass cannot extend the previous pass, because the number of samples or heads changed."""
         before = self.recorder.parts.get(name)
-        if not self.tracker.start or before is None or name in self.mismatched:
+        if not self.tracker.start or before is None:
             return
         earlier, now = (tuple(tensor.shape[:2]) for tensor in (before.calls[-1].weights, weights))
         if earlier != now:
-            self.mismatched.add(name)
-            warnings.warn(
+            self.warn_once(
+                name,
                 f"{name} had (samples, heads) {earlier} in earlier passes and has {now} now: only passes from"
                 f" step {self.tracker.start} on are recorded",
-                stacklevel=2,
             )
 
     def _record_step(self, layer: str, number: int, call: AttentionCall) -> bool:

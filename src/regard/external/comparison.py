@@ -61,6 +61,7 @@ class ModelComparison(Result):
         added = [f"added, {name}" for name in self.names]
         entropy = [f"entropy, {name}" for name in self.names]
         heads = Table("layer", "head", *added, *entropy, "apart", box=None)
+        heads.columns[0].no_wrap = True
         heads.title = f"{self.summary()}, over {self.samples} inputs"
         for name in self.names if self.roles else ():
             heads.add_column(f"looks at, {name}")

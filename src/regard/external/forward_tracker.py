@@ -16,25 +16,34 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from regard.attention.records import plain_name
-from regard.external.hooks import DetachableHook, remove_hooks
+from regard.attention.names import layer_name
+from regard.external.hooks import DetachableHook, probing, remove_hooks
+from regard.external.token_labels import is_inside
+
+MOST_NAMES = 64
+"""Largest number of names of a shared module; parts that share parts have more names than are useful."""
 
 
-def named_modules(model: nn.Module) -> dict[str, nn.Module]:
-    """Return all modules of a model by name.
+def modules_by_name(model: nn.Module) -> dict[str, nn.Module]:
+    """Return the modules of a model by name; a module that is shared by several parts has several names.
 
     Layers of a functional Keras model are not its submodules and are listed under their own names.
     """
-    modules = dict(model.named_modules())
-    keras = sys.modules.get("keras")
-    if keras is None:
-        return modules
-    known = set(map(id, modules.values()))
-    for name, module in list(modules.items()):
-        for layer in module.layers if isinstance(module, keras.Model) else ():
-            if id(layer) not in known:
-                parts = named_modules(layer)
-                modules |= {".".join(filter(None, (name, layer.name, part))): parts[part] for part in parts}
+    modules, keras, count = dict[str, nn.Module](), sys.modules.get("keras"), Counter[int]()
+
+    def add(module: nn.Module, path: str, around: tuple[nn.Module, ...]) -> None:
+        modules.setdefault(layer_name(model, path), module)
+        count[id(module)] += 1
+        if module in around or count[id(module)] > MOST_NAMES:
+            return
+        parts = dict(module._modules)
+        if keras is not None and isinstance(module, keras.Model):
+            parts |= {layer.name: layer for layer in module.layers if layer not in parts.values()}
+        for name, part in parts.items():
+            if part is not None:
+                add(part, f"{path}.{name}" if path else name, (*around, module))
+
+    add(model, "", ())
     return modules
 
 
@@ -44,19 +53,25 @@ class ForwardTracker:
     def __init__(self, model: nn.Module) -> None:
         self.thread = threading.get_ident()
         self.model = model
-        named = named_modules(model)
-        self.modules = {plain_name(name): module for name, module in named.items()}
-        """Modules by name, at the beginning of the recording."""
-        self.names = {id(module): plain_name(name) for name, module in named.items()}
-        self._alive = list(named.values())
-        """References that keep modules alive, so that no later module reuses the id of a deleted module."""
-        self._unrelated: set[int] = set()
-        """Ids of modules outside the model."""
+        self.named = modules_by_name(model)
+        """Modules by each of their names. The references keep modules alive, so that no later module reuses the
+        id of a deleted module."""
+        self.names: dict[int, list[str]] = {}
+        """All names of each module, by its id."""
+        for name, module in self.named.items():
+            self.names.setdefault(id(module), []).append(name)
+        self.modules = {names[0]: self.named[names[0]] for names in self.names.values()}
+        """Modules by their first name, at the beginning of the recording."""
+        self._unrelated: dict[int, nn.Module] = {}
+        """Modules outside the model, by id."""
         self.running: list[str] = []
         """Names of the running modules, the outermost first."""
         self.ran = False
         self.seen: set[str] = set()
         """Names of the modules that have run."""
+        self.runs: Counter[str] = Counter()
+        """By name: how often each module has run in the current pass."""
+        self._missed: dict[str, int] = {}
         self.start = 0
         """Step of the first query of the current pass."""
         self.cache: Any = None
@@ -68,13 +83,27 @@ class ForwardTracker:
         self.listeners: list[Callable[[str, nn.Module, Any], None]] = []
         """Callbacks that receive the name, the module and the output of each module that returns."""
         self._calls: Counter[str] = Counter()
-        self._calls_before_sequence: Counter[str] = Counter()
+        self._before_sequence: tuple[Counter[str], Counter[str]] = Counter(), Counter()
         self._is_new_pass = False
 
     def module(self, name: str) -> nn.Module:
-        """Return a module by name."""
-        module: nn.Module = next(module for module in self._alive if self.names.get(id(module)) == name)
-        return module
+        """Return a module by any of its names."""
+        return self.named[name]
+
+    def name_of(self, module: nn.Module) -> str | None:
+        """Return the name of a module in the running pass; None for a module outside the model.
+
+        A module that several parts of the model share, as in a tied encoder-decoder, has its name inside the
+        innermost running module that contains it.
+        """
+        names = self.names.get(id(module), [])
+        if len(names) < 2:
+            return next(iter(names), None)
+        for around in reversed(self.running):
+            for name in names:
+                if is_inside(name, around):
+                    return name
+        return names[0]
 
     @property
     def active(self) -> bool:
@@ -124,7 +153,7 @@ class ForwardTracker:
             hooks.append(register_module_forward_pre_hook(self._begin))
             hooks.append(register_module_forward_hook(self._end, always_call=True))
         else:
-            for module in map(self.modules.__getitem__, self._with_parents(modules)):
+            for module in {self.named[name] for name in self._with_parents(modules)}:
                 hooks.append(module.register_forward_pre_hook(DetachableHook(self._begin)))
                 hooks.append(module.register_forward_hook(DetachableHook(self._end), always_call=True))
         with remove_hooks(hooks):
@@ -133,10 +162,10 @@ class ForwardTracker:
     def _with_parents(self, modules: Iterable[nn.Module]) -> set[str]:
         names = {""}
         for module in modules:
-            name = self.names[id(module)]
-            while name:
-                names.add(name)
-                name = name.rpartition(".")[0]
+            for name in self.names[id(module)]:
+                while name:
+                    names.add(name)
+                    name = name.rpartition(".")[0]
         return names
 
     def _begin(self, module: nn.Module, _: Any) -> None:
@@ -144,21 +173,24 @@ class ForwardTracker:
         if name is None:
             return
         if not self.running:
+            self.missed_calls()
+            self.runs.clear()
             self._is_new_pass = self.ran = True
         self.running.append(name)
         self.seen.add(name)
+        if not self.captured_elsewhere and getattr(probing, "probe", None) is None:
+            self.runs[name] += 1
 
     def _find_name(self, module: nn.Module) -> str | None:
         """Return the name of a module, even if the module was added while the model ran."""
         if id(module) not in self.names and self.running and id(module) not in self._unrelated:
             for name, part in self.model.named_modules():
                 if id(part) not in self.names:
-                    self.names[id(part)] = plain_name(name)
-                    self._alive.append(part)
+                    self.names[id(part)] = [layer_name(self.model, name)]
+                    self.named[layer_name(self.model, name)] = part
             if id(module) not in self.names:
-                self._unrelated.add(id(module))
-                self._alive.append(module)
-        return self.names.get(id(module))
+                self._unrelated[id(module)] = module
+        return self.name_of(module)
 
     def _end(self, module: nn.Module, _: Any, output: Any) -> None:
         if id(module) in self.names and self.active:
@@ -170,21 +202,32 @@ class ForwardTracker:
         """Set the first step and the cache of the running pass."""
         self.start, self.cache = start, cache
         if start:
-            self._calls, self._is_new_pass = Counter(self._calls_before_sequence), False
+            self._calls, self.runs = map(Counter, self._before_sequence)
+            self._is_new_pass = False
         else:
             self._reset_calls()
-            self._calls_before_sequence = Counter(self._calls)
+            self._before_sequence = Counter(self._calls), Counter(self.runs)
 
     def end_sequence(self) -> None:
         """Reset the step and the cache after a pass."""
         self.start, self.cache = 0, None
 
-    def number(self, name: str) -> str:
-        """Count a call of a module's attention, and return the name of the call: `name`, `name#1`, ..."""
+    def number(self, name: str, step: int | None = None) -> str:
+        """Count a call of a module's attention, and return the name of the call: `name`, `name#1`, ...
+
+        `step`: decoding step, if the module knows it; the calls of each step are counted separately.
+        """
         self._reset_calls()
-        earlier = self._calls[name]
-        self._calls[name] += 1
+        key = f"{name} {step}" if step else name
+        earlier = self._calls[key]
+        self._calls[key] += 1
         return f"{name}#{earlier}" if earlier else name
+
+    def missed_calls(self) -> dict[str, int]:
+        """Return by layer how many of its runs in its last pass did not call a captured attention."""
+        for name, count in self._calls.items():
+            self._missed[name] = max(self.runs[name] - count, 0)
+        return {name: count for name, count in self._missed.items() if count}
 
     def _reset_calls(self) -> None:
         if self._is_new_pass:

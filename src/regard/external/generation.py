@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from regard.external.capture_session import CaptureSession
 from regard.external.hooks import LibraryPatches, ThreadList, remove_hooks
-from regard.external.modules import is_peft_model, is_transformers_model
+from regard.external.modules import is_peft_model, is_transformers_model, parameter_names
 from regard.external.token_labels import is_inside
 
 _recorded = ThreadList[CaptureSession]()
@@ -41,6 +41,9 @@ def capture(session: CaptureSession) -> Iterator[set[str]]:
         if is_transformers_model(model) or is_peft_model(model):
             hooks.append(session.tracker.hook_before(model, follower.begin))
             hooks.append(session.tracker.hook_after(model, follower.end, always=True))
+            encoder, decoder = follower.part_name(model, "get_encoder"), follower.part_name(model, "get_decoder")
+            if encoder and decoder and "decoder_input_ids" in parameter_names(model):
+                session.sides |= {encoder: "encoder", decoder: "decoder"}
     patches = [(GenerationMixin, "generate", _wrap_generate), (LogitsProcessorList, "__call__", _wrap_processors)]
     with ExitStack() as stack:
         stack.enter_context(remove_hooks(hooks))
@@ -65,6 +68,8 @@ class CacheFollower:
         inputs = dict(zip(parameters, args, strict=False)) | options
         config: Any = getattr(model, "config", None)
         cache = inputs.get("past_key_values")
+        if hasattr(cache, "get_seq_length") and cache.get_seq_length() is None:
+            cache = None  # Reformer's cache does not know its length
         self.outer.append((tracker.start, tracker.cache))
         if len(self.outer) == 1:
             tracker.begin_sequence(cache_length(cache), cache)
@@ -73,7 +78,7 @@ class CacheFollower:
             labels.begin_pass(targets, getattr(config, "pad_token_id", None))
         elif cache is not tracker.cache:  # an encoder reads its input anew while the decoder continues
             tracker.start, tracker.cache = cache_length(cache), cache
-        name, start = tracker.names.get(id(model), ""), tracker.start
+        name, start = tracker.name_of(model) or "", tracker.start
         if "decoder_input_ids" not in parameters:
             self._note_tokens(name, _token_tensor(inputs, "input_ids"), inputs.get("attention_mask"), start)
             usual = getattr(config, "is_decoder", False) or getattr(config, "is_encoder_decoder", False)
@@ -82,7 +87,7 @@ class CacheFollower:
                 labels.writers.add(name)
             return
         # An encoder-decoder stores no tokens: its encoder and its decoder store them.
-        encoder, decoder = self._part_name(model, "get_encoder"), self._part_name(model, "get_decoder")
+        encoder, decoder = self.part_name(model, "get_encoder"), self.part_name(model, "get_decoder")
         self._note_tokens(encoder, _token_tensor(inputs, "input_ids"), inputs.get("attention_mask"), 0)
         written, mask = _token_tensor(inputs, "decoder_input_ids"), inputs.get("decoder_attention_mask")
         self._note_tokens(decoder, written, mask, start)
@@ -93,10 +98,10 @@ class CacheFollower:
         if name is not None and tokens is not None:
             self.token_labels.add_tokens(name, tokens, mask, start)
 
-    def _part_name(self, model: nn.Module, getter: str) -> str | None:
+    def part_name(self, model: nn.Module, getter: str) -> str | None:
         """Return the name of a model's encoder or decoder; None if the model defines none."""
         part = getattr(model, getter)() if hasattr(model, getter) else None
-        return None if part is None or part is model else self.tracker.names.get(id(part))
+        return None if part is None or part is model else self.tracker.name_of(part)
 
     def end(self, model: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         """Store the most likely token of each step, and end the pass."""
@@ -118,7 +123,11 @@ def _token_tensor(inputs: dict[str, Any], name: str) -> Tensor | None:
 def cache_length(cache: Any) -> int:
     """Return the number of steps in a cache."""
     # Counting passes instead would miss the steps of a cache that the caller passes in.
-    return int(cache.get_seq_length()) if hasattr(cache, "get_seq_length") else 0
+    if hasattr(cache, "get_seq_length"):
+        return int(cache.get_seq_length() or 0)
+    while isinstance(cache, tuple | list) and cache:  # keys (B, H, T, D) and values of each layer
+        cache = cache[0]
+    return cache.shape[-2] if isinstance(cache, Tensor) and cache.dim() > 2 else 0
 
 
 def _wrap_processors(original: Any) -> Any:
@@ -145,7 +154,8 @@ def _wrap_generate(original: Any) -> Any:
             if beams is not None:
                 _reorder_beams(session, beams)
             if steps:
-                _drop_rejected(session, session.tracker.names[id(self)], steps)
+                _drop_rejected(session, session.tracker.names[id(self)][0], steps)
+            session.warn_of_lost_rows(session.tracker.names[id(self)][0])
             if hasattr(output, "sequences"):
                 session.token_labels.add_result(output.sequences, beams=beams is not None)
         return output if wants_dict or not hasattr(output, "sequences") else output.sequences

@@ -14,9 +14,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from regard.attention import short_name
 from regard.errors import InputError
 from regard.external import shrinking
+from regard.external.forward_tracker import modules_by_name
 from regard.external.modules import check_prunable, count_parameters
 from regard.external.recording import intervene
 from regard.external.shrinking import (
@@ -62,12 +62,11 @@ class PrunableLayer:
 
 def prunable_layers(model: nn.Module, layers: Sequence[Layer]) -> dict[str, PrunableLayer]:
     """Return the layers whose heads can be removed, judged by the names of their submodules."""
-    modules = dict(model.named_modules())
-    full_names = {short_name(name): name for name in modules}
+    modules = modules_by_name(model)
     prunable = {}
     for layer in layers:
-        name = full_names.get(layer.name)
-        if name is None or (output_name := find_output(modules, name)) is None:
+        name = layer.name
+        if name not in modules or (output_name := find_output(modules, name)) is None:
             continue
         module, output = modules[name], modules[output_name]
         separate = all(find_part(module, names) is not None for names in (QUERIES, KEYS, VALUES))

@@ -14,6 +14,10 @@ Patch = tuple[Any, str, Callable[[Any], Any]]
 """Owner and name of a function, and the wrapper for the function."""
 
 
+probing = threading.local()
+"""`probing.probe` is the probe that runs in a thread (see `attention_axes`)."""
+
+
 class ThreadList(threading.local, Generic[Item]):
     """A list whose items are separate for each thread."""
 

@@ -141,6 +141,7 @@ class InterfaceCall:
     def forget_values(self) -> None:
         """Release the values: weights do not need values, which take much memory for a long input."""
         self.value, self.output = self.value[..., :0].clone(), None
+        self.on_mismatch = lambda share: None  # without outputs nothing is compared; this drops the session
 
     def forget_mask(self) -> None:
         """Release a mask that can be rebuilt row by row."""
@@ -216,7 +217,7 @@ class InterfaceCall:
         return AttentionCall(
             queries=self.query.shape[2],
             rows=rows,
-            kind=self._kind(is_cross),
+            kind=self._kind(is_cross, rows),
             first_key=first,
             inputs=self._inputs,
         )
@@ -241,12 +242,18 @@ class InterfaceCall:
         context: Tensor = (weights.to(value.dtype) @ value).transpose(1, 2).contiguous()
         return context
 
-    def _kind(self, is_cross: bool) -> Kind:
+    def _kind(self, is_cross: bool, rows: RowFunction) -> Kind:
         if is_cross:
             return "cross"
-        if self.only_causal or any(getattr(self.module, flag, False) for flag in ("is_causal", "is_decoder")):
-            return "decoder"
-        return self_attention_kind(self.allowed, self.query.shape[2])
+        allowed, queries = self.allowed, self.query.shape[2]
+        if any(getattr(self.module, flag, False) for flag in ("is_causal", "is_decoder")):
+            # An encoder and a decoder may share the module: then only the weights show which of them runs. In a
+            # decoder with a prefix some queries attend to later keys.
+            if queries < 2 or self.only_causal:
+                return "decoder"
+            unmasked = rows([0])[0][..., 1:].any() if allowed is None else not _hides_future(allowed)
+            return "encoder" if unmasked else "decoder"
+        return self_attention_kind(allowed, queries)
 
 
 def _scaled_dot_product(
@@ -257,6 +264,11 @@ def _scaled_dot_product(
     scores = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
     weights = (scores if bias is None else scores + bias).softmax(-1)
     return (weights @ value).transpose(1, 2), weights
+
+
+def _hides_future(allowed: Tensor) -> bool:
+    """Return whether a mask (B, H, Tq, Tk) hides a key from a query and shows it to the next query."""
+    return bool((allowed[..., 1:, :] & ~allowed[..., :-1, :]).any())
 
 
 def _has_bias(options: Any) -> bool:

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from regard.attention import short_name
 from regard.attention.records import describe_left_out
 from regard.external.adapters import Adapter, CustomModel, PreparedInput, call_model
 from regard.external.capture_session import BLOCK
@@ -72,7 +71,7 @@ def find_layers(model: nn.Module, arguments: Any, modules: str | None) -> tuple[
     with record(model, modules=modules) as records, torch.no_grad():
         call_model(model, arguments)
     layers = [
-        Layer(short_name(name), layer.kind or "encoder", layer.weights.shape[1])
+        Layer(name, layer.kind or "encoder", layer.weights.shape[1])
         for name, layer in records.items()
         if "#" not in name
     ]
@@ -178,13 +177,12 @@ def long_layer_maps(
         side = square_side(max(long_record.squares.shape[-2:]) * long_record.side, most, long_record.side)
         weights = long_record.maxima(side)[input].cpu().numpy()
         _, queries, keys = weights.shape
-        short = short_name(name)
         query_tokens, key_tokens = tokens, tokens
         if target is not None and long_record.kind in ("cross", "decoder"):
             query_tokens, key_tokens = target[0], tokens if long_record.kind == "cross" else target[1]
-        maps[short] = LayerMap(
-            name=short,
-            title=f"{short}, the largest weight in each square of {side} by {side} steps",
+        maps[name] = LayerMap(
+            name=name,
+            title=f"{name}, the largest weight in each square of {side} by {side} steps",
             weights=weights,
             query_labels=_square_labels(queries, side, query_tokens),
             key_labels=_square_labels(keys, side, key_tokens),

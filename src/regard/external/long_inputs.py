@@ -24,8 +24,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention.hooks import AttentionHook, attach_hooks
-from regard.attention.layer_record import Kind
-from regard.attention.records import Recorder, check_indices, short_name
+from regard.attention.layer_record import Kind, is_transformed
+from regard.attention.names import find_name
+from regard.attention.records import Recorder, check_indices
 from regard.errors import InputError
 from regard.external.attention_call import AttentionCall
 from regard.external.capture_session import BLOCK, CaptureSession
@@ -119,6 +120,10 @@ class _LongSession(CaptureSession):
         buffers: tuple[Tensor, Tensor, Tensor] | None = None
         for start in range(0, call.queries, BLOCK):
             weights = call.rows(slice(start, min(start + BLOCK, call.queries)))[0].detach()
+            if is_transformed(weights):
+                raise InputError(
+                    "record_long computes rows later, after torch.func: record the model with record()"
+                )
             # Allocate before the second block: small tensors between growing blocks would fragment the memory.
             values, keys, squares = buffers = buffers or self._allocate(weights, call.queries)
             top = weights.topk(values.shape[-1], dim=-1)
@@ -140,6 +145,7 @@ class _LongSession(CaptureSession):
 
     def record_own(self, layer: str, queries: int, rows: Callable[..., tuple[Tensor, Tensor | None]]) -> None:
         """Record a call of one of Regard's layers; `rows` returns the weights of some queries."""
+        layer = self.tracker.name_of(self.tracker.named[layer]) or layer
         steps, name = range(queries), self.next_call_name(layer) if self.tracker.active else None
         if name is not None:
 
@@ -164,10 +170,10 @@ class LongRecords(Mapping[str, LongRecord]):
         self._records = records
 
     def __getitem__(self, name: str) -> LongRecord:
-        for full_name, record in self._records.items():
-            if name in (full_name, short_name(full_name)):
-                return record
-        raise KeyError(name)
+        known = find_name(name, self._records)
+        if known is None:
+            raise KeyError(name)
+        return self._records[known]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._records)
@@ -199,7 +205,7 @@ def record_long(
     session = _LongSession(tracker, layers, largest, side)
     own = {
         layer: dataclasses.replace(layer.hook or AttentionHook(), by_rows=partial(session.record_own, name))
-        for name, layer in regard_layers(tracker).items()
+        for name, layer in reversed(regard_layers(tracker).items())
     }
     with capture(session) as likely, attach_hooks(own):
         check_layers(layers, tracker, likely)

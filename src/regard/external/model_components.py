@@ -9,17 +9,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Records, short_name
+from regard.attention import Records
 from regard.attention.components import Components, FindInputs, HeadContexts
 from regard.attention.head_inputs import KINDS, HeadInputs, Kind, Part
 from regard.attention.interventions import suspend_interventions
 from regard.errors import InputError
+from regard.external.forward_tracker import modules_by_name
 from regard.external.hooks import DetachableHook, remove_hooks
 from regard.external.shrinking import GROUP_COUNTS
 from regard.interpret.frozen_norms import is_linear, is_norm
 from regard.viz import Layer
 
 UNKNOWN_PROJECTION = "the projection after its heads is not known"
+SHARED = "another layer shares its module, and a patch of the module would change both"
 UNKNOWN_MODULES = "nn.MultiheadAttention computes queries, keys and values without modules"
 NO_MODULE = "no module of the layer writes the {kind} vectors of single heads"
 NO_COPIES = "its heads share keys and values, and its code accepts no copy for each head"
@@ -42,8 +44,10 @@ def find_contexts(subject: Any, run: Callable[[], object]) -> dict[str, HeadCont
     The input of the projection (B, Tq, H Dv) is the concatenation of the contexts of all heads: if a head is
     switched off, its part becomes zero, and no other part does. `run` runs the model on an example.
     """
-    modules = {short_name(name): module for name, module in subject.model.named_modules()}
+    modules = modules_by_name(subject.model)
     layers = [layer for layer in subject.layers if layer.name in modules]
+    # A patch of a shared module would change the layers of all its names: the first one has the contexts.
+    layers = list({modules[layer.name]: layer for layer in reversed(layers)}.values())[::-1]
     contexts = {
         layer.name: HeadContexts(modules[layer.name], layer.heads, is_torch=True)
         for layer in layers
@@ -96,10 +100,14 @@ def find_external_components(subject: Any, run: Callable[[], object]) -> Compone
     Llama, `output.dense` in BERT, `fc2` in OPT.
     """
     model, layers, contexts = subject.model, subject.layers, find_contexts(subject, run)
-    left_out = {layer.name: UNKNOWN_PROJECTION for layer in layers if layer.name not in contexts}
-    modules = dict(model.named_modules())
-    full_names = {short_name(name): name for name in modules}
-    attention = {full_names[layer.name] for layer in layers if layer.name in full_names}
+    modules = modules_by_name(model)
+    known = [modules[name] for name in contexts]
+    left_out = {
+        layer.name: SHARED if modules.get(layer.name) in known else UNKNOWN_PROJECTION
+        for layer in layers
+        if layer.name not in contexts
+    }
+    attention = {layer.name for layer in layers if layer.name in modules}
     projections = {context.projection for context in contexts.values()}
     feed_forward, no_feed_forward = {}, {}
     holders = {name: block for name in attention if (block := find_block(modules, name)) is not None}
@@ -107,17 +115,17 @@ def find_external_components(subject: Any, run: Callable[[], object]) -> Compone
     for block in blocks:
         name = _find_feed_forward(modules, block, attention, projections)
         if name is None:
-            no_feed_forward[short_name(block)] = NO_FEED_FORWARD
+            no_feed_forward[block] = NO_FEED_FORWARD
         else:
-            feed_forward[short_name(name)] = modules[name]
-    order = {name: place for place, name in enumerate(full_names)}
+            feed_forward[name] = modules[name]
+    order = {name: place for place, name in enumerate(modules)}
     find_inputs = cache(partial(find_head_inputs, model, contexts, run))
     return Components(
         heads=contexts,
         feed_forward=dict(sorted(feed_forward.items(), key=lambda item: order[item[0]])),
         left_out=left_out,
-        blocks={short_name(block): modules[block] for block in sorted(blocks, key=list(modules).index)},
-        states={short_name(name): modules[block] for name, block in holders.items()},
+        blocks={block: modules[block] for block in sorted(blocks, key=list(modules).index)},
+        states={name: modules[block] for name, block in holders.items()},
         read_values=partial(read_values, contexts, subject.recording, find_inputs),
         find_inputs=find_inputs,
         feed_forward_left_out=no_feed_forward,
@@ -135,7 +143,7 @@ def find_head_inputs(
     also at other steps, and the context is linear in the values. The last module whose columns belong to single
     heads counts: the norm, where one follows the projection.
     """
-    modules = {short_name(name): module for name, module in model.named_modules()}
+    modules = modules_by_name(model)
     read: dict[str, Tensor] = {}
     places: dict[str, dict[nn.Module, Tensor]] = {name: {} for name in contexts}
     reasons = {name: UNKNOWN_MODULES for name, layer in contexts.items() if layer.is_torch}
@@ -296,8 +304,7 @@ def read_values(
     with remove_hooks(hooks), recording() as records:
         run()
     found: dict[str, Tensor] = {}
-    for full_name, item in records.items():
-        name = short_name(full_name)
+    for name, item in records.items():
         layer, _, number = name.partition("#")
         for context, output in [*zip(contexts.get(layer, ()), outputs.get(layer, ()), strict=False)][
             int(number or 0) :
@@ -315,7 +322,7 @@ def find_block(modules: dict[str, nn.Module], layer: str) -> str | None:
     """Return the name of the block that holds a layer; None if the layer is in no list of modules."""
     parts = layer.split(".")
     for end in range(1, len(parts)):
-        if isinstance(modules[".".join(parts[:end])], nn.ModuleList | nn.Sequential):
+        if isinstance(modules.get(".".join(parts[:end])), nn.ModuleList | nn.Sequential):
             return ".".join(parts[: end + 1])
     return None
 

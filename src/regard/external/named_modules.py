@@ -12,7 +12,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from regard.attention.records import short_name
+from regard.attention.layer_record import is_transformed
+from regard.attention.names import short_name
 from regard.errors import InputError, unknown_choice
 from regard.external.attention_axes import FOLDED, UNKNOWN, Axes, active_probe
 from regard.external.capture_session import CaptureSession, are_attention_weights, nonzero_keys
@@ -29,14 +30,17 @@ def applies(session: CaptureSession) -> bool:
 def capture(session: CaptureSession) -> Iterator[set[str]]:
     """Capture weights that pass through the modules with matching names; raises `InputError` if no module
     matches."""
-    pattern, modules = session.modules or "", session.tracker.modules
-    matching = {name for name in modules if fnmatchcase(name, pattern) or fnmatchcase(short_name(name), pattern)}
+    pattern, modules = session.modules or "", session.tracker.named
+    short = short_name(pattern)
+    matching = {name for name in modules if fnmatchcase(name, pattern) or fnmatchcase(short_name(name), short)}
     if not matching:
         raise unknown_choice("module", pattern, list(modules))
     session.named_modules = matching
     hook = WeightsHook(session)
     with session.axes.observe():
-        hooks = [session.tracker.hook_after(modules[name], hook.capture) for name in modules if name in matching]
+        hooks = [
+            session.tracker.hook_after(module, hook.capture) for module in {modules[name] for name in matching}
+        ]
         with remove_hooks(hooks):
             yield set()
 
@@ -50,7 +54,9 @@ class WeightsHook:
     def capture(self, module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
         """Record the first tensor of weights, or return the output with changed weights."""
         session, probe = self.session, active_probe()
-        layer = session.tracker.names.get(id(module), "")
+        layer = session.tracker.name_of(module) or ""
+        if layer not in session.named_modules:  # another part of the model shares the module
+            return None
         outputs = list(output) if isinstance(output, tuple | list) else [output]
         inputs = [] if session.intervenes else [*args, *kwargs.values()]
         name = layer if probe is not None else session.next_call_name(layer)
@@ -87,7 +93,8 @@ class WeightsHook:
         session.axes.count(layer)
         if weights.dim() == 2:
             return Axes(("q", "k"))
-        axes = session.axes.find(weights.shape, weights.dim() - 1, layer)
+        by_convention = is_transformed(weights)  # a module cannot be probed inside vmap
+        axes = session.axes.find(weights.shape, weights.dim() - 1, layer, convention=by_convention)
         if isinstance(axes, Axes):
             return axes
         reason = (axes or UNKNOWN).format(tuple(weights.shape))
@@ -96,9 +103,5 @@ class WeightsHook:
         if weights.dim() > 3 or axes not in (FOLDED, UNKNOWN):
             session.refusals[layer] = f"{type(module).__name__}: {reason}"
             return None
-        if layer not in session.mismatched:
-            session.mismatched.add(layer)
-            warnings.warn(
-                f"module {layer!r}: {reason}: recorded as {len(weights)} samples of one head", stacklevel=5
-            )
+        session.warn_once(layer, f"module {layer!r}: {reason}: recorded as {len(weights)} samples of one head")
         return Axes(("s", "q", "k"))

@@ -10,7 +10,9 @@ Longformer and LED (Beltagy et al. 2020) return the weights of a window and of a
 `LongformerWindows` expands these weights into rows over all keys.
 """
 
+import dataclasses
 import inspect
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
@@ -59,8 +61,11 @@ def capture(session: CaptureSession) -> Iterator[set[str]]:
         hooks.append(tracker.hook_before(model, hook.begin))
         hooks.append(tracker.hook_after(model, hook.end, always=True))
     tracker.listeners.append(hook.note_output)
-    with remove_hooks(hooks):
-        yield set()
+    try:
+        with remove_hooks(hooks):
+            yield set()
+    finally:
+        tracker.listeners.remove(hook.note_output)
 
 
 def _computes_attention(model: Any) -> bool:
@@ -186,15 +191,26 @@ class OutputAttentionsHook:
             address = weights.untyped_storage().data_ptr()
             in_output.setdefault(address, (key, weights))
             self.returned.setdefault(address, (f"{key}.{number}", weights))
-        for address, (layer, _) in self.returned.items():
-            module = session.tracker.modules.get(layer)
-            if module is not None and uses_interface(module):
+        softmaxes, named = session.unconfirmed or {}, session.tracker.named
+        counts = Counter(layer for address, (layer, _) in self.returned.items() if address in in_output)
+        for address, (layer, whole) in self.returned.items():
+            if layer in named and uses_interface(named[layer]):
                 continue  # recorded by `attention_interface`
             if address not in in_output or layer in session.kernel_callers:
                 continue
             if session.refusals.get(layer, "").endswith(SELECTED.partition("{}")[2]):
                 continue  # the rows of the returned weights are not the steps of the input
             key, returned = in_output[address]
+            if len(softmaxes.get(layer, ())) == session.tracker.runs[layer] > counts[layer]:
+                # LXMERT runs a layer twice and returns the weights of one call: record the softmaxes instead.
+                cross = "cross" if key.startswith("cross") else None
+                softmaxes[layer] = [
+                    dataclasses.replace(call, kind=cross or call.kind) for call in softmaxes[layer]
+                ]
+                continue
+            # CPM-Ant cuts its learned prompt off the weights of its first pass, but not of later passes.
+            if whole.shape[:-2] == returned.shape[:-2] and whole.numel() > returned.numel():
+                returned = whole
             whole = _check_weights(returned, model, session.tracker, layer)
             if whole is None or (whole.dim() > 4 and streams == 1):
                 continue
@@ -215,8 +231,7 @@ def _check_weights(returned: Tensor, model: nn.Module, tracker: ForwardTracker, 
     Returned scores do not include an intervention, so the changed weights replace them.
     """
     if getattr(model.config, "model_type", None) in RETURN_SCORES:
-        known = layer in tracker.names.values()
-        changed = last_changed_weights(tracker.module(layer)) if known else None
+        changed = last_changed_weights(tracker.named[layer]) if layer in tracker.named else None
         if changed is not None and changed.shape == returned.shape:
             return changed
         returned = returned if are_attention_weights(returned) else returned.softmax(-1)

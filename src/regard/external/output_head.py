@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention import short_name
 from regard.errors import InputError
 from regard.external.adapters import call_model
+from regard.external.forward_tracker import modules_by_name
 from regard.external.hooks import DetachableHook, remove_hooks
 from regard.external.model_components import find_block
 from regard.external.modules import unwrap
@@ -27,12 +27,11 @@ def find_blocks(model: nn.Module, layers: Sequence[Layer]) -> dict[str, nn.Modul
 
     Raises `InputError` if there is no such list.
     """
-    modules = dict(model.named_modules())
-    full_names = {short_name(name): name for name in modules}
+    modules = modules_by_name(model)
     for layer in layers:
-        if (block := find_block(modules, full_names.get(layer.name, ""))) is not None:
+        if (block := find_block(modules, layer.name)) is not None:
             blocks = block.rpartition(".")[0]
-            return {short_name(f"{blocks}.{name}"): part for name, part in modules[blocks].named_children()}
+            return {f"{blocks}.{name}": part for name, part in modules[blocks].named_children()}
     raise InputError(
         f"{type(unwrap(model)).__name__} has no list of blocks: its layers cannot be read one by one"
     )
@@ -90,7 +89,7 @@ def read_own_blocks(model: DecoderOnly, tokens: Tensor) -> BlockStates:
     """Run one of Regard's decoder-only models on tokens (T,); return the states of its blocks and its output
     head."""
     result = BlockStates()
-    blocks = {short_name(f"decoder.layers.{number}"): block for number, block in enumerate(model.decoder.layers)}
+    blocks = {f"decoder.{number}": block for number, block in enumerate(model.decoder.layers)}
     with _watch_blocks(model, blocks, result):
         model(tokens.unsqueeze(0))
     norm = [] if isinstance(model.decoder.norm, nn.Identity) else [("decoder.norm", model.decoder.norm)]

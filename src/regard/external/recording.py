@@ -24,22 +24,23 @@ If two mechanisms could capture the same call, the mechanism with the lower prio
 import re
 import warnings
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache, partial
 from typing import Any, Protocol
 
 import torch
 from torch import nn
 
-from regard.attention import Intervention, Records, attention_layers, intervene as intervene_in_own, short_name
+from regard.attention import Intervention, Records, intervene as intervene_in_own
 from regard.attention.hooks import AttentionLayer, disable_compile
 from regard.attention.interventions import To, active_interventions, note_intervention
+from regard.attention.names import find_name
 from regard.attention.recording import make_recorder, record_layers
 from regard.attention.records import Recorder
-from regard.errors import unknown_choice
+from regard.errors import plural, unknown_choice
 from regard.external import attention_interface, generation, named_modules, output_attentions, torch_calls
 from regard.external.attention_interface import uses_interface
-from regard.external.capture_session import CaptureSession, InterventionSession
+from regard.external.capture_session import CaptureSession, InterventionSession, is_wanted
 from regard.external.forward_tracker import ForwardTracker, and_parents
 from regard.external.modules import prompt_length, resolve_module
 from regard.external.output_attentions import names_in_code
@@ -125,13 +126,15 @@ def record(
     token_labels = TokenLabels(labeler, prompt_length(tracker.modules.values()))
     recorder.tokens = None if tokenizer is None else token_labels.label_layer
     session = CaptureSession(recorder, tracker, layers, token_labels, modules)
-    recorder.left_out = lambda: find_missing_layers(session, recorder.parts)
-    with capture(session) as likely, record_layers(regard_layers(tracker), recorder, layers):
+    recorder.name_call = partial(own_call_name, tracker, layers)
+    left_out = partial(find_missing_layers, session, recorder.parts)
+    layer_names = None if layers is None else {name.partition("#")[0] for name in layers}
+    with capture(session) as likely, record_layers(regard_layers(tracker), recorder, layer_names):
         check_layers(layers, tracker, likely)
-        yield Records(recorder)
+        yield Records(recorder, left_out)
     warn_if_nothing_recorded(model, session, set(recorder.parts))
     if recorder.parts or session.refusals:
-        _warn_of_missing_layers(recorder.left_out())
+        _warn_of_missing_layers(left_out())
 
 
 @contextmanager
@@ -167,23 +170,40 @@ def intervene(
         [0.25, 0.25, 0.25, 0.25]
     """
     model, modules = resolve_module(model, modules)
-    own = attention_layers(model)
-    if layer in own or layer in map(short_name, own):
-        with intervene_in_own(model, layer, heads=heads, to=to, query=query, key=key):
+    tracker, (base, _, number) = ForwardTracker(model), layer.partition("#")
+    own = find_name(base, regard_layers(tracker))
+    if own is not None:
+        applied = False
+
+        def is_call(step: int | None) -> bool:
+            nonlocal applied
+            is_requested = own_call_name(tracker, [layer], own, step) is not None
+            applied = applied or is_requested
+            return is_requested
+
+        one_of_several = number or len(tracker.names[id(tracker.named[own])]) > 1
+        counting = (tracker.track(), is_call) if one_of_several else (nullcontext(), None)
+        options: dict[str, Any] = {"heads": heads, "to": to, "query": query, "key": key}
+        with counting[0], intervene_in_own(model, own + layer[len(base) :], **options, is_call=counting[1]):
             yield
+        if one_of_several and tracker.ran and not applied:
+            _warn_unchanged(model, layer)
         return
-    tracker = ForwardTracker(model)
     change = Intervention(heads=None if heads is None else tuple(heads), to=to, query=query, key=key)
     session = InterventionSession(tracker, layer, change, modules)
     with capture(session) as likely, note_intervention(model, change.describe(layer)):
         check_layers([layer], tracker, likely)
         yield
     if tracker.ran and not session.applied:
-        warnings.warn(
-            f"{type(model).__name__} computed no attention in {layer}, so nothing was changed: record the "
-            f"model to list its attention layers",
-            stacklevel=3,
-        )
+        _warn_unchanged(model, layer)
+
+
+def _warn_unchanged(model: nn.Module, layer: str) -> None:
+    warnings.warn(
+        f"{type(model).__name__} computed no attention in {layer}, so nothing was changed: record the "
+        f"model to list its attention layers",
+        stacklevel=4,
+    )
 
 
 @contextmanager
@@ -214,17 +234,29 @@ def recorded_path(model: nn.Module) -> Iterator[None]:
 
 
 def regard_layers(tracker: ForwardTracker) -> dict[str, AttentionLayer]:
-    """Return Regard's own attention layers in a model, by dotted name."""
-    return {name: module for name, module in tracker.modules.items() if isinstance(module, AttentionLayer)}
+    """Return Regard's own attention layers in a model, by each of their names."""
+    return {name: module for name, module in tracker.named.items() if isinstance(module, AttentionLayer)}
+
+
+def own_call_name(
+    tracker: ForwardTracker, layers: Collection[str] | None, name: str, step: int | None
+) -> str | None:
+    """Count a call of one of Regard's layers; returns the name of the call, or None if it is not requested.
+
+    A layer that runs outside a pass of the whole model, as in stepwise decoding, has one call at each step.
+    """
+    if tracker.active and tracker.running:
+        name = tracker.number(tracker.name_of(tracker.named[name]) or name, step)
+    return name if is_wanted(layers, name) else None
 
 
 def check_layers(layers: Collection[str] | None, tracker: ForwardTracker, likely: set[str]) -> None:
     """Raise `InputError` for names that match no module, with similar names of attention layers."""
-    known = {alias for name in tracker.names.values() for alias in (name, short_name(name))}
-    attending = likely | {name for name in known if "att" in name.lower()}
+    attending = likely | {name for name in tracker.named if "att" in name.lower()}
     for name in layers or ():
-        if not name or name.split("#")[0] not in known:
-            raise unknown_choice("layer", name, sorted(attending or known))
+        is_root = not name and "" not in likely and bool(attending)  # the root has a layer if no part has one
+        if is_root or find_name(name.split("#")[0], tracker.named) is None:
+            raise unknown_choice("layer", name, sorted(attending or tracker.named))
 
 
 def is_sequence_mixer(module: nn.Module) -> bool:
@@ -259,11 +291,15 @@ def find_missing_layers(session: CaptureSession, recorded: Collection[str]) -> d
     """
     names = {name.split("#")[0].rpartition(".stream")[0] or name.split("#")[0] for name in recorded}
     missing = {name: why for name, why in session.refusals.items() if name not in names}
-    if not names <= session.tracker.modules.keys():  # the model returned weights without naming the layer
+    if not names <= session.tracker.named.keys():  # the model returned weights without naming the layer
         return missing
+    for name, count in session.tracker.missed_calls().items():
+        if name in names and name not in missing:
+            cls = type(session.tracker.named[name]).__name__
+            missing[name] = f"{plural(count, 'further call')} of {cls} {HIDDEN_WEIGHTS}"
     names |= missing.keys()
     contain_recorded = {parent for name in names for parent in and_parents(name)}
-    for name, module in session.tracker.modules.items():
+    for name, module in session.tracker.named.items():
         if name not in session.tracker.seen or not is_sequence_mixer(module) or not session.wants(name):
             continue
         parents = and_parents(name)

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention import short_name
 from regard.attention.records import Recorder
 from regard.external.adapters import call_model
 from regard.external.attention_call import AttentionCall, AttentionInputs
@@ -78,7 +77,7 @@ class _InputSession(CaptureSession):
         if call.inputs is not None:
             weights, mask = call.rows(slice(None))
             made = make_call(call.inputs(), weights.detach(), mask)
-            self.calls.setdefault(short_name(name.partition("#")[0]), []).append(made)
+            self.calls.setdefault(name.partition("#")[0], []).append(made)
 
 
 def make_call(inputs: AttentionInputs, weights: Tensor, mask: Tensor | None) -> ScoreCall:

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention.layer_record import Kind
+from regard.attention.layer_record import Kind, merge_levels
 from regard.external.attention_axes import Axes
 from regard.external.attention_call import AttentionCall, AttentionInputs, select_rows
 from regard.external.capture_session import (
@@ -62,6 +62,7 @@ def self_attention_kind(mask: Tensor | None, queries: int) -> Kind:
     """
     if mask is None or queries < 2 or mask.shape[-2] < 2:
         return "encoder"
+    (mask,) = merge_levels(mask[None])
     return "encoder" if mask.triu(mask.shape[-1] - mask.shape[-2] + 1).any() else "decoder"
 
 
@@ -124,10 +125,11 @@ class SDPACall:
 
     @property
     def kind(self) -> Kind | None:
-        """The kind of attention; None if the number of keys leaves it open."""
-        if self.queries != self.key.shape[2] or self.queries < 2:
+        """The kind of attention; None for a single query, which leaves it open."""
+        if self.queries < 2:
             return None
-        return "decoder" if self.causal else self_attention_kind(self.allowed, self.queries)
+        kind: Kind = "decoder" if self.causal else self_attention_kind(self.allowed, self.queries)
+        return kind if kind == "decoder" or self.queries == self.key.shape[2] else "cross"
 
     def weights(self, rows: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
         """Return the weights of some queries, and their mask; a row that may attend to no key is zero."""

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 from torch.overrides import handle_torch_function, has_torch_function
 
+from regard.attention.layer_record import is_transformed
 from regard.errors import InputError
 from regard.external.attention_axes import (
     BY_HEAD,
@@ -176,7 +177,7 @@ class TorchCallMode(ProbeMode):
             # The softmax may be a module inside the layer: check the two innermost running modules.
             layers = (layer for layer in running[:-3:-1] if layer not in session.named_modules)
             return next(filter(session.concerns, layers), None)
-        modules = self.tracker.modules
+        modules = self.tracker.named
         kinds = ((name, type(modules.get(name)).__module__) for name in reversed(running))
         # A softmax or a dropout of PyTorch is part of the layer around it.
         layer = next((name for name, kind in kinds if not kind.startswith("torch.nn.modules.")), None)
@@ -217,7 +218,8 @@ def _attend(modes: Sequence[TorchCallMode], weights: Tensor, keys: int, *, produ
                 f"{layer} attends in windows, where no single weight can be set: change whole heads instead"
             )
     else:
-        axes = finder.find(weights.shape, keys, product=product)
+        by_convention = product and is_transformed(weights)  # a module cannot be probed inside vmap
+        axes = finder.find(weights.shape, keys, product=product, convention=by_convention)
     if axes is None:
         return weights
     heads = finder.find_heads() or len(weights) + 1

@@ -18,8 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from regard.attention import Positions, short_name
+from regard.attention import Positions
 from regard.attention.components import Components
+from regard.attention.names import layer_name
 from regard.attention.positions import Concatenated
 from regard.errors import InputError
 from regard.interpret.frozen_norms import fixed_ratio, freeze_norm, is_linear, is_norm, same_value
@@ -78,7 +79,7 @@ class DirectPaths:
                 inside.update(module.modules())
 
             for full_name, module in self.model.named_modules():
-                name = short_name(full_name)
+                name = layer_name(self.model, full_name)
                 if module in inside:  # a layer inside an adapter is no part
                     continue
                 if module in contexts and contexts[module][1].is_output:

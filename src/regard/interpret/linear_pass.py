@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from regard.attention import short_name
 from regard.attention.components import Components
+from regard.attention.names import layer_name
 from regard.attention.positions import Concatenated, Positions
 from regard.errors import InputError
 from regard.interpret.contributions import Contribution, Leaf, SourceKind, jacobians, leaf_sources
@@ -164,13 +164,17 @@ class LinearPass:
                 if parameter.dim() in (2, 3) and parameter.requires_grad:
                     kind: SourceKind = "position" if POSITION.search(parameter_name) else "vector"
                     vectors.append(
-                        Leaf(kind, ".".join(filter(None, (short_name(name), parameter_name))), parameter)
+                        Leaf(
+                            kind,
+                            ".".join(filter(None, (layer_name(self.model, name), parameter_name))),
+                            parameter,
+                        )
                     )
         return vectors
 
     @property
     def _attention(self) -> list[nn.Module]:
-        names = {short_name(name): module for name, module in self.model.named_modules()}
+        names = {layer_name(self.model, name): module for name, module in self.model.named_modules()}
         return [names[layer] for layer in self.contexts]
 
     @contextmanager
@@ -182,7 +186,7 @@ class LinearPass:
         with ExitStack() as stack:
             stack.enter_context(_FrozenLengths())
             for full_name, module in self.model.named_modules():
-                name, before, after = short_name(full_name), None, None
+                name, before, after = layer_name(self.model, full_name), None, None
                 if id(module) in wrapped:  # a layer inside an adapter is not a part
                     continue
                 if module in self.feed_forward:

@@ -21,7 +21,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attention import short_name
 from regard.interpret.attribution.background import Background, change_embedding
 from regard.interpret.attribution.input_ablation import (
     mean_changes,
@@ -127,7 +126,7 @@ def _probe_batch(
         )
         for row, input in enumerate(inputs)
     ]
-    weights = {short_name(name): record.weights.float().cpu().numpy() for name, record in records.items()}
+    weights = {name: record.weights.float().cpu().numpy() for name, record in records.items()}
     return [
         Probe(
             weights={name: layer[row] for name, layer in weights.items()},

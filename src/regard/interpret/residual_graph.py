@@ -22,7 +22,8 @@ from torch import Tensor, nn
 
 from regard.attention.components import HeadContexts
 from regard.attention.head_inputs import KINDS, HeadInputs, Kind
-from regard.errors import InputError, unknown_choice
+from regard.attention.names import known_name
+from regard.errors import InputError
 from regard.interpret.attribution.background import change_embedding
 
 INPUTS = "inputs"
@@ -134,10 +135,8 @@ class ResidualGraph:
 
     def node(self, name: str, nodes: Sequence[Node]) -> Node:
         """Return the node with a name; raises `InputError` for an unknown name."""
-        for node in nodes:
-            if node.name == name:
-                return node
-        raise unknown_choice("node", name, [node.name for node in nodes])
+        by_name = {node.name: node for node in nodes}
+        return by_name[known_name(name, by_name, "node")]
 
     def full(self, count: int, *, send: Change = unchanged, receive: Change = unchanged) -> Pass:
         """Run the model on N copies; `send` and `receive` may change what is written and read."""

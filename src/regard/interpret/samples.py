@@ -11,7 +11,8 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from regard.errors import InputError, check_range, unknown_choice
+from regard.attention.names import known_name
+from regard.errors import InputError, check_range
 from regard.result import Result
 from regard.viz.attention_map import AttentionMap
 from regard.viz.maps import LayerMap
@@ -94,8 +95,7 @@ def head_samples(
     """
     check_range("samples", samples, 1, 10**5)
     heads = {module.name: module.heads for module in subject.layers}
-    if layer not in heads:
-        raise unknown_choice("layer", layer, heads)
+    layer = known_name(layer, heads)
     check_range("head", head, 0, heads[layer] - 1)
     inputs = subject.unseen(samples, seed)
     results: list[HeadSample] = []

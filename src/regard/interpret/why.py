@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attention import short_name
 from regard.errors import InputError, check_range
 from regard.interpret.contributions import Contribution
 from regard.interpret.linear_pass import LinearPass, group
@@ -111,7 +110,7 @@ class _Split:
         remarks = [FROZEN, *self.call.remarks] + ["the mask hides this key"] * (not permitted)
         return Why(
             input=self.shown.input,
-            layer=short_name(self.name),
+            layer=self.name,
             head=self.head,
             query=self.query,
             key=self.key,
@@ -157,7 +156,7 @@ class _Split:
         named = [TraceNode(text=name, value=self._number(values)) for name, values in self.call.additions.items()]
         layer = self.shown.layers[self.name]
         query, key = layer.query_labels[self.query], layer.key_labels[self.key]
-        text = f"score of {query} ({self.query}) on {key} ({self.key}), {short_name(self.name)} head {self.head}"
+        text = f"score of {query} ({self.query}) on {key} ({self.key}), {self.name} head {self.head}"
         root = TraceNode(text=text, value=score, children=[*named, *_expand(children, depth - 1, top)])
         return Trace(root=root, fixed="; ".join([FROZEN, *self.call.remarks]))
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from regard.attention import short_name
+from regard.attention.names import find_name
 from regard.attention.recording import record_own
 from regard.data import BOS, EOS, PairBatch, collate, read_source
 from regard.data.vocabulary import replace_surrogates
@@ -48,7 +49,7 @@ def map_of_answer(model: AnswerModel, task: Task, inputs: torch.Tensor) -> Atten
         rest = weights.shape[-1] - len(letters)
         # The rest step (the additional learned step) does not represent an input, so no answer depends on the
         # rest step.
-        relevant = np.pad(relevance, ((0, 0), (0, rest))) if full in model.cross_layers else None
+        relevant = np.pad(relevance, ((0, 0), (0, rest))) if find_name(full, model.cross_layers) else None
         # A pooling model has one query for all outputs.
         queries = outputs if weights.shape[1] == len(outputs) else ["all outputs"]
         cross = (queries, letters + [REST] * rest)

@@ -9,7 +9,8 @@ from typing import Any
 
 from torch import nn
 
-from regard.errors import InputError, unknown_choice
+from regard.attention.names import known_name
+from regard.errors import InputError
 from regard.external import (
     logit_attribution,
     logit_lens,
@@ -143,14 +144,10 @@ class Explorer:
         Raises `InputError` for an unknown layer.
         """
         attention = self._answered(request)
-        for name in request.layers:
-            if name not in attention.layers:
-                raise unknown_choice("layer", name, attention.layers)
+        names = [known_name(name, attention.layers) for name in request.layers]
         maps = {"map": attention, "original": attention.original}
         return {
-            part: [
-                layer_data(shown.layers[name], level=SERVED) for name in request.layers if name in shown.layers
-            ]
+            part: [layer_data(shown.layers[name], level=SERVED) for name in names if name in shown.layers]
             for part, shown in maps.items()
             if shown is not None
         }
@@ -158,9 +155,7 @@ class Explorer:
     def row(self, request: RowRequest) -> RowData:
         """Return the exact weights of one query; raises `InputError` for an unknown layer, head or step."""
         layers = self._answered(request).layers
-        if request.layer not in layers:
-            raise unknown_choice("layer", request.layer, layers)
-        return row_data(layers[request.layer], request.head, request.step)
+        return row_data(layers[known_name(request.layer, layers)], request.head, request.step)
 
     def picture(self, request: PictureRequest) -> dict[str, str]:
         """Add an image as an input; return its name as `input`.

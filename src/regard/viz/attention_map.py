@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from regard.errors import InputError, check_range, unknown_choice
+from regard.attention.names import known_name
+from regard.errors import InputError, check_range
 from regard.io import write_file
 from regard.result import Result, to_plain
 from regard.viz.labels import merge_words
@@ -48,10 +49,7 @@ class AttentionMap(Map, Result):
 
     def select(self, *, layers: Sequence[str] | None = None, heads: Sequence[int] | None = None) -> Self:
         """Return a map with only some layers and heads; raises `InputError` for an unknown layer or head."""
-        names = list(self.layers) if layers is None else list(layers)
-        for name in names:
-            if name not in self.layers:
-                raise unknown_choice("layer", name, self.layers)
+        names = list(self.layers) if layers is None else [known_name(name, self.layers) for name in layers]
         selection = {name: self.layers[name] for name in names}
         if heads is not None:
             for name, layer in selection.items():

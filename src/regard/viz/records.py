@@ -15,7 +15,7 @@ from contextvars import ContextVar
 
 from torch import nn
 
-from regard.attention import Record, short_name
+from regard.attention import Record
 from regard.attention.descriptions import describe_model
 from regard.attention.interventions import active_interventions, suspend_interventions
 from regard.attention.records import describe_remarks
@@ -54,9 +54,8 @@ def make_maps(records: Mapping[str, Record]) -> Maps:
 
 
 def make_layer_maps(records: Mapping[str, Record], index: int) -> dict[str, LayerMap]:
-    """Build the maps of one input of the recorded batch, by the short names of their layers."""
-    layers = ((short_name(name), record) for name, record in records.items())
-    return {name: _layer(name, record, index) for name, record in layers if index < len(record.weights)}
+    """Build the maps of one input of the recorded batch, by the names of their layers."""
+    return {name: _layer(name, record, index) for name, record in records.items() if index < len(record.weights)}
 
 
 def _layer(name: str, record: Record, index: int) -> LayerMap:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, r
 import numpy as np
 from torch import Tensor, nn
 
-from regard.attention import short_name
+from regard.attention.names import find_name
 from regard.errors import InputError, shorten, unknown_choice
 from regard.statistics import Interval
 
@@ -31,7 +31,7 @@ LISTED_LAYERS = 3  # layers that an error lists
 class Layer(NamedTuple):
     """One attention layer of a model."""
 
-    name: str  # as in records and interventions, without `.layers`
+    name: str  # as in records and interventions
     kind: LayerKind
     heads: int
 
@@ -257,9 +257,8 @@ def layer_named(text: str, names: Sequence[str]) -> str:
     """
     if text.isdecimal() and int(text) < len(names):
         return names[int(text)]
-    for name in (text, short_name(text)):
-        if name in names:
-            return name
+    if (name := find_name(text, names)) is not None:
+        return name
     raise unknown_choice("layers", text, names, other=f"0 to {len(names) - 1}")
 
 

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attention import short_name
 from regard.errors import InputError
 from regard.interpret.attribution.head_gradients import context_gradients
 from regard.interpret.attribution.trial import Trial
@@ -31,7 +30,7 @@ def last_layer(trial: Trial[Any]) -> str:
     """
     if not trial.probe.layers:
         raise InputError(f"{trial.subject.name} has no layer in which outputs attend to inputs: no attention")
-    name = short_name(trial.probe.layers[-1])
+    name = trial.probe.layers[-1]
     if name not in trial.records:
         raise InputError(f"the weights of {name} were not recorded: choose another method")
     return name

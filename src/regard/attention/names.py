@@ -1,0 +1,55 @@
+"""Names of layers: one name in records, interventions, maps and results, and the names that a user may type."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from regard.errors import unknown_choice
+
+
+def short_name(name: str) -> str:
+    """Return a layer's name without `.layers`.
+
+    >>> short_name("decoder.layers.0.cross")
+    'decoder.0.cross'
+    """
+    return name.replace(".layers.", ".")
+
+
+def plain_name(name: str) -> str:
+    """Return a module's name without the wrapper of `torch.compile`."""
+    if "_orig_mod" not in name:  # a recording calls this function for every module
+        return name
+    return ".".join(part for part in name.split(".") if part != "_orig_mod")
+
+
+def layer_name(model: Any, path: str) -> str:
+    """Return the name of a module in records, interventions, maps and results: its path in the model.
+
+    Names in Regard's own models leave out `.layers`; in every model, a user may omit `.layers` (`find_name`).
+
+    >>> layer_name(object(), "decoder.layers.0.self_attn")
+    'decoder.layers.0.self_attn'
+    """
+    path, cls = plain_name(path), type(getattr(model, "_orig_mod", model))
+    return short_name(path) if any(base.__module__.startswith("regard.") for base in cls.__mro__) else path
+
+
+def find_name(name: str, names: Iterable[str]) -> str | None:
+    """Return the name in `names` that is equal to a name, or equal if both leave out `.layers`; None if there is
+    none.
+
+    >>> find_name("decoder.0.cross", ["decoder.layers.0.cross"])
+    'decoder.layers.0.cross'
+    """
+    names = list(names)
+    if name in names:
+        return name
+    return next((known for known in names if short_name(known) == short_name(name)), None)
+
+
+def known_name(name: str, names: Iterable[str], what: str = "layer") -> str:
+    """Return the name in `names` that `find_name` returns; raises `InputError` if there is none."""
+    names = list(names)
+    if (known := find_name(name, names)) is None:
+        raise unknown_choice(what, name, names)
+    return known
