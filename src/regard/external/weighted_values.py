@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard.arguments import check_value
 from regard.attention import attention_layers, short_name
 from regard.attention.descriptions import context_changes
+from regard.external.model import ExternalModel
 from regard.result import Result
 from regard.viz import Subject
 
@@ -50,6 +52,8 @@ def weighted_values(subject: Subject[Any], input: Any) -> WeightedValues:
 
     Raises `InputError` for an input that the model rejects.
     """
+    if not isinstance(subject, ExternalModel):
+        check_value("input", input, str | None)
     shown = subject.attend(input)
     forward, components = subject.forward_pass(shown.input if input is None else input), subject.components
     changed = {
