@@ -26,7 +26,7 @@ InputChange = Callable[[Kind, Tensor], Tensor]
 """Maps the kind of an input and its projections (B, T, H, d) to changed projections."""
 
 
-class Part(NamedTuple):
+class ProjectedPart(NamedTuple):
     """Where a layer computes its queries, keys or values."""
 
     module: nn.Module
@@ -41,7 +41,7 @@ class Part(NamedTuple):
 class HeadInputs:
     """The queries, keys and values of one attention layer."""
 
-    parts: Mapping[Kind, Part]
+    parts: Mapping[Kind, ProjectedPart]
     """Empty for a layer without projections, whose arguments are its queries, keys and values."""
     heads: int
     layer: nn.Module
@@ -131,7 +131,7 @@ def find_head_inputs(layer: AttentionLayer) -> HeadInputs | str:
         return "its keys are not projected from the states directly"
     modules, groups = (layer.query, layer.key, layer.value), (layer.heads, layer.groups, layer.groups)
     parts = {
-        kind: Part(module, torch.arange(module.out_features).view(count, -1))
+        kind: ProjectedPart(module, torch.arange(module.out_features).view(count, -1))
         for kind, module, count in zip(KINDS, modules, groups, strict=True)
     }
     counts = {} if layer.groups == layer.heads else {"groups": layer.heads}

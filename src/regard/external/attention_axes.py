@@ -112,7 +112,7 @@ class Running(NamedTuple):
     sites: Counter[str]
 
 
-class Probe:
+class AxesProbe:
     """Repeated runs of a module in which some rows of one tensor of weights are changed."""
 
     def __init__(self, running: Running, site: str, number: int, shape: Sequence[int], keys: int) -> None:
@@ -160,7 +160,7 @@ class Probe:
         return mark(weights, WEIGHTS)
 
 
-def active_probe() -> Probe | None:
+def active_probe() -> AxesProbe | None:
     """Return the probe that is running, during which nothing is recorded."""
     return getattr(probing, "probe", None)
 
@@ -362,7 +362,7 @@ class AxesFinder:
         """Return the axes from the output of the running modules, the innermost first."""
         result: Axes | str = UNKNOWN
         for level, running in enumerate(self.running[: -LEVELS - 1 : -1]):
-            probe = Probe(running, site, running.sites[site] - 1, shape, keys)
+            probe = AxesProbe(running, site, running.sites[site] - 1, shape, keys)
             axes = self._try_probe(probe, heads)
             if not (probe.used or product or site) and axes != UNKNOWN:
                 return None
@@ -381,7 +381,7 @@ class AxesFinder:
                 return axes
         return result
 
-    def _try_probe(self, probe: Probe, heads: int | None, *, projected: bool = False) -> Axes | str:
+    def _try_probe(self, probe: AxesProbe, heads: int | None, *, projected: bool = False) -> Axes | str:
         tracker = self.tracker
         running, captured = list(tracker.running), tracker.captured_elsewhere
         probing.probe, tracker.captured_elsewhere = probe, False
@@ -395,7 +395,7 @@ class AxesFinder:
             tracker.running[:] = running
 
 
-def _axes_in(probe: Probe, heads: int | None, *, projected: bool) -> Axes | str:
+def _axes_in(probe: AxesProbe, heads: int | None, *, projected: bool) -> Axes | str:
     """Return the axes from the output of one module, or from its first projection after the weights."""
     base, shape = probe.run(projected=projected), probe.shape
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.attention import Records
 from regard.attention.components import Components, FindInputs, HeadContexts
-from regard.attention.head_inputs import KINDS, HeadInputs, Kind, Part
+from regard.attention.head_inputs import KINDS, HeadInputs, Kind, ProjectedPart
 from regard.attention.interventions import suspend_interventions
 from regard.errors import InputError
 from regard.external.forward_tracker import modules_by_name
@@ -228,7 +228,7 @@ def _separate(
             if is_linear(part) and places[part].shape == places[module].shape
             if part in masks[kind] and masks[kind][part][0].any()
         ]
-        parts[kind] = Part(module, known[module], linear[-1] if linear else None)
+        parts[kind] = ProjectedPart(module, known[module], linear[-1] if linear else None)
     groups = {len(part.columns) for part in parts.values()} - {heads}
     counts: dict[str, int] = {}
     for count in groups:
