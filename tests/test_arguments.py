@@ -5,6 +5,7 @@ import pickle
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def empty(cls: Any) -> Any:
     concrete = cls
     if inspect.isabstract(cls):
         concrete = type("Fake", (cls,), {})
-        concrete.__abstractmethods__ = frozenset()
+        setattr(concrete, "__abstractmethods__", frozenset())  # noqa: B010
     return concrete.__new__(concrete)
 
 
@@ -199,28 +200,34 @@ def layer_misuses() -> Iterator[tuple[str, Callable[[], Any]]]:
     stack, decoder, feed_forward = Encoder(2, 8, 2, 16), DecoderLayer(8, 2, 16), attention.FeedForward(8, 16)
     for tensor in TENSORS:
         for layer in (multi, encoder, stack):
-            yield type(layer).__name__, lambda layer=layer, tensor=tensor: layer(tensor)
+            yield type(layer).__name__, partial(lambda layer, tensor: layer(tensor), layer=layer, tensor=tensor)
         if not isinstance(tensor, Tensor) or tensor.dim() > 1:
-            yield "FeedForward", lambda tensor=tensor: feed_forward(tensor)
-        yield "single", lambda tensor=tensor: single(tensor, STATES, STATES)
-        yield "decoder", lambda tensor=tensor: decoder(tensor, decoder.project(STATES))
-        yield "decoder, memory", lambda tensor=tensor: decoder(STATES, tensor)
-        yield "decoders", lambda tensor=tensor: Decoder(1, 8, 2, 16)(STATES, tensor)
-        yield "weighted sum", lambda tensor=tensor: attention.weighted_sum(torch.zeros(2, 2, 3, 5), tensor)
+            yield "FeedForward", partial(lambda tensor: feed_forward(tensor), tensor=tensor)
+        yield "single", partial(lambda tensor: single(tensor, STATES, STATES), tensor=tensor)
+        yield "decoder", partial(lambda tensor: decoder(tensor, decoder.project(STATES)), tensor=tensor)
+        yield "decoder, memory", partial(lambda tensor: decoder(STATES, tensor), tensor=tensor)
+        yield "decoders", partial(lambda tensor: Decoder(1, 8, 2, 16)(STATES, tensor), tensor=tensor)
+        yield (
+            "weighted sum",
+            partial(lambda tensor: attention.weighted_sum(torch.zeros(2, 2, 3, 5), tensor), tensor=tensor),
+        )
     for mask in MASKS:
-        yield "multi", lambda mask=mask: multi(STATES, mask=mask)
-        yield "single", lambda mask=mask: single(STATES, STATES, STATES, mask)
-        yield "encoder", lambda mask=mask: encoder(STATES, mask)
-        yield "decoder", lambda mask=mask: decoder(STATES, decoder.project(STATES), mask)
+        yield "multi", partial(lambda mask: multi(STATES, mask=mask), mask=mask)
+        yield "single", partial(lambda mask: single(STATES, STATES, STATES, mask), mask=mask)
+        yield "encoder", partial(lambda mask: encoder(STATES, mask), mask=mask)
+        yield "decoder", partial(lambda mask: decoder(STATES, decoder.project(STATES), mask), mask=mask)
         if not isinstance(mask, Tensor) or mask.dim() > 1:
-            yield "weights", lambda mask=mask: attention.attention_weights(torch.zeros(2, 2, 5, 5), mask)
+            yield (
+                "weights",
+                partial(lambda mask: attention.attention_weights(torch.zeros(2, 2, 5, 5), mask), mask=mask),
+            )
     for wrong in (object(), "no", 3, None):
-        yield "causal", lambda wrong=wrong: multi(STATES, causal=wrong)
-        yield "prepared", lambda wrong=wrong: single(STATES, STATES, STATES, prepared=wrong)
+        yield "causal", partial(lambda wrong: multi(STATES, causal=wrong), wrong=wrong)
+        yield "prepared", partial(lambda wrong: single(STATES, STATES, STATES, prepared=wrong), wrong=wrong)
     yield "step", lambda: multi(STATES, step="last")
     for lengths in (torch.tensor([-1, 2]), torch.tensor([1.5, 2.0]), [1, 2], torch.tensor([1j])):
-        yield "lengths", lambda lengths=lengths: attention.length_mask(lengths, 3)
-    yield "device", lambda: attention.causal_mask(2, 3, "nope")
+        yield "lengths", partial(lambda lengths: attention.length_mask(lengths, 3), lengths=lengths)
+    yield "device", lambda: attention.causal_mask(2, 3, "nope")  # type: ignore[arg-type]
     config = models.DecoderOnlyConfig(hidden=8, heads=2, inner=16, layers=1)
     language_model = models.DecoderOnly(config, symbols=11, longest=7)
     for tokens in (
@@ -231,7 +238,7 @@ def layer_misuses() -> Iterator[tuple[str, Callable[[], Any]]]:
         torch.full((2, 5), -1),
         torch.ones(2, 5, 1).long(),
     ):
-        yield "language model", lambda tokens=tokens: language_model(tokens)
+        yield "language model", partial(lambda tokens: language_model(tokens), tokens=tokens)
 
 
 def run_misuses(
@@ -241,20 +248,23 @@ def run_misuses(
     text, unseen = run.draw(), torch.zeros(2, 3)
     for wrong in (object(), 3, 2.5, b"x", ["a"], np.zeros(3), unseen, None):
         for subject in (run, pair):
-            yield "prepare", lambda subject=subject, wrong=wrong: subject.prepare(wrong)
-            yield "losses", lambda subject=subject, wrong=wrong: subject.losses([wrong])
-            yield "loss", lambda subject=subject, wrong=wrong: subject.loss([wrong])
-            yield "look", lambda subject=subject, wrong=wrong: subject.look(wrong)
-            yield "patch", lambda subject=subject, wrong=wrong: regard.patch(subject, text, wrong)
-        yield "head_effect", lambda wrong=wrong: regard.head_effect(run, wrong, layer, 0)
-        yield "attribute", lambda wrong=wrong: regard.attribute(run, wrong)
+            yield "prepare", partial(lambda subject, wrong: subject.prepare(wrong), subject=subject, wrong=wrong)
+            yield "losses", partial(lambda subject, wrong: subject.losses([wrong]), subject=subject, wrong=wrong)
+            yield "loss", partial(lambda subject, wrong: subject.loss([wrong]), subject=subject, wrong=wrong)
+            yield "look", partial(lambda subject, wrong: subject.look(wrong), subject=subject, wrong=wrong)
+            yield (
+                "patch",
+                partial(lambda subject, wrong: regard.patch(subject, text, wrong), subject=subject, wrong=wrong),
+            )
+        yield "head_effect", partial(lambda wrong: regard.head_effect(run, wrong, layer, 0), wrong=wrong)
+        yield "attribute", partial(lambda wrong: regard.attribute(run, wrong), wrong=wrong)
         if wrong is not None:
-            yield "weighted_values", lambda wrong=wrong: regard.weighted_values(run, wrong)
+            yield "weighted_values", partial(lambda wrong: regard.weighted_values(run, wrong), wrong=wrong)
     for subject in (run, pair):
-        yield "loss of nothing", lambda subject=subject: subject.loss([])
-        yield "called", lambda subject=subject: subject.called([10**6])
-        yield "called", lambda subject=subject: subject.called([-1])
-        yield "keep_heads", lambda subject=subject: subject.keep_heads(layer, [])
+        yield "loss of nothing", partial(lambda subject: subject.loss([]), subject=subject)
+        yield "called", partial(lambda subject: subject.called([10**6]), subject=subject)
+        yield "called", partial(lambda subject: subject.called([-1]), subject=subject)
+        yield "keep_heads", partial(lambda subject: subject.keep_heads(layer, []), subject=subject)
     yield "layer", lambda: regard.head_effect(run, text, layer[:-1], 0)
     yield "head", lambda: regard.head_effect(run, text, layer, 99)
     yield "method", lambda: regard.attribute(run, text, method="ablation_meen")

@@ -1,5 +1,7 @@
 """Inputs reach the corners that a stub names, and notes and named mistakes are true for the code."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -219,9 +221,7 @@ def run(monkeypatch: pytest.MonkeyPatch, function: object, *, slowness: float, t
     monkeypatch.setattr(time_limit, "measure_slowness", lambda: slowness)
     monkeypatch.setattr(time_limit, "TOTAL", total)
     exercise = find_exercise("score")
-    result = run_object(
-        function, time_limit.os.getcwd(), Assignment(exercises=(exercise,), chosen=True), seconds=0.5
-    )
+    result = run_object(function, Path.cwd(), Assignment(exercises=(exercise,), chosen=True), seconds=0.5)
     return result.failures.get("score", ("", []))[0]
 
 

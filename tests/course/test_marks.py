@@ -165,8 +165,8 @@ def hostile_class(tmp_path: Path) -> Path:
         server.bind(os.path.relpath(folder / "socket" / "score.py"))  # the length of the path is limited
     write(folder, folder__score_py__score=RIGHT)
     (folder / "folder" / "score_py").rename(folder / "folder" / "score.py")
-    for name in (b"esc\x1b[2J", b"new\nline", "bidi\u202e".encode(), b"\xff\xfe", b"z" * 200, b"=cmd", b"@sum"):
-        Path(os.fsdecode(os.fsencode(folder) + b"/" + name + b".py")).write_text("import numpy as np\n" + RIGHT)
+    for raw in (b"esc\x1b[2J", b"new\nline", "bidi\u202e".encode(), b"\xff\xfe", b"z" * 200, b"=cmd", b"@sum"):
+        Path(os.fsdecode(os.fsencode(folder) + b"/" + raw + b".py")).write_text("import numpy as np\n" + RIGHT)
     return folder
 
 

@@ -1,7 +1,6 @@
 """Attribution and patching of models of four kinds equal plain gradients and hooks; refusals name the cause."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -142,12 +141,12 @@ def check_heads(subject: Any, parts: AnyModel) -> None:
     explained = list(range(len(clean))) if masks is None else list(masks)
     for head in range(4):
         one = torch.arange(4)[:, None] == head
-        handle = change_heads(module, partial(torch.where, one, torch.zeros(())))
+        handle = change_heads(module, lambda context, one=one: torch.where(one, 0.0, context))
         without = run(subject, prepared[0])
         handle.remove()
         change = (values_of(without, predicted) - values_of(clean, predicted)).abs()[explained].mean()
         assert off is not None and off[layer][head] == pytest.approx(float(change), abs=1e-4, rel=1e-3)
-        handle = change_heads(module, partial(torch.where, one, kept[0]))
+        handle = change_heads(module, lambda context, one=one: torch.where(one, kept[0], context))
         effect = (difference(run(subject, prepared[1])) - nothing) / (whole - nothing)
         handle.remove()
         assert result.heads[layer][head] == pytest.approx(effect, abs=1e-3, rel=1e-3)

@@ -27,7 +27,8 @@ class Kernels(TorchDispatchMode):
         if name in ("_softmax", "_safe_softmax") and output.dim() == 4:
             self.weights.append(output.detach().clone())
         elif name.startswith("_scaled_dot_product_") and name.endswith("_for_cpu"):
-            query, key, _, _, causal = (*args[:3], *(*args[3:], 0.0, False)[:2])
+            query, key = args[:2]
+            causal: Any = (*args[3:], 0.0, False)[1]
             options = kwargs or {}
             scores = query @ key.transpose(-1, -2) * (options.get("scale") or query.shape[-1] ** -0.5)
             if causal:
@@ -203,12 +204,10 @@ def test_a_tied_transformers_model(small: Any, owner: str, implementation: str) 
     import transformers
 
     sizes: dict[str, Any] = {"vocab_size": 60, "hidden_size": 16, "intermediate_size": 32}
-    sizes |= {"num_attention_heads": 2, "num_hidden_layers": 1}
-    encoder = transformers.BertModel(transformers.BertConfig(attn_implementation=implementation, **sizes))
+    sizes |= {"num_attention_heads": 2, "num_hidden_layers": 1, "attn_implementation": implementation}
+    encoder = transformers.BertModel(transformers.BertConfig(**sizes))
     decoder = transformers.BertLMHeadModel(
-        transformers.BertConfig(
-            is_decoder=True, add_cross_attention=True, attn_implementation=implementation, **sizes
-        )
+        transformers.BertConfig(is_decoder=True, add_cross_attention=True, **sizes)
     )
     model: Any = transformers.EncoderDecoderModel(encoder=encoder, decoder=decoder).eval()
     layers = model.encoder.encoder.layer[0], model.decoder.bert.encoder.layer[0]

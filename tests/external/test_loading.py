@@ -321,7 +321,7 @@ def test_invalid_models_tokenizers_and_inputs_are_refused(model_of: Build, token
     model: Any = model_of("llama")
     subject = regard.look(model, tokenizer)
     for wrong, said in (
-        (lambda: regard.look(3), "expected a torch module, a folder or a Hub name, got '3'"),  # type: ignore[arg-type]
+        (lambda: regard.look(3), "expected a torch module, a folder or a Hub name, got '3'"),
         (
             lambda: regard.look(model, "nowhere"),
             "tokenizer 'nowhere' is not a tokenizer: pass a tokenizer from AutoTokenizer",

@@ -19,6 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import regard
 from regard.errors import InputError
 
+SDPA: Any = F.scaled_dot_product_attention
+
 H, D, WINDOW = 4, 16, 2
 SIZES = [(2, 6), (4, 4), (3, 4), (1, 4), (4, 8), (8, 2)]
 """Samples and steps; some are equal to the number of heads or to the width of a head."""
@@ -288,12 +290,12 @@ def talking_heads(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def fused(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    context = F.scaled_dot_product_attention(*split(q, k, v))
+    context = SDPA(*split(q, k, v))
     return join(form.zero(context, 1))
 
 
 def fused_folded(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    context = F.scaled_dot_product_attention(*(part.flatten(0, 1) for part in split(q, k, v)))
+    context = SDPA(*(part.flatten(0, 1) for part in split(q, k, v)))
     return join(form.zero(context.unflatten(0, (-1, H)), 1))
 
 
@@ -309,7 +311,7 @@ def fused_heads_first(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def fused_loop(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     contexts = [
-        F.scaled_dot_product_attention(*parts) * (head != form.off)
+        SDPA(*parts) * (head != form.off)
         for head, parts in enumerate(zip(*(part.chunk(H, -1) for part in (q, k, v)), strict=True))
     ]
     return torch.cat(contexts, dim=-1)
@@ -392,7 +394,7 @@ def channels(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def fused_channels(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return join(F.scaled_dot_product_attention(*(part.mT for part in split(q, k, v))).mT)
+    return join(SDPA(*(part.mT for part in split(q, k, v))).mT)
 
 
 def linear(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -513,7 +515,7 @@ def test_other_forms_are_recorded_exactly(batch: int, steps: int) -> None:
 
 def test_causal_attention_of_own_modules_is_that_of_a_decoder() -> None:
     def fused_causal(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return join(F.scaled_dot_product_attention(*split(q, k, v), is_causal=True))
+        return join(SDPA(*split(q, k, v), is_causal=True))
 
     model = nn.Sequential(Form(fused_causal), Form(causal), Form(fused))
     with torch.no_grad(), regard.record(model) as records:

@@ -48,8 +48,8 @@ def test_files_of_a_run(run: RunFolder) -> None:
         (
             "config.json",
             b'{"format": "regard-run/5"}',
-            "damaged: config.json: config needs exactly averaged, bleu_tokenizer, code, initial, kept_heads, kind, "
-            "measured, model, on, origin, schedules, task, text, tokenizer, training",
+            "damaged: config.json: config needs exactly averaged, bleu_tokenizer, code, initial, kept_heads, "
+            "kind, measured, model, on, origin, schedules, task, text, tokenizer, training",
         ),
         ("model.safetensors", None, "is incomplete: model.safetensors is missing"),
         ("model.safetensors", b"", "is damaged: model.safetensors: the end of the file is missing"),

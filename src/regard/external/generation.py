@@ -67,7 +67,7 @@ class CacheFollower:
         parameters = inspect.signature(model.forward).parameters
         inputs = dict(zip(parameters, args, strict=False)) | options
         config: Any = getattr(model, "config", None)
-        cache = inputs.get("past_key_values")
+        cache: Any = inputs.get("past_key_values")
         if hasattr(cache, "get_seq_length") and cache.get_seq_length() is None:
             cache = None  # Reformer's cache does not know its length
         self.outer.append((tracker.start, tracker.cache))

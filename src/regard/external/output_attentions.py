@@ -203,7 +203,7 @@ class OutputAttentionsHook:
             key, returned = in_output[address]
             if len(softmaxes.get(layer, ())) == session.tracker.runs[layer] > counts[layer]:
                 # LXMERT runs a layer twice and returns the weights of one call: record the softmaxes instead.
-                cross = "cross" if key.startswith("cross") else None
+                cross: Kind | None = "cross" if key.startswith("cross") else None
                 softmaxes[layer] = [
                     dataclasses.replace(call, kind=cross or call.kind) for call in softmaxes[layer]
                 ]
@@ -211,10 +211,10 @@ class OutputAttentionsHook:
             # CPM-Ant cuts its learned prompt off the weights of its first pass, but not of later passes.
             if whole.shape[:-2] == returned.shape[:-2] and whole.numel() > returned.numel():
                 returned = whole
-            whole = _check_weights(returned, model, session.tracker, layer)
-            if whole is None or (whole.dim() > 4 and streams == 1):
+            checked = _check_weights(returned, model, session.tracker, layer)
+            if checked is None or (checked.dim() > 4 and streams == 1):
                 continue
-            whole = self.windows.expand(layer, whole)
+            whole = self.windows.expand(layer, checked)
             for stream, weights in _split_streams(layer, whole, streams if key.startswith("cross") else 1):
                 if stream != layer and hasattr(session.tracker.cache, "get_seq_length"):
                     continue  # the steps of their keys change from step to step

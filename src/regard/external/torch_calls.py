@@ -160,8 +160,8 @@ class TorchCallMode(ProbeMode):
             shape = shape_of_sdpa(*args, **kwargs) if function is F.scaled_dot_product_attention else ()
             axes: Axes | str | None = BY_HEAD
             # Layers from transformers keep to the convention, and a probe could change their caches.
-            caller = type(callers[0][0].tracker.module(callers[0][1]))
-            if len(shape) > 2 and not (len(shape) == 4 and caller.__module__.startswith("transformers.")):
+            layer_class = type(callers[0][0].tracker.module(callers[0][1]))
+            if len(shape) > 2 and not (len(shape) == 4 and layer_class.__module__.startswith("transformers.")):
                 axes = callers[0][0].session.axes.find(shape, len(shape) - 1, convention=True)
             targets, known = _targets(callers, axes or UNKNOWN, shape, len(shape) - 1)
             if not targets:
