@@ -17,7 +17,7 @@ class _Levels(torch.autograd.Function):
     """Passes the tensors inside transforms of `torch.func` to a function; PyTorch calls `vmap` at each level."""
 
     @staticmethod
-    def forward(receive: Callable[[Sequence[Tensor]], None], *tensors: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(receive: Callable[[Sequence[Tensor]], None], *tensors: Tensor) -> Tensor:
         receive(tensors)
         return torch.zeros(())
 
@@ -26,7 +26,7 @@ class _Levels(torch.autograd.Function):
         """Store nothing, because no gradient flows through the result."""
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, receive: Any, *tensors: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def vmap(info: Any, in_dims: Any, receive: Any, *tensors: Tensor) -> tuple[Tensor, None]:
         stacked = [
             tensor.expand(info.batch_size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
             for tensor, dim in zip(tensors, in_dims[1:], strict=True)
