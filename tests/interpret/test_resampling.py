@@ -1,5 +1,6 @@
 """Contexts of heads are replaced by those of other inputs, and nothing is said where nothing changed."""
 
+import copy
 from dataclasses import replace
 from typing import Any
 
@@ -21,17 +22,16 @@ from tests.programs.modules import as_gpt2, as_module
 LAYER = "decoder.0.self_attention"
 
 
-class OneAtATime:
-    """A run whose losses are computed one input at a time."""
+def one_at_a_time(run: Any) -> Any:
+    """Return a run whose losses are computed one input at a time."""
 
-    def __init__(self, run: Any) -> None:
-        self.run = run
+    class Single(type(run)):  # type: ignore[misc]
+        def losses(self, inputs: Any) -> np.ndarray:
+            return np.concatenate([type(run).losses(self, [input]) for input in inputs])
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.run, name)
-
-    def losses(self, inputs: Any) -> np.ndarray:
-        return np.concatenate([self.run.losses([input]) for input in inputs])
+    single = copy.copy(run)
+    object.__setattr__(single, "__class__", Single)
+    return single
 
 
 def _needs(subject: Any, samples: int) -> Needs:
@@ -44,7 +44,7 @@ def test_however_a_model_is_given_its_needed_head_is_found(name: str) -> None:
     known = compiled_model(name, 0)
     run: Any = known.subject
     inputs = list(run.unseen(40, 0, purpose="sentences"))
-    ways = [run, OneAtATime(run), as_module(known, inputs)]
+    ways = [run, one_at_a_time(run), as_module(known, inputs)]
     ways += [as_gpt2(known, inputs)] if known.family == "decoder-only" else []
     needs = [_needs(way, 40) for way in ways]
     truth = {
@@ -66,7 +66,7 @@ def test_a_loss_in_batches_of_a_module_is_resampled() -> None:
     run: Any = known.subject
     resampling = Resampling(run, run.unseen(40, 0))
     assert max(group.size for group in resampling.groups) > 1
-    single: Any = OneAtATime(run)
+    single = one_at_a_time(run)
     alone = Resampling(single, run.unseen(40, 0))
     assert {group.size for group in alone.groups} == {1}
     losses, change = resampling.replace([(LAYER, 0)])

@@ -10,17 +10,8 @@ from torch import Tensor, nn
 import regard
 from regard.attention import FeedForward, attention_layers
 from regard.bench.known_models import KnownModel
-
-
-class _Logits(nn.Module):
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
-        del mask
-        logits: Tensor = self.model(inputs).logits
-        return logits
+from regard.evaluation.next_tokens import output_losses
+from regard.tasks import TokenBatch
 
 
 def as_module(known: KnownModel, inputs: Sequence[Any]) -> Any:
@@ -49,7 +40,9 @@ def as_gpt2(known: KnownModel, inputs: Sequence[Tensor]) -> Any:
     model = _gpt2(run.model)
 
     def loss(model: nn.Module, input: Tensor) -> float:
-        return float(replace(run, model=_Logits(model)).losses([input])[0, 0])
+        batch = TokenBatch(input.unsqueeze(0), run.task.answer(input.unsqueeze(0)), None)
+        logits: Any = model(batch.inputs)
+        return float(output_losses(logits.logits, batch.targets, batch.is_output)[0].sum())
 
     return regard.look(model, lambda input: {"input_ids": input.unsqueeze(0)}, inputs=inputs, loss=loss)
 
