@@ -209,7 +209,7 @@ def layer_misuses() -> Iterator[tuple[str, Callable[[], Any]]]:
         yield "decoders", partial(lambda tensor: Decoder(1, 8, 2, 16)(STATES, tensor), tensor=tensor)
         yield (
             "weighted sum",
-            partial(lambda tensor: attention.weighted_sum(torch.zeros(2, 2, 3, 5), tensor), tensor=tensor),
+            partial(attention.weighted_sum, torch.zeros(2, 2, 3, 5), tensor),
         )
     for mask in MASKS:
         yield "multi", partial(lambda mask: multi(STATES, mask=mask), mask=mask)
@@ -219,7 +219,7 @@ def layer_misuses() -> Iterator[tuple[str, Callable[[], Any]]]:
         if not isinstance(mask, Tensor) or mask.dim() > 1:
             yield (
                 "weights",
-                partial(lambda mask: attention.attention_weights(torch.zeros(2, 2, 5, 5), mask), mask=mask),
+                partial(attention.attention_weights, torch.zeros(2, 2, 5, 5), mask),
             )
     for wrong in (object(), "no", 3, None):
         yield "causal", partial(lambda wrong: multi(STATES, causal=wrong), wrong=wrong)
@@ -254,7 +254,7 @@ def run_misuses(
             yield "look", partial(lambda subject, wrong: subject.look(wrong), subject=subject, wrong=wrong)
             yield (
                 "patch",
-                partial(lambda subject, wrong: regard.patch(subject, text, wrong), subject=subject, wrong=wrong),
+                partial(regard.patch, subject, text, wrong),
             )
         yield "head_effect", partial(lambda wrong: regard.head_effect(run, wrong, layer, 0), wrong=wrong)
         yield "attribute", partial(lambda wrong: regard.attribute(run, wrong), wrong=wrong)

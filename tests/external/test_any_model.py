@@ -68,6 +68,11 @@ def values_of(logits: Tensor, predicted: Tensor) -> Tensor:
     return logits.log_softmax(-1)[range(len(predicted)), predicted]
 
 
+def choose(condition: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """Return `torch.where`, whose result has one type here."""
+    return torch.where(condition, first, second)
+
+
 def change_heads(module: nn.Module, change: Callable[[Tensor], Tensor]) -> Any:
     """Change the contexts (1, T, 4, d) before an output projection."""
     if isinstance(module, nn.MultiheadAttention):
@@ -141,12 +146,12 @@ def check_heads(subject: Any, parts: AnyModel) -> None:
     explained = list(range(len(clean))) if masks is None else list(masks)
     for head in range(4):
         one = torch.arange(4)[:, None] == head
-        handle = change_heads(module, lambda context, one=one: torch.where(one, 0.0, context))
+        handle = change_heads(module, partial(choose, one, torch.zeros(())))
         without = run(subject, prepared[0])
         handle.remove()
         change = (values_of(without, predicted) - values_of(clean, predicted)).abs()[explained].mean()
         assert off is not None and off[layer][head] == pytest.approx(float(change), abs=1e-4, rel=1e-3)
-        handle = change_heads(module, lambda context, one=one: torch.where(one, kept[0], context))
+        handle = change_heads(module, partial(choose, one, kept[0]))
         effect = (difference(run(subject, prepared[1])) - nothing) / (whole - nothing)
         handle.remove()
         assert result.heads[layer][head] == pytest.approx(effect, abs=1e-3, rel=1e-3)
