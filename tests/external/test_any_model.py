@@ -1,6 +1,7 @@
 """Attribution and patching of models of four kinds equal plain gradients and hooks; refusals name the cause."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
