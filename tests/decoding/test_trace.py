@@ -7,7 +7,7 @@ import pytest
 
 import regard
 from regard.decoding import Controls
-from regard.doubts.basis import read_traces
+from regard.doubts.traces import read_traces
 from tests.conftest import TINY
 from tests.german import sentences, write
 

@@ -3,27 +3,20 @@
 import dataclasses
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import regard
-from regard.doubts import calibrate_doubt, calibration, doubt
+from regard.doubts import Doubter, calibrate_doubt, doubt
+from regard.doubts.calibration_file import FORMAT
 from regard.errors import InputError
-from tests.german import sentences
+from tests.german import sentences, write
 
 Command = Callable[..., tuple[int, str, str]]
 PAIRS = [(source[:-1], target[:-1]) for source, target in sentences()[:100]]
 """The training text without full stops, so that no pair is in it."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _few_resamples() -> Iterator[None]:
-    """Compute intervals from few resamples, because they take most of the time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(calibration, "RESAMPLES", 100)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -43,28 +36,27 @@ def test_the_report_judges_each_kind_of_fault(german: regard.TranslationRun, tmp
     assert isinstance(run, regard.TranslationRun)
     report = calibrate_doubt(run, PAIRS, reverse=run, show=False)
     results = {(fault.kind, fault.origin): fault for fault in report.faults}
-    assert {kind for kind, _ in results} == {"detached", "looped", "copied", "foreign"}
+    assert {kind for kind, _ in results} == {
+        *{"detached", "looped", "copied", "foreign", "repeated", "replaced", "target language"},
+        *{"unknown language", "random letters", "random words", "misspelled", "shuffled"},
+    }
     assert results["copied", "references"].auroc > 0.95
     assert results["looped", "references"].auroc > 0.95
     assert results["detached", "references"].auroc > 0.9
-    assert "faults omitted" in report.left_out  # the sentences have five words
+    assert results["random letters", "translations"].auroc > 0.95
+    assert "faults omitted, references" in report.left_out  # the sentences have five words
     assert report.features[-1] == "reverse"
     assert "copied" in str(report)
 
 
-def test_without_the_training_text_its_feature_is_left_out(
-    german: regard.TranslationRun, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def absent(run: regard.TranslationRun, most: int) -> list[tuple[str, str]]:
-        raise InputError("no such file")
-
-    shutil.copytree(german.folder, tmp_path / "run")
-    run = regard.load(tmp_path / "run")
-    monkeypatch.setattr(regard.TranslationRun, "trained_on", absent)
+def test_a_model_without_attention_is_refused(tmp_path: Path) -> None:
+    flags = write(tmp_path)
+    run = regard.train(
+        "translation", **flags, model="recurrent", score="none", steps=2, savepath=tmp_path, progress=False
+    )
     assert isinstance(run, regard.TranslationRun)
-    report = calibrate_doubt(run, PAIRS[:60], show=False)
-    assert "from_data" in report.left_out and "from_data" not in report.features
-    assert doubt(run, PAIRS[:2])
+    with pytest.raises(InputError, match="no attention to its source"):
+        calibrate_doubt(run, PAIRS, show=False)
 
 
 def test_a_repeated_calibration_is_identical(calibrated: regard.TranslationRun) -> None:
@@ -75,10 +67,8 @@ def test_a_repeated_calibration_is_identical(calibrated: regard.TranslationRun) 
 
 def test_faults_have_more_doubt_and_their_name(calibrated: regard.TranslationRun) -> None:
     source, target = sentences()[270]
-    good, loop, copy, blank = doubt(
-        calibrated,
-        [(source, target), (source, "The old old old old dog sings."), (source, source), ("", "a")],
-        origin="references",
+    good, loop, copy, blank = Doubter(calibrated).measure(
+        [(source, target), (source, "The old old old old dog sings."), (source, source), ("", "a")], "references"
     )
     assert good is not None and loop is not None and copy is not None and blank is None
     assert not good.warned and loop.warned and copy.warned
@@ -97,9 +87,50 @@ def test_a_damaged_calibration_is_one_line(
     calibrated: regard.TranslationRun, tmp_path: Path, command: Command
 ) -> None:
     shutil.copytree(calibrated.folder, tmp_path / "run")
-    (tmp_path / "run" / "trust.json").write_text('{"format": "regard-trust/1"}')
+    (tmp_path / "run" / "trust.json").write_text("{")
     status, _, err = command("translate", tmp_path / "run", "Heute singt der alte Wolf.", "--doubt")
     assert status == 2 and "trust.json" in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("earlier", ["regard-trust/2", "regard-trust/1", None])
+def test_a_calibration_of_another_format_is_refused(
+    calibrated: regard.TranslationRun, tmp_path: Path, command: Command, earlier: str | None
+) -> None:
+    shutil.copytree(calibrated.folder, tmp_path / "run")
+    run = regard.load(tmp_path / "run")
+    run.files.write_derived("trust.json", {"format": earlier, "step": run.step, "kinds": []})
+    status, out, err = command("translate", tmp_path / "run", "Heute singt der alte Wolf.", "--doubt")
+    assert status == 2 and not out and err.count("\n") == 1
+    assert "another version of Regard" in err and "to calibrate it again" in err
+
+
+def test_a_calibration_without_its_fields_is_damaged(
+    calibrated: regard.TranslationRun, tmp_path: Path, command: Command
+) -> None:
+    shutil.copytree(calibrated.folder, tmp_path / "run")
+    run = regard.load(tmp_path / "run")
+    run.files.write_derived("trust.json", {"format": FORMAT, "calibration": {"step": run.step}})
+    status, out, err = command("translate", tmp_path / "run", "Heute singt der alte Wolf.", "--doubt")
+    assert status == 2 and "is damaged" in err and err.count("\n") == 1 and not out
+
+
+def test_few_pairs_and_unlike_text_are_said(
+    calibrated: regard.TranslationRun, tmp_path: Path, command: Command
+) -> None:
+    sources = [source for source, _ in PAIRS]
+    with pytest.warns(UserWarning, match="few pairs"):
+        doubt(calibrated, list(zip(sources, calibrated.translate(sources), strict=True)))
+    (tmp_path / "like.de").write_text("".join(f"{source}\n" for source in sources))
+    (tmp_path / "unlike.de").write_text("".join(f"{source[::-1]}\n" for source in sources))
+    for name in ("like", "unlike"):
+        files = ["--input", tmp_path / f"{name}.de", "--doubt_file", tmp_path / f"{name}.json"]
+        status, _, err = command("translate", calibrated.folder, *files)
+        assert status == 0 and ("this text is unlike the calibration text" in err) == (name == "unlike"), err
+        assert (
+            "false alarms: 1.0% of good translations in text like the calibration text (100 pairs: 0.0% to" in err
+        )
+        notes = json.loads((tmp_path / f"{name}.json").read_text())["notes"]
+        assert len(notes) == {"like": 2, "unlike": 3}[name] and "on few pairs (100)" in notes[1]
 
 
 def test_the_command_line(german: regard.TranslationRun, tmp_path: Path, command: Command) -> None:
@@ -120,7 +151,7 @@ def test_the_command_line(german: regard.TranslationRun, tmp_path: Path, command
         lines = out.splitlines()
         assert len(lines) == 5 and lines[3] == ""
         assert all(len(line.split("\t")) == 3 for line in lines if line)
-        assert "translations with a warning: " in err and " of 4\n" in err
+        assert "translations with a warning: " in err and " of 4\n" in err and "text like pairs.tsv" in err
     content = json.loads((tmp_path / "d.json").read_text())
     assert content["lines"][3] is None and len(content["lines"]) == 5
     warned = [line["warned"] for line in content["lines"] if line]
@@ -175,8 +206,8 @@ def test_a_run_that_generates_its_pairs_is_calibrated(
     assert status == 0 and "detached" in out, err
     run = regard.load(tmp_path / "run")
     assert isinstance(run, regard.PairRun)
-    detached, good = doubt(
-        run, [("3. Mai 1979", "2024-11-30"), ("3. Mai 1979", "1979-05-03")], origin="references"
+    detached, good = Doubter(run).measure(
+        [("3. Mai 1979", "2024-11-30"), ("3. Mai 1979", "1979-05-03")], "references"
     )
     assert detached is not None and good is not None and detached.log_odds > good.log_odds
 
@@ -195,9 +226,10 @@ def test_inputs_are_not_overwritten(calibrated: regard.TranslationRun, tmp_path:
 
 
 def test_few_pairs_have_an_uncertain_threshold(calibrated: regard.TranslationRun) -> None:
-    report = calibrate_doubt(calibrated, PAIRS, show=False)
-    assert "The threshold is uncertain: only 1.0 of 100" in str(report).replace("\n", " ").replace("  ", " ")
-    assert "uncertain" not in str(dataclasses.replace(report, false_alarms=0.05))
+    report = Doubter(calibrated).calibration.report
+    assert "few pairs (100)" in str(report) and "uncertain" in str(report)
+    assert "1.0% of good translations in text like the calibration text" in str(report)
+    assert "few pairs" not in str(dataclasses.replace(report, false_alarms=0.05))
 
 
 def test_references_that_equal_sources_are_refused(calibrated: regard.TranslationRun) -> None:

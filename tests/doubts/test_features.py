@@ -1,7 +1,6 @@
 """Features equal plain loops over the weights of one translation, and do not depend on the batch."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,17 +9,16 @@ import torch
 
 import regard
 from regard.data import BOS, EOS
-from regard.doubts.basis import References, read_basis
 from regard.doubts.features import SPAN, FeatureReader
-from regard.errors import InputError
-from tests.german import sentences, write
+from regard.doubts.traces import read_frequencies
+from tests.german import sentences
 
 PAIRS = sentences()[264:288]
 
 
 @pytest.fixture(scope="module")
 def reader(german: regard.TranslationRun) -> FeatureReader:
-    return FeatureReader(german, read_basis(german, PAIRS, []))
+    return FeatureReader(german, read_frequencies(german, PAIRS))
 
 
 def test_features_equal_loops(german: regard.TranslationRun, reader: FeatureReader) -> None:
@@ -82,49 +80,11 @@ def test_traces_of_a_search_have_the_features_of_a_second_pass(
     assert reader.measure(pairs, traces) == pytest.approx(reader.measure(pairs), abs=1e-4)
 
 
-def test_the_distance_equals_the_wasserstein_distance() -> None:
-    from scipy.stats import wasserstein_distance
-
-    generator = np.random.default_rng(0)
-    masses = generator.dirichlet(np.ones(6), 9)
-    references = References(masses=masses, lengths=np.full(9, 10))
-    own = [generator.dirichlet(np.ones(size)) for size in (8, 3, 6)]
-    for mass, distance in zip(own, references.distances(own, [10, 10, 10]), strict=True):
-        distances = sorted(wasserstein_distance(range(6), range(len(mass)), row, mass) for row in masses)
-        assert distance == pytest.approx(np.mean(distances[:4]))
-
-
-def test_only_references_of_similar_length_are_compared() -> None:
-    references = References(masses=np.eye(3)[[0] * 4 + [2] * 4], lengths=np.array([20] * 4 + [10] * 4))
-    first = np.array([1.0, 0.0, 0.0])
-    # No reference has a length near 50: all are compared. The difference of lengths is below a tenth.
-    distances = references.distances([first] * 6, [10, 20, 50, 19, 18, 22])
-    assert distances == pytest.approx([2, 0, 0, 0, 0, 0])
-    references = References(masses=np.eye(3)[[2] * 4 + [0] * 4], lengths=np.array([20] * 4 + [10] * 4))
-    assert references.distances([first] * 3, [19, 18, 23]) == pytest.approx([2, 0, 0])
-
-
-def test_an_own_pair_has_no_distance(german: regard.TranslationRun) -> None:
-    reader = FeatureReader(german, read_basis(german, PAIRS, PAIRS[:1]))
-    features = reader.measure(PAIRS[:1])
-    assert features[0, reader.names.index("from_data")] == pytest.approx(0, abs=1e-6)
-
-
 def test_a_foreign_source_raises_no_gain(reader: FeatureReader) -> None:
     column = reader.names.index("no_gain")
     own = reader.measure(PAIRS)[:, column]
     other = reader.measure([(PAIRS[i - 1][0], target) for i, (_, target) in enumerate(PAIRS)])[:, column]
     assert (other > own).mean() > 0.9
-
-
-def test_a_model_without_attention_is_refused(tmp_path: Path) -> None:
-    flags = write(tmp_path)
-    run = regard.train(
-        "translation", **flags, model="recurrent", score="none", steps=2, savepath=tmp_path, progress=False
-    )
-    assert isinstance(run, regard.TranslationRun)
-    with pytest.raises(InputError, match="no attention to its source"):
-        read_basis(run, PAIRS, [])
 
 
 def test_features_of_probabilities_and_text_equal_loops(
@@ -135,6 +95,7 @@ def test_features_of_probabilities_and_text_equal_loops(
     [given], [tokens] = _predictions(german, [(source, target)])
     values = given[range(len(tokens)), tokens]
     assert measured["improbable"] == pytest.approx(-values.mean(), abs=1e-4)
+    assert measured["least"] == pytest.approx(-values.min(), abs=1e-4)
     assert measured["weakest"] == pytest.approx(-np.sort(values)[:SPAN].mean(), abs=1e-4)
     assert measured["uneven"] == pytest.approx(values.std(), abs=1e-4)
     usual = np.log(np.exp(np.concatenate(_predictions(german, PAIRS)[0])).mean(0))
@@ -166,7 +127,7 @@ def _predictions(
 
 def test_the_opposite_run_reads_blank_and_long_translations(german: regard.TranslationRun) -> None:
     source, target = PAIRS[0]
-    reader = FeatureReader(german, read_basis(german, PAIRS, []), reverse=german)
+    reader = FeatureReader(german, read_frequencies(german, PAIRS), reverse=german)
     most = german.task.longest_source
     long = " ".join([target] * most)
     pairs = [(source, target), (source, ""), (source, long), (source, long + target)]

@@ -74,6 +74,8 @@ class DoubtOutput:
             return
         known = [doubt for doubt in self.doubts if doubt is not None]
         print_message(f"translations with a warning: {sum(doubt.warned for doubt in known)} of {len(known):,}")
+        for note in (notes := self.doubter.notes()):
+            print_message(note)
         if self.flags.doubt_file is not None:
-            for path in write_doubts(self.doubter.run, self.doubts, self.flags.doubt_file):
+            for path in write_doubts(self.doubter.run, self.doubts, self.flags.doubt_file, notes):
                 print_message(f"saved {path}")

@@ -19,10 +19,10 @@ from regard.io import check_writable, refuse_input, write_json
 
 PROG = "regard trust"
 DESCRIPTION = (
-    "Calibrate the doubt of a translator: plant faults (detached, omitted, looped, copied, foreign) "
-    "in its translations and in the references, and fit a classifier of attention, probabilities and text. The "
-    "table shows how well the doubt finds faults in sentences that were not used for fitting. The calibration is "
-    "stored with the run, for `regard translate --doubt`."
+    "Calibrate the doubt of a translator: plant faults in its translations, in references (omitted words, ...) "
+    "and in the sources (noise, ...), and fit a classifier of attention, probabilities and text. The table shows "
+    "how well the doubt finds faults in sentences that were not used for fitting. The calibration is stored with "
+    "the run, for `regard translate --doubt`."
 )
 
 
@@ -72,10 +72,14 @@ def run(argv: list[str]) -> None:
         vocabularies = (run.task.source_vocabulary, run.task.target_vocabulary)
         for warning in unknown_in_pairs("calibration", pairs, vocabularies).warnings:
             print_message(f"warning: {warning}")
+        name_of_text = ", ".join(path.name for path in flags.data)
     else:
+        config = run.task.config
+        files = getattr(config, "valid", ()) or getattr(config, "test", ())
+        name_of_text = ", ".join(Path(file).name for file in files) or "generated pairs"
         pairs = [(source, target) for source, target, *_ in run.unseen(flags.samples, 0, purpose="calibrate")]
     earlier = (run.folder / FILE).exists()
-    report = calibrate_doubt(run, pairs, reverse=reverse, **options)
+    report = calibrate_doubt(run, pairs, text=name_of_text, reverse=reverse, **options)
     print_table(report.table())
     replaced = " instead of the earlier calibration" if earlier else ""
     sys.stdout.write(f"Stored in {run.folder}{replaced}: `regard translate {name} --doubt` uses it\n")

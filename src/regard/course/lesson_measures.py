@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard.doubts import calibrate_doubt, doubt
+from regard.doubts import Doubter, calibrate_doubt
 from regard.external.output_head import read_own_blocks
 from regard.statistics import auroc
 from regard.streams import make_generator
@@ -78,7 +78,8 @@ def _judge_translations(run: Any) -> dict[str, float]:
     answers = run.search(sources)
     texts = [best.text for best, *_ in answers]
     wrong = np.array([text != reference for text, reference in zip(texts, references, strict=True)])
-    doubts = np.array([item.log_odds for item in doubt(run, list(zip(sources, texts, strict=True))) if item])
+    judged = Doubter(run).measure(list(zip(sources, texts, strict=True)))
+    doubts = np.array([item.log_odds for item in judged if item])
     surprise = np.array([-best.log_probability / (len(best.tokens) + 1) for best, *_ in answers])
     areas = {"doubt_auroc": auroc(doubts, wrong), "probability_auroc": auroc(surprise, wrong)}
     return {name: area for name, area in areas.items() if area is not None}

@@ -7,8 +7,8 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from regard.doubts.basis import encode_pairs
 from regard.doubts.sentence_doubt import Doubt
+from regard.doubts.traces import encode_pairs
 from regard.errors import InputError
 from regard.io import write_file, write_json
 from regard.result import percent
@@ -31,8 +31,12 @@ def check_doubt_file(path: Path) -> None:
         raise InputError(f"{str(path)!r} must end in {', '.join(EXTENSIONS)}")
 
 
-def write_doubts(run: SequenceRun, doubts: Sequence[Doubt | None], path: Path) -> list[Path]:
+def write_doubts(
+    run: SequenceRun, doubts: Sequence[Doubt | None], path: Path, notes: Sequence[str] = ()
+) -> list[Path]:
     """Write the doubts of the lines of a text, in order, and return the paths.
+
+    `notes`: what the page and the .json file say about the calibration, see `Doubter.notes`.
 
     None: a line without a translation. The page shows at most 200 translations, with the attention of the 20 most
     doubtful. The other files contain all lines, in the order of the text. Raises `InputError` for an unknown
@@ -41,7 +45,7 @@ def write_doubts(run: SequenceRun, doubts: Sequence[Doubt | None], path: Path) -
     check_doubt_file(path)
     if path.suffix.lower() == ".json":
         lines = [None if doubt is None else _without_reason(doubt).json() for doubt in doubts]
-        write_json(path, {"run": str(run.folder), "lines": lines}, indent=1)
+        write_json(path, {"run": str(run.folder), "notes": list(notes), "lines": lines}, indent=1)
         return [path]
     if path.suffix.lower() == ".tsv":
         rows = [
@@ -50,7 +54,7 @@ def write_doubts(run: SequenceRun, doubts: Sequence[Doubt | None], path: Path) -
         ]
         write_file(path, "".join(f"{row}\n" for row in rows).encode())
         return [path]
-    return _write_page(run, doubts, path)
+    return _write_page(run, doubts, path, notes)
 
 
 def _without_reason(doubt: Doubt) -> Doubt:
@@ -67,7 +71,7 @@ def _cells(line: int, doubt: Doubt | None) -> list[str]:
     return [str(line), f"{doubt.doubt:.4f}", warning, *(text.replace("\t", " ") for text in texts)]
 
 
-def _write_page(run: SequenceRun, doubts: Sequence[Doubt | None], path: Path) -> list[Path]:
+def _write_page(run: SequenceRun, doubts: Sequence[Doubt | None], path: Path, notes: Sequence[str]) -> list[Path]:
     ranked = sorted(
         ((doubt, line) for line, doubt in enumerate(doubts, start=1) if doubt is not None),
         key=lambda pair: (-pair[0].log_odds, pair[1]),
@@ -84,8 +88,9 @@ def _write_page(run: SequenceRun, doubts: Sequence[Doubt | None], path: Path) ->
     parts: list[Part] = [
         f"Translations with a warning: {warned} of {len(ranked):,} ({percent(warned / max(len(ranked), 1))}). "
         "The most doubtful come first. The doubt is calibrated "
-        "on planted faults (regard trust): the probability of a fault if each kind "
-        "of fault were as frequent as good translations.",
+        "on planted faults (regard trust): the probability of a fault if planted faults of equally "
+        "frequent kinds were as frequent as good translations.",
+        *notes,
         "The reason of a warning is the most likely kind of fault. "
         f"The doubts of the first {len(drawn)} link to the attention of the translation.",
         table,

@@ -1,37 +1,21 @@
-"""Features of a translation that show whether it can be trusted: attention, probabilities, and the text.
+"""Features of a translation that show whether it can be trusted: attention, probabilities (in nats), and text.
 
-Of each layer N that attends to the source, from the mean of the weights of its heads:
+The attention is the mean of the weights of the heads of a layer N that attends to the source:
 
     N from_uniform   distance of the attention from uniform attention, with unit costs (Wass-to-Unif, Guerreiro
                      et al. 2023, "Optimal transport for unsupervised hallucination detection in neural machine
                      translation")
-    N end_share      share of the attention on punctuation and on the end of the source
     N entropy        mean entropy of the weights of a step, divided by that of uniform weights
-    N unread         share of the source tokens that no step reads: mean of 1 - min(1, sum of weights over steps)
-                     (coverage, Tu et al. 2016)
+    N unread         mean over source tokens of 1 - min(1, sum of weights over steps) (coverage, Tu et al. 2016)
     N unread_span    the same for the worst three consecutive tokens
-    N contribution   how much the source contributes: the lengths of the transformed values times their weights,
-                     summed over heads and source, mean over steps (Kobayashi et al. 2020)
-
-Of the last of these layers, if the training text is present:
-
-    from_data        Wasserstein distance from the attention on training pairs, mean of the 4 nearest pairs of
-                     similar length (Wass-to-Data, same paper)
-
-Of the probabilities, in nats:
-
-    improbable       negative mean log-probability per token
-    weakest          the same for the three least probable tokens
-    uneven           standard deviation of the log-probability per token
+    N contribution   lengths of the transformed values times their weights, summed over heads and source, mean
+                     over steps (Kobayashi et al. 2020)
     no_gain          negative mean of log p(token | source, tokens before) - log p(token), where p(token) is the
                      mean of the predicted probabilities over known pairs
     reverse          `improbable` of the source given the translation, by a run of the opposite direction
-
-Of the text:
-
     length           logarithm of the length of the source in characters, minus that of the translation
-    repeated         count of the most frequent pair of words, minus that of the source
-    copied           share of the words that also occur in the source
+
+`MEANINGS` describes all features.
 """
 
 import math
@@ -45,27 +29,43 @@ from regard.attention import short_name
 from regard.data import PAD, UNKNOWN, collate
 from regard.data.vocabulary import Vocabulary
 from regard.decoding import SearchTrace
-from regard.doubts.basis import BATCH, Basis, Pairs, read_traces
+from regard.doubts.traces import BATCH, Pairs, read_traces
 from regard.runs import SequenceRun
 
+MEANINGS = {
+    "from_uniform": "distance of the attention from uniform",
+    "end_share": "share of the attention on punctuation and the end of the source",
+    "entropy": "entropy of the attention",
+    "unread": "share of the source that no step reads",
+    "unread_span": "share of three source tokens that no step reads",
+    "contribution": "length of the values that a step reads from the source",
+    "improbable": "negative log-probability per token",
+    "least": "negative log-probability of the least probable token",
+    "weakest": "negative log-probability of the three least probable tokens",
+    "uneven": "standard deviation of the log-probability per token",
+    "no_gain": "log-probability per token in usual text, minus that in this translation",
+    "length": "log of the length of the source divided by that of the translation",
+    "repeated": "repeats of the most frequent pair of words beyond those of the source",
+    "copied": "share of the words that are copied from the source",
+    "reverse": "negative log-probability of the source given the translation",
+}
+"""What each feature measures, by its name without the layer."""
 SPAN = 3
 """Number of consecutive tokens in `unread_span`, and of tokens in `weakest`."""
 SMALLEST_WEIGHT = np.float32(1e-30)
 """Smaller weights are raised to this value in the logarithm of the entropy."""
-LAYER_FEATURES = ("from_uniform", "end_share", "entropy", "unread", "unread_span", "contribution")
-PROBABILITY_FEATURES = ("improbable", "weakest", "uneven", "no_gain")
-TEXT_FEATURES = ("length", "repeated", "copied")
+LAYER_FEATURES, OTHER_FEATURES = [*MEANINGS][:6], [*MEANINGS][6:-1]
+"""Features of each layer, and further features; `reverse` is the last."""
 
 
 class FeatureReader:
     """Measures the features of translations of a run.
 
-    `reverse`: run of the opposite direction for the feature `reverse`. Raises `InputError` for a model without
-    attention to its source.
+    `frequencies` (V,): see `read_frequencies`. `reverse`: run of the opposite direction, for its feature.
     """
 
-    def __init__(self, run: SequenceRun, basis: Basis, reverse: SequenceRun | None = None) -> None:
-        self.run, self.basis, self.reverse = run, basis, reverse
+    def __init__(self, run: SequenceRun, frequencies: np.ndarray, reverse: SequenceRun | None = None) -> None:
+        self.run, self.frequencies, self.reverse = run, frequencies, reverse
         self._is_word = word_tokens(run.task.source_vocabulary)
 
     @property
@@ -74,9 +74,7 @@ class FeatureReader:
         layers = [
             f"{short_name(layer)} {name}" for layer in self.run.model.cross_layers for name in LAYER_FEATURES
         ]
-        names = [*layers, *PROBABILITY_FEATURES, *TEXT_FEATURES]
-        names += ["from_data"] if self.basis.references is not None else []
-        return [*names, "reverse"] if self.reverse is not None else names
+        return [*layers, *OTHER_FEATURES, *(["reverse"] if self.reverse is not None else [])]
 
     def measure(self, pairs: Pairs, traces: Sequence[SearchTrace | None] | None = None) -> np.ndarray:
         """Return the features (N, F) float64 of translations, given as pairs of source and translation.
@@ -91,22 +89,16 @@ class FeatureReader:
             self._model_features(complete),
             np.array([_text_features(*pair) for pair in pairs]).reshape(len(pairs), -1),
         ]
-        if (references := self.basis.references) is not None:
-            masses = [trace.attention[-1].mean(0) for trace in complete]
-            columns.append(references.distances(masses, [len(trace.tokens) + 1 for trace in complete])[:, None])
         if self.reverse is not None:
             columns.append(_reverse_feature(self.reverse, pairs)[:, None])
         return np.concatenate(columns, axis=1)
 
     def _model_features(self, traces: Sequence[SearchTrace]) -> np.ndarray:
         """Return the features of attention and probabilities (N, F)."""
-        layers = len(self.run.model.cross_layers)
-        features = np.zeros((len(traces), layers * len(LAYER_FEATURES) + len(PROBABILITY_FEATURES)))
         order = sorted(range(len(traces)), key=lambda row: (len(traces[row].source), len(traces[row].tokens)))
-        for begin in range(0, len(order), BATCH):
-            chosen = order[begin : begin + BATCH]
-            features[chosen] = self._batch_features([traces[row] for row in chosen])
-        return features
+        parts = [order[begin : begin + BATCH] for begin in range(0, len(order), BATCH)]
+        features = np.concatenate([self._batch_features([traces[row] for row in part]) for part in parts])
+        return features[np.argsort(order)]
 
     def _batch_features(self, traces: Sequence[SearchTrace]) -> np.ndarray:
         source = collate([trace.source for trace in traces]).numpy()
@@ -122,7 +114,7 @@ class FeatureReader:
             contribution[:, row, :steps] = trace.contribution
         layers = zip(weights, contribution, strict=True)
         parts = [_layer_features(*layer, written, valid, is_word) for layer in layers]
-        usual = self.basis.frequencies[target]
+        usual = self.frequencies[target]
         return np.concatenate([*parts, _probability_features(log_probabilities, usual, written)], axis=1)
 
 
@@ -163,13 +155,16 @@ def _layer_features(
 
 
 def _probability_features(log_probabilities: np.ndarray, usual: np.ndarray, written: np.ndarray) -> np.ndarray:
-    """Return the features (B, 4) of log-probabilities (B, Tt), which are 0 after the end, and of the usual
+    """Return the features (B, 5) of log-probabilities (B, Tt), which are 0 after the end, and of the usual
     log-probabilities of the tokens (B, Tt)."""
     steps = written.sum(1)
     mean = log_probabilities.sum(1) / steps
     variance = (((log_probabilities - mean[:, None]) * written) ** 2).sum(1) / steps
     weakest = np.sort(log_probabilities, axis=1)[:, :SPAN].sum(1) / steps.clip(max=SPAN)
-    return np.stack([-mean, -weakest, np.sqrt(variance), (usual * written).sum(1) / steps - mean], axis=1)
+    return np.stack(
+        [-mean, -log_probabilities.min(1), -weakest, np.sqrt(variance), (usual * written).sum(1) / steps - mean],
+        axis=1,
+    )
 
 
 def _reverse_feature(reverse: SequenceRun, pairs: Pairs) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,29 +11,15 @@ import numpy as np
 
 from regard.data.vocabulary import is_blank
 from regard.decoding import SearchTrace
-from regard.doubts.calibration_file import Calibration, Origin, read_calibration
-from regard.doubts.features import FeatureReader
+from regard.doubts.calibration_file import Origin, read_calibration
+from regard.doubts.features import MEANINGS, FeatureReader
 from regard.result import Result
 from regard.runs import SequenceRun, load_translator
 
-MEANINGS = {
-    "from_uniform": "distance of the attention from uniform",
-    "end_share": "share of the attention on punctuation and the end of the source",
-    "entropy": "entropy of the attention",
-    "unread": "share of the source that no step reads",
-    "unread_span": "share of three source tokens that no step reads",
-    "contribution": "length of the values that a step reads from the source",
-    "from_data": "distance of the attention from that in training",
-    "improbable": "negative log-probability per token",
-    "weakest": "negative log-probability of the three least probable tokens",
-    "uneven": "standard deviation of the log-probability per token",
-    "no_gain": "log-probability per token in usual text, minus that in this translation",
-    "reverse": "negative log-probability of the source given the translation",
-    "length": "log of the length of the source divided by that of the translation",
-    "repeated": "repeats of the most frequent pair of words beyond those of the source",
-    "copied": "share of the words that are copied from the source",
-}
-"""What each feature measures, by its name without the layer."""
+UNLIKE = (0.3, 4.0)
+"""A text of N sentences is unlike the calibration text if the mean of a feature is further from the mean of good
+translations than UNLIKE[0] + UNLIKE[1] / sqrt(N) standard deviations. Of text from the same source as the
+calibration text, about 1 of 100 samples is."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -42,7 +29,8 @@ class Doubt(Result):
     source: str
     translation: str
     doubt: float
-    """Probability (0 to 1) of a fault, if each kind of planted fault were as frequent as good translations."""
+    """Probability (0 to 1) of a fault, if planted faults of equally frequent kinds were as frequent as good
+    translations."""
     log_odds: float
     """The doubt as log-odds, which still order doubts near 1."""
     warned: bool
@@ -65,11 +53,12 @@ class Doubter:
 
     def __init__(self, run: SequenceRun) -> None:
         self.run = run
-        self.calibration: Calibration = read_calibration(run)
-        self.reverse: SequenceRun | None = None
-        if self.calibration.reverse is not None:
-            self.reverse = load_translator(self.calibration.reverse)
-        self._reader = FeatureReader(run, self.calibration.basis, self.reverse)
+        self.calibration = read_calibration(run)
+        opposite = self.calibration.reverse
+        reverse = None if opposite is None else load_translator(opposite)
+        self._reader = FeatureReader(run, self.calibration.frequencies, reverse)
+        self._measured: dict[Origin, tuple[int, np.ndarray]] = {}
+        """Number of measured translations, and the sum of their shifts (F,)."""
 
     def measure(
         self,
@@ -90,12 +79,14 @@ class Doubter:
         features = self._reader.measure(
             [pairs[row] for row in rows], None if traces is None else [traces[row] for row in rows]
         )
-        classifier, threshold = self.calibration.classifier, self.calibration.thresholds[origin]
-        odds = classifier.log_odds(features)
-        kinds, totals = odds.argmax(1), np.logaddexp.reduce(odds, axis=1)
+        classifier, threshold = self.calibration.classifiers[origin], self.calibration.report.thresholds[origin]
+        count, shifts = self._measured.get(origin, (0, np.zeros(features.shape[1])))
+        self._measured[origin] = count + len(features), shifts + classifier.shifts(features).sum(0)
+        totals, kinds = classifier.log_odds(features), classifier.kind_odds(features).argmax(1)
         evidence = classifier.contributions(features, kinds).argmax(1)
         for index, row in enumerate(rows):
             total, most = float(totals[index]), int(evidence[index])
+            low, _, high = classifier.usual[:, most]
             doubts[row] = Doubt(
                 source=pairs[row][0],
                 translation=pairs[row][1],
@@ -103,16 +94,35 @@ class Doubter:
                 log_odds=total,
                 warned=total > threshold,
                 reason=classifier.kinds[kinds[index]],
-                evidence=self._evidence(most, features[index, most]),
+                evidence=f"{describe_feature(self._reader.names[most])} {features[index, most]:.2f}, usually "
+                f"{low:.2f} to {high:.2f}",
             )
         return doubts
 
-    def _evidence(self, feature: int, value: float) -> str:
-        """Describe the feature that adds most to the log-odds of the reason, with its usual values."""
-        name, (low, high) = self.calibration.features[feature], self.calibration.usual[:, feature]
-        layer, _, measure = name.rpartition(" ")
-        where = f" ({layer})" if layer else ""
-        return f"{MEANINGS[measure]}{where} {value:.2f}, usually {low:.2f} to {high:.2f}"
+    def notes(self, origin: Origin = "translations") -> list[str]:
+        """Return the share of false alarms that the calibration promises, and what speaks against it: few pairs,
+        or measured translations that are unlike the text of the calibration."""
+        notes = self.calibration.report.alarms()
+        if origin in self._measured:
+            count, shifts = self._measured[origin]
+            mean = np.abs(shifts / count)
+            if mean.max() > UNLIKE[0] + UNLIKE[1] / math.sqrt(count):
+                feature = describe_feature(self._reader.names[int(mean.argmax())])
+                notes.append(
+                    f"warning: this text is unlike {self.calibration.report.text}, so that the share of false "
+                    f"alarms is unknown ({feature}: {mean.max():.1f} standard deviations apart)"
+                )
+        return notes
+
+
+def describe_feature(name: str) -> str:
+    """Return the meaning of a feature, with its layer.
+
+    >>> describe_feature("decoder.0.cross entropy")
+    'entropy of the attention (decoder.0.cross)'
+    """
+    layer, _, measure = name.rpartition(" ")
+    return f"{MEANINGS[measure]} ({layer})" if layer else MEANINGS[measure]
 
 
 def doubt(
@@ -127,6 +137,11 @@ def doubt(
     >>> regard.doubt(run, list(zip(sources, run.translate(sources))))    # doctest: +SKIP
     [<Doubt: doubt 0.012, no warning; most likely looped: ...>, <Doubt: doubt 0.998, omitted: ...>]
 
-    Raises `InputError` if the run is not calibrated (`regard.calibrate_doubt`).
+    Warns if the calibration has few pairs, or if the pairs are unlike its text. Raises `InputError` if the run is
+    not calibrated (`regard.calibrate_doubt`).
     """
-    return Doubter(run).measure(pairs, origin)
+    doubter = Doubter(run)
+    doubts = doubter.measure(pairs, origin)
+    for note in doubter.notes(origin)[1:]:
+        warnings.warn(note.removeprefix("warning: "), stacklevel=2)
+    return doubts
