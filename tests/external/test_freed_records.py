@@ -17,7 +17,7 @@ from regard.attention.records import Recorder
 from regard.external import record_long
 from regard.external.capture_session import CaptureSession
 
-STATES = torch.zeros(2, 5, 8)
+STATES = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))
 TOKENS = torch.arange(5, 11).unsqueeze(0)
 
 
