@@ -17,17 +17,26 @@ timm = pytest.importorskip("timm", reason="needs timm")
 pytestmark = pytest.mark.slow
 
 EXACT = """
-beit_base_patch16_224 botnet26t_256 cait_xxs24_224 caformer_s18 coatnet_nano_rw_224 convit_tiny
+beit_base_patch16_224 cait_xxs24_224 caformer_s18 coatnet_nano_rw_224 convit_tiny
 crossvit_9_240 efficientformer_l1 efficientformerv2_s0 efficientvit_m0 eva02_tiny_patch14_224 fastvit_sa12
 gcvit_xxtiny halonet26t hiera_tiny_224 levit_128s maxvit_tiny_tf_224 mobilenetv4_hybrid_medium mobilevit_xxs
-mvitv2_tiny nest_tiny_jx nextvit_small pit_ti_224 pvt_v2_b0 samvit_base_patch16_224 sebotnet33ts_256
+mvitv2_tiny nest_tiny_jx nextvit_small pit_ti_224 pvt_v2_b0 samvit_base_patch16_224
 shvit_s1 swin_tiny_patch4_window7_224 swinv2_tiny_window8_256 swinv2_cr_tiny_ns_224 tiny_vit_5m_224
 tnt_s_legacy_patch16_224 twins_pcpvt_small twins_svt_small visformer_tiny vit_medium_patch16_gap_240
 vit_relpos_small_patch16_224 vit_tiny_patch16_224 vitamin_small_224 volo_d1_224
 """
 """Every softmax is recorded."""
-NAMED = ["coat_lite_tiny", "davit_tiny", "edgenext_xx_small", "mobilevitv2_050", "xcit_nano_12_p16_224"]
-"""Some layers attend over channels or with one global query; a warning names them."""
+NAMED = [
+    "botnet26t_256",
+    "sebotnet33ts_256",
+    "coat_lite_tiny",
+    "davit_tiny",
+    "edgenext_xx_small",
+    "mobilevitv2_050",
+    "xcit_nano_12_p16_224",
+]
+"""Some layers attend over channels, with one global query, or pool the heads before they are joined; a warning
+names them."""
 
 
 def find(weights: Tensor, records: dict[str, list[Tensor]]) -> str | None:
