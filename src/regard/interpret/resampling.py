@@ -31,7 +31,7 @@ SHIFTS = 32
 BATCHES = (250, 64, 1)
 """Numbers of inputs whose losses are computed together; the first that the subject computes in one pass."""
 Head = tuple[str, int]
-Calls = list[tuple[str, Tensor]]
+ContextCalls = list[tuple[str, Tensor]]
 """Layer and contexts (B, T, H Dv) of each call. A recurrent decoder calls its layer once for each step."""
 
 
@@ -69,9 +69,9 @@ class _Group(NamedTuple, Generic[Input]):
     """Inputs that replace each other."""
 
     inputs: list[Input]
-    calls: Calls
+    calls: ContextCalls
     """Contexts (N, B, T, H Dv) of the inputs."""
-    pool: Calls
+    pool: ContextCalls
     """Contexts (M, B, T, H Dv) that replace them: their own, or those of longer inputs, cut."""
     size: int
     """Number of inputs whose losses are computed in one pass."""
@@ -149,9 +149,9 @@ class Resampling(Generic[Input]):
         size = float(changes.median()) if len(changes) else 0.0
         return np.concatenate(losses), Change(len(changes), int((changes >= DIFFERENT).sum()), size)
 
-    def _record(self, inputs: Sequence[Input]) -> tuple[np.ndarray, Calls]:
+    def _record(self, inputs: Sequence[Input]) -> tuple[np.ndarray, ContextCalls]:
         """Return the losses of inputs in one call, and the contexts of all layers."""
-        calls: Calls = []
+        calls: ContextCalls = []
 
         def record(layer: str, contexts: Tensor) -> Tensor:
             calls.append((layer, contexts.clone()))
@@ -163,7 +163,7 @@ class Resampling(Generic[Input]):
                 stack.enter_context(contexts.replace(partial(record, layer)))
             return self.subject.losses(inputs)[:, 0], calls
 
-    def _shared_inputs(self, inputs: list[Input], calls: Calls) -> int:
+    def _shared_inputs(self, inputs: list[Input], calls: ContextCalls) -> int:
         """Return how many inputs share a pass: their contexts in one pass are those of each input alone."""
 
         def are_together(part: slice) -> bool:
@@ -182,7 +182,7 @@ class Resampling(Generic[Input]):
                 return size
         return 1
 
-    def _vectors(self, calls: Calls, head: Head) -> Tensor:
+    def _vectors(self, calls: ContextCalls, head: Head) -> Tensor:
         """Return the contexts (M, F) of a head in all calls."""
         heads = self.heads[head[0]].heads
         parts = [call.unflatten(-1, (heads, -1))[..., head[1], :] for layer, call in calls if layer == head[0]]
@@ -220,16 +220,16 @@ def _others_mean(pool: Tensor, group: _Group[Any]) -> Tensor:
     return pool.float().mean(0).expand(len(group.inputs), *pool.shape[1:])
 
 
-def _stack(inputs: Sequence[Calls]) -> Calls:
+def _stack(inputs: Sequence[ContextCalls]) -> ContextCalls:
     """Return the contexts of N inputs as (N, B, T, H Dv)."""
     return [(calls[0][0], torch.stack([call for _, call in calls])) for calls in zip(*inputs, strict=True)]
 
 
-def _shapes(calls: Calls) -> object:
+def _shapes(calls: ContextCalls) -> object:
     return tuple((layer, call.shape) for layer, call in calls)
 
 
-def _cut(calls: Calls, short: Calls) -> Calls | None:
+def _cut(calls: ContextCalls, short: ContextCalls) -> ContextCalls | None:
     """Return the contexts of a longer input at the positions of a short one; None if it is not longer."""
     if _shapes(calls) == _shapes(short):
         return None
