@@ -273,7 +273,9 @@ class AxesFinder:
         """Keep the inputs of the running modules inside the block."""
         hooks: list[Any] = []
         # A hook on a PyTorch layer would keep it from its fast path, and TorchScript takes no hooks.
-        for module in self.tracker.modules.values() if not self._observes else ():
+        # A compiled module and the original module inside it have one name.
+        modules = {*self.tracker.modules.values(), *self.tracker.model.modules()}
+        for module in modules if not self._observes else ():
             if not type(module).__module__.startswith(("torch.", "regard.")):
                 hooks.append(self.tracker.hook_before(module, self._begin))
                 hooks.append(self.tracker.hook_after(module, self._end, always=True))
