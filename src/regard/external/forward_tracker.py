@@ -178,7 +178,8 @@ class ForwardTracker:
             self._is_new_pass = self.ran = True
         self.running.append(name)
         self.seen.add(name)
-        if not self.captured_elsewhere and getattr(probing, "probe", None) is None:
+        again = self.running[-2:-1] == [name]  # a compiled module, whose hooks run twice
+        if not again and not self.captured_elsewhere and getattr(probing, "probe", None) is None:
             self.runs[name] += 1
 
     def _find_name(self, module: nn.Module) -> str | None:
