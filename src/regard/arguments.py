@@ -70,7 +70,7 @@ class Limits(NamedTuple):
             raise InputError(f"{name} {show_value(value)} is out of range: choose {words}")
 
 
-NOT_EMPTY = ("heads", "rows", "layers", "seeds", "receivers")
+NOT_EMPTY = ("rows", "layers", "seeds", "receivers")
 ANY_NUMBER = Limits(-(2**63), 2**63 - 1)
 SIZES = "width heads head_width memory_width key_width inner_width hidden layers"
 LENGTHS = "length longest letters classes outputs input_len symbols source_symbols target_symbols"
@@ -100,7 +100,7 @@ def check_value(name: str, value: Any, hint: Any) -> Any:
     """Return a value that conforms to a type hint, or the converted value. Raises `InputError` for other values.
 
     >>> check_value("kind", "self", Literal["causal", "self"]), check_value("heads", range(2), Sequence[int])
-    ('self', [0, 1])
+    ('self', range(0, 2))
     """
     try:
         return _conform(name, value, hint)

@@ -118,6 +118,8 @@ def record(
         >>> records["self_attn"].weights.shape  # (B, H, Tq, Tk)
         torch.Size([1, 2, 3, 3])
     """
+    if heads is not None and not len(heads):
+        raise InputError("heads is empty: give one or more heads, or leave heads out")
     model, modules = resolve_module(model, modules)
     recorder = make_recorder(heads, rows, query_labels, key_labels, inside=inside)
     recorder.interventions = partial(active_interventions, model)
