@@ -37,7 +37,7 @@ from regard.attention.interventions import To, active_interventions, note_interv
 from regard.attention.names import find_name
 from regard.attention.recording import make_recorder, record_layers
 from regard.attention.records import Recorder
-from regard.errors import plural, unknown_choice
+from regard.errors import InputError, plural, unknown_choice
 from regard.external import attention_interface, generation, named_modules, output_attentions, torch_calls
 from regard.external.attention_interface import uses_interface
 from regard.external.capture_session import CaptureSession, InterventionSession, is_wanted
