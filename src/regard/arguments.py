@@ -74,7 +74,7 @@ NOT_EMPTY = ("rows", "layers", "seeds", "receivers")
 ANY_NUMBER = Limits(-(2**63), 2**63 - 1)
 SIZES = "width heads head_width memory_width key_width inner_width hidden layers"
 LENGTHS = "length longest letters classes outputs input_len symbols source_symbols target_symbols"
-COUNTS = "samples seeds count side splits sample_len new batch max_len tokens"
+COUNTS = "samples seeds count side splits sample_len new batch tokens"
 INDICES = "head output queries keys first offset top_k most number input input_width time sources targets"
 RANGES: dict[str, Limits | None] = {
     **dict.fromkeys(SIZES.split(), Limits(1, 2**20)),
@@ -85,6 +85,7 @@ RANGES: dict[str, Limits | None] = {
     **dict.fromkeys(("base", "rotary_base"), Limits(1, math.inf, "both")),
     **dict.fromkeys(("top_p", "to"), Limits(0, 1)),
     "seed": Limits(0, 2**32 - 1),
+    "max_len": Limits(0, 10**9),  # a search without steps has empty answers
     **dict.fromkeys(
         ("alpha", "length_penalty", "temperature", "false_alarms"), None
     ),  # each function has its own range

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.arguments import Limits
+from regard.attention.names import short_name
 from regard.attention.records import check_indices
 from regard.errors import InputError
 from regard.evaluation import exact_match, fresh_batches
@@ -224,7 +225,7 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         return ProbeInput(
             run=lambda count: self._logits(input.expand(count, -1)),
             embedding=self.model.input_embedding,
-            layers=self.model.cross_layers,
+            layers=[*map(short_name, self.model.cross_layers)],
             relevant=self.task.relevance(input.unsqueeze(0))[0].numpy(),
             tokens=input,
             run_tokens=self._logits,

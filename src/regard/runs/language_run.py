@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from regard import decoding, viz
+from regard.attention.names import short_name
 from regard.attention.records import check_indices
 from regard.errors import InputError, check_range
 from regard.evaluation.next_tokens import TokenFigures, measure_tokens, next_token_losses
@@ -269,7 +270,7 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         return viz.ProbeInput(
             run=lambda count: self._logits(batch.expand(count, *batch.shape[1:])),
             embedding=self.model.input_embedding,
-            layers=self.model.cross_layers,
+            layers=[*map(short_name, self.model.cross_layers)],
             relevant=self.task.relevance(batch)[0].numpy() if self.task.knows_relevance else None,
             causal=True,
             tokens=input if reads_tokens else None,

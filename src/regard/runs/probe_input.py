@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from regard.arguments import check_value
+from regard.attention.names import short_name
 from regard.data import PairBatch, collate
 from regard.data.vocabulary import PAD, SPECIAL
 from regard.errors import InputError, unknown_choice
@@ -55,7 +56,7 @@ def trial_of_pair(model: Seq2Seq, task: SequenceTask, source: str, target: str) 
     return ProbeInput(
         run=lambda count: run_tokens(batch.source.expand(count, -1)),
         embedding=model.input_embedding,
-        layers=model.cross_layers,
+        layers=[*map(short_name, model.cross_layers)],
         relevant=relevant,
         tokens=batch.source[0],
         run_tokens=run_tokens,

@@ -41,7 +41,7 @@ class ProbeInput(NamedTuple):
 
     run: Callable[[int], Tensor]  # feeds N copies of the input to the model and returns logits (N, Tq, classes)
     embedding: nn.Module  # the module whose first output in a run, (N, Tk, D), is the embedding of the input
-    layers: Sequence[str]  # full names of the layers in which outputs attend to inputs
+    layers: Sequence[str]  # names of the layers in which outputs attend to inputs
     relevant: np.ndarray | None  # (Tq, Tk) bool: the inputs on which each output depends; None if unknown
     causal: bool = False  # whether each output attends to the inputs up to its own position only
     tokens: Tensor | None = None  # (Tk,) int64, of the source if there is one; None for other inputs
