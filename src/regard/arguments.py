@@ -70,7 +70,7 @@ class Limits(NamedTuple):
             raise InputError(f"{name} {show_value(value)} is out of range: choose {words}")
 
 
-NOT_EMPTY = ("rows", "layers", "seeds", "receivers")
+NOT_EMPTY = ("layers", "seeds", "receivers")
 ANY_NUMBER = Limits(-(2**63), 2**63 - 1)
 SIZES = "width heads head_width memory_width key_width inner_width hidden layers"
 LENGTHS = "length longest letters classes outputs input_len symbols source_symbols target_symbols"
