@@ -15,6 +15,7 @@ import sysconfig
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder, all_suffixes
 from importlib.util import find_spec
 from pathlib import Path
@@ -65,21 +66,38 @@ def code_files(file: Path) -> list[Path]:
         folder = folder.parent
     paths = [Path(entry).resolve() for entry in sys.path if entry and not _is_installed(Path(entry))]
     found, pending = set[Path](), [file, *_package_files(folder, file)]
+    entries: dict[Path, set[str]] = {}  # the names of modules and folders that a folder has
+    packages: set[Path] = set()
     while pending:
         path = pending.pop()
         if path in found or _is_installed(path) or not os.path.isfile(path):  # noqa: PTH113 (raises no errors)
             continue
         found.add(path)
         for name in _names(path):
+            top = name.partition(".")[0]
             for place in dict.fromkeys((path.parent, folder, *paths)):
+                if place not in entries:
+                    entries[place] = {entry.partition(".")[0] for entry in _list(place)}
                 if name.endswith(".py"):
                     pending.append(place / name)
-                elif modules := _module_files(place, name):
+                elif place / top in packages:
+                    break
+                elif top in entries[place] and (modules := _module_files(place, name)):
+                    if os.path.isfile(place / top / "__init__.py"):  # noqa: PTH113
+                        packages.add(place / top)
                     pending += modules
                     break
     return sorted(found)
 
 
+def _list(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208
+    except OSError:
+        return []
+
+
+@cache
 def _is_installed(path: Path) -> bool:
     """Return whether a path belongs to Regard, the standard library or an installed package."""
     places = Path(__file__).parent, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")

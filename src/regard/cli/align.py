@@ -149,9 +149,7 @@ def _choose(
         pairs, known, against = _read_pairs(source, target, flags), [], ""
     if flags.links is not None:
         known, against = read_links(flags.links, len(pairs)), f"the links of {str(flags.links)!r}"
-    if len(pairs) > samples:
-        print_message(f"the heads are chosen on the first {samples:,} of {len(pairs):,} pairs (--samples)")
-    pairs, known = pairs[:samples], known[:samples]
+    given, pairs, known = len(pairs), pairs[:samples], known[:samples]
     if flags.silver:
         check_eflomal()
         print_message("aligning with eflomal, about one minute per 30,000 pairs")
@@ -163,6 +161,8 @@ def _choose(
     choice = run.choose_alignment(
         pairs, known, against=against, reverse=reverse, others=others, unit=flags.unit, keep=flags.keep
     )
+    if given > samples:
+        print_message(f"the heads were chosen on the first {samples:,} of {given:,} pairs (--samples)")
     print_table(choice.table())
     if flags.keep:
         sys.stdout.write(STORED.format(run.folder / "alignment.json"))

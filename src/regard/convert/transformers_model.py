@@ -52,9 +52,9 @@ class TransformersModel:
             use_cache=False,
         )
         kinds = (
-            ("encoder.layers.{}.self_attention", output.encoder_attentions),
-            ("decoder.layers.{}.self_attention", output.decoder_attentions),
-            ("decoder.layers.{}.cross", output.cross_attentions),
+            ("encoder.{}.self_attention", output.encoder_attentions),
+            ("decoder.{}.self_attention", output.decoder_attentions),
+            ("decoder.{}.cross", output.cross_attentions),
         )
         weights = {name.format(number): layer for name, layers in kinds for number, layer in enumerate(layers)}
         logits = self.target.logits(output.logits)

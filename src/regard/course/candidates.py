@@ -275,7 +275,10 @@ class CallMonitor:
                 regard = Path(code.co_filename).is_relative_to(COURSE.parent)
                 smoothed = code.co_name == "cross_entropy" and frame.f_locals.get("label_smoothing")
                 if (regard or smoothed or _solves_exercise(code)) and _is_called_by_learner(frame.f_back):
-                    self.library[f"{frame.f_globals.get('__name__', '')}.{code.co_qualname}"] = None
+                    # Regard's functions are called through a check of their arguments.
+                    called = frame.f_locals.get("function") if code.co_name == "checked" else None
+                    name = f"{frame.f_globals.get('__name__', '')}.{code.co_qualname}"
+                    self.library[f"{called.__module__}.{called.__qualname__}" if called else name] = None
         elif (
             event == "c_call"
             and SOLVES_EXERCISE.search(_safe_getattr(argument, "__name__") or "")

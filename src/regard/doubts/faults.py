@@ -173,11 +173,11 @@ def _repeated(texts: Planter, index: int, generator: Generator) -> Changed:
 
 
 def _unknown_language(texts: Planter, index: int, generator: Generator) -> Changed:
-    exchanged = dict[str, str]()
+    exchanged = dict[int, str]()
     for alphabet in texts.alphabets:
         begin = int(generator.integers(1, max(len(alphabet), 2)))
-        exchanged |= dict(zip(alphabet, alphabet[begin:] + alphabet[:begin], strict=True))
-    return texts.sources[index].translate(str.maketrans(exchanged))
+        exchanged |= dict(zip(map(ord, alphabet), alphabet[begin:] + alphabet[:begin], strict=True))
+    return texts.sources[index].translate(exchanged)
 
 
 def _random_letters(texts: Planter, index: int, generator: Generator) -> Changed:
