@@ -38,7 +38,6 @@ COMMANDS = {
     "translate": "translate translation der --engine regard",
     "align": "align translation text text",
     "score": "score translation --input pairs.tsv",
-    "draw": "draw signal2 --plot drawn.svg",
     "plot": "plot positions signal2 -o positions.png",
     "clean": "clean pairs.tsv --runs runs/translation --savepath cleaned",
     "resume": "train signal2 --resume",

@@ -94,7 +94,7 @@ def test_existing_folders_are_refused_and_failures_leave_nothing(tmp_path: Path)
     ("flags", "told"),
     [
         ({"most_characters": 0}, "most_characters 0 is out of range"),
-        ({"most_ratio": 0.5}, "most_ratio 0.5 is out of range: choose 1 or more"),
+        ({"most_ratio": 0.5}, "most_ratio 0.5 is out of range: choose a finite number at least 1"),
         ({"scripts": ("latin",)}, "1 scripts: give two"),
         ({"scripts": ("latin", "klingon")}, "script 'klingon' is unknown"),
     ],

@@ -84,7 +84,8 @@ def test_all_layers_are_recorded_under_their_names() -> None:
     model, source = make(), collate([[4, 5, 6], [7]])
     with record(model) as records:
         model(source, source != 0, torch.tensor([[BOS, 4, 5]] * 2))
-    assert set(model.cross_layers) == {"decoder.layers.0.cross", "decoder.layers.1.cross"} <= set(records)
+    assert set(model.cross_layers) == {"decoder.layers.0.cross", "decoder.layers.1.cross"}
+    assert {"decoder.0.cross", "decoder.1.cross"} <= set(records)
     assert records["decoder.layers.1.cross"].weights.shape == (2, 2, 3, 4)
     assert not records["decoder.layers.1.cross"].weights[1, :, :, 2:].any()
 

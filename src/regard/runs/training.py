@@ -92,7 +92,7 @@ def train(task: LanguageTask, **flags: Any) -> LanguageRun[Any, Any, Any]: ...
 @overload
 def train(task: str | RunConfig, **flags: Any) -> AnyRun: ...
 def train(
-    task: str | RunConfig | FlatConfig[Any],
+    task: Any,  # as in the overloads; the check of this type would import all tasks
     *,
     savepath: Folder = SAVEPATH,
     start_from: Folder | None = None,
@@ -177,6 +177,8 @@ def _config_and_origin(
 ) -> tuple[RunConfig, AnyRun | None]:
     """Return the config of a training run, and the run that it starts from, if any."""
     if not isinstance(task, str | RunConfig):
+        if not hasattr(task, "run_config"):
+            raise InputError(f"task {task!r} is not a task: give its name, a Python file or a config")
         task = task.run_config()
     if isinstance(task, RunConfig) and flags and not resume:
         raise InputError(
