@@ -36,7 +36,7 @@ class Twin:
         if self.change == "nan":
             logits[0, 0, 5] = torch.nan
         if self.change == "weights":
-            weights["decoder.layers.0.cross"][0, 1, 0, 0] += 0.001
+            weights["decoder.0.cross"][0, 1, 0, 0] += 0.001
         return ForcedOutput(token_log_probabilities(logits, batch), logits, weights)
 
     def translate(self, source: torch.Tensor, *, beam: int, most: int) -> list[list[int]]:
