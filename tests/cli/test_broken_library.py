@@ -25,7 +25,7 @@ def test_a_broken_library_is_named(tmp_path: Path, library: str, way: str) -> No
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / f"{library}.py").write_text(BROKEN[way])
     path = os.pathsep.join([str(tmp_path / "broken"), *sys.path])
-    command = [sys.executable, "-P", "-m", "regard", "draw", "counting", "--plot", "model.png"]
+    command = [sys.executable, "-P", "-m", "regard", "plot", "positions", "-o", "model.png"]
     ended = subprocess.run(
         command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
     )

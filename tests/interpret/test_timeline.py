@@ -43,7 +43,7 @@ def test_sentences_name_steps_intervals_and_order() -> None:
         "On at most half of the seeds: first-token (0 of 6).",
     ]
     assert "Half of the outputs are correct from step 100 on (6 of 6 seeds)" in timeline.sentences[2]
-    assert timeline.sentences[-1].endswith("lowest at step 100 with -0.500 nats, +0.000 at the end.")
+    assert timeline.sentences[-1].endswith("lowest at step 100 with -0.500 nats, 0.000 at the end.")
     assert "96.9% interval" in timeline.notes[0]
     role = timeline.roles[0]
     assert role.layers == {"decoder.0": 6} and role.heads[0] == "decoder.0.self_attention head 0"
