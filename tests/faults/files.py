@@ -156,7 +156,10 @@ def call(argv: list[str]) -> tuple[str, str]:
         line
         for line in lines
         if line.startswith("regard: ")
-        or not re.search(r"Training on |Validating on |Unknown tokens: |Precision: |prepare the|: step \d", line)
+        or not re.search(
+            r"Training on |Validating on |Unknown tokens: |Tokens a sentence: |Precision: |prepare the|: step \d",
+            line,
+        )
     ]
     if status not in (0, 1, 2):
         return "odd status", ""
