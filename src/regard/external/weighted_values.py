@@ -55,14 +55,16 @@ def weighted_values(subject: Subject[Any], input: Any) -> WeightedValues:
     if not isinstance(subject, ExternalModel):
         check_value("input", input, str | None)
     shown = subject.attend(input)
-    forward, components = subject.forward_pass(shown.input if input is None else input), subject.components
+    components = subject.components
     changed = {
         short_name(name): f"its context is changed by {', '.join(changes)}"
         for name, layer in attention_layers(subject.model).items()
         if (changes := context_changes(layer))
     }
     norms, weighted = {}, {}
-    for name, values in components.read_values(forward.run).items():
+    # A model without separate heads may have no pass that can be repeated.
+    run = subject.forward_pass(shown.input if input is None else input).run if components.heads else None
+    for name, values in ({} if run is None else components.read_values(run)).items():
         outputs = components.heads[name.split("#")[0]].outputs(values.transpose(0, 1))
         norms[name] = outputs.float().norm(dim=-1).T.cpu().numpy()
         weighted[name] = shown.layers[name].weights * norms[name][:, None]
