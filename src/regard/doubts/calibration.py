@@ -15,7 +15,7 @@ import numpy as np
 
 from regard.data.prepare import MOST_COMPARED, describe_learned
 from regard.doubts.calibration_file import Calibration, FaultResult, Origin, TrustReport, store_calibration
-from regard.doubts.classifier import GOOD, TAIL, Classifier, fit
+from regard.doubts.classifier import GOOD, Classifier, fit
 from regard.doubts.faults import FAULTS, SOURCE_FAULTS, Planter
 from regard.doubts.features import FeatureReader
 from regard.doubts.traces import Pairs, read_frequencies
@@ -31,6 +31,8 @@ SMALLEST = 50
 """Smallest number of pairs for a calibration."""
 FEWEST = 20
 """Smallest number of planted faults of a kind that the classifier knows."""
+TAIL = 0.1
+"""Share of good translations whose log-odds set a threshold for fewer false alarms."""
 MOST_PLANTED, MOST_SOURCES = 200, 100
 """Largest number of faulty translations, and of faulty sources, of a kind. The run translates these sources."""
 

@@ -7,17 +7,15 @@ Each feature x has two inputs, its distance above and below the median m of good
     log-odds of kind k against good = w_k . inputs + c_k, where w_k >= 0 (multinomial logistic regression)
 
 Every class has the same total weight. The weights are not negative, so that an unusual value of a feature never
-lowers the doubt. A fault that was not planted has at least the doubt that the log-probability alone gives it:
+lowers the doubt. The log-probability has a further weight, because it also shows faults that were not planted:
 
     combined = log sum_k v_k exp(log-odds of kind k) - log sum_k v_k
-    doubt = sigmoid(max(combined, slope * -log-probability + constant))
+    doubt = sigmoid(combined + FURTHER * s * (median log-probability - log-probability))
 
-v_k is the visibility of kind k. The line gives a log-probability the value of `combined` that HANDICAP times as
-many good translations exceed, if the upper tenth of both is exponentially distributed. Real faults are rarer than
-good translations: the doubt ranks translations, and a threshold turns it into a warning.
+v_k is the visibility of kind k. s is the ratio of the standard deviations of good translations. Real faults are
+rarer than good translations: the doubt ranks translations, and a threshold turns it into a warning.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -32,11 +30,9 @@ LARGEST = 5.0
 """Largest input: distances from the median in units of the usual distance."""
 ONE_SIDED = ("improbable", "least", "weakest", "uneven", "no_gain", "repeated", "copied", "reverse")
 """Features whose values below the median are no sign of a fault."""
-TAIL = 0.1
-"""Share of good translations that are taken as exponentially distributed."""
-HANDICAP = 3
-"""How many times rarer a log-probability must be than the combination that it exceeds. Such a rule for every
-feature finds planted faults worse: many good translations have an unusual value of some feature."""
+FURTHER = 0.5
+"""Further weight of the log-probability. With less, some faults that were not planted (misspelled sources) have a
+smaller AUROC than the log-probability alone; with more, planted faults of the source are found worse."""
 VISIBILITY = 4
 """The visibility of a kind is this power of 2 AUROC - 1. Without it, kinds that are hardly visible hide others:
 any good translation may have them."""
@@ -56,8 +52,8 @@ class Classifier:
     """(2, F): distance above and below the median that counts as 1."""
     weights: np.ndarray
     """(K, 2 F + 1): weights of the inputs, and the constant."""
-    alone: np.ndarray
-    """(2,): slope and constant of the log-odds from the negative log-probability alone."""
+    further: float
+    """Further weight of the negative log-probability."""
     centre: np.ndarray
     """(2, F): mean and standard deviation of the distances of good translations from the median."""
 
@@ -74,7 +70,8 @@ class Classifier:
     def log_odds(self, features: np.ndarray) -> np.ndarray:
         """Return the log-odds (N,) of any fault against good, for features (N, F)."""
         combined = np.logaddexp.reduce(self.kind_odds(features), axis=1)
-        odds: np.ndarray = np.maximum(combined, self.alone[0] * features[:, self.probability] + self.alone[1])
+        distance = features[:, self.probability] - self.usual[1, self.probability]
+        odds: np.ndarray = combined + self.further * distance
         return odds
 
     def shifts(self, features: np.ndarray) -> np.ndarray:
@@ -104,7 +101,7 @@ def fit(features: np.ndarray, labels: Sequence[str], kinds: Sequence[str], names
         # A feature that is nearly always equal has a quantile at its median.
         scales=np.maximum([high - median, median - low], deviation / 2),
         weights=np.zeros((len(kinds), 2 * features.shape[1] + 1)),
-        alone=np.array([0.0, -np.inf]),
+        further=0.0,
         centre=np.array([np.zeros(len(median)), np.ones(len(median))]),
     )
     used = np.array([True] * len(names) + [name not in ONE_SIDED for name in names])
@@ -117,11 +114,8 @@ def fit(features: np.ndarray, labels: Sequence[str], kinds: Sequence[str], names
         areas.append(auroc(odds[rows, kind], truth[rows] > 0) or 0)
     visibility = (2 * np.array(areas) - 1).clip(0.01) ** VISIBILITY
     weights[:, -1] += np.log(visibility / visibility.sum())
-    values = np.column_stack([fitted.log_odds(good), good[:, fitted.probability]])
-    begin = np.quantile(values, 1 - TAIL, axis=0)
-    excess = ((values - begin).clip(0).mean(0) / TAIL).clip(1e-3)
-    slope = excess[0] / excess[1]
-    return replace(fitted, alone=np.array([slope, begin[0] - slope * begin[1] - excess[0] * math.log(HANDICAP)]))
+    column = fitted.probability
+    return replace(fitted, further=float(FURTHER * fitted.log_odds(good).std() / deviation[column]))
 
 
 def _fit_weights(inputs: np.ndarray, truth: np.ndarray, used: np.ndarray) -> np.ndarray:

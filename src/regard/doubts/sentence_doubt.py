@@ -17,9 +17,9 @@ from regard.result import Result
 from regard.runs import SequenceRun, load_translator
 
 UNLIKE = (0.3, 4.0)
-"""A text of N sentences is unlike the calibration text if the mean of a feature is further from the mean of good
-translations than UNLIKE[0] + UNLIKE[1] / sqrt(N) standard deviations. Of text from the same source as the
-calibration text, about 1 of 100 samples is."""
+"""A text of N sentences is unlike the calibration text of M pairs if the mean of a feature is further from the
+mean of good translations than UNLIKE[0] + UNLIKE[1] * sqrt(1/N + 1/M) standard deviations. Of text from the same
+source as the calibration text, about 1 of 100 samples is."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -106,7 +106,7 @@ class Doubter:
         if origin in self._measured:
             count, shifts = self._measured[origin]
             mean = np.abs(shifts / count)
-            if mean.max() > UNLIKE[0] + UNLIKE[1] / math.sqrt(count):
+            if mean.max() > UNLIKE[0] + UNLIKE[1] * math.sqrt(1 / count + 1 / self.calibration.report.pairs):
                 feature = describe_feature(self._reader.names[int(mean.argmax())])
                 notes.append(
                     f"warning: this text is unlike {self.calibration.report.text}, so that the share of false "

@@ -18,8 +18,8 @@ from regard.evaluation.scoring import token_log_probabilities, total_probabiliti
 from regard.fast.onednn import packed_logits
 from regard.runs import SequenceRun
 
-SMALLEST_PROBABILITY = 1e-9
-"""Smallest mean probability of a token, so that its logarithm is finite."""
+SMOOTHING = 0.5
+"""Number of further predictions of each token."""
 BATCH = 64
 Pairs = Sequence[tuple[str, str]]
 
@@ -29,8 +29,9 @@ def read_frequencies(run: SequenceRun, known: Pairs) -> np.ndarray:
     logits = packed_logits(run.model.eval())
     batches = _batches(*encode_pairs(run, known))
     totals = [total_probabilities(run.model, logits, batch).cpu().numpy() for _, batch in batches]
-    total = np.sum(totals, axis=0)
-    frequencies: np.ndarray = np.log((total / total.sum()).clip(SMALLEST_PROBABILITY)).round(3)
+    # Without smoothing, the rare tokens of the known pairs would seem frequent to their own sentences.
+    total = np.sum(totals, axis=0) + SMOOTHING
+    frequencies: np.ndarray = np.log(total / total.sum()).round(3)
     return frequencies
 
 
