@@ -6,12 +6,14 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import regard
 from regard.doubts import Doubter, calibrate_doubt, doubt
 from regard.doubts.calibration_file import FORMAT
 from regard.errors import InputError
+from regard.statistics import auroc
 from tests.german import sentences, write
 
 Command = Callable[..., tuple[int, str, str]]
@@ -74,6 +76,33 @@ def test_faults_have_more_doubt_and_their_name(calibrated: regard.TranslationRun
     assert not good.warned and loop.warned and copy.warned
     assert loop.reason == "looped" and copy.reason == "copied"
     assert "usually" in loop.evidence
+
+
+@pytest.mark.parametrize("kind", ["digits", "reversed", "capitals", "English", "one word"])
+def test_sources_with_faults_that_were_not_planted_have_more_doubt(
+    calibrated: regard.TranslationRun, kind: str
+) -> None:
+    sources = [source for source, _ in PAIRS]
+    faulty = {
+        "digits": [
+            "".join(str(ord(letter) % 10) if letter != " " else " " for letter in text) for text in sources
+        ],
+        "reversed": [text[::-1] for text in sources],
+        "capitals": [text.upper() for text in sources],
+        "English": [target for _, target in PAIRS],
+        "one word": [" ".join([text.split()[0]] * 5) for text in sources],
+    }[kind]
+    good_pairs, faulty_pairs = (
+        list(zip(texts, calibrated.translate(texts), strict=True)) for texts in (sources, faulty)
+    )
+    doubts = Doubter(calibrated).measure([*faulty_pairs, *good_pairs])
+    surprises = [-score.per_token for score in calibrated.score([*faulty_pairs, *good_pairs])]
+    truth = np.arange(len(doubts)) < len(faulty)
+    own, alone = (
+        auroc(np.array([doubt.log_odds for doubt in doubts if doubt]), truth),
+        auroc(np.array(surprises), truth),
+    )
+    assert own is not None and alone is not None and own >= max(alone - 0.02, 0.9), (own, alone)
 
 
 def test_too_few_pairs_and_an_uncalibrated_run_are_refused(german: regard.TranslationRun) -> None:

@@ -10,7 +10,7 @@ import torch
 import regard
 from regard.data import BOS, EOS
 from regard.doubts.features import SPAN, FeatureReader
-from regard.doubts.traces import read_frequencies
+from regard.doubts.traces import SMOOTHING, read_frequencies
 from tests.german import sentences
 
 PAIRS = sentences()[264:288]
@@ -98,7 +98,8 @@ def test_features_of_probabilities_and_text_equal_loops(
     assert measured["least"] == pytest.approx(-values.min(), abs=1e-4)
     assert measured["weakest"] == pytest.approx(-np.sort(values)[:SPAN].mean(), abs=1e-4)
     assert measured["uneven"] == pytest.approx(values.std(), abs=1e-4)
-    usual = np.log(np.exp(np.concatenate(_predictions(german, PAIRS)[0])).mean(0))
+    total = np.exp(np.concatenate(_predictions(german, PAIRS)[0])).sum(0) + SMOOTHING
+    usual = np.log(total / total.sum())
     assert measured["no_gain"] == pytest.approx((usual[tokens] - values).mean(), abs=1e-4)
     assert measured["repeated"] == 3 - 2  # "the wolf" three times, "singt singt" twice
     assert measured["copied"] == 0
