@@ -48,6 +48,8 @@ def plugin_module(name: str) -> str | None:
 
 _loaded: dict[Path, str] = {}
 """Digests of the files of user code at the time when this process imported them."""
+_loaded_files: dict[Path, list[Path]] = {}
+"""The files that a file could import at that time. They change only if one of them changes."""
 
 
 def code_files(file: Path) -> list[Path]:
@@ -73,7 +75,8 @@ def code_files(file: Path) -> list[Path]:
         if path in found or _is_installed(path) or not os.path.isfile(path):  # noqa: PTH113 (raises no errors)
             continue
         found.add(path)
-        for name in _names(path):
+        status = path.stat()
+        for name in _names(path, status.st_mtime_ns, status.st_size):
             top = name.partition(".")[0]
             for place in dict.fromkeys((path.parent, folder, *paths)):
                 if place not in entries:
@@ -123,9 +126,11 @@ def _module_files(folder: Path, name: str) -> list[Path]:
     return files or (_module_files(folder, ".".join(parents)) if parents else [])
 
 
-def _names(path: Path) -> set[str]:
+@cache
+def _names(path: Path, changed: int, size: int) -> set[str]:
     """Return the names in a Python file that may be modules: those of imports, and strings with the form of a
-    module's or a Python file's name."""
+    module's or a Python file's name. Its time of change (ns) and size are part of the key of the cache."""
+    del changed, size
     try:
         with warnings.catch_warnings(action="ignore"):
             tree = ast.parse(path.read_bytes())
@@ -162,7 +167,9 @@ def code_digest(file: Path) -> str:
 def check_loaded(file: Path, *, again: bool = False) -> None:
     """Raise `PluginError` if user code has changed since this process imported it. `again`: the file itself is
     executed anew."""
-    for path in code_files(file):
+    if again or file not in _loaded_files:
+        _loaded_files[file] = code_files(file)
+    for path in _loaded_files[file]:
         digest = _file_digest(path)
         if again and path == file:
             _loaded[path] = digest

@@ -6,23 +6,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from small_models import GROUPED, T5, TEXT as BASE
 from torch import Tensor, nn
 
 CLEAN, CORRUPTED = "the cat sat on the mat", "the dog sat on the mat"
 MASKED = "the cat sat on the <mask>", "the dog sat on the <mask>"
 ENDED = f"{CLEAN} </s>", f"{CORRUPTED} </s>"
-BASE: dict[str, Any] = {
-    "vocab_size": 60,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "max_position_embeddings": 80,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
-GROUPED = BASE | {"num_key_value_heads": 2, "head_dim": 8}
 GPT = {"vocab_size": 60, "n_positions": 80, "n_embd": 32, "n_layer": 2, "n_head": 4, "pad_token_id": 0}
 FALCON = {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "alibi": False}
 PAIR = {
@@ -48,11 +37,6 @@ IMAGE = {
     "image_size": 16,
     "patch_size": 4,
     "num_labels": 4,
-}
-T5 = {"vocab_size": 60, "d_model": 32, "d_kv": 8, "num_layers": 2, "num_heads": 4, "d_ff": 48} | {
-    "pad_token_id": 0,
-    "eos_token_id": 2,
-    "decoder_start_token_id": 0,
 }
 
 

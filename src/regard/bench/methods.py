@@ -71,7 +71,7 @@ def _load(choice: Choice) -> list[ChosenMethod]:
         return [ChosenMethod(choice, choice, choice, _source_digest(*METHODS[choice].functions.values()))]
     if choice.endswith(".py"):
         path = Path(choice).resolve()
-        functions, digest = _load_file(path), code_digest(path)
+        functions, digest = _load_file(path), f"{__version__} {code_digest(path)}"
         check_loaded(path)  # the process may have loaded the file long ago
     elif library_method(choice):
         return [ChosenMethod(choice, choice, choice, _source_digest(library_method))]
@@ -83,9 +83,7 @@ def _load(choice: Choice) -> list[ChosenMethod]:
     else:
         known = (*METHODS, ORACLE, RANDOM)
         raise unknown_choice("explanation method", choice, known, other="a Python file or module:function")
-    return [
-        ChosenMethod(function.__name__, choice, function, f"{__version__} {digest}") for function in functions
-    ]
+    return [ChosenMethod(function.__name__, choice, function, digest) for function in functions]
 
 
 @cache

@@ -42,7 +42,7 @@ PROGRAMS: dict[str, Converter] = {
         get_huggingface_parts,
         write_huggingface,
         MarianModel,
-        CardTemplate("transformers", USE_HUGGINGFACE, licensed=True),
+        CardTemplate("transformers", USE_HUGGINGFACE),
     ),
 }
 """Programs for models that generate sequences from a source."""
@@ -51,7 +51,7 @@ LANGUAGE_MODEL_PROGRAMS: dict[str, Converter] = {
         check_language_model,
         write_language_model,
         open_language_model,
-        CardTemplate("transformers", USE_LANGUAGE_MODEL, licensed=True, pipeline="text-generation"),
+        CardTemplate("transformers", USE_LANGUAGE_MODEL, pipeline="text-generation"),
     ),
 }
 """Programs for language models."""
@@ -85,14 +85,14 @@ def export(
         raise InputError(f"{str(target)!r} exists: choose another --output")
     converter.check(run)
     card = converter.card
-    if card is not None and card.licensed and not license:
+    if card is not None and not license:
         raise InputError(f"{to} needs a license for its model card: give --license, such as cc-by-4.0")
     sentences = _select_examples(run, examples, progress=progress)
     with hold_lock(target), new_folder(target) as building:
         print_status(f"Writing the model for {to}", show=progress)
         converter.write(run, building)
         if card is not None:
-            write_file(building / "README.md", model_card(run, card, license).encode())
+            write_file(building / "README.md", model_card(run, card, str(license)).encode())
         write_certificate(run, building, to, sentences, progress=progress)
     return target
 

@@ -22,12 +22,10 @@ class CardTemplate(NamedTuple):
     """Usage instructions in Markdown."""
     pipeline: str = "translation"
     """Name of its task on the Hub."""
-    licensed: bool = False
-    """Whether the model is meant for publication and therefore needs a license."""
 
 
-def model_card(run: Exportable, card: CardTemplate, license: str | None) -> str:
-    """Return the model card of a run in Markdown; if a license is set, with the YAML header for the Hub."""
+def model_card(run: Exportable, card: CardTemplate, license: str) -> str:
+    """Return the model card of a run in Markdown, with the YAML header for the Hub."""
     task: Any = run.config.task
     answers: str = run.task.answers
     language = answers == "tokens"
@@ -40,7 +38,7 @@ def model_card(run: Exportable, card: CardTemplate, license: str | None) -> str:
     start = f", from the parameters of another run (SHA-256 {origin.weights})" if origin else ""
     return "\n".join(
         [
-            *(["---", *lines, "---"] if license else []),
+            *("---", *lines, "---"),
             f"# A {run.config.kind} model for {run.config.name}, {parameters:,} parameters",
             "",
             f"Trained with Regard for {run.step:,} steps{start}, on {_training_data(run)}. "
