@@ -11,15 +11,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.errors import InputError
+from regard.io import reading
 
 IGNORED = ("__pycache__", "node_modules", "site-packages")
-KINDS = {
-    stat.S_IFIFO: "a pipe (FIFO)",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFDIR: "a folder in place of a file",
-}
+KINDS = reading.KINDS | {stat.S_IFIFO: "a pipe (FIFO)", stat.S_IFDIR: "a folder in place of a file"}
 MAX_NAME, MAX_PROBLEMS = 60, 20
 MAX_BYTES = 10_000_000
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -124,7 +119,7 @@ def find_people(folder: Path) -> dict[str, HandedIn]:
             if odd := odd_name(entry.name):
                 person.problems.append(Problem(show_name(entry.name), odd, read=True))
             _add_files(person)
-        elif _kind(entry) == stat.S_IFLNK:  # a link to somebody else's file would not leave the class's folder
+        elif _kind(entry) == stat.S_IFLNK:  # a link to another person's file does not leave the class's folder
             person.add_problem(entry, "is a link: not followed")
         else:
             person.add_file(entry)
