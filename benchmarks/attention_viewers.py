@@ -27,9 +27,9 @@ import uvicorn
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import regard
-from regard.server import Explorer
 from regard.server.app import make_app
-from regard.viz import LayerMap, Map
+from regard.server.explorer import Explorer
+from regard.viz.maps import LayerMap, Map
 from regard.viz.page import page as regard_page
 
 SENTENCE = "Zwei junge Männer stehen im Garten und sehen einem kleinen Hund zu , der einen roten Ball bringt ."

@@ -38,7 +38,7 @@ def work(out: Path, flags: dict[str, Any], checkpoints: bool) -> None:
     import torch
 
     import regard
-    from regard.training import Learner
+    from regard.training.trainer import Learner
 
     learn, times, measurements = Learner.learn, list[float](), dict[str, Any]()
 

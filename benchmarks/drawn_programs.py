@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 import torch
 
-from regard.bench.known_models import KnownModel, run_compiled
-from regard.programs.compiler import Compiled, assemble
-from regard.programs.language import (
+from regard_lab.bench.known_models import KnownModel, run_compiled
+from regard_lab.programs.compiler import Compiled, assemble
+from regard_lab.programs.language import (
     Aggregate,
     Attended,
     Average,
@@ -31,11 +31,11 @@ from regard.programs.language import (
     tokens,
     width,
 )
-from regard.programs.library import INDUCTION, earlier, follower, mirrored, number_of, rank, token_at
-from regard.programs.planner import HeadTruth, Planner
-from regard.programs.program import Family, Program
-from regard.programs.readings import unit_rows
-from regard.programs.traps import LOUD, SPARES, SummingPlanner, add_head
+from regard_lab.programs.library import INDUCTION, earlier, follower, mirrored, number_of, rank, token_at
+from regard_lab.programs.planner import HeadTruth, Planner
+from regard_lab.programs.program import Family, Program
+from regard_lab.programs.readings import unit_rows
+from regard_lab.programs.traps import LOUD, SPARES, SummingPlanner, add_head
 
 FAMILIES: tuple[Family, ...] = ("decoder-only", "decoder-only", "decoder-only", "encoder", "encoder-decoder")
 """Families in turn. Most models are decoder-only, because only these can have induction heads."""

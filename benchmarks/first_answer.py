@@ -21,8 +21,8 @@ from starlette.testclient import TestClient
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import regard
-from regard.server import Explorer
 from regard.server.app import make_app
+from regard.server.explorer import Explorer
 from regard.viz.serialization import map_data
 
 ROUNDS = 9

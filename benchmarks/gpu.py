@@ -28,7 +28,7 @@ from markdown_tables import markdown
 from torch import Tensor, nn
 
 import regard
-from regard.attention import MultiHeadAttention
+from regard.attention.multihead import MultiHeadAttention
 
 REPEATS = 10
 
@@ -212,7 +212,8 @@ def _hugging_face(run: Any, sources: list[str], setting: Setting) -> Callable[[i
     from peer_weights import for_marian
     from transformers import MarianConfig, MarianMTModel
 
-    from regard.data import BOS, EOS, PAD, collate
+    from regard.data.batch import collate
+    from regard.data.vocabulary import BOS, EOS, PAD
 
     source, target, model = run.task.source_vocabulary, run.task.target_vocabulary, run.config.model
     config = MarianConfig(

@@ -9,7 +9,7 @@ from growth import Growth, Work, spread_sizes
 from torch import nn
 
 import regard
-from regard.attention import MultiHeadAttention
+from regard.attention.multihead import MultiHeadAttention
 from regard.training.cross_entropy import cross_entropy
 
 WIDTH, HEADS = 64, 4

@@ -10,9 +10,6 @@ import torch
 from growth import Growth, Work, spread_sizes
 
 import regard
-from regard.course.class_page import render_class
-from regard.course.exercises import EXERCISES
-from regard.course.marks import Mark, Marks
 from regard.external.comparison import ModelComparison
 from regard.interpret.roles import HeadRole, HeadRoles
 from regard.runs.head_timeline import timeline
@@ -20,7 +17,11 @@ from regard.sweep.comparison import Comparison
 from regard.sweep.grid import folder_name, make_variants, measure_grid
 from regard.sweep.job import MEASURED, Measured, _compared, make_job
 from regard.sweep.local import Local
-from regard.training import RunFolder, make_config
+from regard.training.config import make_config
+from regard.training.run_folder import RunFolder
+from regard_course.class_page import render_class
+from regard_course.exercises import EXERCISES
+from regard_course.marks import Mark, Marks
 
 TRAININGS = spread_sizes(10, 1000, 5)
 LINES = spread_sizes(300, 30_000)

@@ -17,7 +17,7 @@ from regard.data.corpus import POOL, SEGMENT, open_corpus
 from regard.data.glossary import parse_glossary
 from regard.data.parallel import ParallelText
 from regard.data.prepare import TokenizerConfig, learn_vocabularies, prepare_corpus
-from regard.decoding import Controls
+from regard.decoding.controls import Controls
 
 PAIRS = spread_sizes(1000, 100_000, 5)
 TERMS = spread_sizes(100, 10_000)

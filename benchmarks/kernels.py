@@ -16,7 +16,11 @@ import torch.nn.functional as F
 from flags import count
 from torch import Tensor
 
-from regard.attention import Dropout, MultiHeadAttention, Rotary, attend as layer_call, attention_weights
+from regard.attention import attend as layer_call
+from regard.attention.dropout import Dropout
+from regard.attention.functional import attention_weights
+from regard.attention.multihead import MultiHeadAttention
+from regard.attention.positions import Rotary
 from regard.training.cross_entropy import cross_entropy
 
 WIDTH, HEADS, SYMBOLS, TOKENS, RATE, SMOOTHING = 128, 4, 12_000, 4000, 0.2, 0.1

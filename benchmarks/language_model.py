@@ -30,7 +30,7 @@ from torch.nn import functional as F
 
 import regard
 from regard.fast.memory import keep_memory
-from regard.tasks import Text
+from regard.tasks.text import Text
 
 
 class WithLogits(nn.Module):

@@ -2,7 +2,7 @@
 
     python benchmarks/lessons.py [LESSON]
 
-The course compares a learner's run with these ranges, which are stored in src/regard/course/lessons/ranges.json.
+The course compares a learner's run with these ranges, which are stored in src/regard_course/lessons/ranges.json.
 Runs that are stored with ten seeds are not measured again, so an interrupted program continues where it stopped.
 All lessons take about 55 minutes on one core.
 """
@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 import regard
-from regard.course.lesson_measures import measure
-from regard.course.lessons import RUNS, LessonRun
+from regard_course.lesson_measures import measure
+from regard_course.lessons.lesson import RUNS, LessonRun
 
 SEEDS = 10
 FILE = Path(__file__).parents[1] / "src" / "regard" / "course" / "lessons" / "ranges.json"

@@ -10,7 +10,7 @@ from architectures import Architecture, build, make_inputs
 from torch import Tensor, nn
 
 import regard
-from regard.attention import Records
+from regard.attention.records import Records
 
 CLOSE = 1e-5
 """Largest allowed difference between recorded weights and the model's own weights, in float32."""

@@ -67,7 +67,7 @@ def marian(symbols: int) -> Any:
     """Return a randomly initialized MarianMT of Hugging Face with the sizes of all programs."""
     from transformers import MarianConfig, MarianMTModel
 
-    from regard.data import BOS, EOS, PAD
+    from regard.data.vocabulary import BOS, EOS, PAD
 
     return MarianMTModel(
         MarianConfig(
@@ -142,7 +142,7 @@ def joined(path: Path) -> list[str]:
 def train(data: Path, runs: Path, languages: tuple[str, str], flags: dict[str, Any]) -> Any:
     """Train or continue a lowercase run of Regard, in a folder named after the flags, and return the run."""
     import regard
-    from regard.training import RunFolder
+    from regard.training.run_folder import RunFolder
 
     folder = runs / ",".join(["-".join(languages), *(f"{name}={value}" for name, value in flags.items())])
     if RunFolder(folder / "translation").exists():
@@ -158,6 +158,6 @@ def best_validation(run: Any) -> float:
 
 def load_run(folder: Path) -> Any:
     """Return a run of Regard."""
-    from regard.runs import load
+    from regard.runs.loading import load
 
     return load(folder)

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data import BOS, EOS, PAD, UNKNOWN
-from regard.models import Transformer
+from regard.data.vocabulary import BOS, EOS, PAD, UNKNOWN
+from regard.models.transformer import Transformer
 
 JOEYNMT_ORDER = (UNKNOWN, PAD, BOS, EOS)
 """Regard's special tokens in JoeyNMT's order; they precede all other tokens."""

@@ -77,9 +77,14 @@ class Stopwatch:
 def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
     """Train with Regard's defaults."""
     from regard.fast.memory import keep_memory
+    from regard.fast.threads import limit_threads
     from regard.streams import make_generator
-    from regard.tasks import BatchContext, Task
-    from regard.training import Learner, create_run, limit_threads, make_config, start, train_steps
+    from regard.tasks.base import Task
+    from regard.tasks.batch import BatchContext
+    from regard.training.building import start
+    from regard.training.config import make_config
+    from regard.training.run_folder import create_run
+    from regard.training.trainer import Learner, train_steps
 
     class DoneError(Exception):
         """Passes the measurements out of the training loop."""

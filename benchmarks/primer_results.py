@@ -70,7 +70,7 @@ def jobs_of(seeds: range) -> list[Flags]:
 
 def measure(flags: Flags) -> dict[str, Any]:
     """Train a model, and measure it on samples that are drawn with the seed of the model."""
-    from regard.training import RECIPES
+    from regard.training.settings import RECIPES
 
     whole = RECIPES["regard"]()
     recipe = flags["recipe"]

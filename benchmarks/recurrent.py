@@ -46,12 +46,16 @@ Regard follows the paper.
 
 def train_regard(task_name: str, flags: dict[str, Any], steps: int) -> dict[str, Any]:
     """Train and translate with Regard; runs in a separate process."""
-    from regard.data import PAD
-    from regard.models import Seq2Seq
-    from regard.runs import PairRun
+    from regard.data.vocabulary import PAD
+    from regard.models.seq2seq import Seq2Seq
+    from regard.runs.pair_run import PairRun
     from regard.streams import make_generator
-    from regard.tasks import BatchContext, PairTask
-    from regard.training import Learner, create_run, make_config, start, train_steps
+    from regard.tasks.batch import BatchContext
+    from regard.tasks.pairs import PairTask
+    from regard.training.building import start
+    from regard.training.config import make_config
+    from regard.training.run_folder import create_run
+    from regard.training.trainer import Learner, train_steps
 
     config = make_config(
         task_name, {"embedding": EMBEDDING, "hidden": HIDDEN, "batchsize": BATCH, "steps": steps, **flags}
@@ -98,7 +102,8 @@ def keras_loop(task_name: str, steps: int) -> dict[str, Any]:
     import torch.nn.functional as F
 
     from regard.streams import make_generator
-    from regard.tasks import PairTask, find_task
+    from regard.tasks.all_tasks import find_task
+    from regard.tasks.pairs import PairTask
 
     task, generator = find_task(task_name)(), make_generator(0, "train")
     assert isinstance(task, PairTask)
@@ -117,7 +122,8 @@ def keras_loop(task_name: str, steps: int) -> dict[str, Any]:
 def joeynmt(python: Path, task_name: str, decoder: dict[str, Any], steps: int, threads: int) -> dict[str, Any]:
     """Train and translate with JoeyNMT."""
     from regard.streams import make_generator
-    from regard.tasks import PairTask, find_task
+    from regard.tasks.all_tasks import find_task
+    from regard.tasks.pairs import PairTask
 
     task = find_task(task_name)()
     assert isinstance(task, PairTask)

@@ -14,8 +14,11 @@ from typing import Any
 
 from markdown_tables import RESULTS, markdown, spread, write_tables
 
-from regard.runs import PairRun, load
-from regard.sweep import Comparison, Measured, Variant, compare
+from regard.runs.loading import load
+from regard.runs.pair_run import PairRun
+from regard.sweep.comparison import Comparison, compare
+from regard.sweep.grid import Variant
+from regard.sweep.job import Measured
 
 LENGTHS = [20, 50, 100, 200]
 POOLINGS = ["last", "max", "mean", "attention"]

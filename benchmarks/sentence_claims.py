@@ -13,11 +13,10 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from regard.bench.known_models import KnownModel
-from regard.interpret import HeadImportance, head_importance
 from regard.interpret.estimates import resample_counts
 from regard.interpret.findings import QUALITIES, RAISES, alignment_quality
 from regard.interpret.head_measures import STEADY, claim_relevance, measure_movement, measure_relevance, share
+from regard.interpret.importance import HeadImportance, head_importance
 from regard.interpret.needs import Group, Needs, find_needs, not_learned
 from regard.interpret.patterns import FIXED, PAIRED, UNIFORM, role_kind, searched_roles
 from regard.interpret.relevance import even_weights
@@ -29,9 +28,10 @@ from regard.interpret.role_strengths import (
     uniform_deviation,
 )
 from regard.interpret.roles import UNTRAINED, choose_roles
-from regard.programs import Circuit
 from regard.statistics import LEVEL, Interval, benjamini_hochberg
 from regard.viz.maps import LayerMap
+from regard_lab.bench.known_models import KnownModel
+from regard_lab.programs.circuit import Circuit
 
 INPUTS = 500
 """Inputs over which needed heads are determined."""

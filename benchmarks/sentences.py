@@ -25,12 +25,13 @@ from drawn_programs import drawn_model
 from sentence_claims import MeasuredSentences, measure, measure_reading, untrained_claims
 
 import regard.interpret
-from regard.bench.known_models import KnownModel, compiled_model, trap_model
 from regard.interpret.findings import RAISES
 from regard.interpret.patterns import ROLE_KINDS
 from regard.interpret.sentence_errors import FILE
-from regard.programs import PROGRAMS, TRAPS
 from regard.statistics import count_interval, ratio_interval
+from regard_lab.bench.known_models import KnownModel, compiled_model, trap_model
+from regard_lab.programs.library import PROGRAMS
+from regard_lab.programs.traps import TRAPS
 
 DRAWN, INDUCTION, PAIRS = 60, 90, 130
 """Numbers of random programs, of random programs with induction heads of which only attention is measured, and of

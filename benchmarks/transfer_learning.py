@@ -66,7 +66,7 @@ def _write(path: Path, pairs: Iterable[tuple[str, str]]) -> None:
 def train(folder: Path, name: str, flags: Flags) -> Any:
     """Train a model or continue an interrupted training run; return the run."""
     import regard
-    from regard.training import RunFolder
+    from regard.training.run_folder import RunFolder
 
     if RunFolder(folder / name / "translation").exists():
         return regard.train("translation", resume=True, savepath=folder / name, progress=False)

@@ -112,7 +112,7 @@ def cells(mine: list[Timed], peer: list[Timed] | None) -> list[str]:
 
 def speeds(run: Any, sources: list[str], references: list[str], threads: int, rounds: int) -> str:
     """Return the table of speeds: medians of all rounds, after a short round to warm up."""
-    from regard.evaluation import bleu
+    from regard.evaluation.bleu import bleu
 
     translate = engines(run, threads)
     timings: dict[tuple[str, int], list[Timed]] = {(name, beam): [] for name in translate for beam in BEAMS}

@@ -55,7 +55,8 @@ def train_regard(data: Path, steps: int, folder: Path) -> None:
 
 def train_joeynmt(python: Path, data: Path, folder: Path, minutes: float, threads: int) -> None:
     """Train or continue a model of JoeyNMT with the subwords of Regard's run in `folder`."""
-    from regard.runs import SequenceRun, load
+    from regard.runs.loading import load
+    from regard.runs.sequence_run import SequenceRun
 
     trained = load("translation", savepath=folder)
     assert isinstance(trained, SequenceRun)
@@ -89,7 +90,7 @@ def validations(folder: Path) -> list[dict[str, Any]]:
 
 def rows(data: Path, folder: Path) -> list[list[str]]:
     """Return a row for Regard and a row for each validation of JoeyNMT."""
-    from regard.evaluation import bleu
+    from regard.evaluation.bleu import bleu
 
     regard = json.loads((folder / "ours.json").read_text())
     lines = [("Regard", regard)]

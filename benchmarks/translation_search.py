@@ -45,7 +45,7 @@ def ctranslate2(setting: Setting) -> Search:
     import ctranslate2 as peer
     import tokenizers
 
-    from regard.convert import export
+    from regard.convert.export import export
 
     exported = setting.folder / "exported"
     if not exported.exists():
@@ -70,7 +70,8 @@ def hugging_face(setting: Setting) -> Search:
     import torch
     from peer_weights import for_marian
 
-    from regard.data import PAD, collate
+    from regard.data.batch import collate
+    from regard.data.vocabulary import PAD
 
     trained = load_run(setting.model)
     source, target = trained.task.source_vocabulary, trained.task.target_vocabulary
@@ -184,6 +185,6 @@ def table(measurements: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def _bleu(translations: list[str], pairs: list[tuple[str, str]]) -> float:
-    from regard.evaluation import bleu
+    from regard.evaluation.bleu import bleu
 
     return bleu(translations, [target for _, target in pairs], lowercase=True)

@@ -72,7 +72,7 @@ def hugging_face(setting: Setting, *, autocast: bool = False) -> dict[str, Any]:
     import torch
     import torch.nn.functional as F
 
-    from regard.data import PAD
+    from regard.data.vocabulary import PAD
 
     batches = _batches(setting)
     torch.manual_seed(0)

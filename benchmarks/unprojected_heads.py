@@ -4,8 +4,8 @@ from typing import Any
 
 from torch import nn
 
-from regard.attention import MultiHeadAttention
-from regard.models import QueryModel, QueryModelConfig
+from regard.attention.multihead import MultiHeadAttention
+from regard.models.query import QueryModel, QueryModelConfig
 
 
 class UnprojectedQueryModel(QueryModel):

@@ -25,8 +25,8 @@ import uvicorn
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import regard
-from regard.server import Explorer
 from regard.server.app import make_app
+from regard.server.explorer import Explorer
 
 HERE = Path(__file__).parent / "pictures"
 NOTEBOOK = Path(__file__).parents[1] / "examples" / "look.ipynb"

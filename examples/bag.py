@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Additive, Attention
-from regard.models import AnswerModel, ModelConfig
+from regard.attention.scores import Additive
+from regard.attention.single import Attention
+from regard.models.base import AnswerModel, ModelConfig
 
 
 @dataclass(frozen=True, kw_only=True)

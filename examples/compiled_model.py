@@ -5,9 +5,9 @@
 The program writes each letter of a text, and at the end the number of different letters.
 """
 
-from regard.bench.known_models import run_compiled
-from regard.programs import Program, compile_program
-from regard.programs.language import (
+from regard_lab.bench.known_models import run_compiled
+from regard_lab.programs.compiler import compile_program
+from regard_lab.programs.language import (
     aggregate,
     constant,
     elementwise,
@@ -18,6 +18,7 @@ from regard.programs.language import (
     tokens,
     width,
 )
+from regard_lab.programs.program import Program
 
 # In the encoder: whether a letter is new, and the number of new letters.
 earlier = select(tokens, tokens) & select(indices, indices, lambda key, query: key < query)

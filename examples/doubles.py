@@ -10,7 +10,7 @@ encoder layer. Both are defaults of this task.
 import torch
 from torch import Tensor
 
-from regard.tasks import Task
+from regard.tasks.base import Task
 
 
 class Doubles(Task):

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.interpret.attribution import Trial
+from regard.interpret.attribution.trial import Trial
 
 
 @torch.no_grad()

@@ -15,8 +15,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from regard.attention import KeyValues, MultiHeadAttention, Sinusoidal
-from regard.models import ModelConfig, Seq2Seq
+from regard.attention.key_values import KeyValues
+from regard.attention.multihead import MultiHeadAttention
+from regard.attention.positions import Sinusoidal
+from regard.models.base import ModelConfig
+from regard.models.seq2seq import Seq2Seq
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 import regard
-from regard.attention import LayerSizes, MultiHeadAttention, PositionBias
+from regard.attention.multihead import MultiHeadAttention
+from regard.attention.parts import LayerSizes, PositionBias
 
 
 class Recent(PositionBias):

@@ -123,7 +123,7 @@ def run_jobs_here(patch: pytest.MonkeyPatch) -> None:
         for job in jobs:
             yield job, work(job)
 
-    for name in ("regard.sweep.local", "regard.bench.bench"):
+    for name in ("regard.sweep.local", "regard_lab.bench.bench"):
         patch.setattr(importlib.import_module(name), "run_in_processes", run)
 
 
@@ -136,7 +136,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def small_probes(in_this_process: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Train and test the probes of cards with few sequences, in this process."""
-    from regard.sweep.cards.probes import PROBES
+    from regard_lab.cards.probes import PROBES
 
     for name, probe in PROBES.items():
         monkeypatch.setitem(PROBES, name, replace(probe, batch=4, test_sequences=8))

@@ -1,7 +1,9 @@
 """Exported functions, layers and methods refuse senseless arguments in one line, and accept meaningful ones."""
 
+import importlib
 import inspect
 import pickle
+import pkgutil
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,11 +18,14 @@ import torch
 from torch import Tensor, nn
 
 import regard
-from regard import attention, decoding, models
-from regard.arguments import RANGES, _parameters, check_value
-from regard.attention import Attention, Decoder, DecoderLayer, Encoder, EncoderLayer, MultiHeadAttention
+from regard.arguments import _GUARDED, RANGES, _parameters, check_value, guard
+from regard.attention.blocks import Decoder, DecoderLayer, Encoder, EncoderLayer
+from regard.attention.multihead import MultiHeadAttention
+from regard.attention.single import Attention
 from regard.errors import InputError
 
+CHECKED = guard(len).__code__
+"""Code of the functions that `public` returns."""
 LEAST = 300
 """Number of misuses that the generator must make at least."""
 
@@ -125,16 +130,20 @@ def misuses(name: str, hint: Any) -> Iterator[Any]:
 
 def exported() -> Iterator[tuple[str, Callable[..., Any], Any, type | None]]:
     """Yield the exported functions, constructors and methods: label, callable, function and class."""
-    seen = set()
-    for package in (regard, attention, models, decoding):
-        for name in vars(package)["__all__"]:
-            value = getattr(package, name)
-            if inspect.isfunction(value) and name not in seen:
-                yield name, value, inspect.unwrap(value), None
-            seen.add(name)
-            is_checked = isinstance(value, type) and not issubclass(value, tuple | Exception)
-            if not is_checked or getattr(value, "_is_protocol", False):
-                continue
+    members: dict[int, tuple[str, Any]] = {}
+    for info in pkgutil.walk_packages(regard.__path__, "regard."):
+        if info.name != "regard.__main__":
+            for name, value in vars(importlib.import_module(info.name)).items():
+                is_class = isinstance(value, type) and value in _GUARDED
+                if is_class or getattr(value, "__code__", None) is CHECKED:
+                    members[id(value)] = (name, value)
+    for name in vars(regard)["__all__"]:
+        members.setdefault(id(getattr(regard, name)), (name, getattr(regard, name)))
+    for name, value in members.values():
+        if inspect.isfunction(value):
+            yield name, value, inspect.unwrap(value), None
+        is_checked = isinstance(value, type) and not issubclass(value, tuple | Exception)
+        if is_checked and not getattr(value, "_is_protocol", False):
             if "__init__" in vars(value) and not inspect.isabstract(value):
                 yield name, value, inspect.unwrap(value.__init__), value
             for method in [] if issubclass(value, nn.Module) else vars(value):
@@ -196,8 +205,13 @@ MASKS: list[Any] = [
 
 def layer_misuses() -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield calls of layers with tensors, masks and options that do not fit."""
+    from regard.attention.feed_forward import FeedForward
+    from regard.attention.functional import attention_weights, weighted_sum
+    from regard.attention.masks import causal_mask, length_mask
+    from regard.models.decoder_only import DecoderOnly, DecoderOnlyConfig
+
     single, multi, encoder = Attention(), MultiHeadAttention(8, 2), EncoderLayer(8, 2, 16)
-    stack, decoder, feed_forward = Encoder(2, 8, 2, 16), DecoderLayer(8, 2, 16), attention.FeedForward(8, 16)
+    stack, decoder, feed_forward = Encoder(2, 8, 2, 16), DecoderLayer(8, 2, 16), FeedForward(8, 16)
     for tensor in TENSORS:
         for layer in (multi, encoder, stack):
             yield type(layer).__name__, partial(lambda layer, tensor: layer(tensor), layer=layer, tensor=tensor)
@@ -209,7 +223,7 @@ def layer_misuses() -> Iterator[tuple[str, Callable[[], Any]]]:
         yield "decoders", partial(lambda tensor: Decoder(1, 8, 2, 16)(STATES, tensor), tensor=tensor)
         yield (
             "weighted sum",
-            partial(attention.weighted_sum, torch.zeros(2, 2, 3, 5), tensor),
+            partial(weighted_sum, torch.zeros(2, 2, 3, 5), tensor),
         )
     for mask in MASKS:
         yield "multi", partial(lambda mask: multi(STATES, mask=mask), mask=mask)
@@ -219,17 +233,17 @@ def layer_misuses() -> Iterator[tuple[str, Callable[[], Any]]]:
         if not isinstance(mask, Tensor) or mask.dim() > 1:
             yield (
                 "weights",
-                partial(attention.attention_weights, torch.zeros(2, 2, 5, 5), mask),
+                partial(attention_weights, torch.zeros(2, 2, 5, 5), mask),
             )
     for wrong in (object(), "no", 3, None):
         yield "causal", partial(lambda wrong: multi(STATES, causal=wrong), wrong=wrong)
         yield "prepared", partial(lambda wrong: single(STATES, STATES, STATES, prepared=wrong), wrong=wrong)
     yield "step", lambda: multi(STATES, step="last")
     for lengths in (torch.tensor([-1, 2]), torch.tensor([1.5, 2.0]), [1, 2], torch.tensor([1j])):
-        yield "lengths", partial(lambda lengths: attention.length_mask(lengths, 3), lengths=lengths)
-    yield "device", lambda: attention.causal_mask(2, 3, "nope")  # type: ignore[arg-type]
-    config = models.DecoderOnlyConfig(hidden=8, heads=2, inner=16, layers=1)
-    language_model = models.DecoderOnly(config, symbols=11, longest=7)
+        yield "lengths", partial(lambda lengths: length_mask(lengths, 3), lengths=lengths)
+    yield "device", lambda: causal_mask(2, 3, "nope")  # type: ignore[arg-type]
+    config = DecoderOnlyConfig(hidden=8, heads=2, inner=16, layers=1)
+    language_model = DecoderOnly(config, symbols=11, longest=7)
     for tokens in (
         None,
         [[1]],
@@ -298,15 +312,19 @@ def test_tensors_and_inputs_that_do_not_fit_are_refused_in_one_line(
 
 
 def test_an_error_names_the_tensors() -> None:
+    from regard.models.decoder_only import DecoderOnly, DecoderOnlyConfig
+
     with pytest.raises(InputError, match=r"MultiHeadAttention.* cannot use .*\(2, 5, 8\) float64: RuntimeError"):
         MultiHeadAttention(8, 2)(STATES.double())
     with pytest.raises(InputError, match=r"tokens \(1, 2\) int64 from 3 to 99: IndexError"):
-        config = models.DecoderOnlyConfig(hidden=8, heads=2, inner=16, layers=1)
-        models.DecoderOnly(config, symbols=11, longest=7)(torch.tensor([[3, 99]]))
+        config = DecoderOnlyConfig(hidden=8, heads=2, inner=16, layers=1)
+        DecoderOnly(config, symbols=11, longest=7)(torch.tensor([[3, 99]]))
 
 
 def test_errors_of_custom_code_are_not_changed(trained: regard.AnswerRun) -> None:
-    class Broken(attention.ScaledDot):
+    from regard.attention.scores import ScaledDot
+
+    class Broken(ScaledDot):
         def forward(self, query: Tensor, keys: Tensor) -> Tensor:
             raise ValueError("of the user")
 
@@ -319,11 +337,14 @@ def test_errors_of_custom_code_are_not_changed(trained: regard.AnswerRun) -> Non
 
 
 def test_meaningful_values_are_accepted(trained: regard.AnswerRun, tmp_path: Path) -> None:
+    from regard.attention.functional import attention_weights
+    from regard.attention.masks import causal_mask
+
     layer = MultiHeadAttention(np.int64(8), heads=torch.tensor(2), dropout=np.float32(0.5), bias=np.bool_(True))  # type: ignore[arg-type]
     assert type(layer.heads) is int and type(layer.dropout) is float and layer.output.bias is not None
-    assert attention.causal_mask(2, 3, "cpu").shape == attention.causal_mask(2, 3, torch.device("cpu")).shape  # type: ignore[arg-type]
+    assert causal_mask(2, 3, "cpu").shape == causal_mask(2, 3, torch.device("cpu")).shape  # type: ignore[arg-type]
     infinite = torch.tensor([[0.0, float("-inf")]])
-    assert attention.attention_weights(infinite).tolist() == [[1.0, 0.0]]
+    assert attention_weights(infinite).tolist() == [[1.0, 0.0]]
     records = []
     for heads in ([0], (0,), range(1), np.array([0]), (head for head in [0])):
         with regard.record(trained, heads=heads) as record:  # type: ignore[arg-type]
@@ -342,10 +363,12 @@ def test_meaningful_values_are_accepted(trained: regard.AnswerRun, tmp_path: Pat
 
 
 def test_checks_are_not_compiled() -> None:
+    from regard.attention.masks import length_mask
+
     layer = EncoderLayer(8, 2, 16, activation="gelu").eval()
 
     def masked(states: Tensor) -> Tensor:
-        return layer(states, attention.length_mask(torch.tensor([5, 3]), 5))
+        return layer(states, length_mask(torch.tensor([5, 3]), 5))
 
     compiled = torch.compile(masked, backend="eager", fullgraph=True)
     assert torch.equal(compiled(STATES), masked(STATES))

@@ -270,7 +270,7 @@ def test_python_of_look_inside_works(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_python_of_extend_works() -> None:
     import torch
 
-    from regard.attention import LayerSizes
+    from regard.attention.parts import LayerSizes
 
     part, block = blocks("docs/how-to/extend.md")
     names: dict[str, Any] = {}
@@ -327,7 +327,9 @@ def test_flags_in_the_table_of_translation_toolkits_exist(command: Callable[...,
 
 
 def test_the_overview_lists_all_packages() -> None:
-    (tree,) = re.findall(r"```text\nsrc/regard/\n(.*?)\ntests/", text_of("docs/dev/overview.md"), re.DOTALL)
+    (tree,) = re.findall(
+        r"```text\nsrc/regard/\n(.*?)\nsrc/regard_lab/", text_of("docs/dev/overview.md"), re.DOTALL
+    )
     listed = {line.split()[0].rstrip("/") for line in tree.splitlines()}
     present = {path.name for path in (ROOT / "src/regard").iterdir() if not path.name.startswith("_")}
     assert listed == present - {"py.typed", "version.py"}
@@ -405,14 +407,13 @@ def test_each_table_of_results_has_one_marker() -> None:
 
 def test_the_api_has_every_package_and_every_public_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(DOCS / "site")
-    pages = importlib.import_module("reference").reference(ROOT / "src" / "regard")
-    packages = {init.parent.name for init in (ROOT / "src/regard").glob("*/__init__.py")}
-    assert set(pages) == {"index", "regard"} | packages
-    for package in ("regard", "regard.attention", "regard.models"):
-        for name in importlib.import_module(package).__all__:
-            if not name.startswith("_"):
-                documented = re.compile(rf"\{{py:\w+\}} {name}\b.*\n:module: regard(\.\w+)?\n")
-                assert any(documented.search(page) for page in pages.values()), f"{package}.{name}"
+    pages = importlib.import_module("reference").reference(ROOT / "src")
+    inits = [*(ROOT / "src").glob("*/__init__.py"), *(ROOT / "src").glob("*/*/__init__.py")]
+    assert set(pages) == {"index"} | {".".join(init.parent.relative_to(ROOT / "src").parts) for init in inits}
+    for name in vars(regard)["__all__"]:
+        if not name.startswith("_"):
+            documented = re.compile(rf"\{{py:\w+\}} {name}\b.*\n:module: regard\n")
+            assert any(documented.search(page) for page in pages.values()), name
 
 
 def test_the_api_contains_docstrings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -425,9 +426,9 @@ def test_the_api_contains_docstrings(tmp_path: Path, monkeypatch: pytest.MonkeyP
         '    def boil(self, how: str = "soft") -> "Pot":\n        """Boil."""\n    def _hide(self): ...\n'
     )
     monkeypatch.syspath_prepend(DOCS / "site")
-    pages = importlib.import_module("reference").reference(tmp_path / "house")
-    assert "| [house.kitchen](kitchen.md) | To cook. |" in pages["index"]
-    (block,) = re.findall(r"(?s)`{4}\{py:class\} Pot\n.*`{4}", pages["kitchen"])
+    pages = importlib.import_module("reference").reference(tmp_path)
+    assert "| [house.kitchen](house.kitchen.md) | To cook. |" in pages["index"]
+    (block,) = re.findall(r"(?s)`{4}\{py:class\} Pot\n.*`{4}", pages["house.kitchen"])
     assert ":module: house.kitchen\n:canonical: house.kitchen.pots.Pot\n\nA `pot` of \\<b>.\n" in block
     assert "{py:attribute} lid\n:type: 'house.kitchen.Pot | None'\n:value: 'None'\n\nIts own.\n" in block
     assert "{py:method} boil(how: str='soft') -> house.kitchen.Pot\n\nBoil.\n" in block
@@ -442,7 +443,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run([*sphinx, *map(str, places)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     index = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
-    assert 'href="docs/explanation/results.html"' in index and 'href="docs/reference/api/attention.html"' in index
+    assert 'href="docs/explanation/results.html"' in index and 'href="docs/reference/api/regard.attention.html"' in index
 
 
 def test_each_dependency_is_justified() -> None:

@@ -11,12 +11,13 @@ from torch import nn
 
 import regard
 from regard import fast
-from regard.attention.scores import additive_scores, pairwise_scores
+from regard.attention.scores import General, additive_scores, pairwise_scores
 from regard.decoding.incremental import ModuleDecoder, make_decoder
 from regard.fast import memory, onednn, threads, topk
 from regard.fast.softmax import padded_softmax
-from regard.models import QueryModel, QueryModelConfig, Transformer, TransformerConfig
+from regard.models.query import QueryModel, QueryModelConfig
 from regard.models.recurrent_decoder import RecurrentDecoder
+from regard.models.transformer import Transformer, TransformerConfig
 from regard.training.adam import Adam
 
 SOURCE = Path(regard.__file__).parent
@@ -46,7 +47,7 @@ def test_models_use_autograd_and_their_own_steps() -> None:
 
 @pytest.mark.usefixtures("reference")
 def test_a_recurrent_decoder_takes_single_steps(generator: torch.Generator) -> None:
-    decoder = RecurrentDecoder(3, 5, 7, score=regard.attention.General(5, 7), input_feeding=True)
+    decoder = RecurrentDecoder(3, 5, 7, score=General(5, 7), input_feeding=True)
     states, last = torch.randn(2, 4, 7, generator=generator), torch.randn(2, 7, generator=generator)
     memory = decoder.remember(states, last, torch.ones(2, 4, dtype=torch.bool))
     outputs = decoder(torch.randn(2, 6, 3, generator=generator), memory)

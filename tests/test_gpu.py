@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 
 import regard
-from regard.decoding import Controls
-from regard.training import Interrupted, trainer
+from regard.attention.multihead import MultiHeadAttention
+from regard.decoding.controls import Controls
+from regard.training import trainer
+from regard.training.signals import Interrupted
 from tests.attention.catalogue import CASES, make_layer, make_states
 
 pytestmark = [
@@ -54,7 +56,7 @@ def test_each_part_gives_the_results_of_the_cpu(part: str, kind: Any) -> None:
 @pytest.mark.parametrize("options", [{}, {"rows": [0, 5]}, {"heads": [1]}])
 def test_recording_changes_no_output(dtype: torch.dtype, tolerance: float, options: dict[str, Any]) -> None:
     torch.manual_seed(0)
-    layer = regard.attention.MultiHeadAttention(64, 4, mechanism="causal").to("cuda", dtype)
+    layer = MultiHeadAttention(64, 4, mechanism="causal").to("cuda", dtype)
     states = torch.randn(2, 40, 64, device="cuda", dtype=dtype)
     with torch.no_grad():
         plain = layer(states)

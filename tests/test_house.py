@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 import regard
+from regard.errors import PACKAGES
 from regard.result import Result
 
-ROOT = Path(regard.__file__).parent
+ROOT = Path(regard.__file__).parents[1]
 FILES = {
-    ".".join(("regard", *path.relative_to(ROOT).with_suffix("").parts)): path
-    for path in sorted(ROOT.rglob("*.py"))
+    ".".join(path.relative_to(ROOT).with_suffix("").parts): path
+    for package in PACKAGES
+    for path in sorted((ROOT / package).rglob("*.py"))
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from regard.errors import InputError
 from regard.plugins import code_digest, code_files, find_plugin, import_plugin
-from regard.tasks import find_task
+from regard.tasks.all_tasks import find_task
 
 NAMES = ("mine", "helper", "probing", "optional_thing", "deep", "calendar_of_mine")
 OWN = """
@@ -100,7 +100,7 @@ def test_only_a_task_finds_modules_beside_its_file(here: Path, tmp_path: Path) -
     task = tmp_path / "elsewhere" / "odd.py"
     (tmp_path / "elsewhere" / "beside_it.py").write_text("NAME = 'odd'\n")
     (tmp_path / "elsewhere" / "optional_thing.py").write_text(RUN)
-    code = "import beside_it, probing\nfrom regard.tasks import Counting\n"
+    code = "import beside_it, probing\nfrom regard.tasks.counting import Counting\n"
     code += "class Odd(Counting): name = beside_it.NAME\n"
     task.write_text(code)
     assert find_task(str(task)).name == "odd" and not (here / "RAN").exists()

@@ -98,9 +98,7 @@ CONTENTS = {
 def setup(app: Sphinx) -> None:
     """Write the API reference before the build, and index.html after it."""
     app.add_post_transform(LinkNames)
-    app.connect(
-        "builder-inited", lambda _: write_reference(ROOT / "src" / "regard", ROOT / "docs" / "reference" / "api")
-    )
+    app.connect("builder-inited", lambda _: write_reference(ROOT / "src", ROOT / "docs" / "reference" / "api"))
     app.connect("source-read", add_contents)
     app.connect("doctree-read", unlink_builtins)
     app.connect("build-finished", write_first_page)

@@ -1,4 +1,4 @@
-"""Generate the API reference from the source: a page per subpackage, and one for the names of `import regard`.
+"""Generate the API reference from the source: a page per package and subpackage.
 
 The pages are Markdown in docs/reference/api/ (git-ignored). Docstrings are also Markdown, so they are copied
 unchanged. Autodoc would read them as reStructuredText, where single backticks and blocks indented by four are
@@ -16,9 +16,9 @@ LONGEST_VALUE = 100
 """Maximum length of the displayed value of a constant."""
 
 
-def write_reference(package: Path, folder: Path) -> None:
+def write_reference(source: Path, folder: Path) -> None:
     """Write changed pages to a folder, and remove outdated pages."""
-    pages = reference(package)
+    pages = reference(source)
     folder.mkdir(parents=True, exist_ok=True)
     for stale in set(folder.glob("*.md")) - {folder / f"{name}.md" for name in pages}:
         stale.unlink()
@@ -28,28 +28,21 @@ def write_reference(package: Path, folder: Path) -> None:
             page.write_text(text, encoding="utf-8")
 
 
-def reference(package: Path) -> dict[str, str]:
-    """Return the text of each page by name: `index`, the package, and its subpackages."""
-    modules = modules_of(package)
+def reference(source: Path) -> dict[str, str]:
+    """Return the text of each page by name: `index`, the packages, and their subpackages."""
+    modules = modules_of(source)
     names = PublicNames(modules)
     subpackages: dict[str, list[Module]] = {}
-    for name, module in modules.items():
-        subpackage = name.split(".")[1] if _in_subpackage(module, package) else package.name
-        subpackages.setdefault(subpackage, []).append(module)
+    for module in modules.values():
+        parts = module.path.relative_to(source).parts
+        subpackages.setdefault(".".join(parts[: min(len(parts) - 1, 2)]), []).append(module)
     pages = {subpackage: _page(members, names) for subpackage, members in subpackages.items()}
-    return {"index": _index(package.name, subpackages), **pages}
+    return {"index": _index(subpackages), **pages}
 
 
-def _in_subpackage(module: Module, package: Path) -> bool:
-    return len(module.path.relative_to(package).parts) > 1
-
-
-def _index(package: str, subpackages: dict[str, list[Module]]) -> str:
+def _index(subpackages: dict[str, list[Module]]) -> str:
     """List the subpackages with the first lines of their docstrings."""
-    rows = [
-        f"| [{_dotted(package, name)}]({name}.md) | {_summary(modules[0].doc)} |"
-        for name, modules in subpackages.items()
-    ]
+    rows = [f"| [{name}]({name}.md) | {_summary(modules[0].doc)} |" for name, modules in subpackages.items()]
     toctree = _directive("toctree", "", [":hidden:"], "\n".join(subpackages))
     return "\n".join(
         [
@@ -63,10 +56,6 @@ def _index(package: str, subpackages: dict[str, list[Module]]) -> str:
             toctree,
         ]
     )
-
-
-def _dotted(package: str, subpackage: str) -> str:
-    return package if subpackage == package else f"{package}.{subpackage}"
 
 
 def _summary(doc: str) -> str:

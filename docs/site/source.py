@@ -46,7 +46,9 @@ class Module:
 
     @cached_property
     def _imports(self) -> list[ast.ImportFrom]:
-        return [node for node in ast.walk(self.tree) if isinstance(node, ast.ImportFrom)]
+        stub = self.path.with_suffix(".pyi")  # a package with names that are imported on first use has a stub
+        tree = ast.parse(stub.read_text(encoding="utf-8")) if stub.exists() else self.tree
+        return [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
 
     @cached_property
     def members(self) -> dict[str, Named]:
@@ -54,11 +56,11 @@ class Module:
         return dict(public(self.tree.body))
 
 
-def modules_of(package: Path) -> dict[str, Module]:
-    """Return the public modules of a package by dotted name."""
+def modules_of(source: Path) -> dict[str, Module]:
+    """Return the public modules of all packages in a folder by dotted name."""
     modules = {}
-    for path in sorted(package.rglob("*.py")):
-        parts = path.relative_to(package.parent).with_suffix("").parts
+    for path in sorted(source.rglob("*.py")):
+        parts = path.relative_to(source).with_suffix("").parts
         parts = parts[:-1] if parts[-1] == "__init__" else parts
         if not any(part.startswith("_") for part in parts):
             modules[".".join(parts)] = Module(".".join(parts), path)
@@ -143,4 +145,4 @@ class PublicNames:
         if name in module.members and not isinstance(module.members[name], ast.Assign | ast.AnnAssign):
             return self.shown(f"{module.name}.{name}")
         full = module.imports.get(name)
-        return self.shown(full) if full and full.split(".")[0] == module.name.split(".")[0] else None
+        return self.shown(full) if full and full.partition(".")[0] in self._modules else None

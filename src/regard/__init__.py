@@ -7,168 +7,118 @@
 Names are imported on first use, so `import regard` takes almost no time.
 """
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import Any
 
 from regard.errors import InputError as InputError, MachineError as MachineError, RegardError as RegardError
-from regard.late import late
 from regard.version import __version__ as __version__
 
-if TYPE_CHECKING:
-    from regard.attention import Record as Record, Records as Records
-    from regard.bench import BenchResult as BenchResult, bench as bench, write_bench_page as write_bench_page
-    from regard.convert import export as export, import_model as import_model
-    from regard.course import (
-        CaseReport as CaseReport,
-        CheckReport as CheckReport,
-        Diagnosis as Diagnosis,
-        ExerciseReport as ExerciseReport,
-        Finding as Finding,
-        check as check,
-    )
-    from regard.data.datasets import fetch as fetch
-    from regard.data.word_alignment import WordAlignment as WordAlignment, read_links as read_links
-    from regard.decoding import Candidate as Candidate, Controls as Controls, SearchTree as SearchTree
-    from regard.doubts import (
-        Doubt as Doubt,
-        FaultResult as FaultResult,
-        TrustReport as TrustReport,
-        calibrate_doubt as calibrate_doubt,
-        doubt as doubt,
-    )
-    from regard.evaluation import Quality as Quality, Scored as Scored
-    from regard.external import (
-        ExternalModel as ExternalModel,
-        LogitAttribution as LogitAttribution,
-        LogitLens as LogitLens,
-        LongRecord as LongRecord,
-        LongRecords as LongRecords,
-        ModelComparison as ModelComparison,
-        NextToken as NextToken,
-        NextTokens as NextTokens,
-        PrunedExternalModel as PrunedExternalModel,
-        WeightedValues as WeightedValues,
-        intervene as intervene,
-        logit_attribution as logit_attribution,
-        logit_lens as logit_lens,
-        look as look,
-        next_tokens as next_tokens,
-        record as record,
-        record_long as record_long,
-        weighted_values as weighted_values,
-    )
-    from regard.fast.memory import keep_memory as keep_memory
-    from regard.interpret import (
-        Agreement as Agreement,
-        AligningHeads as AligningHeads,
-        Alignment as Alignment,
-        AlignmentChoice as AlignmentChoice,
-        Attribution as Attribution,
-        Composition as Composition,
-        Development as Development,
-        Estimate as Estimate,
-        Examination as Examination,
-        ExaminedRuns as ExaminedRuns,
-        Explanation as Explanation,
-        HeadEffect as HeadEffect,
-        HeadFindings as HeadFindings,
-        HeadImportance as HeadImportance,
-        HeadRole as HeadRole,
-        HeadRoles as HeadRoles,
-        HeadSamples as HeadSamples,
-        HeadsBetween as HeadsBetween,
-        HeadWeight as HeadWeight,
-        HeadWrites as HeadWrites,
-        KeptHeads as KeptHeads,
-        MedianInterval as MedianInterval,
-        Order as Order,
-        OutputEffect as OutputEffect,
-        PatchingResult as PatchingResult,
-        PathPatchingResult as PathPatchingResult,
-        RelevanceShare as RelevanceShare,
-        RoleHead as RoleHead,
-        RoleTimeline as RoleTimeline,
-        ScorePart as ScorePart,
-        Timeline as Timeline,
-        Trace as Trace,
-        TraceNode as TraceNode,
-        Why as Why,
-        attribute as attribute,
-        composition as composition,
-        examine as examine,
-        explain as explain,
-        head_effect as head_effect,
-        head_importance as head_importance,
-        head_writes as head_writes,
-        heads_between as heads_between,
-        patch as patch,
-        patch_paths as patch_paths,
-        plot as plot,
-        why as why,
-    )
-    from regard.runs import (
-        AnswerRun as AnswerRun,
-        AnyRun as AnyRun,
-        CopyConfig as CopyConfig,
-        CountingConfig as CountingConfig,
-        DatesConfig as DatesConfig,
-        DifferenceConfig as DifferenceConfig,
-        DyckConfig as DyckConfig,
-        Figures as Figures,
-        InductionConfig as InductionConfig,
-        LanguageReport as LanguageReport,
-        LanguageRun as LanguageRun,
-        LinkedPair as LinkedPair,
-        ModularConfig as ModularConfig,
-        MqarConfig as MqarConfig,
-        PairReport as PairReport,
-        PairRun as PairRun,
-        ParityConfig as ParityConfig,
-        PhrasesConfig as PhrasesConfig,
-        PruneReport as PruneReport,
-        RecallConfig as RecallConfig,
-        RegressionConfig as RegressionConfig,
-        ReverseConfig as ReverseConfig,
-        Run as Run,
-        SelectiveCopyConfig as SelectiveCopyConfig,
-        SequenceRun as SequenceRun,
-        Signal2Config as Signal2Config,
-        SignalConfig as SignalConfig,
-        SortConfig as SortConfig,
-        TestReport as TestReport,
-        TextConfig as TextConfig,
-        TranslationConfig as TranslationConfig,
-        TranslationReport as TranslationReport,
-        TranslationRun as TranslationRun,
-        average as average,
-        examine_runs as examine_runs,
-        load as load,
-        load_translator as load_translator,
-        prune as prune,
-        timeline as timeline,
-        train as train,
-    )
-    from regard.server import show as show, write_live_page as write_live_page
-    from regard.statistics import Interval as Interval
-    from regard.sweep import (
-        Comparison as Comparison,
-        Contrast as Contrast,
-        Measured as Measured,
-        Variant as Variant,
-        compare as compare,
-    )
-    from regard.tasks import Example as Example, Pair as Pair, list_tasks as list_tasks
-    from regard.training import RunConfig as RunConfig, make_config as make_config
-    from regard.viz import (
-        AttentionMap as AttentionMap,
-        Layer as Layer,
-        LayerMap as LayerMap,
-        Maps as Maps,
-        PaperFigure as PaperFigure,
-        Playback as Playback,
-        ProbeInput as ProbeInput,
-        Subject as Subject,
-        make_maps as make_maps,
-        view_weights as view_weights,
-    )
+MODULES = {
+    "regard.attention.layer_record": "Record",
+    "regard.attention.records": "Records",
+    "regard.convert.export": "export",
+    "regard.convert.import_model": "import_model",
+    "regard.data.datasets": "fetch",
+    "regard.data.word_alignment": "read_links WordAlignment",
+    "regard.decoding.controls": "Controls",
+    "regard.decoding.search_tree": "SearchTree",
+    "regard.decoding.translation": "Candidate",
+    "regard.evaluation.bleu": "Quality",
+    "regard.evaluation.scoring": "Scored",
+    "regard.external.comparison": "ModelComparison",
+    "regard.external.head_pruning": "PrunedExternalModel",
+    "regard.external.loading": "look",
+    "regard.external.logit_attribution": "logit_attribution LogitAttribution",
+    "regard.external.logit_lens": "logit_lens LogitLens",
+    "regard.external.long_inputs": "LongRecord LongRecords record_long",
+    "regard.external.model": "ExternalModel",
+    "regard.external.next_tokens": "next_tokens NextToken NextTokens",
+    "regard.external.recording": "intervene record",
+    "regard.external.weighted_values": "weighted_values WeightedValues",
+    "regard.fast.memory": "keep_memory",
+    "regard.interpret.agreement": "Agreement",
+    "regard.interpret.alignment": "Alignment",
+    "regard.interpret.attribution.attribution_result": "Attribution",
+    "regard.interpret.attribution.method_runs": "attribute",
+    "regard.interpret.composition": "Composition composition",
+    "regard.interpret.estimates": "Estimate",
+    "regard.interpret.examination": "Examination examine",
+    "regard.interpret.examined_runs": "ExaminedRuns",
+    "regard.interpret.explanation": "explain",
+    "regard.interpret.explanation_result": "Explanation",
+    "regard.interpret.figures": "plot",
+    "regard.interpret.findings": "HeadFindings",
+    "regard.interpret.formation": "Development MedianInterval Order RoleHead",
+    "regard.interpret.head_selection": "AligningHeads AlignmentChoice KeptHeads",
+    "regard.interpret.importance": "head_importance HeadImportance",
+    "regard.interpret.patching": "patch PatchingResult",
+    "regard.interpret.path_patching": "patch_paths PathPatchingResult",
+    "regard.interpret.relevance": "RelevanceShare",
+    "regard.interpret.roles": "HeadRole HeadRoles",
+    "regard.interpret.samples": "HeadSamples",
+    "regard.interpret.single_heads": (
+        "head_effect head_writes HeadEffect heads_between HeadsBetween HeadWeight HeadWrites OutputEffect"
+    ),
+    "regard.interpret.timeline": "RoleTimeline Timeline",
+    "regard.interpret.why": "why",
+    "regard.interpret.why_result": "ScorePart Trace TraceNode Why",
+    "regard.runs.alignment": "LinkedPair",
+    "regard.runs.answer_run": "AnswerRun TestReport",
+    "regard.runs.averaging": "average",
+    "regard.runs.examined_runs": "examine_runs",
+    "regard.runs.head_timeline": "timeline",
+    "regard.runs.language_run": "LanguageReport LanguageRun",
+    "regard.runs.loading": "load load_translator",
+    "regard.runs.pair_run": "PairReport PairRun",
+    "regard.runs.pruning": "prune PruneReport",
+    "regard.runs.run": "Figures Run",
+    "regard.runs.run_types": "AnyRun",
+    "regard.runs.sequence_run": "SequenceRun",
+    "regard.runs.task_configs": (
+        "CopyConfig CountingConfig DatesConfig DifferenceConfig DyckConfig InductionConfig ModularConfig "
+        "MqarConfig ParityConfig PhrasesConfig RecallConfig RegressionConfig ReverseConfig "
+        "SelectiveCopyConfig Signal2Config SignalConfig SortConfig TextConfig TranslationConfig"
+    ),
+    "regard.runs.training": "train",
+    "regard.runs.translation_run": "TranslationReport TranslationRun",
+    "regard.server.live_page": "write_live_page",
+    "regard.server.serve": "show",
+    "regard.statistics": "Interval",
+    "regard.sweep.comparison": "compare Comparison",
+    "regard.sweep.grid": "Variant",
+    "regard.sweep.job": "Measured",
+    "regard.sweep.statistics": "Contrast",
+    "regard.tasks.all_tasks": "Example list_tasks",
+    "regard.tasks.pairs": "Pair",
+    "regard.training.config": "make_config RunConfig",
+    "regard.viz.attention_map": "AttentionMap Maps Playback",
+    "regard.viz.maps": "LayerMap",
+    "regard.viz.paper_figure": "PaperFigure",
+    "regard.viz.records": "make_maps",
+    "regard.viz.subject": "Layer ProbeInput Subject",
+    "regard.viz.tensors": "view_weights",
+    "regard_course.check": "check",
+    "regard_course.report": "CaseReport CheckReport Diagnosis ExerciseReport Finding",
+    "regard_lab.bench.bench": "bench",
+    "regard_lab.bench.bench_result": "BenchResult",
+    "regard_lab.bench.page": "write_bench_page",
+    "regard_lab.doubts.calibration": "calibrate_doubt",
+    "regard_lab.doubts.calibration_file": "FaultResult TrustReport",
+    "regard_lab.doubts.doubt_files": "check_doubt_file write_doubts",
+    "regard_lab.doubts.sentence_doubt": "Doubt doubt Doubter",
+}
+"""The public names of each module. Type checkers read them from `__init__.pyi`."""
+_HOMES = {name: module for module, names in MODULES.items() for name in names.split()}
+__all__ = sorted(["InputError", "MachineError", "RegardError", "__version__", *_HOMES])
 
-late(__name__)
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on first use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'regard' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

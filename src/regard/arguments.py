@@ -3,7 +3,7 @@
     regard.examine(run, samples="many")     InputError: samples 'many' is of type str: give int
 
 Types and choices come from the annotations, and ranges from `RANGES` or from `Annotated[int, Limits(1, 26)]`.
-`regard.late` adds the checks to all exports of a package. A value of a related type is converted: a number of
+The decorator `public` adds the checks to a class or function. A value of a related type is converted: a number of
 NumPy, or an iterable where a sequence is expected. Calls by Regard's own code are not checked, because mypy
 checks them. Exceptions are commands and the server, whose values come from a user, and constructors of layers,
 whose options mypy cannot check. `forward` of a layer is checked after an error of PyTorch.
@@ -29,7 +29,7 @@ from typing import (
     get_type_hints,
 )
 
-from regard.errors import InputError, one_line, unknown_choice
+from regard.errors import PACKAGES, InputError, is_own, one_line, unknown_choice
 
 LONGEST_SHOWN = 60
 """Largest number of characters of a value in a message."""
@@ -37,6 +37,7 @@ UNIONS = (Union, types.UnionType)
 TENSOR_ERRORS = (RuntimeError, IndexError, ValueError, TypeError, AttributeError)
 """Errors of PyTorch for tensors that do not fit, and of Python for values that are not tensors."""
 Function = TypeVar("Function", bound=Callable[..., Any])
+Member = TypeVar("Member", bound=Callable[..., Any])
 
 
 class Limits(NamedTuple):
@@ -398,7 +399,9 @@ def guard_forward(forward: Function, owner: type) -> Function:
 
 def _passes_on(module: str) -> bool:
     """Return whether the code of a module is a user's, or passes on the values of a user."""
-    return not module.startswith("regard.") or module.startswith(("regard.cli.", "regard.server."))
+    return not is_own(module) or module.startswith(
+        ("regard.cli.", "regard.server.", "regard_lab.cli.", "regard_course.cli.")
+    )
 
 
 def _explain(error: Exception, function: Callable[..., Any], arguments: Mapping[str, Any]) -> str | None:
@@ -409,7 +412,7 @@ def _explain(error: Exception, function: Callable[..., Any], arguments: Mapping[
     import traceback  # local import, to keep `import regard` fast
 
     file = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
-    inside = Path(__file__).parent in file.parents or "torch" in file.parts
+    inside = "torch" in file.parts or bool({*PACKAGES} & {*file.parts})
     is_torch = not isinstance(error, TypeError | AttributeError) and type(error).__name__ != "OutOfMemoryError"
     if not (inside and is_torch) or "CUDA" in str(error):
         return None
@@ -426,13 +429,21 @@ def _explain(error: Exception, function: Callable[..., Any], arguments: Mapping[
 _GUARDED: set[type] = set()
 
 
+def public(member: Member) -> Member:
+    """Decorate a class or function that users call: check the arguments of their calls."""
+    if isinstance(member, type):
+        guard_class(member)
+        return member
+    return guard(member)
+
+
 def guard_class(cls: type) -> None:
     """Add checks to the constructor and the public methods of a class and of its bases in Regard."""
     if cls in _GUARDED:
         return
     _GUARDED.add(cls)
     for base in cls.__mro__[1:]:
-        if base.__module__.startswith("regard."):
+        if is_own(base.__module__):
             guard_class(base)
     if getattr(cls, "_is_protocol", False) or issubclass(cls, tuple | BaseException):
         return

@@ -18,6 +18,19 @@ MAX_LISTED = 12
 choice."""
 
 
+PACKAGES = ("regard", "regard_lab", "regard_course")
+"""Packages of this distribution."""
+
+
+def is_own(module: str) -> bool:
+    """Return whether the name of a module belongs to Regard.
+
+    >>> is_own("regard_lab.bench"), is_own("regardless")
+    (True, False)
+    """
+    return module.partition(".")[0] in PACKAGES
+
+
 class RegardError(Exception):
     """Base class of Regard's exceptions. `exit_status` is the exit status of the command."""
 

@@ -19,7 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from regard.errors import InputError, MachineError, RegardError, one_line
+from regard.errors import PACKAGES, InputError, MachineError, RegardError, is_own, one_line
 
 MAX_MESSAGE = 250
 """Largest number of characters of a library's message."""
@@ -66,13 +66,13 @@ def broken_library(error: BaseException) -> str | None:
     broken = None
     for frame, _ in traceback.walk_tb(error.__traceback__):
         root = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if root == "regard":
+        if is_own(root):
             broken = None
         elif frame.f_code.co_name == "<module>" and broken is None:
             broken = root
     if broken is None and isinstance(error, ModuleNotFoundError) and error.name:
         broken = error.name.partition(".")[0]
-    return None if broken in (None, "regard", "__main__") else broken
+    return None if broken in (None, *PACKAGES, "__main__") else broken
 
 
 def _package_of_file(path: str) -> str:

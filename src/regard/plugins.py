@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
-from regard.errors import InputError, one_line, unknown_choice
+from regard.errors import PACKAGES, InputError, one_line, unknown_choice
 
 Base = TypeVar("Base")
 Built = TypeVar("Built")
@@ -103,7 +103,8 @@ def _list(folder: Path) -> list[str]:
 @cache
 def _is_installed(path: Path) -> bool:
     """Return whether a path belongs to Regard, the standard library or an installed package."""
-    places = Path(__file__).parent, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")
+    own = [Path(__file__).parents[1] / package for package in PACKAGES]
+    places = [*own, *map(Path, map(sysconfig.get_path, ("stdlib", "platstdlib")))]
     return bool({"site-packages", "dist-packages"} & {*path.parts}) or any(
         path.is_relative_to(place) for place in places
     )
@@ -290,10 +291,8 @@ def plugin_class(what: str, name: str, base: type[Base], choices: Iterable[str] 
         raise unknown_choice(what, name, choices, other="module:Class")
     imported = import_plugin(what, name)
     if not (isinstance(imported, type) and issubclass(imported, base)):
-        package = ".".join(base.__module__.split(".")[:2])  # the package that exports the base class
-        raise PluginError(
-            f"{what} {name!r} is not a class derived from {package}.{base.__name__}: derive it from this class"
-        )
+        needed = f"{base.__module__}.{base.__name__}"
+        raise PluginError(f"{what} {name!r} is not a class derived from {needed}: derive it from this class")
     return imported
 
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from regard.arguments import public
+
 LEVEL = 0.95
 MAX_ARRANGEMENTS = 13_000
 """Largest number of arrangements that a permutation test enumerates, enough for two groups of 8; of more, it
@@ -24,6 +26,7 @@ BLOCK = 100_000
 """Number of values that are permuted at once. All arrangements of hundreds of seeds would need hundreds of MB."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class Interval:
     """A value and its interval. `low` and `high` are None if the values do not determine an interval."""

@@ -5,7 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention import AttentionKind, MultiHeadAttention
+from regard.attention.multihead import MultiHeadAttention
+from regard.attention.parts import AttentionKind
 
 KINDS: tuple[AttentionKind, ...] = ("causal", "self", "cross")
 WIDTH, HEADS, MEMORY = 12, 2, 10

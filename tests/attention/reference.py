@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention import Additive, Concat, Dot, General, ScaledDot, Score
-from regard.attention.scores import Cosine, Scalable, SoftCapped
+from regard.attention.scores import Additive, Concat, Cosine, Dot, General, Scalable, ScaledDot, Score, SoftCapped
 
 Choice = dict[str, tuple[float, ...]]
 """Parts by name, with their numbers."""

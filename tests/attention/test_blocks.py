@@ -7,18 +7,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from regard.attention import (
-    SCORES,
-    Activation,
-    Decoder,
-    DecoderLayer,
-    Encoder,
-    EncoderLayer,
-    MultiHeadAttention,
-    find_score,
-)
-from regard.attention.blocks import Residual
+from regard.attention.blocks import Decoder, DecoderLayer, Encoder, EncoderLayer, Residual
+from regard.attention.feed_forward import Activation
 from regard.attention.key_values import KeyValues
+from regard.attention.multihead import MultiHeadAttention
+from regard.attention.scores import SCORES, find_score
 from regard.errors import InputError
 from tests.attention.test_multihead import peer_of
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.attention import Dropout
+from regard.attention.dropout import Dropout
 from regard.errors import InputError
 
 

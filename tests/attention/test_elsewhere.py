@@ -9,13 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from regard import record
-from regard.attention import (
-    SCORES,
-    Additive,
-    Attention,
-    Encoder,
-    MultiHeadAttention,
-)
+from regard.attention.blocks import Encoder
+from regard.attention.multihead import MultiHeadAttention
+from regard.attention.scores import SCORES, Additive
+from regard.attention.single import Attention
 from regard.errors import InputError
 
 SIZES = {0: torch.export.Dim("batch"), 1: torch.export.Dim("time")}

@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from regard.attention import attention_weights, uniform_weights, weighted_sum
+from regard.attention.functional import attention_weights, uniform_weights, weighted_sum
 
 
 @given(seed=st.integers(0, 10_000), shift=st.floats(-50, 50))

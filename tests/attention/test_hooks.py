@@ -11,17 +11,12 @@ from torch import Tensor, nn
 
 import regard
 from regard import record
-from regard.attention import (
-    Attention,
-    AttentionHook,
-    AttentionLayer,
-    MultiHeadAttention,
-    Records,
-    attend,
-    attention_layers,
-    explicit_weights,
-    intervene,
-)
+from regard.attention import attend
+from regard.attention.hooks import AttentionHook, AttentionLayer, attention_layers, explicit_weights
+from regard.attention.interventions import intervene
+from regard.attention.multihead import MultiHeadAttention
+from regard.attention.records import Records
+from regard.attention.single import Attention
 
 
 @pytest.fixture

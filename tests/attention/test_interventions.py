@@ -8,10 +8,13 @@ from hypothesis import given, strategies as st
 from torch import Tensor, nn
 
 from regard import record
-from regard.attention import Attention, Intervention, MultiHeadAttention, intervene
+from regard.attention.interventions import Intervention, intervene
+from regard.attention.multihead import MultiHeadAttention
+from regard.attention.single import Attention
 from regard.errors import InputError
-from regard.models import RecurrentConfig, RecurrentSeq2Seq, Transformer, TransformerConfig
+from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
 from regard.models.seq2seq import Seq2Seq
+from regard.models.transformer import Transformer, TransformerConfig
 
 
 @pytest.fixture

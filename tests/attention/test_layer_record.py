@@ -2,8 +2,7 @@
 
 import torch
 
-from regard.attention import AttentionTrace
-from regard.attention.layer_record import concat_traces
+from regard.attention.layer_record import AttentionTrace, concat_traces
 
 
 def _step(number: int, generator: torch.Generator) -> AttentionTrace:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.attention import as_weights_mask, causal_mask, length_mask
+from regard.attention.masks import as_weights_mask, causal_mask, length_mask
 from regard.errors import InputError
 
 

@@ -11,18 +11,12 @@ from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 from regard import intervene, record
-from regard.attention import (
-    PARTS,
-    Attention,
-    AttentionKind,
-    Mechanism,
-    MultiHeadAttention,
-    Score,
-    list_parts,
-    temper,
-)
-from regard.attention.mechanism import custom_parts
-from regard.attention.parts import Gate, LayerSizes
+from regard.attention.interventions import temper
+from regard.attention.mechanism import PARTS, Mechanism, custom_parts, list_parts
+from regard.attention.multihead import MultiHeadAttention
+from regard.attention.parts import AttentionKind, Gate, LayerSizes
+from regard.attention.scores import Score
+from regard.attention.single import Attention
 from regard.errors import InputError
 from tests.attention.catalogue import (
     CASES,

@@ -11,15 +11,12 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard import record
-from regard.attention import (
-    SCORES,
-    Attention,
-    KeyValues,
-    MultiHeadAttention,
-    attend,
-    causal_mask,
-    find_score,
-)
+from regard.attention import attend
+from regard.attention.key_values import KeyValues
+from regard.attention.masks import causal_mask
+from regard.attention.multihead import MultiHeadAttention
+from regard.attention.scores import SCORES, find_score
+from regard.attention.single import Attention
 from regard.errors import InputError
 
 PATHS = pytest.mark.parametrize("recording", [False, True], ids=["fused", "recorded"])

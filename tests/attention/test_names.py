@@ -3,7 +3,7 @@
 import pytest
 from torch import nn
 
-from regard.attention import EncoderLayer
+from regard.attention.blocks import EncoderLayer
 from regard.attention.names import find_name, known_name, layer_name
 from regard.errors import InputError
 

@@ -13,8 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard import record
-from regard.attention import AttentionKind, AttentionTrace, MultiHeadAttention
-from regard.attention.parts import LayerSizes
+from regard.attention.layer_record import AttentionTrace
+from regard.attention.multihead import MultiHeadAttention
+from regard.attention.parts import AttentionKind, LayerSizes
 from regard.attention.position_bias import Alibi, T5Bias
 
 WIDTH, HEADS, TIME = 32, 4, 12

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from regard.attention import Concatenated, LearnedPositions, MultiHeadAttention, Rotary, Sinusoidal
+from regard.attention.multihead import MultiHeadAttention
+from regard.attention.positions import Concatenated, LearnedPositions, Rotary, Sinusoidal
 from regard.errors import InputError
 
 

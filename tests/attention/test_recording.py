@@ -7,7 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from regard import record
-from regard.attention import Attention, Decoder, MultiHeadAttention
+from regard.attention.blocks import Decoder
+from regard.attention.multihead import MultiHeadAttention
+from regard.attention.single import Attention
 from regard.errors import InputError
 from tests.memory import grown_mib
 
@@ -178,7 +180,7 @@ def test_rows_of_a_long_input_stay_small(causal: bool, limits: str, time: int, l
     All rows of 8,192 steps take 1 GiB.
     """
     grown = grown_mib(
-        "import torch; from regard import record; from regard.attention import MultiHeadAttention;"
+        "import torch; from regard import record; from regard.attention.multihead import MultiHeadAttention;"
         f"layer, states = MultiHeadAttention(64, 4), torch.randn(1, {time}, 64)",
         f"with torch.no_grad(), record(layer, {limits}): layer(states, causal={causal})",
     )

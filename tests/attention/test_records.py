@@ -8,13 +8,16 @@ import torch
 from torch import Tensor
 
 from regard import record
-from regard.attention import MultiHeadAttention, Record, attention_layers
+from regard.attention.hooks import attention_layers
+from regard.attention.layer_record import Record
+from regard.attention.multihead import MultiHeadAttention
 from regard.attention.names import layer_name
-from regard.data import EOS
-from regard.decoding import beam_search, greedy_search
+from regard.data.vocabulary import EOS
+from regard.decoding.search import beam_search, greedy_search
 from regard.errors import InputError
-from regard.models import RecurrentConfig, RecurrentSeq2Seq, Transformer, TransformerConfig
+from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
 from regard.models.seq2seq import Seq2Seq
+from regard.models.transformer import Transformer, TransformerConfig
 
 SIZES: dict[str, Any] = {"source_symbols": 9, "target_symbols": 9}
 MODELS: dict[str, Callable[[], Seq2Seq]] = {

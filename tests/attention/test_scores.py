@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.attention import SCORES, Additive, Attention, Concat, Dot, ScaledDot, Score, find_score
+from regard.attention.scores import SCORES, Additive, Concat, Dot, ScaledDot, Score, find_score
+from regard.attention.single import Attention
 from regard.errors import InputError
 from tests.attention.reference import score_of
 
@@ -85,7 +86,7 @@ def test_custom_score_is_found_by_module_and_class() -> None:
         ("additve", "score 'additve' is unknown: choose dot, .* or module:Class; did you mean additive?"),
         ("nowhere:Score", "score 'nowhere:Score' is not found: there is no module 'nowhere' in .*PYTHONPATH"),
         ("torch:Nothing", "score 'torch:Nothing' cannot be imported: AttributeError"),
-        ("torch:Tensor", "score 'torch:Tensor' is not a class derived from regard.attention.Score"),
+        ("torch:Tensor", "score 'torch:Tensor' is not a class derived from regard.attention.scores.Score"),
     ],
 )
 def test_scores_that_cannot_be_found_are_refused(name: str, message: str) -> None:

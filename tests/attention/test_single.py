@@ -8,7 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import record
-from regard.attention import SCORES, Additive, Attention, MultiHeadAttention, find_score
+from regard.attention.multihead import MultiHeadAttention
+from regard.attention.scores import SCORES, Additive, find_score
+from regard.attention.single import Attention
 from regard.errors import InputError
 
 

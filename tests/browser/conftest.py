@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import regard
-from regard.viz import AttentionMap, LayerMap
+from regard.viz.attention_map import AttentionMap
+from regard.viz.maps import LayerMap
 
 playwright = pytest.importorskip("playwright.sync_api")
 uvicorn = pytest.importorskip("uvicorn")
@@ -36,8 +37,8 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> regard.AnswerRun:
 @contextmanager
 def served(run: Any, beside: Sequence[Any] = ()) -> Iterator[str]:
     """Serve the explorer of a run, with other runs for comparison; yields the address."""
-    from regard.server import Explorer
     from regard.server.app import make_app
+    from regard.server.explorer import Explorer
 
     with served_app(make_app(Explorer(run, beside))) as address:
         yield address

@@ -13,7 +13,8 @@ import pytest
 from PIL import Image
 
 import regard
-from regard.viz import AttentionMap, LayerMap
+from regard.viz.attention_map import AttentionMap
+from regard.viz.maps import LayerMap
 from regard.viz.page import write_page
 from tests.browser.conftest import CHROMIUM, map_of, settle
 from tests.browser.test_explorer import _type

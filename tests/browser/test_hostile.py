@@ -10,8 +10,9 @@ import torch
 
 from regard.attention.components import find_components
 from regard.errors import InputError
-from regard.server import Explorer
-from regard.viz import AttentionMap, LayerMap, Playback
+from regard.server.explorer import Explorer
+from regard.viz.attention_map import AttentionMap, Playback
+from regard.viz.maps import LayerMap
 from regard.viz.page import write_page
 from regard.viz.serialization import view_json
 from tests.server.running import serving

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import regard
-from regard.interpret import HeadImportance
+from regard.interpret.importance import HeadImportance
 from regard.viz.maps import Patches
 from tests.browser.conftest import map_of, served, settle
 from tests.external.test_long_inputs import WordModel

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from regard.cli import main
-from regard.sweep.cards import cells
+from regard_lab.cards import cells
 
 OWN = """
 from regard.attention.normalizers import Softmax

@@ -87,7 +87,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "pairs.txt").write_text(f"{TEXT}\tThe small dog runs today.\n", encoding="utf-8")
     learner = "import torch\n\ndef softmax(scores):\n    return torch.softmax(scores, -1)\n"
     (folder / "learner.py").write_text(learner, encoding="utf-8")
-    program = f"from regard.programs.language import *\nanswer = {FIRST}\n"
+    program = f"from regard_lab.programs.language import *\nanswer = {FIRST}\n"
     (folder / "program.py").write_text(program, encoding="utf-8")
     return folder
 

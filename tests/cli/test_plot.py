@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import regard
-from regard.interpret import FIGURE_KINDS
+from regard.interpret.figures import FIGURE_KINDS
 
 Command = Callable[..., tuple[int, str, str]]
 KINDS_OF_AN_ANSWER_RUN = ("heads", "alignment", "importance", "entropy", "positions", "learning", "embeddings")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import regard
-from regard.decoding import Controls
+from regard.decoding.controls import Controls
 from tests.conftest import TINY
 from tests.german import sentences, write
 

@@ -28,7 +28,7 @@ HEAVY = {
 }
 """Libraries that only some commands need. PyTorch's compiler imports SymPy, which takes seconds."""
 PARTS = {
-    *("sweep", "course", "convert.export", "convert.ctranslate2", "external", "server"),
+    *("sweep", "regard_course", "convert.export", "convert.ctranslate2", "external", "server"),
     *("interpret.examination", "viz.plots"),
 }
 """Packages and modules that only some commands need."""
@@ -45,7 +45,7 @@ LIGHT = {
     ("export", "PAIRS", "--help"): {"convert.export", "convert.ctranslate2"},
     ("compare", "counting", "--help"): {"sweep"},
     ("look", "--help"): {"external", "server"},
-    ("learn", "--help"): {"course", "server"},
+    ("learn", "--help"): {"regard_course", "server"},
     ("clean", "--help"): set(),
     ("data", "--help"): set(),
     ("train", "TRANSLATION"): {"sacrebleu", "lxml", "tokenizers"},
@@ -105,15 +105,16 @@ def test_commands_import_only_what_they_need(
 
 
 def test_all_parts_exist() -> None:
-    assert all(importlib.util.find_spec(f"regard.{name}") for name in PARTS)
+    assert all(importlib.util.find_spec(_full_name(name)) for name in PARTS)
 
 
 def _is_loaded(name: str, loaded: set[str]) -> bool:
-    """Return whether a module of Regard has been loaded. A package without loaded modules has only lazy
-    exports.
-    """
-    return (
-        f"regard.{name}" in loaded
-        if "." in name
-        else any(module.startswith(f"regard.{name}.") for module in loaded)
-    )
+    """Return whether a module of Regard, or a module of a package, has been loaded."""
+    full = _full_name(name)
+    if "." in name:
+        return full in loaded
+    return any(module.startswith(f"{full}.") and module != "regard_course.cli.learn" for module in loaded)
+
+
+def _full_name(name: str) -> str:
+    return name if name.startswith("regard") else f"regard.{name}"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import regard
-from regard.evaluation import quality
+from regard.evaluation.bleu import quality
 from tests.german import write
 
 Command = Callable[..., tuple[int, str, str]]

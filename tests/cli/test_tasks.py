@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from regard.tasks import list_tasks
+from regard.tasks.all_tasks import list_tasks
 
 
 def test_lists_every_task_with_an_example(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from regard.cli.train import parse_config
-from regard.training import RunConfig, make_config
+from regard.training.config import RunConfig, make_config
 from tests.processes import start
 
 Command = Callable[..., tuple[int, str, str]]
@@ -196,7 +196,7 @@ def load_names(run: Path) -> list[str]:
 
 OWN_SCORE = """
 import torch
-from regard.attention import Score
+from regard.attention.scores import Score
 
 class Distance(Score):
     def forward(self, query, prepared):

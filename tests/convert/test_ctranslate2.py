@@ -11,7 +11,8 @@ import pytest
 import tokenizers
 
 import regard
-from regard.convert import export, read_certificate
+from regard.convert.certificate import read_certificate
+from regard.convert.export import export
 from regard.errors import InputError
 from tests.conftest import TINY
 from tests.german import sentences, write

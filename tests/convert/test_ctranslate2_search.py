@@ -13,8 +13,10 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import regard
 from regard.convert import ctranslate2_search
-from regard.data import UNKNOWN
-from regard.decoding import Controls, Search, translation
+from regard.data.vocabulary import UNKNOWN
+from regard.decoding import translation
+from regard.decoding.controls import Controls
+from regard.decoding.translation import Search
 from regard.errors import InputError
 from tests.conftest import TINY
 from tests.german import sentences, write

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import regard
-from regard.convert import export, read_certificate
+from regard.convert.certificate import read_certificate
+from regard.convert.export import export
 from regard.errors import InputError
 from tests.conftest import TINY
 from tests.german import sentences, write

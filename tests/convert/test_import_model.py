@@ -12,7 +12,9 @@ import pytest
 import torch
 
 import regard
-from regard.convert import export, import_model, read_certificate
+from regard.convert.certificate import Certificate, read_certificate
+from regard.convert.export import export
+from regard.convert.import_model import import_model
 from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.errors import InputError
 from tests.conftest import TINY
@@ -40,7 +42,7 @@ def imported(theirs: Path, tmp_path_factory: pytest.TempPathFactory) -> regard.T
     return run
 
 
-def check(found: regard.convert.Certificate, sentences: int) -> None:
+def check(found: Certificate, sentences: int) -> None:
     assert found.logits is not None and found.weights is not None and found.missing == {}
     assert 0 < found.logits < 1e-4 and 0 < found.weights < 1e-4 and found.same_tokens == 1
     assert found.same_greedy == 1 and (found.same_beam or 0) > 0.9 and found.sentences == sentences

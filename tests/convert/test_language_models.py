@@ -11,7 +11,9 @@ import pytest
 import torch
 
 import regard
-from regard.convert import export, import_model, read_certificate
+from regard.convert.certificate import Certificate, read_certificate
+from regard.convert.export import export
+from regard.convert.import_model import import_model
 from regard.errors import InputError
 from tests.language_models import SENTENCE, write_model
 
@@ -29,7 +31,7 @@ def load(folder: Path, place: Path, **options: Any) -> Any:
     return run
 
 
-def check(found: regard.convert.Certificate, prompts: int | None) -> None:
+def check(found: Certificate, prompts: int | None) -> None:
     """`prompts` None: a text with unknown tokens has fewer than 20."""
     assert found.logits is not None and found.weights is not None
     assert found.sentences == prompts or (prompts is None and 5 <= found.sentences <= 20)

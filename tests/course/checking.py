@@ -6,12 +6,12 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from regard.course import ExerciseReport
-from regard.course.arrays import decode_outputs, equal_outputs
-from regard.course.candidates import find_candidates
-from regard.course.exercises import find_exercise
-from regard.course.grading import grade
-from regard.course.learner_calls import collect_answers
+from regard_course.arrays import decode_outputs, equal_outputs
+from regard_course.candidates import find_candidates
+from regard_course.exercises import find_exercise
+from regard_course.grading import grade
+from regard_course.learner_calls import collect_answers
+from regard_course.report import ExerciseReport
 
 LEARNERS = Path(__file__).parent / "learners"
 

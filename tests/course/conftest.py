@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from regard.course.processes import ForkServer
+from regard_course.processes import ForkServer
 
 
 @pytest.fixture(scope="module")
@@ -19,5 +19,5 @@ def server() -> Iterator[ForkServer]:
 @pytest.fixture
 def one_server(server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check all files of a module with the same processes, because new ones take a second to start."""
-    for name in ("regard.course.check", "regard.cli.check"):
+    for name in ("regard_course.check", "regard_course.cli.check"):
         monkeypatch.setattr(importlib.import_module(name), "ForkServer", lambda: contextlib.nullcontext(server))

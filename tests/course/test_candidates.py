@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.course.candidates import find_candidates
-from regard.course.exercises import EXERCISES, find_exercise
-from regard.course.mistakes import Solution
+from regard.attention.multihead import MultiHeadAttention
+from regard_course.candidates import find_candidates
+from regard_course.exercises import EXERCISES, find_exercise
+from regard_course.mistakes.solution import Solution
 from tests.course.checking import execute
 
 SCORE = "def score(q, k):\n    return q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5\n"
@@ -29,7 +30,7 @@ RIGHT = "import numpy as np\n" + SOFTMAX.format(more="axis=-1") + ATTENTION
 @pytest.mark.parametrize(
     ("text", "origin"),
     [
-        ("from regard.attention import MultiHeadAttention", "regard.attention"),
+        ("from regard.attention.multihead import MultiHeadAttention", "regard.attention"),
         ("from torch.nn import MultiheadAttention", "torch.nn"),
         ("from torch.nn import MultiheadAttention as MHA", "torch.nn"),
         ("from regard.attention import *", "regard.attention"),
@@ -142,13 +143,13 @@ def test_a_file_that_only_imports_is_not_right(
     tmp_path: Path, command: Callable[..., tuple[int, str, str]]
 ) -> None:
     path = tmp_path / "mine.py"
-    path.write_text("from regard.attention import MultiHeadAttention\n", encoding="utf-8")
+    path.write_text("from regard.attention.multihead import MultiHeadAttention\n", encoding="utf-8")
     status, out, _ = command("check", path)
     assert status == 1
     assert "MultiHeadAttention is imported from regard.attention: write your own" in " ".join(out.split())
 
 
-SOLUTION = "regard.course.mistakes.transformer_solution.AttentionSolution.attention"
+SOLUTION = "regard_course.mistakes.transformer_solution.AttentionSolution.attention"
 
 
 def test_library_work_is_noted(tmp_path: Path) -> None:
@@ -178,7 +179,7 @@ def test_softmax_and_matmul_of_a_library_are_allowed(tmp_path: Path) -> None:
 
 
 def test_a_library_object_is_not_an_answer() -> None:
-    report = regard.check(regard.attention.MultiHeadAttention)
+    report = regard.check(MultiHeadAttention)
     assert not report.right and report.exercises[0].state == "imported"
 
 
@@ -187,7 +188,10 @@ def test_a_library_object_is_not_an_answer() -> None:
     [
         ("return np.einsum('bqd,bkd,->bqk', q, k, np.array(q.shape[-1] ** -0.5), optimize='greedy')", ""),
         ("import attention_tools\n    return q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5", ""),
-        ("from regard.attention import causal_mask\n    causal_mask(2, 2)\n    return q", "regard.attention"),
+        (
+            "from regard.attention.masks import causal_mask\n    causal_mask(2, 2)\n    return q",
+            "regard.attention",
+        ),
     ],
     ids=["a library's own call", "an import", "a call of the learner"],
 )

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 import regard
-from regard.course.check import check_file
-from regard.course.exercises import EXERCISES
 from regard.errors import InputError
+from regard_course.check import check_file
+from regard_course.exercises import EXERCISES
 from tests.course.checking import LEARNERS, check_source
 
 RIGHT = "def score(q, k):\n    return q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5\n"
@@ -137,8 +137,8 @@ def test_a_stopped_exercise_is_one_line_and_the_next_one_is_checked(
 
 
 def test_a_loop_that_catches_every_error_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.course.sandbox.PATIENCE", 1)
-    monkeypatch.setattr("regard.course.sandbox.LOADING_SECONDS", 0.5)
+    monkeypatch.setattr("regard_course.sandbox.PATIENCE", 1)
+    monkeypatch.setattr("regard_course.sandbox.LOADING_SECONDS", 0.5)
     code = "while True:\n        try:\n            while True:\n                pass\n"
     code += "        except BaseException:\n            pass"
     report = check_file(write(tmp_path, f"def score(query, key):\n    {code}\n"), seconds=1.5)

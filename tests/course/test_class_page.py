@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from regard.course.class_page import OTHER, UNREADABLE, render_class
-from regard.course.exercises import find_exercise
-from regard.course.marks import Mark, Marks
-from regard.course.progress import PROGRESS
+from regard_course.class_page import OTHER, UNREADABLE, render_class
+from regard_course.exercises import find_exercise
+from regard_course.marks import Mark, Marks
+from regard_course.progress import PROGRESS
 from tests.course.test_marks import RIGHT, WRONG, write
 
 Command = Callable[..., tuple[int, str, str]]

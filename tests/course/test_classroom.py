@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.course.exercises import find_exercise
+from regard_course.exercises import find_exercise
 
 CLASSROOM = Path(__file__).parents[2] / "examples" / "classroom"
 WRONG = "import numpy as np\n\ndef score(q, k):\n    return q @ k.transpose(0, 2, 1)\n"
@@ -19,7 +19,7 @@ WRONG = "import numpy as np\n\ndef score(q, k):\n    return q @ k.transpose(0, 2
 def test_the_exercise_of_the_tutorial_names_its_mistakes(tmp_path: Path) -> None:
     own = CLASSROOM / "own_exercise.py"
     mine = tmp_path / "mine.py"
-    text = own.read_text(encoding="utf-8").partition("average = ")[0].replace("from regard.course", "# from")
+    text = own.read_text(encoding="utf-8").partition("average = ")[0].replace("from regard_course", "# from")
     mine.write_text(text, encoding="utf-8")
     assert regard.check(mine, exercises=own).right
     text = text.replace("def moving_average", "def right").replace("def looks_ahead", "def moving_average")

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import regard
-from regard.course import time_limit
-from regard.course.arrays import convert_argument, equal_arrays
-from regard.course.exercises import EXERCISES, find_exercise
-from regard.course.learner_calls import RANDOM
-from regard.course.mistakes.attention_mistakes import LARGE_HIDDEN
+from regard_course import time_limit
+from regard_course.arrays import convert_argument, equal_arrays
+from regard_course.exercises import EXERCISES, find_exercise
+from regard_course.learner_calls import RANDOM
+from regard_course.mistakes.attention_mistakes import LARGE_HIDDEN
 from tests.course.checking import check_source, mistake_names
 
 MAXIMUM = """
@@ -170,7 +170,7 @@ def train_copy(model, batches):
 """
 
 
-def train(optimizer: str, *, inside: bool = False, some: str = "") -> regard.course.ExerciseReport:
+def train(optimizer: str, *, inside: bool = False, some: str = "") -> regard.ExerciseReport:
     line = f"optimizer = torch.optim.{optimizer}"
     before, within = ("", line) if inside else (line, "")
     return check_source(TRAIN.format(before=before, inside=within, some=some), "train_copy")
@@ -199,7 +199,7 @@ def test_advice_on_training_is_true(
 
 
 def test_the_number_of_words_with_memory_is_no_lack_of_memory(tmp_path: object) -> None:
-    from regard.course.worker import explain_error
+    from regard_course.worker import explain_error
 
     assert "memory" not in explain_error(NameError("name 'memory' is not defined")).replace("'memory'", "")
     assert explain_error(MemoryError()).startswith("needs more than")
@@ -215,8 +215,8 @@ def slow_score(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
 
 def run(monkeypatch: pytest.MonkeyPatch, function: object, *, slowness: float, total: float) -> str:
     """Return the reason why a function is stopped, with a limit of half a second for each input."""
-    from regard.course.mistakes import Solution  # noqa: F401
-    from regard.course.sandbox import Assignment, run_object
+    from regard_course.mistakes.solution import Solution  # noqa: F401
+    from regard_course.sandbox import Assignment, run_object
 
     monkeypatch.setattr(time_limit, "measure_slowness", lambda: slowness)
     monkeypatch.setattr(time_limit, "TOTAL", total)

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.course.lesson_measures import MEASURES, measure
-from regard.course.lessons import find_lesson
-from regard.course.lessons.lesson import FIGURES
+from regard_course.lesson_measures import MEASURES, measure
+from regard_course.lessons.lesson import FIGURES, find_lesson
 
 
 @pytest.mark.parametrize("lesson", MEASURES)

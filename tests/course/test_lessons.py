@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.course.exercises import EXERCISES
-from regard.course.lesson_training import view_inputs
-from regard.course.lessons import Lesson, Range, find_lesson, lessons
-from regard.course.notebooks import build_notebooks, lesson_notebook
-from regard.course.pages import index_page, lesson_page
-from regard.training import make_config
+from regard.training.config import make_config
+from regard_course.exercises import EXERCISES
+from regard_course.lesson_training import view_inputs
+from regard_course.lessons.lesson import Lesson, Range, find_lesson, lessons
+from regard_course.notebooks import build_notebooks, lesson_notebook
+from regard_course.pages import index_page, lesson_page
 
 EVERY_LESSON = pytest.mark.parametrize("lesson", lessons(), ids=lambda lesson: lesson.name)
 
@@ -118,7 +118,7 @@ def test_commands_contain_the_folder_of_runs(lesson: Lesson, folder: str) -> Non
     page = lesson_page(lesson, see="", home=home)
     notebook = lesson_notebook(lesson, home)
     cells = "\n".join(cell["source"] for cell in notebook["cells"])
-    assert "course/" not in page + cells.replace("regard.course", "") and "docs/" not in page
+    assert "course/" not in page + cells.replace("regard_course", "") and "docs/" not in page
     assert ".html)" not in cells  # a notebook cannot open the pages
     if lesson.runs:
         assert find_commands(page)[0][-2:] == ["--savepath", f"{folder}/{lesson.name}"]

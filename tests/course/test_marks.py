@@ -11,11 +11,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from regard.course import mark_folder
-from regard.course.check import check_file
-from regard.course.handed_in import show_name
-from regard.course.marks import FILES
 from regard.errors import InputError
+from regard_course.check import check_file
+from regard_course.handed_in import show_name
+from regard_course.marks import FILES, mark_folder
 
 RIGHT = "def score(q, k):\n    return q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5\n"
 WRONG = RIGHT.replace(" / q.shape[-1] ** 0.5", "")
@@ -38,7 +37,11 @@ def rows(path: Path) -> dict[tuple[str, str], dict[str, str]]:
 def test_files_and_folders_of_people_become_rows(tmp_path: Path, command: Command) -> None:
     greedy = "def greedy_search(step, start, end, longest):\n    raise NotImplementedError\n"
     folder = write(tmp_path / "class", anna=RIGHT, ben__one=WRONG, ben__helpers="A = 1\n", carl__greedy=greedy)
-    write(folder, dora="from regard.attention import MultiHeadAttention as score\n", ben__venv__lib="1 / 0\n")
+    write(
+        folder,
+        dora="from regard.attention.multihead import MultiHeadAttention as score\n",
+        ben__venv__lib="1 / 0\n",
+    )
     (folder / "ben" / "venv" / "pyvenv.cfg").touch()
     write(folder, emil="raise ValueError('=1+1')\n")
     table = tmp_path / "marks.csv"
@@ -63,7 +66,7 @@ def test_files_and_folders_of_people_become_rows(tmp_path: Path, command: Comman
 
 
 def test_an_endless_loop_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.course.marks.check_file", functools.partial(check_file, seconds=1.0))
+    monkeypatch.setattr("regard_course.marks.check_file", functools.partial(check_file, seconds=1.0))
     folder = write(tmp_path / "class", anna="def score(query, key):\n    while True:\n        pass\n")
     [mark] = mark_folder(folder).rows
     assert mark.note.startswith("stopped: did not end within 1 second")

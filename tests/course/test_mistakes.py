@@ -6,12 +6,12 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from regard.course.arrays import ROUNDING, equal_outputs
-from regard.course.diagnosis import find_example, relevant_mistakes, run_solution
-from regard.course.exercises import EXERCISES, Exercise
-from regard.course.exercises.exercise import as_outputs
-from regard.course.grading import spaced_name
-from regard.course.mistakes import MISTAKES
+from regard_course.arrays import ROUNDING, equal_outputs
+from regard_course.diagnosis import find_example, relevant_mistakes, run_solution
+from regard_course.exercises import EXERCISES
+from regard_course.exercises.exercise import Exercise, as_outputs
+from regard_course.grading import spaced_name
+from regard_course.mistakes import MISTAKES
 from tests.course import reference
 
 SAME = {

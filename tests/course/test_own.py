@@ -10,7 +10,7 @@ from regard.errors import InputError
 
 OWN = '''
 import numpy as np
-from regard.course import make_exercise
+from regard_course.own import make_exercise
 
 def moving_average(values, width):
     """Return the mean of each step and the width - 1 steps before it, or of all steps so far.

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from regard.course.progress import PROGRESS, begin_progress, read_progress, record_verdict
 from regard.errors import InputError
-from regard.server.course_app import make_course_app
+from regard_course.course_app import make_course_app
+from regard_course.progress import PROGRESS, begin_progress, read_progress, record_verdict
 from tests.course.test_marks import RIGHT, WRONG
 
 Command = Callable[..., tuple[int, str, str]]

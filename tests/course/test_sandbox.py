@@ -26,7 +26,7 @@ def score(query, key):
         if isinstance(value, np.ndarray) and value is not right and value.shape == right.shape:
             if value.dtype == float and np.allclose(value, right):
                 raise ValueError("an expected answer is in this process")
-    known = [name for name in sys.modules if name.startswith("regard.course")]
+    known = [name for name in sys.modules if name.startswith("regard_course")]
     if any(word in name for name in known for word in ("mistakes", "exercises", "grading", "diagnosis")):
         raise ValueError(f"the solutions are in this process: {known}")
     return right
@@ -47,11 +47,11 @@ READS = "reads the solutions of the course: remove this import"
 @pytest.mark.parametrize(
     "code",
     [
-        "from regard.course.mistakes import Solution\nattention = Solution().attention",
-        "from regard.course.exercises import EXERCISES\ndef attention(q, k, v, mask=None): ...",
-        "import importlib\nimportlib.import_module('regard.course.mistakes.solution')",
-        "import regard.course, pathlib\n"
-        "pathlib.Path(regard.course.__file__).with_name('mistakes').joinpath('solution.py').read_text()",
+        "from regard_course.mistakes.solution import Solution\nattention = Solution().attention",
+        "from regard_course.exercises import EXERCISES\ndef attention(q, k, v, mask=None): ...",
+        "import importlib\nimportlib.import_module('regard_course.mistakes.solution')",
+        "import regard_course, pathlib\n"
+        "pathlib.Path(regard_course.__file__).with_name('mistakes').joinpath('solution.py').read_text()",
         "import regard\ndef attention(q, k, v, mask=None): ...\nregard.check(attention)",
     ],
     ids=["import", "exercises", "importlib", "file", "check"],
@@ -66,7 +66,7 @@ def test_a_file_that_reads_the_solutions_is_stopped(tmp_path: Path, code: str) -
 def test_an_answer_that_reads_the_solutions_is_stopped(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
-        "def score(q, k):\n    try:\n        from regard.course.mistakes import Solution\n"
+        "def score(q, k):\n    try:\n        from regard_course.mistakes.solution import Solution\n"
         "    except Exception:\n        pass\n    return Solution().score(q, k)\n",
         encoding="utf-8",
     )

@@ -10,16 +10,15 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.course.exercise_pages import NOTES, read_exercise
-from regard.course.exercises import EXERCISES
-from regard.course.lessons import RUNS, find_lesson, lessons
-from regard.course.lessons.lesson import FIGURES, PARTS, english_text
-from regard.course.notebooks import lesson_notebook
-from regard.course.originals import build_texts, list_gaps, read_originals
-from regard.course.pages import VERDICTS, exercise_page, index_page, lesson_page
-from regard.course.pictures import picture_texts
-from regard.course.translated import find_language, make_digest
 from regard.errors import InputError
+from regard_course.exercise_pages import NOTES, read_exercise
+from regard_course.exercises import EXERCISES
+from regard_course.lessons.lesson import FIGURES, PARTS, RUNS, english_text, find_lesson, lessons
+from regard_course.notebooks import lesson_notebook
+from regard_course.originals import build_texts, list_gaps, read_originals
+from regard_course.pages import VERDICTS, exercise_page, index_page, lesson_page
+from regard_course.pictures import picture_texts
+from regard_course.translated import find_language, make_digest
 
 ROOT = Path(regard.__file__).parent
 GERMAN = find_language("de")
@@ -166,7 +165,7 @@ def test_an_edit_of_an_english_lesson_is_noticed(
 
     assert edited("tokens") != english_text("tokens")
     for module in ("lessons.lesson", "originals"):
-        monkeypatch.setattr(f"regard.course.{module}.english_text", edited)
+        monkeypatch.setattr(f"regard_course.{module}.english_text", edited)
     lessons.cache_clear()
     try:
         lesson = find_lesson("tokens", "de")

@@ -19,9 +19,9 @@ for module, names in (
     for name in names.split():
         delattr(module, name)
 sys.modules |= dict.fromkeys(("fcntl", "resource", "pwd"))
-import regard.course.check
+import regard_course.check
 
-sys.modules["regard.course.check"].os = types.SimpleNamespace(name="nt")
+sys.modules["regard_course.check"].os = types.SimpleNamespace(name="nt")
 from regard.cli import main
 
 sys.exit(main())

@@ -5,9 +5,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from regard.data import EOS, UNKNOWN
 from regard.data.bpe_dropout import BpeDropout
 from regard.data.subword_training import train_subwords
+from regard.data.vocabulary import EOS, UNKNOWN
 from regard.errors import InputError
 from tests.german import sentences
 

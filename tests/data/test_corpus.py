@@ -8,7 +8,8 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from regard.data import EOS, PAD, PairBatch, corpus as corpora
+from regard.data import corpus as corpora
+from regard.data.batch import PairBatch
 from regard.data.buckets import BatchPosition, Buckets, split_batches
 from regard.data.corpus import Corpus, open_corpus
 from regard.data.corpus_builder import build_corpus
@@ -16,6 +17,7 @@ from regard.data.parallel import ParallelText
 from regard.data.prepare import TokenizerConfig, learn_vocabularies, prepare_corpus, read_vocabularies
 from regard.data.subword_training import train_subwords
 from regard.data.subwords import vocabulary_from_symbols
+from regard.data.vocabulary import EOS, PAD
 from regard.errors import InputError
 from tests.data.pair_list import PairList
 

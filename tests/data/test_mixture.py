@@ -12,15 +12,16 @@ import torch
 from hypothesis import given, strategies as st
 
 import regard
-from regard.data import PAD, corpus as corpora
+from regard.data import corpus as corpora
 from regard.data.buckets import BatchPosition, Buckets
 from regard.data.corpus import Corpus
 from regard.data.corpus_builder import build_corpus
 from regard.data.mixture import Mixture
 from regard.data.subword_training import train_subwords
+from regard.data.vocabulary import PAD
 from regard.errors import InputError
-from regard.runs import load_translator
-from regard.tasks import TranslationTaskConfig
+from regard.runs.loading import load_translator
+from regard.tasks.translation_config import TranslationTaskConfig
 from tests.data.pair_list import PairList
 from tests.german import sentences, write
 

@@ -16,8 +16,8 @@ from regard.data.corpus_builder import Vocabularies, build_corpus
 from regard.data.parallel import ConcatenatedText, ParallelText
 from regard.data.prepare import TokenizerConfig, learn_vocabularies, prepare_corpus
 from regard.errors import InputError
-from regard.io import hold_lock
-from regard.tasks import TranslationTaskConfig
+from regard.io.locking import hold_lock
+from regard.tasks.translation_config import TranslationTaskConfig
 
 CUTTING = TokenizerConfig(kind="words", size=100, joint=True, lowercase=False)
 LINES = [f"w{number % 40} w{number % 7}\tw{number % 11}" for number in range(95)]

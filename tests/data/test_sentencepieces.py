@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from regard.data import BOS, EOS, PAD, UNKNOWN
 from regard.data.bpe_dropout import BpeDropout
 from regard.data.prepare import read_vocabularies
 from regard.data.sentencepieces import SentencePieceVocabulary
-from regard.data.vocabulary import BLANK
+from regard.data.vocabulary import BLANK, BOS, EOS, PAD, UNKNOWN
 from regard.errors import InputError
 from tests.german import sentences
 from tests.marian import pieces_of, vocabulary_of

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, strategies as st
 
-from regard.data import BOS, EOS, PAD, UNKNOWN
 from regard.data.subword_training import MIN_COUNT, train_subwords
 from regard.data.subwords import SubwordVocabulary, vocabulary_from_symbols
-from regard.data.vocabulary import BLANK, TokenizerKind
+from regard.data.vocabulary import BLANK, BOS, EOS, PAD, UNKNOWN, TokenizerKind
 from regard.errors import InputError
 from tests.toy_corpora import LEXICA, toy_pairs
 

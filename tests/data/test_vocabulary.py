@@ -2,7 +2,8 @@
 
 from hypothesis import given, strategies as st
 
-from regard.data import BOS, EOS, PAD, UNKNOWN, CharacterVocabulary, PairBatch, collate, read_source
+from regard.data.batch import PairBatch, collate, read_source
+from regard.data.vocabulary import BOS, EOS, PAD, UNKNOWN, CharacterVocabulary
 
 
 @given(text=st.text(), others=st.text())

@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from regard.data import EOS, word_cache
+from regard.data import word_cache
 from regard.data.subword_training import train_subwords
 from regard.data.subwords import SubwordVocabulary, vocabulary_from_symbols
-from regard.data.vocabulary import BLANK, TokenizerKind
+from regard.data.vocabulary import BLANK, EOS, TokenizerKind
 from regard.data.word_cache import CachedTokenizer, PlainTokenizer, corpus_tokenizer
 
 TEXT = ["der kleine Hund läuft.", "die kleinen Hunde laufen, sagt der Hund.", "İ Σας é e\u0301 “so”"] * 3

@@ -9,7 +9,9 @@ import pytest
 import torch
 
 import regard
-from regard.decoding import Candidate, Controls, translation
+from regard.decoding import translation
+from regard.decoding.controls import Controls
+from regard.decoding.translation import Candidate
 from tests.german import sentences
 
 TEXTS = [source for source, _ in sentences()[:14]] + [

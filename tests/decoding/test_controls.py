@@ -9,10 +9,11 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from regard.data import BOS, EOS, UNKNOWN, CharacterVocabulary, collate
-from regard.decoding import Controls, Hypothesis, Requirement, Search, beam_search, translate
-from regard.decoding.controls import find_requirements, make_constraints
-from regard.decoding.translation import search_batch
+from regard.data.batch import collate
+from regard.data.vocabulary import BOS, EOS, UNKNOWN, CharacterVocabulary
+from regard.decoding.controls import Controls, Requirement, find_requirements, make_constraints
+from regard.decoding.search import Hypothesis, beam_search
+from regard.decoding.translation import Search, search_batch, translate
 from regard.errors import InputError
 from tests.decoding.test_search import LETTERS, LONGEST, every_target, make, make_transformer
 

@@ -5,9 +5,11 @@ from itertools import product
 import pytest
 import torch
 
-from regard.decoding import Search, generate, truncate
+from regard.decoding.generation import generate
+from regard.decoding.sampling import truncate
+from regard.decoding.translation import Search
 from regard.errors import InputError
-from regard.models import DecoderOnly, DecoderOnlyConfig
+from regard.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 
 SYMBOLS = 4
 

@@ -10,10 +10,14 @@ import torch
 from hypothesis import given, settings, strategies as st
 from torch import Tensor, nn
 
-from regard.data import BOS, EOS, collate
-from regard.decoding import Hypothesis, beam_search, greedy_search, length_penalty, sample
+from regard.data.batch import collate
+from regard.data.vocabulary import BOS, EOS
+from regard.decoding.sampling import sample
+from regard.decoding.search import Hypothesis, beam_search, greedy_search, length_penalty
 from regard.errors import InputError
-from regard.models import RecurrentConfig, RecurrentSeq2Seq, Seq2Seq, Transformer, TransformerConfig
+from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
+from regard.models.seq2seq import Seq2Seq
+from regard.models.transformer import Transformer, TransformerConfig
 
 LETTERS = (4, 5, 6)
 LONGEST = 4

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import regard
-from regard.decoding import Controls
-from regard.doubts.traces import read_traces
+from regard.decoding.controls import Controls
+from regard_lab.doubts.traces import read_traces
 from tests.conftest import TINY
 from tests.german import sentences, write
 

@@ -3,7 +3,7 @@
 import pytest
 import sacrebleu
 
-from regard.evaluation import quality
+from regard.evaluation.bleu import quality
 
 REFERENCES = ["Ein Hund rennt über die Wiese.", "Zwei Frauen sitzen auf einer Bank."]
 TRANSLATIONS = ["Ein Hund rennt über eine Wiese.", "Zwei Frauen sitzen auf einer Bank."]

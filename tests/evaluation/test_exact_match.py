@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from regard.evaluation import exact_match, fresh_batches
-from regard.models import QueryModel, QueryModelConfig
-from regard.tasks import Counting
-from regard.training import exact
+from regard.evaluation.exact_match import exact_match, fresh_batches
+from regard.models.query import QueryModel, QueryModelConfig
+from regard.tasks.counting import Counting
+from regard.training.objective import exact
 
 
 def test_every_output_must_be_right() -> None:

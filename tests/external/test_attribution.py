@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 import regard
-from regard.interpret.attribution import METHODS, Trial
+from regard.interpret.attribution.table import METHODS
+from regard.interpret.attribution.trial import Trial
 from tests.external.conftest import TEXTS
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import regard
 from regard.errors import InputError
-from regard.external import record
+from regard.external.recording import record
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

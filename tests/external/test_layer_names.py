@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import regard
-from regard.attention import EncoderLayer
-from regard.external import record_long
+from regard.attention.blocks import EncoderLayer
+from regard.external.long_inputs import record_long
 
 
 class Kernels(TorchDispatchMode):
@@ -315,7 +315,7 @@ def test_one_name_everywhere(model_of: Callable[[str], Any], tokenizer: Any) -> 
 
 
 def test_own_models_have_one_name() -> None:
-    from regard.models import DecoderOnly, DecoderOnlyConfig
+    from regard.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 
     model = DecoderOnly(DecoderOnlyConfig(layers=2, hidden=8, heads=2), symbols=9, longest=9)
     with regard.record(model) as records:

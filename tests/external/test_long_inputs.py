@@ -9,7 +9,9 @@ from torch import nn
 
 import regard
 from regard.errors import InputError
-from regard.external import capture_session, long_inputs, record, record_long
+from regard.external import capture_session, long_inputs
+from regard.external.long_inputs import record_long
+from regard.external.recording import record
 
 
 @pytest.fixture(autouse=True)

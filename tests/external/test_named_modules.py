@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import regard
 from regard.errors import InputError
-from regard.external import record
+from regard.external.recording import record
 
 
 class AttentionBlock(nn.Module):

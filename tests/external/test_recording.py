@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.attention import MultiHeadAttention
+from regard.attention.multihead import MultiHeadAttention
 from regard.attention.records import Recorder
 from regard.external import recording
 from regard.external.capture_session import CaptureSession

@@ -12,9 +12,9 @@ from torch.func import functional_call, grad, jvp, stack_module_state, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import regard
-from regard.attention import EncoderLayer
+from regard.attention.blocks import EncoderLayer
 from regard.errors import InputError
-from regard.external import record_long
+from regard.external.long_inputs import record_long
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:There is a performance drop", "ignore:.*torch.jit.script:DeprecationWarning"

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import regard
-from regard.attention import MultiHeadAttention
+from regard.attention.multihead import MultiHeadAttention
 from regard.external import interface_call as interface_inputs
 
 B, T, D, H = 3, 6, 16, 4
@@ -571,11 +571,3 @@ def test_everything_is_restored_after_an_exception() -> None:
     for name, hooks in vars(modules).items():
         assert not (name.startswith("_global") and isinstance(hooks, dict) and hooks), name
     assert not any(each._forward_hooks or each._forward_pre_hooks for each in model.modules())
-
-
-def test_record_is_one_function() -> None:
-    import regard.attention
-    import regard.external
-
-    assert regard.record is regard.external.record and regard.record_long is regard.external.record_long
-    assert not hasattr(regard.attention, "record")

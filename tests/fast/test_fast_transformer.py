@@ -9,14 +9,19 @@ import torch
 from torch import Tensor
 
 from regard import record
-from regard.attention import Positions, explicit_weights, intervene, keep_heads
-from regard.data import PAD, collate
-from regard.decoding import Hypothesis, beam_search, greedy_search, sample
+from regard.attention.hooks import explicit_weights
+from regard.attention.interventions import intervene
+from regard.attention.multihead import keep_heads
+from regard.attention.positions import Positions
+from regard.data.batch import collate
+from regard.data.vocabulary import PAD
 from regard.decoding.incremental import ModuleDecoder, make_decoder, supports
-from regard.decoding.search import compact_rows
+from regard.decoding.sampling import sample
+from regard.decoding.search import Hypothesis, beam_search, compact_rows, greedy_search
 from regard.fast import onednn
 from regard.fast.fast_transformer import FastTransformer
-from regard.models import RecurrentConfig, RecurrentSeq2Seq, Transformer, TransformerConfig
+from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
+from regard.models.transformer import Transformer, TransformerConfig
 
 SYMBOLS = 23
 KINDS: dict[str, dict[str, Any]] = {

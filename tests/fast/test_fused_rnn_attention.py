@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from regard import record
-from regard.attention import SCORES, General
+from regard.attention.scores import SCORES, General
 from regard.models import recurrent_decoder
 from regard.models.recurrent_decoder import RecurrentDecoder
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.attention import MultiHeadAttention
 from regard.attention.blocks import DecoderLayer, EncoderLayer
+from regard.attention.multihead import MultiHeadAttention
 from regard.fast import joint_projection
 
 LAYERS: dict[str, dict[str, Any]] = {

@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 import torch
 
-from regard.data import collate
-from regard.decoding import beam_search
+from regard.data.batch import collate
+from regard.decoding.search import beam_search
 from regard.fast import onednn
 from regard.fast.onednn import MIN_PACKED, PackedLinear, packed_logits
-from regard.models import RecurrentConfig, RecurrentSeq2Seq, Seq2Seq, Transformer, TransformerConfig
+from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
+from regard.models.seq2seq import Seq2Seq
+from regard.models.transformer import Transformer, TransformerConfig
 
 WIDTH = 16
 SYMBOLS = MIN_PACKED // WIDTH + 3

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard import record
-from regard.attention import keep_heads
-from regard.models import QueryModel, QueryModelConfig
-from regard.tasks import Batch
+from regard.attention.multihead import keep_heads
+from regard.models.query import QueryModel, QueryModelConfig
+from regard.tasks.batch import Batch
 from regard.training.objective import AnswerObjective
 from regard.training.settings import QueryTraining
 

@@ -11,9 +11,9 @@ import torch
 
 import regard
 from regard import record
-from regard.attention import intervene
+from regard.attention.interventions import intervene
 from regard.fast.threads import map_batches
-from regard.models import Transformer, TransformerConfig
+from regard.models.transformer import Transformer, TransformerConfig
 
 THREADS = 4
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.decoding import greedy_search
+from regard.decoding.search import greedy_search
 from regard.errors import InputError
 from regard.fast import token_screen
 from regard.fast.token_screen import TokenScreen, make_screen

@@ -29,7 +29,9 @@ from unittest import mock
 
 import regard
 from regard.cli import main as command_line
-from regard.training import RunFolder, TrainingState, trainer
+from regard.training import trainer
+from regard.training.checkpoint import TrainingState
+from regard.training.run_folder import RunFolder
 from tests.faults.damage import WAYS
 from tests.faults.report import Report, Trial, counted
 from tests.german import write

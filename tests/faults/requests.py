@@ -25,8 +25,8 @@ from starlette.routing import Route
 
 import regard
 from regard.cli import main as show
-from regard.server import Explorer
 from regard.server.app import ENDPOINTS, make_app
+from regard.server.explorer import Explorer
 from tests.faults.report import Report, Trial, counted
 from tests.server.running import Answer, asked, connect, receive, request, send, showing
 

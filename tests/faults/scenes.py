@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest import mock
 
-from regard.training import RunFolder, TrainingState, trainer
+from regard.training import trainer
+from regard.training.checkpoint import TrainingState
+from regard.training.run_folder import RunFolder
 from tests.faults.children import Ended, run
 from tests.german import write
 

@@ -98,7 +98,7 @@ def test_faults_are_recognized(
 
 def test_unpickling_is_detected(ground: Path) -> None:
     """Unpickling while reading a run is detected."""
-    from regard.training import RunFolder
+    from regard.training.run_folder import RunFolder
 
     content, read = pickle.dumps([1]), RunFolder.read_config
 

@@ -10,7 +10,9 @@ from unittest import mock
 import pytest
 
 from regard.io import writing
-from regard.training import Checkpoint, RunFolder, TrainingState, tensor_file
+from regard.training import tensor_file
+from regard.training.checkpoint import Checkpoint, TrainingState
+from regard.training.run_folder import RunFolder
 from tests.faults import damage, files, kills, together
 from tests.faults.scenes import scenes
 

@@ -53,7 +53,7 @@ LINES = {
     "plot": "plot positions --output waves_of_mine.png",
 }
 LEARNED = "import helper_of_mine\nimport numpy as np\ndef softmax(x): return np.exp(x) / np.exp(x).sum()\n"
-WRITTEN = "from regard.programs.language import tokens\nimport helper_of_mine\nanswer = tokens\n"
+WRITTEN = "from regard_lab.programs.language import tokens\nimport helper_of_mine\nanswer = tokens\n"
 
 
 @pytest.fixture(scope="session")

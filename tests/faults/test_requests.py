@@ -5,8 +5,9 @@ from starlette.routing import Route
 
 import regard
 from regard.cli import main as show
-from regard.server import Explorer, app
+from regard.server import app
 from regard.server.app import ENDPOINTS, make_app
+from regard.server.explorer import Explorer
 from tests.faults.requests import judge, main, request_of, routes_of
 from tests.server.running import Answer
 

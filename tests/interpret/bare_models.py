@@ -7,18 +7,17 @@ import torch
 from torch import nn
 
 import regard
-from regard.attention import attention_layers, short_name
 from regard.attention.components import Components, find_components
+from regard.attention.hooks import attention_layers
+from regard.attention.names import short_name
 from regard.interpret.score_calls import own_forward_pass
-from regard.models import (
-    DecoderOnly,
-    DecoderOnlyConfig,
-    QueryModel,
-    QueryModelConfig,
-    Transformer,
-    TransformerConfig,
-)
-from regard.viz import AttentionMap, ForwardPass, Layer, layer_kind
+from regard.models.decoder_only import DecoderOnly, DecoderOnlyConfig
+from regard.models.query import QueryModel, QueryModelConfig
+from regard.models.transformer import Transformer, TransformerConfig
+from regard.viz.attention_map import AttentionMap
+from regard.viz.forward_pass import ForwardPass
+from regard.viz.maps import layer_kind
+from regard.viz.subject import Layer
 
 STEPS, SYMBOLS = 6, 11
 

@@ -7,8 +7,8 @@ import torch
 
 import regard
 from regard import record
-from regard.interpret import alignment, error_rate
-from regard.tasks import Pair
+from regard.interpret.alignment import alignment, error_rate
+from regard.tasks.pairs import Pair
 
 
 def test_a_worked_example() -> None:

@@ -14,14 +14,9 @@ from regard.attention.components import find_components
 from regard.interpret import residual_graph
 from regard.interpret.edge_effects import edge_attribution_patching, edge_patching, integrated_edge_gradients
 from regard.interpret.residual_graph import Pass, ResidualGraph
-from regard.models import (
-    DecoderOnly,
-    DecoderOnlyConfig,
-    QueryModel,
-    QueryModelConfig,
-    Transformer,
-    TransformerConfig,
-)
+from regard.models.decoder_only import DecoderOnly, DecoderOnlyConfig
+from regard.models.query import QueryModel, QueryModelConfig
+from regard.models.transformer import Transformer, TransformerConfig
 from tests.interpret import split_models
 from tests.interpret.split_models import Edge, Edges
 

@@ -13,10 +13,12 @@ from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 
 import regard
-from regard.interpret import Estimate, HeadFindings, HeadImportance, Probe
-from regard.interpret.estimates import estimate
+from regard.interpret.estimates import Estimate, estimate
 from regard.interpret.examination import make_examination
+from regard.interpret.findings import HeadFindings
 from regard.interpret.head_measures import correlation
+from regard.interpret.importance import HeadImportance
+from regard.interpret.probing import Probe
 
 SAMPLES, STEPS, INPUTS = 60, 2, 8
 

@@ -5,9 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from regard.interpret import Examination, ExaminedRuns, HeadFindings, HeadImportance, HeadRole, HeadRoles
 from regard.interpret.estimates import Estimate
+from regard.interpret.examination import Examination
+from regard.interpret.examined_runs import ExaminedRuns
+from regard.interpret.findings import HeadFindings
+from regard.interpret.importance import HeadImportance
 from regard.interpret.needs import Need
+from regard.interpret.roles import HeadRole, HeadRoles
 
 
 def _near(value: float) -> Estimate:

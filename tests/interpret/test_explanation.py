@@ -10,8 +10,9 @@ import pytest
 import torch
 
 import regard
-from regard.attention import MultiHeadAttention, find_layer
-from regard.interpret import Explanation
+from regard.attention.hooks import find_layer
+from regard.attention.multihead import MultiHeadAttention
+from regard.interpret.explanation_result import Explanation
 from tests.german import write
 
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {

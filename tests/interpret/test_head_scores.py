@@ -5,12 +5,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention import attention_layers, intervene
+from regard.attention.hooks import attention_layers
+from regard.attention.interventions import intervene
 from regard.attention.recording import record_own
 from regard.interpret.head_scores import KeySets, answer_samples, measure_heads, pair_samples, token_samples
 from regard.models.decoder_only import DecoderOnly, DecoderOnlyConfig
-from regard.tasks import Induction, find_task
-from regard.tasks.induction import InductionTaskConfig
+from regard.tasks.all_tasks import find_task
+from regard.tasks.induction import Induction, InductionTaskConfig
 
 TASK = Induction(InductionTaskConfig(max_len=12, repeated=4, vocab_size=9))
 

@@ -7,8 +7,8 @@ import pytest
 
 from regard.data.word_alignment import Link, WordAlignment
 from regard.errors import InputError
-from regard.interpret import AligningHeads, Head, choose_heads, extract_links
-from regard.interpret.head_selection import combine_heads
+from regard.interpret.head_selection import AligningHeads, choose_heads, combine_heads
+from regard.interpret.word_links import Head, extract_links
 
 HEADS: list[Head] = [("decoder.layers.0.cross", 0), ("decoder.layers.0.cross", 1), ("decoder.layers.1.cross", 0)]
 RANDOM = np.random.default_rng(0)

@@ -8,12 +8,14 @@ import torch
 import torch.nn.functional as F
 
 import regard
-from regard.attention import MultiHeadAttention, intervene, keep_heads
-from regard.evaluation import fresh_batches
-from regard.interpret import Estimate, HeadImportance
-from regard.runs import prune
+from regard.attention.interventions import intervene
+from regard.attention.multihead import MultiHeadAttention, keep_heads
+from regard.evaluation.exact_match import fresh_batches
+from regard.interpret.estimates import Estimate
+from regard.interpret.importance import HeadImportance
+from regard.runs.pruning import prune
 from regard.streams import make_generator
-from regard.training import RunFolder
+from regard.training.run_folder import RunFolder
 
 
 def test_importance_is_the_loss_increase_without_the_head(trained: regard.AnswerRun) -> None:
@@ -93,7 +95,7 @@ def test_refuses_models_that_cannot_be_pruned(
         prune(single, 1, tmp_path / "none")
     assert not (tmp_path / "none").exists()
     with pytest.raises(regard.InputError, match="is pruned: CTranslate2"):
-        from regard.convert import export
+        from regard.convert.export import export
 
         export(prune(german, 1, tmp_path / "g").run, tmp_path / "e")  # type: ignore[arg-type]
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import regard
-from regard.bench.known_models import trap_model
 from regard.errors import InputError
+from regard_lab.bench.known_models import trap_model
 from tests.interpret.subjects import language_run, pair_run, query_run
 
 FAMILIES: dict[str, Callable[[Path], Any]] = {"query": query_run, "decoder": language_run, "seq2seq": pair_run}

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 import regard
-from regard.data import PairBatch, collate
-from regard.interpret import probe_inputs, probing
+from regard.data.batch import PairBatch, collate
+from regard.interpret import probing
 from regard.interpret.attribution.background import change_embedding
-from regard.interpret.probing import MOST_LETTERS, choose_yardstick
+from regard.interpret.probing import MOST_LETTERS, choose_yardstick, probe_inputs
 from tests.interpret.subjects import language_run, pair_run, query_run
 
 
@@ -81,7 +81,7 @@ def test_pairs_and_language_models_are_probed(tmp_path: Path) -> None:
 @torch.no_grad()
 def test_a_shared_embedding_is_changed_for_the_source_only(shared: bool) -> None:
     """If the source and the target share an embedding, only the input of the encoder is changed."""
-    from regard.models import Transformer, TransformerConfig
+    from regard.models.transformer import Transformer, TransformerConfig
 
     torch.manual_seed(0)
     config = TransformerConfig(hidden=8, heads=2, inner=8, enc_layers=1, dec_layers=1)

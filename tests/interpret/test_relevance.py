@@ -4,10 +4,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention import Attention, uniform_weights
-from regard.interpret import relevance_share
-from regard.models import AnswerModel, QueryModel, QueryModelConfig
-from regard.tasks import Batch, Counting, Task
+from regard.attention.functional import uniform_weights
+from regard.attention.single import Attention
+from regard.interpret.relevance import relevance_share
+from regard.models.base import AnswerModel
+from regard.models.query import QueryModel, QueryModelConfig
+from regard.tasks.base import Task
+from regard.tasks.batch import Batch
+from regard.tasks.counting import Counting
 
 
 class Fixed(AnswerModel):

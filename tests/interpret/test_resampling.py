@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 
 import regard
-from regard.attention import attention_layers
-from regard.bench.known_models import compiled_model, trap_model
-from regard.interpret import head_importance
+from regard.attention.hooks import attention_layers
 from regard.interpret.examination import make_examination
+from regard.interpret.importance import head_importance
 from regard.interpret.needs import Needs, find_needs
 from regard.interpret.resampling import Change, Resampling
 from regard.interpret.sentence_errors import error_bracket
-from tests.programs.modules import as_gpt2, as_module
+from regard_lab.bench.known_models import compiled_model, trap_model
+from tests.lab.programs.modules import as_gpt2, as_module
 
 LAYER = "decoder.0.self_attention"
 

@@ -9,11 +9,10 @@ import pytest
 import torch
 
 import regard
-from regard.interpret import head_roles
 from regard.interpret.patterns import ROLE_KINDS, searched_roles
 from regard.interpret.role_strengths import measure_candidates
-from regard.interpret.roles import choose_roles
-from regard.viz import LayerMap
+from regard.interpret.roles import choose_roles, head_roles
+from regard.viz.maps import LayerMap
 
 LENGTH, OUTPUTS, SAMPLES = 12, 4, 30
 LETTERS = "ABCDE"

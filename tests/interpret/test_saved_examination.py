@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.interpret import load_examination
 from regard.interpret.importance import importance_by_layer
+from regard.interpret.saved_examination import load_examination
 from regard.io.reading import add_digest
-from regard.training import Checkpoint, RunFolder
+from regard.training.checkpoint import Checkpoint
+from regard.training.run_folder import RunFolder
 from tests.earlier import to_format_6
 
 

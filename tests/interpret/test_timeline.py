@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from regard.interpret import Development, Timeline
+from regard.interpret.formation import Development
 from regard.interpret.head_scores import Head
+from regard.interpret.timeline import Timeline
 
 STEPS = [0, 10, 100, 1000]
 

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 import regard
-from regard.attention import trace_layer
 from regard.attention.components import find_components
+from regard.attention.hooks import trace_layer
 from regard.errors import InputError
 from regard.interpret.contributions import Contribution
 from regard.interpret.linear_pass import LinearPass, group
 from regard.interpret.score_calls import own_forward_pass
-from regard.programs import PROGRAMS
+from regard_lab.programs.library import PROGRAMS
 from tests.interpret.bare_models import BareModel, decoder_only, query_model, tokens, transformer
-from tests.programs.resampling import compiled_program, make_inputs
+from tests.lab.programs.resampling import compiled_program, make_inputs
 
 MODELS: dict[str, Callable[[], BareModel]] = {
     "GPT-2": lambda: decoder_only(activation="gelu_tanh", bias=True),

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from regard.errors import InputError, MachineError
-from regard.io import folders, new_folder, tidy
+from regard.io import folders
+from regard.io.folders import new_folder
+from regard.io.temporary import tidy
 
 
 def filled(path: Path, content: str) -> None:
@@ -82,7 +84,12 @@ def test_a_failure_leaves_the_old_folder(tmp_path: Path, monkeypatch: pytest.Mon
 
 def in_another_process(code: str, folder: Path) -> None:
     """Run code that kills its process."""
-    lines = ["import os, pathlib", "from regard.io import folders, new_folder, write_file", code]
+    lines = [
+        "import os, pathlib",
+        "from regard.io import folders; from regard.io.folders import new_folder",
+        "from regard.io.writing import write_file",
+        code,
+    ]
     found = subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=folder, check=False)
     assert found.returncode == 9
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from regard import record
-from regard.attention import intervene
+from regard.attention.interventions import intervene
 from regard.errors import InputError
-from regard.models import DecoderOnly, DecoderOnlyConfig
+from regard.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 
 SYMBOLS, LONGEST = 11, 13
 VARIANTS: list[dict[str, Any]] = [

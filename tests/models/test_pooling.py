@@ -4,10 +4,9 @@ import pytest
 import torch
 
 from regard import record
-from regard.attention import length_mask
+from regard.attention.masks import length_mask
 from regard.errors import InputError
-from regard.models import PoolingConfig, PoolingModel
-from regard.models.pooling import Pooling
+from regard.models.pooling import Pooling, PoolingConfig, PoolingModel
 
 each_pooling = pytest.mark.parametrize("pooling", ["attention", "last", "max", "mean"])
 

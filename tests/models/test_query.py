@@ -9,9 +9,9 @@ from hypothesis import given, strategies as st
 from torch import Tensor
 
 from regard import record
-from regard.attention import LearnedPositions
+from regard.attention.positions import LearnedPositions
 from regard.errors import InputError
-from regard.models import QueryModel, QueryModelConfig
+from regard.models.query import QueryModel, QueryModelConfig
 
 CONFIGS = {
     "counting": QueryModelConfig(hidden=14),

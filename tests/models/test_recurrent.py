@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 import torch
 
-from regard.data import BOS, collate
+from regard.data.batch import collate
+from regard.data.vocabulary import BOS
 from regard.errors import InputError
-from regard.models import RecurrentConfig, RecurrentSeq2Seq
+from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
 
 VARIANTS: list[dict[str, Any]] = [
     {"score": "none"},

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from regard import record
-from regard.attention import SCORES, Concat, Dot
+from regard.attention.scores import SCORES, Concat, Dot
 from regard.errors import InputError
 from regard.models.recurrent_decoder import Memory, RecurrentDecoder
 from tests.attention.reference import score_of

@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 import torch
 
-from regard.data import BOS, collate
-from regard.models import RecurrentConfig, RecurrentSeq2Seq, Seq2Seq, Transformer, TransformerConfig
+from regard.data.batch import collate
+from regard.data.vocabulary import BOS
+from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
+from regard.models.seq2seq import Seq2Seq
+from regard.models.transformer import Transformer, TransformerConfig
 
 RECURRENT: list[dict[str, Any]] = [
     {"score": "none"},

@@ -8,11 +8,14 @@ import torch
 from torch import Tensor
 
 from regard import record
-from regard.attention import Sinusoidal, find_layer, keep_heads
-from regard.data import BOS, CharacterVocabulary, collate
-from regard.decoding import Search, translate
+from regard.attention.hooks import find_layer
+from regard.attention.multihead import keep_heads
+from regard.attention.positions import Sinusoidal
+from regard.data.batch import collate
+from regard.data.vocabulary import BOS, CharacterVocabulary
+from regard.decoding.translation import Search, translate
 from regard.errors import InputError
-from regard.models import Transformer, TransformerConfig
+from regard.models.transformer import Transformer, TransformerConfig
 
 
 def make(**options: Any) -> Transformer:

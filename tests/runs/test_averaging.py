@@ -11,7 +11,8 @@ import torch
 import regard
 from regard.errors import InputError
 from regard.io.reading import list_steps
-from regard.training import Checkpoint, TranslationTraining
+from regard.training.checkpoint import Checkpoint
+from regard.training.translation_settings import TranslationTraining
 from tests.conftest import TINY
 from tests.german import write
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import regard
-from regard.bench.known_models import compiled_model
 from regard.interpret.saved_examination import read_examination
 from regard.runs import examined_runs
-from regard.training import RunFolder
+from regard.training.run_folder import RunFolder
+from regard_lab.bench.known_models import compiled_model
 
 OPTIONS: dict[str, Any] = {"hidden": 8, "heads": 2, "steps": 3, "batchsize": 4, "progress": False}
 

@@ -11,7 +11,7 @@ import pytest
 
 import regard
 from regard.errors import InputError
-from regard.evaluation import bleu, quality
+from regard.evaluation.bleu import bleu, quality
 from regard.training.checkpoint import Progress
 from tests.conftest import TINY
 from tests.german import sentences, write

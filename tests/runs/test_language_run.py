@@ -15,8 +15,9 @@ from regard.errors import InputError
 from regard.evaluation.language_validation import BATCHES, language_validation
 from regard.evaluation.next_tokens import measure_tokens, next_token_losses
 from regard.streams import make_generator
-from regard.tasks import Text, TokenTask
-from regard.training import make_config
+from regard.tasks.text import Text
+from regard.tasks.tokens import TokenTask
+from regard.training.config import make_config
 from regard.viz.subject import Layer
 
 SMALL: dict[str, Any] = {"hidden": 16, "heads": 2, "batchsize": 8, "snapshots": 4}

@@ -10,7 +10,8 @@ import pytest
 
 import regard
 from regard.errors import InputError, MachineError
-from regard.training import Checkpoint, RunFolder, TrainingState
+from regard.training.checkpoint import Checkpoint, TrainingState
+from regard.training.run_folder import RunFolder
 
 TINY: dict[str, Any] = {"hidden": 4, "batchsize": 2, "progress": False}
 Command = Callable[..., tuple[int, str, str]]

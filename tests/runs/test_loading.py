@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import regard
-from regard.training import RunConfig, RunFolder
+from regard.training.config import RunConfig
+from regard.training.run_folder import RunFolder
 
 TINY: dict[str, Any] = {"steps": 2, "batchsize": 2, "progress": False}
 

@@ -10,9 +10,12 @@ import pytest
 import torch
 
 import regard
+from regard.attention.hooks import attention_layers, find_layer
+from regard.attention.mechanism import PARTS
+from regard.attention.multihead import MultiHeadAttention
 from regard.errors import InputError
 from regard.runs.live_data import live_data
-from regard.training import Interrupted
+from regard.training.signals import Interrupted
 from regard.training.trust_code import check_trusted, code_digests
 
 MECHANISMS = (
@@ -36,7 +39,7 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
 """Task and flags of each model besides the decoder."""
 CUSTOM = """
 import torch
-from regard.attention import Gate, Normalizer, PositionBias
+from regard.attention.parts import Gate, Normalizer, PositionBias
 
 class Squared(Normalizer):
     def __init__(self, sizes, power=2):
@@ -100,9 +103,9 @@ def check_sums(run: Any, explanation: Any) -> None:
         weights = np.exp(scores - scores.max())
         np.testing.assert_allclose(explanation.weights, weights / weights.sum(), atol=1e-5)
     if explanation.own_part is not None:
-        layer = regard.attention.find_layer(run.model, explanation.layer)
+        layer = find_layer(run.model, explanation.layer)
         own = explanation.context if explanation.changed_context is None else explanation.changed_context
-        assert isinstance(layer, regard.attention.MultiHeadAttention)
+        assert isinstance(layer, MultiHeadAttention)
         matrix = layer.output.weight.detach().double().unflatten(1, (layer.heads, -1))
         expected = matrix[:, explanation.head] @ torch.tensor(own, dtype=torch.float64)
         np.testing.assert_allclose(explanation.own_part, expected, atol=1e-5)
@@ -178,7 +181,7 @@ def test_measurements_are_finite_or_undefined(runs: dict[str, Any], name: str) -
     run = runs[name]
     run.importance(samples=5), run.examine(samples=5), run.playback()
     [development] = regard.timeline([run], samples=5, progress=False).runs
-    normalized = all(layer.normalized for layer in regard.attention.attention_layers(run.model).values())
+    normalized = all(layer.normalized for layer in attention_layers(run.model).values())
     assert np.isfinite(development.entropy).all() == normalized
     assert not np.isinf(development.entropy).any()
 
@@ -379,5 +382,5 @@ def test_help_lists_every_part(words: str, capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(SystemExit):
         main(["train", *words.split(), "--help"])
     shown = " ".join(word.strip("│") for word in capsys.readouterr().out.split())
-    missing = [name for name in regard.attention.PARTS if name not in shown]
+    missing = [name for name in PARTS if name not in shown]
     assert missing == []

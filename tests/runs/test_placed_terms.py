@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from regard.data.tokenization import word_spans
-from regard.decoding import Candidate, Controls, Search
+from regard.decoding.controls import Controls
+from regard.decoding.translation import Candidate, Search
 from regard.runs.placed_terms import _is_placed, _place, place_terms
 
 

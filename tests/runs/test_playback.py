@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.training import RunFolder
+from regard.training.run_folder import RunFolder
 from regard.training.settings import SampledTraining
 from tests.conftest import TINY
 from tests.german import write

@@ -14,7 +14,7 @@ import pytest
 
 import regard
 from regard.errors import InputError
-from regard.training import TrainingState
+from regard.training.checkpoint import TrainingState
 from tests.earlier import to_format_6
 
 Command = Callable[..., tuple[int, str, str]]

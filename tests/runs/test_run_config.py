@@ -14,7 +14,7 @@ import torch
 import regard
 from regard.errors import InputError
 from regard.runs import run_config
-from regard.training import Checkpoint
+from regard.training.checkpoint import Checkpoint
 from tests.earlier import to_format_6
 from tests.german import sentences, write
 

@@ -9,8 +9,8 @@ import pytest
 import regard
 from regard.errors import InputError
 from regard.runs import task_configs
-from regard.tasks import TASKS, find_task
-from regard.training import make_config
+from regard.tasks.all_tasks import TASKS, find_task
+from regard.training.config import make_config
 
 CLASSES: dict[str, Any] = {
     config_class.on: config_class

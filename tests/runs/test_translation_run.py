@@ -14,11 +14,11 @@ import pytest
 import torch
 
 import regard
-from regard.attention import Block
+from regard.attention.blocks import Block
 from regard.errors import InputError
-from regard.evaluation import bleu
-from regard.models import Transformer
-from regard.training import Checkpoint
+from regard.evaluation.bleu import bleu
+from regard.models.transformer import Transformer
+from regard.training.checkpoint import Checkpoint
 from tests.conftest import TINY
 from tests.german import LINKS, sentences, write
 
@@ -148,7 +148,7 @@ def test_compiled_layers_give_the_same_losses_and_compile_once(tmp_path: Path) -
 
 
 def test_presets() -> None:
-    from regard.training import make_config
+    from regard.training.config import make_config
 
     assert make_config("translation", {"preset": "base"}).flags()["hidden"] == 512
     tiny = make_config("translation", {"preset": "tiny", "heads": 8})

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import regard
-from regard.data import UNKNOWN, CharacterVocabulary, Vocabulary, WordVocabulary
-from regard.decoding import Candidate, Controls
+from regard.data.vocabulary import UNKNOWN, CharacterVocabulary, Vocabulary, WordVocabulary
+from regard.decoding.controls import Controls
+from regard.decoding.translation import Candidate
 from regard.runs import unknown_words
 from regard.runs.unknown_words import replace_unknown
 from tests.conftest import TINY

@@ -6,8 +6,8 @@ import pytest
 
 import regard
 from regard.errors import InputError
-from regard.server import Explorer
 from regard.server.access import make_token
+from regard.server.explorer import Explorer
 from regard.server.serve import is_this_machine
 from tests.server.running import asked, request, send, serving, showing
 

@@ -12,7 +12,7 @@ import pytest
 
 import regard
 from regard.interpret.importance import importance_by_layer
-from regard.viz import AttentionMap
+from regard.viz.attention_map import AttentionMap
 from regard.viz.page import VIEW, modules
 from tests.packed import unpack
 

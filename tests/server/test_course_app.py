@@ -8,9 +8,9 @@ import pytest
 from starlette.testclient import TestClient
 
 import regard
-from regard.course.lesson_training import RESULT
-from regard.course.lessons import lessons
-from regard.server.course_app import make_course_app
+from regard_course.course_app import make_course_app
+from regard_course.lesson_training import RESULT
+from regard_course.lessons.lesson import lessons
 
 
 @pytest.fixture

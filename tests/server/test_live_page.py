@@ -16,10 +16,10 @@ import pytest
 import torch
 
 import regard
-from regard.data import PairBatch, collate, read_source
-from regard.runs import AnyRun
+from regard.data.batch import PairBatch, collate, read_source
 from regard.runs.live_data import MAX_PARAMETERS, live_data
-from regard.server import Explorer
+from regard.runs.run_types import AnyRun
+from regard.server.explorer import Explorer
 from regard.server.live_page import live_page
 from regard.server.messages import AttendRequest, ExplainRequest, InterventionRequest
 

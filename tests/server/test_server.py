@@ -16,7 +16,7 @@ import pytest
 
 import regard
 from regard.errors import InputError, MachineError
-from regard.server import Explorer
+from regard.server.explorer import Explorer
 from tests.processes import Started
 from tests.server.running import asked, connect, memory, receive, request, send, serving, showing
 

@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 
 from regard.sweep.job import Job, make_job
-from regard.training import Checkpoint, RunFolder, make_config, trainer
+from regard.training import trainer
+from regard.training.checkpoint import Checkpoint
+from regard.training.config import make_config
+from regard.training.run_folder import RunFolder
 
 CHECKPOINT = 10
 """Number of steps between two checkpoints after a call of `short_checkpoints`."""

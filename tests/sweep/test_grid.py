@@ -13,7 +13,10 @@ import pytest
 import regard
 from regard import plugins
 from regard.errors import InputError
-from regard.sweep import Measured, Variant, compare, job, make_variants
+from regard.sweep import job
+from regard.sweep.comparison import compare
+from regard.sweep.grid import Variant, make_variants
+from regard.sweep.job import Measured
 from regard.sweep.report import format_mean
 from tests.conftest import TINY
 from tests.german import write
@@ -248,7 +251,7 @@ def test_a_measurement_of_changed_code_is_refused(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "grid_helper.py").write_text("FACTOR = 1\n")
-    score = "import grid_helper\nfrom regard.attention import ScaledDot\nclass S(ScaledDot): pass\n"
+    score = "import grid_helper\nfrom regard.attention.scores import ScaledDot\nclass S(ScaledDot): pass\n"
     (tmp_path / "grid_score.py").write_text(score)
     flags: dict[str, Any] = {"seeds": 1, "steps": 2, "hidden": 4, "savepath": tmp_path / "compared"}
     vary = {"score": ["dot", "grid_score:S"]}

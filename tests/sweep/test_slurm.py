@@ -15,8 +15,10 @@ import pytest
 
 import regard
 from regard.errors import InputError, MachineError
-from regard.sweep import Slurm, compare, slurm
+from regard.sweep import slurm
+from regard.sweep.comparison import compare
 from regard.sweep.job import Job
+from regard.sweep.slurm import Slurm
 from tests.sweep.cluster import job
 
 Command = Callable[..., tuple[int, str, str]]

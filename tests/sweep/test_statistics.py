@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.sweep import Comparison, Measured, Variant
+from regard.sweep.comparison import Comparison
+from regard.sweep.grid import Variant
+from regard.sweep.job import Measured
 from regard.sweep.report import figures, tables
 from regard.sweep.statistics import differences
 

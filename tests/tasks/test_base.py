@@ -5,7 +5,10 @@ import torch
 from hypothesis import given, strategies as st
 
 from regard.errors import InputError
-from regard.tasks import PAST_END, Counting, Difference, Recall, Signal, Signal2, Task, TaskConfig
+from regard.tasks.base import PAST_END, Task, TaskConfig
+from regard.tasks.counting import Counting, Difference
+from regard.tasks.recall import Recall
+from regard.tasks.signal import Signal, Signal2
 
 PRIMER = (Counting, Difference, Signal, Signal2)
 each_task = pytest.mark.parametrize("task_class", PRIMER, ids=[task.name for task in PRIMER])

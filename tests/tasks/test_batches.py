@@ -3,11 +3,15 @@
 import pytest
 import torch
 
-from regard.data import PAD
+from regard.data.vocabulary import PAD
 from regard.streams import make_generator
-from regard.tasks import BatchContext, Counting, Recall, Reverse, base
+from regard.tasks import base
+from regard.tasks.batch import BatchContext
+from regard.tasks.counting import Counting
 from regard.tasks.pairs import BATCHES_PER_POOL, LengthSortedBatches
-from regard.training import make_config
+from regard.tasks.recall import Recall
+from regard.tasks.sequences import Reverse
+from regard.training.config import make_config
 
 
 def batches(seed: int = 0) -> LengthSortedBatches:

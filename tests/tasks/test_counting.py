@@ -5,7 +5,8 @@ import torch
 from hypothesis import given, strategies as st
 
 from regard.errors import InputError
-from regard.tasks import Counting, Difference, TaskConfig
+from regard.tasks.base import TaskConfig
+from regard.tasks.counting import Counting, Difference
 
 
 @given(text=st.text(alphabet=" ABCDE", min_size=1, max_size=13))

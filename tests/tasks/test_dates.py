@@ -8,8 +8,17 @@ from babel.dates import format_date, format_skeleton
 from hypothesis import given, strategies as st
 
 from regard.errors import InputError
-from regard.tasks import Dates, DatesTaskConfig
-from regard.tasks.dates import DAYS, FIRST, FORMATS, LAST, SKELETONS, is_held_out, write_date
+from regard.tasks.dates import (
+    DAYS,
+    FIRST,
+    FORMATS,
+    LAST,
+    SKELETONS,
+    Dates,
+    DatesTaskConfig,
+    is_held_out,
+    write_date,
+)
 
 DATES = Dates()
 STYLES = [style for styles in DATES.styles for style in styles]

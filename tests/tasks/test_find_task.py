@@ -7,10 +7,16 @@ from pathlib import Path
 import pytest
 
 from regard.errors import InputError
-from regard.tasks import IGNORE, TASKS, Counting, PairTask, Regression, Task, TokenTask, find_task, list_tasks
+from regard.tasks.all_tasks import TASKS, find_task, list_tasks
+from regard.tasks.base import Task
+from regard.tasks.batch import IGNORE
+from regard.tasks.counting import Counting
+from regard.tasks.pairs import PairTask
+from regard.tasks.regression import Regression
+from regard.tasks.tokens import TokenTask
 
 OWN_TASK = '''
-from regard.tasks import Task
+from regard.tasks.base import Task
 
 class Vowels(Task):
     """How many A?"""

@@ -5,8 +5,7 @@ import torch
 from hypothesis import given, strategies as st
 
 from regard.errors import InputError
-from regard.tasks import Phrases
-from regard.tasks.phrases import is_held_out
+from regard.tasks.phrases import Phrases, is_held_out
 
 TASK = Phrases()
 

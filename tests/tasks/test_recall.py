@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, strategies as st
 
 from regard.errors import InputError
-from regard.tasks import PAST_END, Recall, RecallTaskConfig
-from regard.tasks.recall import NOISE, VALUES
+from regard.tasks.base import PAST_END
+from regard.tasks.recall import NOISE, VALUES, Recall, RecallTaskConfig
 
 
 def test_a_worked_example() -> None:

@@ -4,9 +4,10 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from regard.data import EOS, PAD
+from regard.data.vocabulary import EOS, PAD
 from regard.errors import InputError
-from regard.tasks import Copy, Pair, PairTask, Reverse, SequenceConfig, Sort, alignment_mask
+from regard.tasks.pairs import Pair, PairTask, alignment_mask
+from regard.tasks.sequences import Copy, Reverse, SequenceConfig, Sort
 
 
 @pytest.mark.parametrize(

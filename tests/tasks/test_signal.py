@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, strategies as st
 
 from regard.errors import InputError
-from regard.tasks import Signal, Signal2
+from regard.tasks.signal import Signal, Signal2
 
 
 @pytest.mark.parametrize("task", [Signal(), Signal2()], ids=["signal", "signal2"])

@@ -11,8 +11,9 @@ from hypothesis import given, strategies as st
 
 from regard.data.token_file import decode_tokens, encode_lines, learn_vocabulary, prepare_tokens
 from regard.errors import InputError
-from regard.tasks import IGNORE, BatchContext, Text, TextTaskConfig
-from regard.training import TrainingConfig
+from regard.tasks.batch import IGNORE, BatchContext
+from regard.tasks.text import Text, TextTaskConfig
+from regard.training.settings import TrainingConfig
 
 LINES = "The quick brown fox\njumps over the lazy dog.\n\n  Two blanks, and grüße!\n" * 20
 

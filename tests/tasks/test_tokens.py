@@ -7,8 +7,10 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.tasks import IGNORE, PADDING, BatchContext, Induction, InductionTaskConfig, TokenBatch
-from regard.training import TrainingConfig
+from regard.tasks.batch import IGNORE, BatchContext, TokenBatch
+from regard.tasks.induction import Induction, InductionTaskConfig
+from regard.tasks.tokens import PADDING
+from regard.training.settings import TrainingConfig
 
 
 def make_batch() -> TokenBatch:

@@ -11,7 +11,8 @@ import sys
 from typing import Any
 
 from regard.cli import main
-from regard.training import DistributedContext, Learner
+from regard.training.distributed import DistributedContext
+from regard.training.trainer import Learner
 
 
 def fail_at(step: int, number: int) -> None:

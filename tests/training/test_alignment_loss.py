@@ -8,10 +8,10 @@ import torch
 
 import regard
 from regard import record
-from regard.data import PairBatch, collate
+from regard.data.batch import PairBatch, collate
 from regard.data.word_alignment import parse_moses
 from regard.errors import InputError
-from regard.models import Transformer, TransformerConfig
+from regard.models.transformer import Transformer, TransformerConfig
 from regard.training.objective import guided_layer, record_alignment_loss
 from tests.conftest import TINY
 from tests.german import LINKS, write

@@ -6,7 +6,10 @@ import pytest
 import torch
 
 from regard.errors import InputError
-from regard.training import Checkpoint, RunFolder, create_run, make_config, tensor_specs
+from regard.training.checkpoint import Checkpoint
+from regard.training.config import make_config
+from regard.training.run_folder import RunFolder, create_run
+from regard.training.tensor_file import tensor_specs
 
 WEIGHTS = {"weight": torch.arange(6.0).view(2, 3)}
 

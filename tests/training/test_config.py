@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from regard.errors import InputError
-from regard.tasks import TASKS, find_task
-from regard.training import make_config as make_typed_config, models_for
+from regard.tasks.all_tasks import TASKS, find_task
+from regard.training.config import make_config as make_typed_config
+from regard.training.registry import models_for
 from regard.training.stored_config import config_from_json
 
 

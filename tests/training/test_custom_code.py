@@ -12,7 +12,7 @@ from regard.errors import InputError
 
 SCORES = """
 import torch
-from regard.attention import Score
+from regard.attention.scores import Score
 
 class Good(Score):
     def forward(self, query, prepared):
@@ -41,7 +41,8 @@ class Picky(Score):
 PARTS = """
 import torch
 from torch import nn
-from regard.attention import MultiHeadAttention, Positions
+from regard.attention.multihead import MultiHeadAttention
+from regard.attention.positions import Positions
 
 class Ramp(Positions):
     def __init__(self, width, length):
@@ -91,7 +92,7 @@ class Maskless(Inner):
 MODELS = """
 import torch
 from torch import nn
-from regard.models import AnswerModel
+from regard.models.base import AnswerModel
 
 class Base(AnswerModel):
     def __init__(self, config, *, letters, input_len, outputs, classes, vary_len):
@@ -124,7 +125,7 @@ class Other(Base):
 """
 TASK = """
 import torch
-from regard.tasks import Task
+from regard.tasks.base import Task
 
 class Odd(Task):
     name = "odd"
@@ -174,7 +175,7 @@ def test_broken_score_is_refused(score: str, message: str, task: str) -> None:
             "cannot be built for width 8 and 7 steps: TypeError: .*; its constructor must accept a width",
         ),
         ("positions", "Unmoved", r"fails when it is called with states \(2, 5, 8\) and offset 2: TypeError: "),
-        ("positions", "Plain", "is not a class derived from regard.attention.Positions"),
+        ("positions", "Plain", "is not a class derived from regard.attention.positions.Positions"),
         (
             "layer",
             "Single",

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from regard.errors import InputError
-from regard.training import make_config
+from regard.training.config import make_config
 from regard.training.dependent_options import DEPENDENT, check_dependent
 
 HUB: dict[str, Any] = {"hub": "folder", "languages": ("de", "en")}

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 import regard
-from regard.data import PAD, PairBatch, collate
-from regard.training import DistributedContext
+from regard.data.batch import PairBatch, collate
+from regard.data.vocabulary import PAD
+from regard.training.distributed import DistributedContext
 from tests.german import write
 from tests.processes import Started, start, start_ranks
 from tests.training import failing

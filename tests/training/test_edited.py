@@ -13,7 +13,7 @@ import torch
 import regard
 from regard.errors import InputError
 from regard.io.reading import add_digest
-from regard.training import Checkpoint
+from regard.training.checkpoint import Checkpoint
 from regard.training.tensor_file import pack_tensors, read_tensors
 from tests.earlier import to_format_6
 

@@ -7,11 +7,14 @@ import pytest
 import torch
 
 import regard
-from regard.attention import short_name
+from regard.attention.names import short_name
 from regard.errors import InputError
-from regard.models import TaskModel
-from regard.tasks import find_task
-from regard.training import Checkpoint, build_model, make_config, start, trained_parameters
+from regard.models.base import TaskModel
+from regard.tasks.all_tasks import find_task
+from regard.training.adam import trained_parameters
+from regard.training.building import build_model, start
+from regard.training.checkpoint import Checkpoint
+from regard.training.config import make_config
 from regard.training.freezing import freeze, parts_of
 from tests.german import write
 

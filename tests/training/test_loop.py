@@ -10,7 +10,9 @@ import pytest
 import torch
 
 import regard
-from regard.training import Checkpoint, RunFolder, trainer
+from regard.training import trainer
+from regard.training.checkpoint import Checkpoint
+from regard.training.run_folder import RunFolder
 
 FLAGS: dict[str, Any] = {"hidden": 8, "heads": 2, "steps": 60, "batchsize": 7, "progress": False}
 

@@ -9,8 +9,9 @@ import torch
 import regard
 from regard.errors import InputError
 from regard.streams import make_generator
-from regard.training import Checkpoint, TrainingState, TranslationTraining, make_optimizer
-from regard.training.adam import Adam
+from regard.training.adam import Adam, make_optimizer
+from regard.training.checkpoint import Checkpoint, TrainingState
+from regard.training.translation_settings import TranslationTraining
 from tests.conftest import TINY
 from tests.german import write
 

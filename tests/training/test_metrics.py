@@ -9,8 +9,8 @@ import pytest
 
 import regard
 from regard.errors import InputError
-from regard.training import RunFolder
 from regard.training.metrics import missing_steps
+from regard.training.run_folder import RunFolder
 
 Command = Callable[..., tuple[int, str, str]]
 

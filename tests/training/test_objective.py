@@ -5,12 +5,14 @@ import torch
 import torch.nn.functional as F
 
 import regard
-from regard.data import PairBatch, collate
-from regard.decoding import greedy_search
+from regard.data.batch import PairBatch, collate
+from regard.decoding.search import greedy_search
 from regard.errors import InputError
-from regard.models import RecurrentConfig, RecurrentSeq2Seq, Transformer, TransformerConfig
-from regard.training import RecurrentTraining, TranslationTraining, make_objective
-from regard.training.objective import teacher_forcing
+from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
+from regard.models.transformer import Transformer, TransformerConfig
+from regard.training.objective import make_objective, teacher_forcing
+from regard.training.settings import RecurrentTraining
+from regard.training.translation_settings import TranslationTraining
 
 
 def make() -> tuple[RecurrentSeq2Seq, PairBatch]:

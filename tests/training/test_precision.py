@@ -8,7 +8,8 @@ import pytest
 
 import regard
 from regard import machine
-from regard.training import Learner, precision
+from regard.training import precision
+from regard.training.trainer import Learner
 from tests.german import write
 
 SIZES: dict[str, Any] = {

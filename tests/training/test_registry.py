@@ -9,13 +9,14 @@ import pytest
 
 import regard
 from regard.errors import InputError
-from regard.tasks import TASKS, find_task
-from regard.training import MODELS, find_model, make_config, models_for
+from regard.tasks.all_tasks import TASKS, find_task
+from regard.training.config import make_config
+from regard.training.registry import MODELS, find_model, models_for
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 OWN_SEQUENCES = """
 from dataclasses import dataclass
-from regard.models import RecurrentConfig, RecurrentSeq2Seq
+from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
 
 @dataclass(frozen=True, kw_only=True)
 class EchoConfig(RecurrentConfig):
@@ -112,7 +113,7 @@ def test_custom_sequence_model_trains(own: Path) -> None:
         ("bag:Sack", "model 'bag:Sack' cannot be imported: AttributeError"),
         (
             "echo:Alone",
-            "model 'echo:Alone' is not a class derived from regard.models.AnswerModel, Seq2Seq or LanguageModel",
+            "model 'echo:Alone' is not a class derived from AnswerModel, Seq2Seq or LanguageModel",
         ),
         ("echo:Echo", "model 'echo:Echo' does not fit task counting"),
         ("qery", "model 'qery' is unknown: choose .* or module:Class; did you mean query?"),

@@ -10,9 +10,12 @@ import torch
 
 import regard
 from regard.errors import InputError
-from regard.io import write_inside
+from regard.io.folders import write_inside
 from regard.io.reading import add_digest
-from regard.training import Checkpoint, RunFolder, checkpoint, create_run, make_config
+from regard.training import checkpoint
+from regard.training.checkpoint import Checkpoint
+from regard.training.config import make_config
+from regard.training.run_folder import RunFolder, create_run
 from tests.earlier import to_format_6
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from regard.models import QueryModel, QueryModelConfig
-from regard.training import RECIPES, make_optimizer
-from regard.training.settings import regard_recipe, seed_recipe
+from regard.models.query import QueryModel, QueryModelConfig
+from regard.training.adam import make_optimizer
+from regard.training.settings import RECIPES, regard_recipe, seed_recipe
 
 
 def test_rate_rises_linearly_and_falls_as_a_cosine() -> None:

@@ -14,7 +14,7 @@ from tests.faults.children import Ended, run
 
 SCORE = """
 import pathlib
-from regard.attention import ScaledDot
+from regard.attention.scores import ScaledDot
 
 pathlib.Path("ran").write_text("")
 
@@ -23,7 +23,7 @@ class Mine(ScaledDot):
 """
 TASK = """
 import pathlib
-from regard.tasks import Counting
+from regard.tasks.counting import Counting
 
 pathlib.Path("ran").write_text("")
 

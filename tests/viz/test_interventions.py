@@ -11,7 +11,7 @@ from rich.console import Console
 
 import regard
 from regard.attention.interventions import active_interventions, temper
-from regard.viz import AttentionMap
+from regard.viz.attention_map import AttentionMap
 
 TEXT = "BCCCBAABACCCA"
 OFF, SET = "cross: head 1 off", "encoder.0.self_attention: head 0, weight of query 1 on key 3 set to 0.9"
@@ -116,7 +116,7 @@ def test_records_contain_the_interventions_active_while_recording(trained: regar
 def test_caption_mentions_omitted_labels(tmp_path: Path) -> None:
     import numpy as np
 
-    from regard.viz import LayerMap
+    from regard.viz.maps import LayerMap
 
     def saved(count: int) -> str:
         labels = [f"▁w{step}" for step in range(count)]

@@ -9,7 +9,7 @@ import torch
 
 import regard
 from regard import record
-from regard.viz import LayerMap
+from regard.viz.maps import LayerMap
 from regard.viz.serialization import map_data
 from tests.viz.test_terminal import example
 

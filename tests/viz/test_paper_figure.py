@@ -13,7 +13,7 @@ from PIL import Image
 
 import regard
 from regard.errors import InputError
-from regard.interpret import FIGURE_KINDS
+from regard.interpret.figures import FIGURE_KINDS
 from regard.viz.matrix_plots import HeadGrid, MatrixPlot, new_figure, token_labels
 from regard.viz.paper_figure import WIDTHS, figure_style
 from regard.viz.plots import drawn_dimensions, position_scale, spread_labels

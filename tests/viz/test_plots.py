@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from regard.attention import Sinusoidal
+from regard.attention.positions import Sinusoidal
 from regard.viz.plots import similarity
 
 

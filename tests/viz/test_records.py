@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import regard
-from regard.attention import MultiHeadAttention
+from regard.attention.multihead import MultiHeadAttention
 from tests.viz.test_page import data_of
 
 
@@ -36,7 +36,7 @@ def test_records_fill_during_the_forward_pass(model: torch.nn.Module) -> None:
 
 
 def test_short_names() -> None:
-    from regard.attention import Decoder
+    from regard.attention.blocks import Decoder
 
     decoder = torch.nn.ModuleDict({"decoder": Decoder(1, 6, 2, 12)})
     with regard.record(decoder) as records:

@@ -8,7 +8,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from regard.viz import AttentionMap, LayerMap
+from regard.viz.attention_map import AttentionMap
+from regard.viz.maps import LayerMap
 from regard.viz.terminal import cell, describe, heatmap, largest_keys
 
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from regard.viz import AttentionMap
+from regard.viz.attention_map import AttentionMap
 from regard.viz.figure import NOT_FINITE
 from regard.viz.maps import LayerMap, Patches
 from regard.viz.page import page

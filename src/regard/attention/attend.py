@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.arguments import public
 from regard.attention.functional import attention_weights, repeat_groups, weighted_sum, widen
 from regard.attention.hooks import AttentionHook
 from regard.attention.layer_record import AttentionTrace
@@ -32,6 +33,7 @@ SHORT = 128
 """Largest number of keys for which a CPU computes bfloat16 weights explicitly."""
 
 
+@public
 def attention_forward(
     query: Tensor,
     key: Tensor,

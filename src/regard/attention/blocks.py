@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
+from regard.arguments import public
 from regard.attention.dropout import Dropout
 from regard.attention.feed_forward import Activation, FeedForward
 from regard.attention.key_values import KeyValues
@@ -30,11 +31,13 @@ Norm = Literal["layer", "rms", "none"]
 none: no normalization."""
 
 
+@public
 class Block(nn.Module):
     """Base class of the layers of a stack. Each layer is compiled separately, and is split separately in
     sharded training."""
 
 
+@public
 def make_norm(width: int, epsilon: float = EPSILON, norm: Norm = "layer", *, bias: bool = True) -> nn.Module:
     """Return the normalization layer `norm` for states (..., D). `bias` applies only to layer normalization.
 
@@ -46,6 +49,7 @@ def make_norm(width: int, epsilon: float = EPSILON, norm: Norm = "layer", *, bia
     return nn.RMSNorm(width, epsilon) if norm == "rms" else nn.LayerNorm(width, epsilon, bias=bias)
 
 
+@public
 class Residual(nn.Module):
     """Residual connection around a layer, with normalization and dropout."""
 
@@ -71,6 +75,7 @@ class Residual(nn.Module):
         return sums
 
 
+@public
 def attention_layer(
     width: int,
     heads: int | None,
@@ -93,6 +98,7 @@ def attention_layer(
     return MultiHeadAttention(width, heads, score=score, mechanism=mechanism, kind=kind, **options)
 
 
+@public
 class EncoderLayer(Block):
     """Self-attention and a feed-forward network, each with a residual connection (section 3.1).
 
@@ -133,6 +139,7 @@ class EncoderLayer(Block):
         return outputs
 
 
+@public
 def check_encoder_layer(name: str) -> None:
     """Raise `InputError` unless `name` is `standard` or the `module:Class` of a custom layer.
 
@@ -142,6 +149,7 @@ def check_encoder_layer(name: str) -> None:
         plugin_class("layer", name, nn.Module, (STANDARD,))
 
 
+@public
 def make_encoder_layer(name: str, width: int, heads: int | None, inner_width: int, **options: Any) -> nn.Module:
     """Return the standard encoder layer with `options`, or the custom layer named by `module:Class`.
 
@@ -170,6 +178,7 @@ class LayerStack(nn.Module):
         self.norm = make_norm(width, epsilon, norm) if pre_norm else nn.Identity()
 
 
+@public
 class Encoder(LayerStack):
     """A stack of `layers` encoder layers of the type `layer`. `options` are arguments of the standard layer.
 
@@ -204,6 +213,7 @@ class Encoder(LayerStack):
         return memory
 
 
+@public
 class DecoderLayer(Block):
     """Causal self-attention, cross-attention and a feed-forward network, each with a residual connection
     (section 3.1).
@@ -285,6 +295,7 @@ class DecoderLayer(Block):
         return self.cross.attend(queries, memory, mask, step=step).view_as(states)
 
 
+@public
 class Decoder(LayerStack):
     """A stack of `layers` decoder layers. `options` are arguments of `DecoderLayer`.
 

@@ -133,7 +133,7 @@ class Components(NamedTuple):
 def find_components(model: nn.Module) -> Components:
     """Return the components of a model that consists of Regard's layers.
 
-    >>> from regard.attention import EncoderLayer
+    >>> from regard.attention.blocks import EncoderLayer
     >>> components = find_components(EncoderLayer(12, 3, 24))
     >>> components.heads["self_attention"].heads, list(components.feed_forward)
     (3, ['feed_forward'])

@@ -27,7 +27,7 @@ def part_name(part: nn.Module) -> str:
 def describe_weights(layer: AttentionLayer) -> str:
     """Return what a reader of the weights must know, or an empty string for weights of a softmax.
 
-    >>> from regard.attention import MultiHeadAttention
+    >>> from regard.attention.multihead import MultiHeadAttention
     >>> describe_weights(MultiHeadAttention(8, 2, mechanism="sink"))
     'rows need not sum to 1 (sink)'
     """
@@ -52,7 +52,7 @@ def describe_weights(layer: AttentionLayer) -> str:
 def describe_model(model: nn.Module) -> str:
     """Return `describe_weights` for the attention layers of a model in one line.
 
-    >>> from regard.attention import MultiHeadAttention
+    >>> from regard.attention.multihead import MultiHeadAttention
     >>> describe_model(MultiHeadAttention(8, 2, mechanism="sink"))
     'rows need not sum to 1 (sink)'
     """
@@ -62,7 +62,7 @@ def describe_model(model: nn.Module) -> str:
 def can_be_negative(layer: AttentionLayer) -> bool:
     """Return whether weights can be negative.
 
-    >>> from regard.attention import MultiHeadAttention
+    >>> from regard.attention.multihead import MultiHeadAttention
     >>> can_be_negative(MultiHeadAttention(8, 2, mechanism="differential"))
     True
     """
@@ -73,7 +73,7 @@ def can_be_negative(layer: AttentionLayer) -> bool:
 def describe_normalizer(layer: AttentionLayer) -> str:
     """Return how the weights follow from the scores: "softmax over the row", or the names of other parts.
 
-    >>> from regard.attention import MultiHeadAttention
+    >>> from regard.attention.multihead import MultiHeadAttention
     >>> describe_normalizer(MultiHeadAttention(8, 2, mechanism="entmax"))
     'entmax over the row'
     """
@@ -88,7 +88,7 @@ def describe_normalizer(layer: AttentionLayer) -> str:
 def score_changes(layer: AttentionLayer) -> list[str]:
     """Return the names of the parts that change the result of the score before the normalizer.
 
-    >>> from regard.attention import MultiHeadAttention
+    >>> from regard.attention.multihead import MultiHeadAttention
     >>> score_changes(MultiHeadAttention(8, 2, mechanism="scalable,alibi", kind="causal"))
     ['scalable', 'alibi']
     """
@@ -103,7 +103,7 @@ def score_changes(layer: AttentionLayer) -> list[str]:
 def context_changes(layer: AttentionLayer) -> list[str]:
     """Return the names of the parts that change the context of each head before the output projection.
 
-    >>> from regard.attention import MultiHeadAttention
+    >>> from regard.attention.multihead import MultiHeadAttention
     >>> context_changes(MultiHeadAttention(8, 2, mechanism="output_gate"))
     ['output_gate']
     """
@@ -118,7 +118,7 @@ def is_plain(layer: AttentionLayer) -> bool:
 
     A page shows all steps of such a layer.
 
-    >>> from regard.attention import MultiHeadAttention
+    >>> from regard.attention.multihead import MultiHeadAttention
     >>> [is_plain(MultiHeadAttention(8, 2, mechanism=name)) for name in ("window:4", "sink")]
     [True, False]
     """
@@ -130,7 +130,7 @@ def follows_softmax(layer: AttentionLayer) -> bool:
     """Return whether weights are proportional to the exponentials of the scores among the keys with a weight, so
     that a temperature can be applied to the weights.
 
-    >>> from regard.attention import MultiHeadAttention
+    >>> from regard.attention.multihead import MultiHeadAttention
     >>> follows_softmax(MultiHeadAttention(8, 2, mechanism="sink"))
     False
     """

@@ -11,11 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.arguments import Limits
+from regard.arguments import Limits, public
 
 BYTE = 256
 
 
+@public
 class Dropout(nn.Module):
     """Set a random fraction of the values to zero during training, and scale the remaining values to keep the
     mean.

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.arguments import public
 from regard.fast.compiled_relu import compiled_relu
 
 Activation = Literal["relu", "gelu", "swish"]
@@ -28,6 +29,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+@public
 class FeedForward(nn.Module):
     """Position-wise network of section 3.3: `W2 relu(W1 x + b1) + b2`, with the same weights at every position.
 

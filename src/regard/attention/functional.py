@@ -14,11 +14,12 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from regard.arguments import Limits
+from regard.arguments import Limits, public
 from regard.errors import InputError
 from regard.fast.softmax import padded_softmax
 
 
+@public
 def attention_weights(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """Return the attention weights for scores (..., Tq, Tk), with the same shape and dtype. Each row sums to 1.
 
@@ -42,6 +43,7 @@ def attention_weights(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     return (padded_softmax(scores + offsets, wide) * not_empty).to(scores.dtype)
 
 
+@public
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     """Return the context (B, H, Tq, D) of weights (B, H, Tq, Tk) over values (B, G, Tk, D).
 
@@ -51,6 +53,7 @@ def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     return weights @ repeat_groups(values, weights.shape[1])
 
 
+@public
 def uniform_weights(like: Tensor, mask: Tensor | None = None) -> Tensor:
     """Return equal weights for all keys that may be attended, with the shape (..., Tq, Tk) of `like`.
 
@@ -65,6 +68,7 @@ def uniform_weights(like: Tensor, mask: Tensor | None = None) -> Tensor:
     return allowed / allowed.sum(-1, keepdim=True).clamp(min=1)
 
 
+@public
 def tempered_weights(weights: Tensor, temperature: Annotated[float, Limits(0, math.inf, "both")]) -> Tensor:
     """Return the weights (..., Tq, Tk) that result if the scores are divided by a temperature.
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.arguments import public
 from regard.attention.functional import attention_weights, widen
 from regard.attention.layer_record import AttentionTrace
 from regard.attention.names import find_name, layer_name, plain_name
@@ -38,6 +39,7 @@ RowWeights = Callable[[Sequence[int]], tuple[Tensor, Tensor | None]]
 """Maps indices of query rows to the weights (B, H, rows, Tk) and mask of these rows."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class AttentionHook:
     """Changes and records the weights of a layer. A layer with a hook computes its weights explicitly."""
@@ -86,6 +88,7 @@ class AttentionHook:
             )
 
 
+@public
 class AttentionLayer(nn.Module):
     """Base class of attention layers. The weights of each head can be recorded and changed."""
 
@@ -169,22 +172,24 @@ class AttentionLayer(nn.Module):
         return {name: value for name, value in vars(self).items() if name != "hook"}
 
 
+@public
 def attention_layers(model: nn.Module) -> dict[str, AttentionLayer]:
     """Return the Regard attention layers of a model by dotted name.
 
-    >>> from regard.attention import EncoderLayer
+    >>> from regard.attention.blocks import EncoderLayer
     >>> list(attention_layers(EncoderLayer(12, 3, 24)))
     ['self_attention']
     """
     return {plain_name(name): layer for name, layer in model.named_modules() if isinstance(layer, AttentionLayer)}
 
 
+@public
 def find_layer(model: nn.Module, name: str) -> AttentionLayer:
     """Return the Regard attention layer with a dotted name; `.layers` may be omitted from the name.
 
     Raises `InputError` for an unknown name.
 
-    >>> from regard.attention import EncoderLayer
+    >>> from regard.attention.blocks import EncoderLayer
     >>> find_layer(EncoderLayer(12, 3, 24), "self_attention").heads
     3
     """
@@ -228,11 +233,12 @@ def disable_compile() -> Iterator[None]:
         yield
 
 
+@public
 @contextmanager
 def explicit_weights(model: nn.Module) -> Iterator[None]:
     """Compute all weights explicitly in the block, for code such as `torch.func.vmap` that has no fused kernel.
 
-    >>> from regard.attention import MultiHeadAttention
+    >>> from regard.attention.multihead import MultiHeadAttention
     >>> layer = MultiHeadAttention(12, heads=3)
     >>> with explicit_weights(layer):
     ...     layer(torch.zeros(2, 5, 12)).shape
@@ -242,11 +248,12 @@ def explicit_weights(model: nn.Module) -> Iterator[None]:
         yield
 
 
+@public
 @contextmanager
 def trace_layer(layer: AttentionLayer, watcher: Callable[[AttentionTrace], None]) -> Iterator[None]:
     """Call `watcher` with the trace of each call of a layer in the block, in addition to the layer's hook.
 
-    >>> from regard.attention import MultiHeadAttention
+    >>> from regard.attention.multihead import MultiHeadAttention
     >>> layer = MultiHeadAttention(12, heads=3)
     >>> with trace_layer(layer, lambda trace: print(trace.scores.shape)):
     ...     output = layer(torch.zeros(2, 5, 12))

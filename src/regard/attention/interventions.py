@@ -19,6 +19,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from regard.arguments import public
 from regard.attention.descriptions import can_be_negative, describe_normalizer, follows_softmax
 from regard.attention.functional import tempered_weights, uniform_weights
 from regard.attention.hooks import attach_hooks, disable_compile, find_layer, with_change
@@ -74,6 +75,7 @@ def _describe_heads(heads: Sequence[int] | None) -> str:
     return f"head{'s' if len(heads) != 1 else ''} {', '.join(map(str, heads))}"
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class Intervention:
     """A change of the weights of some heads of a layer."""
@@ -158,6 +160,7 @@ def _set_weight(weights: Tensor, mask: Tensor | None, key: int, value: float) ->
     return torch.where(mask.expand_as(weights)[..., key : key + 1], rows, weights)
 
 
+@public
 @contextmanager
 def intervene(
     model: nn.Module,
@@ -178,7 +181,7 @@ def intervene(
     `layer` may then be `name#1`. Gradients are computed as usual. Raises `InputError` for an unknown layer, and,
     when the model runs, for a head or step that is out of range.
 
-    >>> from regard.attention import EncoderLayer
+    >>> from regard.attention.blocks import EncoderLayer
     >>> layer = EncoderLayer(12, 3, 24)
     >>> with intervene(layer, "self_attention", heads=[0], to="uniform"):
     ...     output = layer(torch.zeros(2, 5, 12))
@@ -200,6 +203,7 @@ def intervene(
         yield
 
 
+@public
 @contextmanager
 def temper(
     model: nn.Module, layer: str, temperature: float, *, heads: Sequence[int] | None = None
@@ -210,7 +214,7 @@ def temper(
     and the errors are those of `intervene`. Raises `InputError` for a layer whose weights are not a softmax of
     the scores.
 
-    >>> from regard.attention import EncoderLayer
+    >>> from regard.attention.blocks import EncoderLayer
     >>> layer = EncoderLayer(12, 3, 24)
     >>> with temper(layer, "self_attention", 2.0):
     ...     output = layer(torch.zeros(2, 5, 12))

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.arguments import public
+
 Kind = Literal["encoder", "decoder", "cross"]
 """Kind of attention: inputs attend to inputs (encoder), outputs to outputs (decoder), or outputs to inputs
 (cross)."""
@@ -105,6 +107,7 @@ def concat_traces(traces: Sequence[AttentionTrace], weights: Tensor, mask: Tenso
     )
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Record:
     """Weights of an attention layer for one batch, from its last forward pass or from all steps of stepwise

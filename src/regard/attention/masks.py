@@ -10,10 +10,11 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from regard.arguments import Limits
+from regard.arguments import Limits, public
 from regard.errors import InputError
 
 
+@public
 def length_mask(lengths: Annotated[Tensor, Limits(0, 2**31)], time: int) -> Tensor:
     """Return the padding mask (B, time) for sequences of `lengths` (B,) in steps, True before the end of each
     sequence.
@@ -27,6 +28,7 @@ def length_mask(lengths: Annotated[Tensor, Limits(0, 2**31)], time: int) -> Tens
     return torch.arange(time, device=lengths.device) < lengths.unsqueeze(-1)
 
 
+@public
 def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
     """Return the mask (queries, keys) in which each query attends to the key at its own step and to earlier keys.
 
@@ -50,6 +52,7 @@ def add_causal(mask: Tensor | None, queries: int, keys: int, device: torch.devic
     return past if mask is None else mask & past
 
 
+@public
 def as_weights_mask(mask: Tensor, batch: int, queries: int, keys: int) -> Tensor:
     """Return a mask with the four dimensions of the weights (B, H, Tq, Tk).
 

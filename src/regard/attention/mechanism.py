@@ -16,7 +16,7 @@ from typing import Any
 
 from torch import nn
 
-from regard.arguments import guard_class
+from regard.arguments import guard_class, public
 from regard.attention.combinations import Differential, Forgetting, Selective, TalkingHeads
 from regard.attention.gates import HeadGate, OutputGate
 from regard.attention.linear import DeltaRule, GatedLinear, Linear
@@ -130,6 +130,7 @@ class PartChoice:
             ) from error
 
 
+@public
 @dataclass(frozen=True)
 class Mechanism:
     """A choice of parts, at most one for each slot.
@@ -230,6 +231,7 @@ class Mechanism:
                 )
 
 
+@public
 def list_parts(slot: Slot) -> list[str]:
     """Return the names of the parts of a slot.
 

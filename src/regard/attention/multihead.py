@@ -15,6 +15,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from regard.arguments import public
 from regard.attention.attend import attention_forward
 from regard.attention.hooks import AttentionLayer
 from regard.attention.key_values import KeyValues
@@ -35,6 +36,7 @@ PLAIN_SLOTS: tuple[Slot, ...] = ("mask", "gate", "linear", "combination")
 """Slots whose parts take the sizes of the layer. Scores and normalizers take those of each query and key."""
 
 
+@public
 class MultiHeadAttention(AttentionLayer):
     """Multi-head attention for queries of width `width`.
 
@@ -303,6 +305,7 @@ class MultiHeadAttention(AttentionLayer):
             raise InputError(f"{name} {tuple(states.shape)} does not fit: expected width {width}")
 
 
+@public
 @torch.no_grad()
 def keep_heads(layer: nn.Module, heads: Sequence[int]) -> None:
     """Prune all heads of a layer except `heads` (Michel et al. 2019, section 4). The outputs are those of the

@@ -3,9 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
-from regard.errors import unknown_choice
+from regard.arguments import public
+from regard.errors import is_own, unknown_choice
 
 
+@public
 def short_name(name: str) -> str:
     """Return a layer's name without `.layers`.
 
@@ -31,7 +33,7 @@ def layer_name(model: Any, path: str) -> str:
     'decoder.layers.0.self_attn'
     """
     path, cls = plain_name(path), type(getattr(model, "_orig_mod", model))
-    return short_name(path) if any(base.__module__.startswith("regard.") for base in cls.__mro__) else path
+    return short_name(path) if any(is_own(base.__module__) for base in cls.__mro__) else path
 
 
 def find_name(name: str, names: Iterable[str]) -> str | None:

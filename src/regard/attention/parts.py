@@ -18,6 +18,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from regard.arguments import public
+
 AttentionKind = Literal["causal", "self", "cross"]
 """Kind of a layer: each step attends to itself and to earlier steps (causal), to all steps (self), or to the
 steps of another sequence (cross)."""
@@ -27,6 +29,7 @@ Slot = Literal["score", "position", "mask", "normalizer", "gate", "combination",
 """Place of a part in the equations of attention."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class LayerSizes:
     """Sizes of an attention layer, for the constructors of its parts."""
@@ -43,6 +46,7 @@ class LayerSizes:
     """Kind of the layer."""
 
 
+@public
 class Part(nn.Module):
     """Base class of all parts except scores and positions.
 
@@ -57,6 +61,7 @@ class Part(nn.Module):
     """Whether each row of weights sums to 1 (to 0 if the row is fully masked)."""
 
 
+@public
 class MaskPart(Part):
     """Base class of masks that depend on the positions of queries and keys."""
 
@@ -68,6 +73,7 @@ class MaskPart(Part):
         raise NotImplementedError
 
 
+@public
 class PositionBias(Part):
     """Base class of positions that add a number to each score."""
 
@@ -79,6 +85,7 @@ class PositionBias(Part):
         raise NotImplementedError
 
 
+@public
 class Normalizer(Part):
     """Base class of functions from scores to weights."""
 
@@ -92,6 +99,7 @@ class Normalizer(Part):
         raise NotImplementedError
 
 
+@public
 class Gate(Part):
     """Base class of gates, which scale the context of each head."""
 
@@ -118,6 +126,7 @@ class Marked(Part):
         return context
 
 
+@public
 class Combination(Marked):
     """Base class of parts that combine the scores or weights of several heads or steps."""
 
@@ -136,6 +145,7 @@ class Combination(Marked):
         return weights
 
 
+@public
 class Sharing(Part):
     """Base class of parts that say how keys and values are projected."""
 
@@ -162,6 +172,7 @@ class Sharing(Part):
         return keys
 
 
+@public
 class LinearAttention(Marked):
     """Base class of the linear family, whose recurrences have a state of fixed size.
 

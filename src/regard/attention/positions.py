@@ -18,11 +18,12 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from regard.arguments import Limits
+from regard.arguments import Limits, public
 from regard.errors import InputError
 from regard.plugins import build_plugin, plugin_class
 
 
+@public
 class Positions(nn.Module):
     """Base class of positional encodings for states of `width`, in sequences of at most `length` steps."""
 
@@ -41,6 +42,7 @@ class Positions(nn.Module):
         return states + self.vectors(offset, states.shape[1], states.device).to(states.dtype)
 
 
+@public
 class NoPositions(Positions):
     """Adds no positions: only the mask distinguishes the order of steps.
 
@@ -58,6 +60,7 @@ BASE = 10_000.0
 """Base of the wavelengths (Vaswani et al. 2017, section 3.5)."""
 
 
+@public
 class Sinusoidal(Positions):
     """`PE(pos, 2i) = sin(pos / 10000^(2i/D))`, `PE(pos, 2i+1) = cos(pos / 10000^(2i/D))`, for any length.
 
@@ -82,6 +85,7 @@ class Sinusoidal(Positions):
         return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[:, : self.width]
 
 
+@public
 class LearnedPositions(Positions):
     """Adds a learned vector for each position to the states.
 
@@ -106,6 +110,7 @@ class LearnedPositions(Positions):
         return self.weight[first:time]
 
 
+@public
 class Concatenated(nn.Module):
     """Concatenates positions to the states: (B, T, D) becomes (B, T, D + width of positions).
 
@@ -126,6 +131,7 @@ class Concatenated(nn.Module):
         return torch.cat([states, vectors.expand(states.shape[0], -1, -1)], dim=-1)
 
 
+@public
 class Rotary(nn.Module):
     """Rotates pairs of dimensions of a query or key by an angle proportional to the position.
 
@@ -181,6 +187,7 @@ def _turns(width: int, base: float, first: int, count: int, device: torch.device
         return torch.complex(cos, sin)
 
 
+@public
 def find_positions(name: str, choices: tuple[str, ...]) -> type[Positions] | None:
     """Return the class named by `module:Class`, or None if `name` is one of the `choices`.
 
@@ -193,6 +200,7 @@ def find_positions(name: str, choices: tuple[str, ...]) -> type[Positions] | Non
     return None if name in choices else plugin_class("positions", name, Positions, choices)
 
 
+@public
 def make_positions(name: str, width: int, length: int) -> Positions:
     """Return an instance of a custom class, for states of `width` in sequences of at most `length` steps.
 

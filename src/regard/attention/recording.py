@@ -15,13 +15,7 @@ from functools import partial
 from torch import nn
 
 from regard.attention.descriptions import describe_weights
-from regard.attention.hooks import (
-    AttentionLayer,
-    attach_hooks,
-    attention_layers,
-    disable_compile,
-    with_recorder,
-)
+from regard.attention.hooks import AttentionLayer, attach_hooks, attention_layers, disable_compile, with_recorder
 from regard.attention.interventions import active_interventions
 from regard.attention.names import find_name, known_name, layer_name
 from regard.attention.records import Recorder, Records
@@ -59,7 +53,7 @@ def record_own(
     record is requested.
 
     >>> import torch
-    >>> from regard.attention import EncoderLayer
+    >>> from regard.attention.blocks import EncoderLayer
     >>> layer = EncoderLayer(12, 3, 24)
     >>> with record_own(layer) as records:
     ...     output = layer(torch.zeros(2, 5, 12))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from regard.arguments import public
 from regard.attention.layer_record import AttentionTrace, CallRecord, CallRecords, Kind, Record, merge_levels
 from regard.attention.names import find_name
 from regard.errors import InputError
@@ -171,6 +172,7 @@ class Recorder:
         return CallRecord(weights[:, :, order], None if mask is None else mask[:, :, order], self.rows)
 
 
+@public
 class Records(Mapping[str, Record]):
     """Records of a model's attention layers by layer name; `.layers` may be omitted from a name.
 

@@ -25,13 +25,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import fast
-from regard.arguments import Limits
+from regard.arguments import Limits, public
 from regard.attention.functional import key_counts
 from regard.errors import InputError
 from regard.fast.additive import blockwise_scores
 from regard.plugins import build_plugin, plugin_class
 
 
+@public
 class Score(nn.Module):
     """Base class of scores, for queries of width `width` and keys of width `key_width` (default `width`)."""
 
@@ -69,6 +70,7 @@ class Score(nn.Module):
         return {}
 
 
+@public
 class Dot(Score):
     """`q · k`, for queries and keys of the same width. Raises `InputError` for different widths.
 
@@ -93,6 +95,7 @@ class Dot(Score):
         return {"q": query, "k": prepared, "q * k": query * prepared}
 
 
+@public
 class ScaledDot(Dot):
     """`q · k / √D`, the only score with a fused kernel.
 
@@ -109,6 +112,7 @@ class ScaledDot(Dot):
         return float(width**-0.5)
 
 
+@public
 class General(Score):
     """`q · W k`, with W (D, Dk).
 
@@ -135,6 +139,7 @@ class General(Score):
         return {"q": query, "W k": prepared, "q * W k": query * prepared}
 
 
+@public
 class Additive(Score):
     """`v · tanh(W q + U k)`, with W (N, D), U (N, Dk) and v (N), without biases, as in the paper.
 
@@ -169,6 +174,7 @@ class Additive(Score):
         return {"W q": projected, "U k": prepared, "tanh(W q + U k)": energy, "v * tanh(W q + U k)": products}
 
 
+@public
 class Concat(Score):
     """`v · tanh(W [q; k])`, with W (N, D + Dk) over the concatenation, and v (N).
 
@@ -309,6 +315,7 @@ INNER = ("concat", "additive")
 """Scores with an inner width."""
 
 
+@public
 def find_score(name: str) -> type[Score]:
     """Return the score class with a name, or the custom class named by `module:Class`.
 
@@ -321,6 +328,7 @@ def find_score(name: str) -> type[Score]:
     return SCORES[name] if name in SCORES else plugin_class("score", name, Score, SCORES)
 
 
+@public
 def make_score(name: str, *widths: int) -> Score:
     """Return the score with a name, for queries and keys of the given widths.
 

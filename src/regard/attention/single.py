@@ -5,6 +5,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from regard.arguments import public
 from regard.attention.attend import attention_forward
 from regard.attention.hooks import AttentionLayer
 from regard.attention.masks import as_weights_mask
@@ -19,6 +20,7 @@ SLOTS = ("score", "normalizer", "position", "mask")
 """Slots of a layer without projections."""
 
 
+@public
 class Attention(AttentionLayer):
     """Single-head attention with no projections except those of the score.
 

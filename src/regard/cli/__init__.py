@@ -44,8 +44,12 @@ COMMANDS = {
     "import": "import a model from another program",
     "plot": "draw a figure for a paper",
 }
-MODULES = {"import": "import_model"}
-"""Module of each command whose name is a Python keyword."""
+MODULES = {
+    "import": "regard.cli.import_model",
+    **{name: f"regard_lab.cli.{name}" for name in ("card", "bench", "trust")},
+    **{name: f"regard_course.cli.{name}" for name in ("learn", "check", "write")},
+}
+"""Modules of commands that are not in this package, or whose name is a Python keyword."""
 
 HELP = """usage: regard COMMAND ...
 
@@ -156,7 +160,7 @@ def _load(command: str) -> Any:
     if pause:
         gc.disable()
     try:
-        return __import__(f"regard.cli.{MODULES.get(command, command)}", fromlist=["run"])
+        return __import__(MODULES.get(command, f"regard.cli.{command}"), fromlist=["run"])
     finally:
         if pause:
             gc.freeze()

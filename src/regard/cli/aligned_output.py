@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from regard.cli.terminal import print_message
 from regard.data.markup import UNIT, MarkedText, parse_markup, transfer_markup
 from regard.data.vocabulary import is_blank
-from regard.decoding import Candidate, blank_answer
+from regard.decoding.translation import Candidate, blank_answer
 from regard.errors import InputError
-from regard.runs import SequenceRun
+from regard.runs.sequence_run import SequenceRun
 
 Answers = list[Candidate] | None
 """Answers to one text, best first, or None if the text has no answer."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from regard.cli.parsing import parse_of_run
 from regard.cli.run_flags import RunFlags
-from regard.runs import average
+from regard.runs.averaging import average
 
 PROG = "regard average"
 DESCRIPTION = (

@@ -76,8 +76,8 @@ def _make_scorer(flags: CleanFlags) -> "PairScorer | None":
         raise InputError(
             f"{len(flags.runs)} runs: give one from source to target, and optionally one from target to source"
         )
-    from regard.runs import load_translator
     from regard.runs.cross_entropy_filter import dual_scores
+    from regard.runs.loading import load_translator
 
     paths = map(Path, flags.runs)
     loaded = [

@@ -10,11 +10,11 @@ from regard.cli.parsing import check_needed, first_word, parse, take_flag, wants
 from regard.cli.terminal import EXPLORER, print_message, print_table, resumable
 from regard.cli.train import given_flags, model_choice, parse_config
 from regard.errors import InputError, unknown_choice
-from regard.io import check_writable, write_json
 from regard.io.reading import is_folder, read_text
-from regard.sweep import COMPARISONS, compare
-from regard.tasks import TASKS
-from regard.training import make_config
+from regard.io.writing import check_writable, write_json
+from regard.sweep.comparison import COMPARISONS, compare
+from regard.tasks.all_tasks import TASKS
+from regard.training.config import make_config
 
 PROG = "regard compare"
 DESCRIPTION = (
@@ -133,7 +133,7 @@ def _check_task(task: str, argv: list[str]) -> None:
 
 def _compare_folders(folders: list[str], argv: list[str]) -> None:
     """Compare two Hugging Face models on the same texts, and print the differences."""
-    from regard.external import look  # slow to import, and not needed to compare tasks
+    from regard.external.loading import look  # slow to import, and not needed to compare tasks
 
     flags = parse(FolderFlags(), argv, prog=f"{PROG} {' '.join(folders)}", description=FOLDERS)
     if flags.examples is None:

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import regard
 from regard.cli.aligned_output import Answers
 from regard.cli.parsing import take_flags
 from regard.cli.terminal import print_message
-from regard.doubts import Doubt, Doubter, check_doubt_file, write_doubts
 from regard.errors import InputError
-from regard.io import check_writable, refuse_input
-from regard.runs import SequenceRun
+from regard.io.writing import check_writable, refuse_input
+from regard.runs.sequence_run import SequenceRun
 
 NO_WARNING = "-"
 
@@ -33,7 +33,7 @@ class DoubtFlags:
         if self.doubt_file is not None:
             if not self.doubt and take_flags(argv, ["doubt"])[0]:
                 raise InputError("--doubt_file writes doubts, which --no_doubt rules out: leave out one of them")
-            check_doubt_file(self.doubt_file)
+            regard.check_doubt_file(self.doubt_file)
             check_writable(self.doubt_file)
             refuse_input(self.doubt_file, inputs)
 
@@ -48,8 +48,8 @@ class DoubtOutput:
 
     def __init__(self, run: SequenceRun, flags: DoubtFlags) -> None:
         self.flags = flags
-        self.doubter = Doubter(run) if flags.wanted else None
-        self.doubts: list[Doubt | None] = []
+        self.doubter = regard.Doubter(run) if flags.wanted else None
+        self.doubts: list[regard.Doubt | None] = []
 
     def prefixes(self, texts: Sequence[str | None], answers: Sequence[Answers]) -> list[str]:
         """Return what precedes each answer in the output: its doubt, or nothing."""
@@ -77,5 +77,5 @@ class DoubtOutput:
         for note in (notes := self.doubter.notes()):
             print_message(note)
         if self.flags.doubt_file is not None:
-            for path in write_doubts(self.doubter.run, self.doubts, self.flags.doubt_file, notes):
+            for path in regard.write_doubts(self.doubter.run, self.doubts, self.flags.doubt_file, notes):
                 print_message(f"saved {path}")

@@ -10,9 +10,10 @@ from pathlib import Path
 from regard.cli.parsing import check_needed, parse_of_runs
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import EXPLORER, print_table, resumable
-from regard.interpret import Examination, ExaminedRuns
+from regard.interpret.examination import Examination
+from regard.interpret.examined_runs import ExaminedRuns
 from regard.interpret.saved_examination import FILE
-from regard.io import check_writable, write_json
+from regard.io.writing import check_writable, write_json
 from regard.runs.examined_runs import examine_runs
 
 PROG = "regard examine"

@@ -10,10 +10,10 @@ from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import print_table
 from regard.errors import InputError
 from regard.interpret.why_result import DEPTH
-from regard.io import write_json
+from regard.io.writing import write_json
 
 if TYPE_CHECKING:
-    from regard.runs import AnyRun
+    from regard.runs.run_types import AnyRun
 
 PROG = "regard explain"
 DESCRIPTION = (
@@ -77,7 +77,7 @@ def run(argv: list[str]) -> None:
 
 
 def _print_reasons(run: "AnyRun", flags: ExplainFlags) -> None:
-    from regard.interpret import why
+    from regard.interpret.why import why
 
     if flags.temperature != 1:
         raise InputError("temperature divides scores, which --why splits before that: leave out one of the two")

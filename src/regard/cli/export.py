@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from regard import convert
 from regard.cli.lines import read_sentences
 from regard.cli.parsing import parse_of_run
 from regard.cli.run_flags import RunFlags
-from regard.convert import Program
+from regard.convert.choices import Program
 
 PROG = "regard export"
 DESCRIPTION = (
@@ -39,8 +38,12 @@ class ExportFlags:
 
 def run(argv: list[str]) -> None:
     """Export the model and print its folder and certificate."""
+
     name, flags = parse_of_run(ExportFlags(), argv, prog=PROG, description=DESCRIPTION, example="translation")
+    from regard.convert.certificate import read_certificate
+    from regard.convert.export import export
+
     run: Any = flags.storage.load(name)
     examples = None if flags.examples is None else read_sentences(flags.examples)
-    folder = convert.export(run, flags.output, to=flags.to, examples=examples, license=flags.license)
-    sys.stdout.write(f"Exported to {folder}, for {flags.to}\n{convert.read_certificate(folder).summary()}\n")
+    folder = export(run, flags.output, to=flags.to, examples=examples, license=flags.license)
+    sys.stdout.write(f"Exported to {folder}, for {flags.to}\n{read_certificate(folder).summary()}\n")

@@ -4,10 +4,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard import convert
 from regard.cli.lines import read_sentences
 from regard.cli.parsing import parse_of_run
-from regard.runs import SAVEPATH
+from regard.runs.loading import SAVEPATH
 
 PROG = "regard import"
 DESCRIPTION = (
@@ -39,10 +38,14 @@ class ImportFlags:
 
 def run(argv: list[str]) -> None:
     """Import the model and print the run's folder and certificate."""
+
     folder, flags = parse_of_run(
         ImportFlags(), argv, prog=PROG, description=DESCRIPTION, example="opus-mt-de-en", what="folder"
     )
-    run_folder = convert.import_model(
+    from regard.convert.certificate import read_certificate
+    from regard.convert.import_model import import_model
+
+    run_folder = import_model(
         folder,
         savepath=flags.savepath,
         name=flags.name,
@@ -50,4 +53,4 @@ def run(argv: list[str]) -> None:
         valid=flags.valid,
         test=flags.test,
     )
-    sys.stdout.write(f"Imported into {run_folder}\n{convert.read_certificate(run_folder).summary()}\n")
+    sys.stdout.write(f"Imported into {run_folder}\n{read_certificate(run_folder).summary()}\n")

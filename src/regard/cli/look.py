@@ -8,16 +8,15 @@ from pathlib import Path
 from regard.cli.parsing import first_word, parse, wants_help
 from regard.cli.terminal import open_on_screen, print_table
 from regard.errors import InputError
-from regard.external import look
+from regard.external.loading import look
 from regard.external.model_input import TARGET_SEPARATOR
 from regard.fast.memory import keep_memory
-from regard.io import write_json
 from regard.io.reading import is_folder, read_text
-from regard.runs import SAVEPATH
-from regard.server import check_port, show
+from regard.io.writing import write_json
+from regard.runs.loading import SAVEPATH
+from regard.server.serve import check_port, show
 from regard.training.run_folder import is_run_folder
-from regard.viz import AttentionMap, check_extension
-from regard.viz.attention_map import PAGE
+from regard.viz.attention_map import PAGE, AttentionMap, check_extension
 from regard.viz.page import write_page
 from regard.viz.subject import check_comparable, layer_named
 

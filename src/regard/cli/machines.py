@@ -4,7 +4,10 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from regard.errors import InputError
-from regard.sweep import Backend, Local, Ray, Slurm
+from regard.sweep.backends import Backend
+from regard.sweep.local import Local
+from regard.sweep.ray import Ray
+from regard.sweep.slurm import Slurm
 
 MACHINES: dict[str, type[Local | Ray | Slurm]] = {"here": Local, "ray": Ray, "slurm": Slurm}
 

@@ -310,8 +310,8 @@ def _explained(error: InputError, run: str, argv: list[str], own: set[str]) -> I
     `own` contains the command's flags. Returns `error` unchanged if `argv` has no training flags or if the run
     cannot be read.
     """
-    from regard.runs import SAVEPATH  # imports PyTorch
-    from regard.training import find_run
+    from regard.runs.loading import SAVEPATH  # imports PyTorch
+    from regard.training.run_folder import find_run
 
     folders, _ = take_flag(argv, "--savepath")
     with contextlib.suppress(InputError):

@@ -11,11 +11,10 @@ from regard.cli.parsing import first_word, parse, wants_help
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import open_on_screen
 from regard.errors import InputError, unknown_choice
-from regard.interpret import FIGURE_KINDS, plot
+from regard.interpret.figures import FIGURE_KINDS, plot
 from regard.io.reading import is_folder, read_text
 from regard.training.run_folder import is_run_folder
-from regard.viz import check_extension
-from regard.viz.attention_map import PICTURES
+from regard.viz.attention_map import PICTURES, check_extension
 
 PROG = "regard plot"
 DESCRIPTION = (
@@ -100,6 +99,6 @@ def _load(name: str, flags: PlotFlags) -> Any:
         return storage.load(name)
     if not is_folder(Path(name)) and not flags.download and "/" not in name:
         return storage.load(name)  # raises an error that names the runs
-    from regard.external import look
+    from regard.external.loading import look
 
     return look(name, trust_code=storage.trust_code, download=flags.download)

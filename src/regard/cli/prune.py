@@ -7,7 +7,7 @@ from pathlib import Path
 from regard.cli.parsing import parse_of_run
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import print_table
-from regard.runs import prune
+from regard.runs.pruning import prune
 
 PROG = "regard prune"
 DESCRIPTION = (

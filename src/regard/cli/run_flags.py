@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.errors import InputError
-from regard.runs import SAVEPATH, load, load_translator
+from regard.runs.loading import SAVEPATH, load, load_translator
 
 if TYPE_CHECKING:
-    from regard.runs import AnyRun, SequenceRun
+    from regard.runs.run_types import AnyRun
+    from regard.runs.sequence_run import SequenceRun
 
 
 @dataclass(frozen=True, kw_only=True)

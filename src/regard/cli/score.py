@@ -11,7 +11,7 @@ from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import print_message
 from regard.data.unknown_tokens import UnknownCount
 from regard.data.vocabulary import is_blank
-from regard.runs import SequenceRun
+from regard.runs.sequence_run import SequenceRun
 
 PROG = "regard score"
 DESCRIPTION = (

@@ -13,10 +13,9 @@ from regard.cli.terminal import print_message
 from regard.data.glossary import parse_glossary
 from regard.data.parallel import file_digest
 from regard.data.vocabulary import is_blank
-from regard.decoding import Controls
-from regard.decoding.controls import encode_constraint
+from regard.decoding.controls import Controls, encode_constraint
 from regard.errors import InputError, plural
-from regard.runs import SequenceRun
+from regard.runs.sequence_run import SequenceRun
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,10 +11,10 @@ from regard.cli.parsing import parse_of_run
 from regard.cli.run_flags import RunFlags
 from regard.errors import InputError
 from regard.fast.memory import keep_memory
-from regard.server import check_port, show
+from regard.server.serve import check_port, show
 
 if TYPE_CHECKING:
-    from regard.runs import AnyRun
+    from regard.runs.run_types import AnyRun
 
 
 PROG = "regard show"
@@ -53,7 +53,7 @@ def run(argv: list[str]) -> None:
     keep_memory()
     shown = flags.storage.load(name)
     if flags.live is not None:
-        from regard.server import write_live_page  # slow to import, and not needed to show a run
+        from regard.server.live_page import write_live_page  # slow to import, and not needed to show a run
 
         sys.stdout.write(f"The page is in {write_live_page(shown, flags.live)}\n")
         return

@@ -6,7 +6,7 @@ from rich.table import Table
 
 from regard.cli.parsing import parse
 from regard.cli.terminal import print_table
-from regard.tasks import list_tasks
+from regard.tasks.all_tasks import list_tasks
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 from regard.errors import escape_controls
 
 if TYPE_CHECKING:
-    from regard.viz import AttentionMap
+    from regard.viz.attention_map import AttentionMap
 
 MAX_LENGTH = 900
 """Maximum number of characters in a message. The middle of longer messages is omitted."""

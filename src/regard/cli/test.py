@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard import runs
 from regard.cli.parsing import (
     contradiction,
     first_word,
@@ -23,15 +22,18 @@ from regard.cli.search_flags import check_length_penalty
 from regard.cli.terminal import open_on_screen, print_message, print_table
 from regard.errors import InputError, RegardError
 from regard.fast.memory import keep_memory
-from regard.io import check_writable, refuse_input, write_file, write_json
+from regard.io.writing import check_writable, refuse_input, write_file, write_json
 from regard.result import Result
-from regard.runs import SAVEPATH, load
-from regard.training import RunFolder
-from regard.viz import check_extension
-from regard.viz.attention_map import PAGE
+from regard.runs.loading import SAVEPATH, load
+from regard.training.run_folder import RunFolder
+from regard.viz.attention_map import PAGE, check_extension
 
 if TYPE_CHECKING:
-    from regard.runs import AnswerRun, AnyRun, LanguageRun, PairRun, TranslationRun
+    from regard.runs.answer_run import AnswerRun
+    from regard.runs.language_run import LanguageRun
+    from regard.runs.pair_run import PairRun
+    from regard.runs.run_types import AnyRun
+    from regard.runs.translation_run import TranslationRun
 
 
 PROG = "regard test"
@@ -39,6 +41,12 @@ DESCRIPTION = (
     "Test a trained run, and print the exact match, the fraction of attention on relevant inputs and one "
     "sample. For translation, print BLEU and chrF. RUN: a task's name, or the folder of a run."
 )
+
+
+def _usual_beam() -> int:
+    from regard.runs.translation_run import TranslationRun  # imports tokenizers
+
+    return TranslationRun.usual_beam
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +81,7 @@ class TranslationTestFlags:
     data: tuple[str, ...] = ()
     """Text to test on: a source and a target file, or one file of tab-separated pairs. Default: the run's
     test text."""
-    beam: int = field(default_factory=lambda: runs.TranslationRun.usual_beam)
+    beam: int = field(default_factory=_usual_beam)
     """Beam width; 1 is greedy search."""
     length_penalty: float | None = None
     """Exponent of the length penalty; 0 disables the penalty. Larger values favor longer answers. Default: 1."""

@@ -10,7 +10,7 @@ from regard.cli.parsing import parse_of_runs
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import print_table
 from regard.interpret.formation import THRESHOLD
-from regard.io import check_writable, write_json
+from regard.io.writing import check_writable, write_json
 from regard.runs.head_timeline import SAMPLE_COUNT, timeline
 
 PROG = "regard timeline"

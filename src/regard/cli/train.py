@@ -14,28 +14,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from regard import runs
 from regard.cli.parsing import check_needed, first_word, parse, take_flag, take_flags, wants_help
 from regard.cli.terminal import print_message
 from regard.errors import InputError
 from regard.result import percent
-from regard.runs import SAVEPATH, without_text
-from regard.tasks import TASKS
-from regard.training import (
-    PARTS,
-    Interrupted,
-    RunConfig,
-    RunFolder,
-    Terminated,
-    changed_flags,
-    check_dependent,
-    find_criterion,
-    find_run,
-    make_config,
-)
+from regard.runs.loading import SAVEPATH
+from regard.runs.run_config import without_text
+from regard.tasks.all_tasks import TASKS
+from regard.training.config import PARTS, RunConfig, changed_flags, make_config
+from regard.training.criterion import find_criterion
+from regard.training.dependent_options import check_dependent
+from regard.training.run_folder import RunFolder, find_run
+from regard.training.signals import Interrupted, Terminated
 
 if TYPE_CHECKING:
-    from regard.runs import AnyRun
+    from regard.runs.run_types import AnyRun
 
 
 PROG = "regard train"
@@ -78,6 +71,7 @@ class RunChoice:
 
 def run(argv: list[str]) -> None:
     """Train with the flags in `argv`, and print the result."""
+
     if wants_help(argv[:1]):
         parse_config(make_config("counting"), argv, task="TASK")
     task, argv = first_word(argv, what="task", prog=PROG)
@@ -89,13 +83,15 @@ def run(argv: list[str]) -> None:
         before = find_run(place.start_from, place.savepath, trust_edited=place.trust_edited)
         base = without_text(before.read_config(trust_code=place.trust_code))
     config, _ = parse_config(base, argv, task=task)
+    from regard.runs.training import train
+
     given = given_flags(argv, config, base)
     if place.start_from is None:
         check_needed(place, dict.fromkeys(("trust_code", "trust_edited"), "resume"))
     if not place.resume:
         check_dependent(given, config.flags())
     try:
-        trained = runs.train(task, **vars(place), **given)
+        trained = train(task, **vars(place), **given)
     except (Interrupted, Terminated) as stop:
         command = shlex.join([*PROG.split(), task, "--resume", *_savepath_flag(place.savepath)])
         with suppress(OSError):  # the terminal may be closed

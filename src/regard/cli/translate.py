@@ -14,15 +14,15 @@ from regard.cli.parsing import first_word, parse, take_text, wants_help, with_em
 from regard.cli.run_flags import RunFlags
 from regard.cli.search_flags import SearchFlags, check_length_penalty, warn_missing_terms
 from regard.cli.terminal import answer_output, print_message, save_and_print
-from regard.convert import EngineName, Precision
+from regard.convert.choices import EngineName, Precision
 from regard.data.markup import MarkedText
 from regard.data.unknown_tokens import WARNING_SHARE, UnknownCount
 from regard.data.vocabulary import is_blank
 from regard.errors import InputError, plural
 from regard.fast.memory import keep_memory
-from regard.io import check_writable
-from regard.runs import SequenceRun
-from regard.viz import check_extension
+from regard.io.writing import check_writable
+from regard.runs.sequence_run import SequenceRun
+from regard.viz.attention_map import check_extension
 
 PROG = "regard translate"
 DESCRIPTION = (

@@ -19,9 +19,9 @@ from torch import Tensor
 from regard.attention.recording import record_own
 from regard.convert.conversion import ConvertedModel, ForcedOutput
 from regard.convert.exportable import Exportable
-from regard.data import PAD, PairBatch, collate
-from regard.decoding import Search
-from regard.decoding.translation import longest_answer, search_batch
+from regard.data.batch import PairBatch, collate
+from regard.data.vocabulary import PAD
+from regard.decoding.translation import Search, longest_answer, search_batch
 from regard.errors import InputError, plural
 from regard.io.reading import list_files, read_json
 from regard.progress import counting_bar, print_status

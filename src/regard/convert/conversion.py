@@ -13,19 +13,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from regard.attention import MultiHeadAttention, attention_layers
+from regard.attention.hooks import attention_layers
+from regard.attention.multihead import MultiHeadAttention
 from regard.convert.exportable import Exportable
 from regard.data.imported_tokenizer import ImportedTokenizer
 from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subwords import RESERVED, SubwordVocabulary
 from regard.errors import InputError
 from regard.io.reading import DamageError, damaged_file
-from regard.models import ModelConfig, Transformer, TransformerConfig
+from regard.models.base import ModelConfig
+from regard.models.transformer import Transformer, TransformerConfig
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from regard.data import PairBatch, Vocabulary
+    from regard.data.batch import PairBatch
+    from regard.data.vocabulary import Vocabulary
 
 RESTORE = "restore a copy of the folder"
 """Remedy for a damaged folder of a trained model."""

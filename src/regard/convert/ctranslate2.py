@@ -19,17 +19,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attention import STANDARD, FeedForward, MultiHeadAttention, Residual, Rotary
-from regard.attention.positions import BASE
+from regard.attention.blocks import STANDARD, Residual
+from regard.attention.feed_forward import FeedForward
+from regard.attention.multihead import MultiHeadAttention
+from regard.attention.positions import BASE, Rotary
 from regard.convert.conversion import ExportParts, ForcedOutput, get_transformer, token_names
 from regard.convert.exportable import Exportable
-from regard.data import BOS, EOS, PAD, PairBatch
+from regard.data.batch import PairBatch
 from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subwords import RESERVED, SubwordVocabulary
+from regard.data.vocabulary import BOS, EOS, PAD
 from regard.errors import InputError
-from regard.io import write_file
+from regard.io.writing import write_file
 from regard.libraries import import_library, library_errors
-from regard.models import Transformer, TransformerConfig
+from regard.models.transformer import Transformer, TransformerConfig
 
 
 def write_ctranslate2(run: Exportable, folder: Path) -> None:

@@ -26,15 +26,23 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from regard.convert import Precision
+from regard.convert.choices import Precision
 from regard.convert.conversion import token_names
 from regard.convert.ctranslate2 import get_ctranslate2_parts, open_translator
 from regard.convert.exportable import Exportable
-from regard.data import EOS, PairBatch, collate
+from regard.data.batch import PairBatch, collate
 from regard.data.subwords import RESERVED
-from regard.decoding import Candidate, Hypothesis, Requirement, Search, length_penalty
-from regard.decoding.controls import find_requirements, make_constraints
-from regard.decoding.translation import candidates, length_batches, longest_answer, search_batch
+from regard.data.vocabulary import EOS
+from regard.decoding.controls import Requirement, find_requirements, make_constraints
+from regard.decoding.search import Hypothesis, length_penalty
+from regard.decoding.translation import (
+    Candidate,
+    Search,
+    candidates,
+    length_batches,
+    longest_answer,
+    search_batch,
+)
 from regard.evaluation.scoring import token_log_probabilities
 from regard.fast.onednn import packed_logits
 from regard.libraries import import_library, library_errors

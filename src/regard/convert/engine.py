@@ -22,12 +22,13 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import torch
 
-from regard import convert
-from regard.attention import attention_layers
-from regard.convert import EngineName, Precision
+from regard.attention.hooks import attention_layers
+from regard.convert.choices import EngineName, Precision
 from regard.data.vocabulary import UNKNOWN
 from regard.errors import InputError, RegardError, unknown_choice
-from regard.io import check_folder, new_folder, refuse_links, remove_quietly
+from regard.io.folders import new_folder
+from regard.io.temporary import remove_quietly
+from regard.io.writing import check_folder, refuse_links
 from regard.libraries import import_library
 from regard.progress import print_status
 from regard.result import to_plain
@@ -36,7 +37,7 @@ from regard.version import __version__
 if TYPE_CHECKING:
     from regard.convert.ctranslate2_search import CTranslate2Search
     from regard.convert.exportable import Exportable
-    from regard.decoding import Search
+    from regard.decoding.translation import Search
 
 SENTENCES, PIECES = 16, 8
 """Number and length of the random sentences on which a converted model is compared with the run."""
@@ -56,10 +57,12 @@ class Engines:
     @property
     def runs_in_ctranslate2(self) -> bool:
         """Whether `auto` selects CTranslate2 for the searches that CTranslate2 supports."""
+        from regard.convert.ctranslate2 import get_ctranslate2_parts
+
         if find_spec("ctranslate2") is None or next(self._run.model.parameters()).device.type != "cpu":
             return False
         try:
-            convert.get_ctranslate2_parts(self._run)
+            get_ctranslate2_parts(self._run)
         except InputError:
             return False
         return True
@@ -105,6 +108,8 @@ class Engines:
 
     def _check(self, search: Search, models: int, precision: Precision, *, scored: bool) -> None:
         """Raise `InputError` if CTranslate2 does not support the search."""
+        from regard.convert.ctranslate2 import get_ctranslate2_parts
+
         way_out = "give --engine regard"
         if precision != "float32":  # Regard's own search refuses other precisions
             way_out = f"leave out --precision {precision}"
@@ -116,7 +121,7 @@ class Engines:
                 f"layers are being recorded or changed, which CTranslate2 does not support: {way_out}"
             )
         try:
-            convert.get_ctranslate2_parts(self._run)
+            get_ctranslate2_parts(self._run)
         except InputError as error:
             raise InputError(f"{error}; {way_out}") from error
 
@@ -141,16 +146,19 @@ class Engines:
     def _find(self, precision: Precision, threads: int) -> CTranslate2Search:
         """Open the converted model. If the converted model is missing, damaged or made from other parameters,
         convert the run first."""
+        from regard.convert.certificate import matches_certificate
+        from regard.convert.ctranslate2_search import CTranslate2Search
+
         target = self._run.folder / "engines" / f"ctranslate2-{_digest(self._run)}"
         linked = target.parent.is_symlink()
-        if target.is_dir() and not linked and not convert.matches_certificate(target):
+        if target.is_dir() and not linked and not matches_certificate(target):
             self._report(
                 f"the converted model in {str(target)!r} does not match its certificate and is converted again"
             )
             remove_quietly(target)
         if target.is_dir() and not linked:
             try:
-                return convert.CTranslate2Search(self._run, target, precision=precision, threads=threads)
+                return CTranslate2Search(self._run, target, precision=precision, threads=threads)
             except RegardError:  # the stored model is damaged
                 remove_quietly(target)
         try:
@@ -168,13 +176,15 @@ class Engines:
         return opened
 
     def _convert(self, target: Path, precision: Precision, threads: int) -> CTranslate2Search:
+        from regard.convert.ctranslate2 import write_ctranslate2
+        from regard.convert.ctranslate2_search import CTranslate2Search
+        from regard.convert.export import write_certificate
+
         with new_folder(target) as building:
-            convert.write_ctranslate2(self._run, building)
-            convert.write_certificate(
-                self._run, building, "ctranslate2", _random_sentences(self._run), progress=False
-            )
+            write_ctranslate2(self._run, building)
+            write_certificate(self._run, building, "ctranslate2", _random_sentences(self._run), progress=False)
             # Open the model before the folder gets its final name: another process may replace it afterwards.
-            return convert.CTranslate2Search(self._run, building, precision=precision, threads=threads)
+            return CTranslate2Search(self._run, building, precision=precision, threads=threads)
 
     def _report(self, message: str) -> None:
         if message not in self._reported:
@@ -185,7 +195,7 @@ class Engines:
 def unsupported_option(search: Search, models: int, *, scored: bool) -> str | None:
     """Return why CTranslate2 cannot give the answers of Regard's search; None if it can.
 
-    >>> from regard.decoding import Controls, Search
+    >>> from regard.decoding.controls import Controls; from regard.decoding.translation import Search
     >>> unsupported_option(Search(controls=Controls(min_length=3)), 1, scored=False) is None
     True
     >>> unsupported_option(Search(beam=5, controls=Controls(min_length=3)), 1, scored=False)
@@ -214,7 +224,9 @@ def unsupported_option(search: Search, models: int, *, scored: bool) -> str | No
 
 def _digest(run: Exportable) -> str:
     """Return a hash of the parameters, the config, the vocabularies and the version of Regard."""
-    _, config, source, target = convert.get_ctranslate2_parts(run)
+    from regard.convert.ctranslate2 import get_ctranslate2_parts
+
+    _, config, source, target = get_ctranslate2_parts(run)
     settings = [__version__, to_plain(config), run.task.longest_source, run.task.longest_target]
     digest = hashlib.sha256(json.dumps([*settings, source.to_json(), target.to_json()]).encode())
     for name, tensor in run.model.state_dict().items():
@@ -225,7 +237,9 @@ def _digest(run: Exportable) -> str:
 
 def _random_sentences(run: Exportable) -> list[str]:
     """Return sentences of random tokens, because the text that the run was trained on may no longer exist."""
-    _, _, vocabulary, _ = convert.get_ctranslate2_parts(run)
+    from regard.convert.ctranslate2 import get_ctranslate2_parts
+
+    _, _, vocabulary, _ = get_ctranslate2_parts(run)
     pieces = np.random.default_rng(0).integers(UNKNOWN + 1, len(vocabulary), (SENTENCES, PIECES))
     texts = [vocabulary.decode(row) for row in pieces.tolist()]
     return [text for text in texts if text.strip()] or ["a"]

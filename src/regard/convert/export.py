@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.convert import Program
+from regard.arguments import public
 from regard.convert.certificate import CERTIFICATE_NAME, SENTENCES, certify, select_sentences
+from regard.convert.choices import Program
 from regard.convert.ctranslate2 import CTranslate2Model, get_ctranslate2_parts, write_ctranslate2
 from regard.convert.exportable import Exportable
 from regard.convert.huggingface import USE as USE_HUGGINGFACE, get_huggingface_parts, write_huggingface
@@ -19,7 +20,9 @@ from regard.convert.language_export import (
 from regard.convert.model_card import CardTemplate, model_card
 from regard.convert.transformers_model import MarianModel
 from regard.errors import InputError, unknown_choice
-from regard.io import hold_lock, new_folder, write_file, write_json
+from regard.io.folders import new_folder
+from regard.io.locking import hold_lock
+from regard.io.writing import write_file, write_json
 from regard.progress import print_status
 
 
@@ -57,6 +60,7 @@ LANGUAGE_MODEL_PROGRAMS: dict[str, Converter] = {
 """Programs for language models."""
 
 
+@public
 def export(
     run: Exportable,
     folder: str | Path | None = None,

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from regard.interpret import KeptHeads
-    from regard.models import Seq2Seq
-    from regard.tasks import SequenceTask
-    from regard.training import RunConfig
+    from regard.interpret.head_selection import KeptHeads
+    from regard.models.seq2seq import Seq2Seq
+    from regard.tasks.pairs import SequenceTask
+    from regard.training.config import RunConfig
 
 
 class Exportable(Protocol):

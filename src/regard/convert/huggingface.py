@@ -16,18 +16,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention import EPSILON, STANDARD
+from regard.attention.blocks import EPSILON, STANDARD
 from regard.convert.conversion import ExportParts, get_transformer, token_names
 from regard.convert.exportable import Exportable
 from regard.convert.parameters import MARIAN, get_sines_first_order, module_names, to_external
 from regard.convert.transformers_model import quiet_transformers
-from regard.data import BOS, EOS, PAD, UNKNOWN
 from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subwords import RESERVED
+from regard.data.vocabulary import BOS, EOS, PAD, UNKNOWN
 from regard.errors import InputError
-from regard.io import write_file, write_json
+from regard.io.writing import write_file, write_json
 from regard.libraries import import_library
-from regard.models import Transformer, TransformerConfig
+from regard.models.transformer import Transformer, TransformerConfig
 
 USE = """\
 ```python

@@ -33,9 +33,9 @@ from regard.convert.parameters import (
     select_rows,
 )
 from regard.convert.transformers_model import MarianModel, load_marian
-from regard.data import UNKNOWN
 from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subwords import RESERVED, SubwordVocabulary
+from regard.data.vocabulary import UNKNOWN
 from regard.errors import InputError
 from regard.io.reading import (
     DamageError,

@@ -8,25 +8,23 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from regard.arguments import public
 from regard.convert.certificate import CERTIFICATE_NAME, SENTENCES, Certificate, certify, select_sentences
 from regard.convert.huggingface_import import read_huggingface
 from regard.convert.language_certificate import certify_language_model, make_prompts, select_prompts
 from regard.errors import InputError
-from regard.io import check_name, hold_lock, write_json
+from regard.io.locking import hold_lock
+from regard.io.writing import check_name, write_json
 from regard.plugins import describe_error
-from regard.training import (
-    Checkpoint,
-    RunConfig,
-    RunFolder,
-    build_model,
-    create_run,
-    digest_tensors,
-    make_config,
-    vocabulary_digest,
-)
-from regard.training.run_folder import is_run_folder
+from regard.training.building import build_model
+from regard.training.checkpoint import Checkpoint
+from regard.training.config import RunConfig, make_config
+from regard.training.run_folder import RunFolder, create_run, is_run_folder
+from regard.training.stored_config import vocabulary_digest
+from regard.training.tensor_file import digest_tensors
 
 
+@public
 def import_model(
     folder: str | Path,
     *,

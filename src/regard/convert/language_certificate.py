@@ -16,11 +16,13 @@ from torch import Tensor
 from regard.attention.recording import record_own
 from regard.convert.certificate import Certificate, count_equal, largest, largest_size, make_certificate
 from regard.convert.conversion import hide_logs
-from regard.decoding import Search, generate
+from regard.decoding.generation import generate
+from regard.decoding.translation import Search
 from regard.errors import InputError
 from regard.progress import counting_bar, print_status
 from regard.streams import make_generator
-from regard.tasks import Text, TokenTask
+from regard.tasks.text import Text
+from regard.tasks.tokens import TokenTask
 
 PROMPTS = 20
 """Default number of prompts."""

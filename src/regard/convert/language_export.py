@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention import MultiHeadAttention, attention_layers
+from regard.attention.hooks import attention_layers
+from regard.attention.multihead import MultiHeadAttention
 from regard.convert.conversion import check_attention
 from regard.convert.language_certificate import ConvertedLanguageModel, LanguageModelRun
 from regard.convert.language_import import load_language_model
@@ -27,10 +28,10 @@ from regard.data.imported_tokenizer import ImportedTokenizer
 from regard.data.subwords import RESERVED, SubwordVocabulary
 from regard.data.vocabulary import BLANK, UNKNOWN
 from regard.errors import InputError
-from regard.io import write_file, write_json
+from regard.io.writing import write_file, write_json
 from regard.libraries import import_library
-from regard.models import DecoderOnly, DecoderOnlyConfig
-from regard.tasks import TokenTask
+from regard.models.decoder_only import DecoderOnly, DecoderOnlyConfig
+from regard.tasks.tokens import TokenTask
 
 USE = """\
 ```python

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from regard.convert.exportable import Exportable
 from regard.data.unknown_tokens import read_unknown
-from regard.evaluation import quality
-from regard.training import RunFolder
+from regard.evaluation.bleu import quality
+from regard.training.run_folder import RunFolder
 
 
 class CardTemplate(NamedTuple):

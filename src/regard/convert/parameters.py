@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from regard.data import BOS, EOS
+from regard.data.vocabulary import BOS, EOS
 
 Loaded = TypeVar("Loaded")
 

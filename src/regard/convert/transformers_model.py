@@ -13,7 +13,8 @@ from regard.convert.certificate import token_log_probabilities
 from regard.convert.conversion import ForcedOutput
 from regard.convert.exportable import Exportable
 from regard.convert.parameters import IndexMap, Rows
-from regard.data import BOS, EOS, PAD, UNKNOWN, PairBatch
+from regard.data.batch import PairBatch
+from regard.data.vocabulary import BOS, EOS, PAD, UNKNOWN
 from regard.errors import InputError
 from regard.libraries import import_library, library_errors, offline
 

@@ -22,7 +22,6 @@ from regard.data.parallel import PairCounts
 from regard.data.ragged import Checksums, RaggedArray
 from regard.data.unknown_tokens import UnknownCount, UnknownShares
 from regard.errors import InputError
-from regard.io import write_json
 from regard.io.reading import (
     DamageError,
     add_digest,
@@ -32,6 +31,7 @@ from regard.io.reading import (
     parse_json,
     read_bytes,
 )
+from regard.io.writing import write_json
 
 FORMAT: Literal["regard-corpus/4"] = "regard-corpus/4"
 INDEX = "corpus.json"

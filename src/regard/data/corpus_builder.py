@@ -16,7 +16,7 @@ from regard.data.vocabulary import UNKNOWN, LearnedVocabulary
 from regard.data.word_cache import CorpusTokenizer, corpus_tokenizer
 from regard.data.worker_pool import available_cores, map_in_processes
 from regard.errors import InputError, shorten
-from regard.io import new_folder
+from regard.io.folders import new_folder
 
 Vocabularies = tuple[LearnedVocabulary, LearnedVocabulary]
 """The vocabularies of source and target."""

@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from regard.arguments import public
 from regard.errors import InputError, MachineError, plural, unknown_choice
-from regard.io import check_folder, hold_lock, refuse_links
+from regard.io.locking import hold_lock
+from regard.io.writing import check_folder, refuse_links
 from regard.progress import print_status, reading_bar
 
 RETRIES = 3
@@ -73,6 +75,7 @@ class _ProgressBar:
         pass
 
 
+@public
 def fetch(
     name: str,
     savepath: str | Path = "data",

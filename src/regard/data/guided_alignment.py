@@ -27,7 +27,7 @@ from regard.data.ragged import Checksums, RaggedArray, RaggedWriter
 from regard.data.tokenization import tokenize
 from regard.data.word_alignment import parse_moses
 from regard.errors import InputError, plural
-from regard.io import new_folder, write_json
+from regard.io.folders import new_folder
 from regard.io.reading import (
     DamageError,
     add_digest,
@@ -38,6 +38,7 @@ from regard.io.reading import (
     is_folder,
     read_json,
 )
+from regard.io.writing import write_json
 from regard.progress import reading_bar
 
 FORMAT = "regard-guide/3"

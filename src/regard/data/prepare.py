@@ -31,8 +31,10 @@ from regard.data.subwords import SubwordVocabulary
 from regard.data.text_rules import Normalization
 from regard.data.vocabulary import TokenizerKind
 from regard.errors import InputError
-from regard.io import make_folder, remove_quietly, remove_stale_lock, wait_for_lock, write_json
+from regard.io.locking import remove_stale_lock, wait_for_lock
 from regard.io.reading import add_digest, damaged_file, has_valid_digest, is_file, read_json
+from regard.io.temporary import remove_quietly
+from regard.io.writing import make_folder, write_json
 from regard.progress import preparing_bar, print_status, reading_bar
 
 REMEDY = "delete the file to prepare the text again"

@@ -17,14 +17,7 @@ from tokenizers import Encoding, Tokenizer, models, normalizers, pre_tokenizers
 
 from regard.data.text_rules import whole_symbols
 from regard.data.tokenization import Span
-from regard.data.vocabulary import (
-    BLANK,
-    EOS,
-    SPECIAL,
-    UNKNOWN,
-    SymbolVocabulary,
-    replace_surrogates,
-)
+from regard.data.vocabulary import BLANK, EOS, SPECIAL, UNKNOWN, SymbolVocabulary, replace_surrogates
 from regard.errors import InputError
 from regard.io.reading import DamageError, convert_json, parse_json
 from regard.libraries import library_errors

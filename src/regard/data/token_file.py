@@ -26,8 +26,10 @@ from regard.data.subword_training import train_subwords
 from regard.data.subwords import SubwordVocabulary, vocabulary_from_symbols
 from regard.data.vocabulary import BLANK, TokenizerKind
 from regard.errors import InputError
-from regard.io import new_folder, remove_stale_lock, wait_for_lock, write_json
+from regard.io.folders import new_folder
+from regard.io.locking import remove_stale_lock, wait_for_lock
 from regard.io.reading import damaged_file, is_file, read_json
+from regard.io.writing import write_json
 from regard.progress import print_status, reading_bar
 
 LINES = 10_000

@@ -21,6 +21,7 @@ from typing import Literal
 
 import numpy as np
 
+from regard.arguments import public
 from regard.data.tokenization import Span, Tokenizer, Unit, word_ids, word_spans
 from regard.errors import InputError, plural, shorten
 from regard.io.reading import read_text
@@ -39,6 +40,7 @@ _NAACL = re.compile(r"(\d{1,9})\s+(\d{1,6})\s+(\d{1,6})(?:\s+([SP]))?(?:\s+[\d.e
 NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
 
 
+@public
 @dataclass(frozen=True)
 class WordAlignment:
     """The reference links of a sentence pair (Och and Ney 2003, section 5)."""
@@ -77,6 +79,7 @@ def _reverse(link: Link) -> Link:
     return link[1], link[0]
 
 
+@public
 def read_links(path: Path, pairs: int) -> list[WordAlignment]:
     """Return the alignments of `pairs` sentence pairs from a file in Moses' or NAACL's format.
 

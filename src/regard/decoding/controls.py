@@ -6,10 +6,9 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from typing import Annotated, NamedTuple
 
-from regard.arguments import Limits, check_fields
-from regard.data import BOS, PAD, UNKNOWN, Vocabulary
+from regard.arguments import Limits, check_fields, public
 from regard.data.tokenization import Span
-from regard.data.vocabulary import is_blank
+from regard.data.vocabulary import BOS, PAD, UNKNOWN, Vocabulary, is_blank
 from regard.decoding.extensions import NEVER, UNCONSTRAINED, Constraints
 from regard.decoding.required_terms import RequiredTerms
 from regard.decoding.rules import MinLength, NoRepeatNgram, RepetitionPenalty, Rule, Rules
@@ -23,6 +22,7 @@ LONGEST_SHOWN = 20
 """Maximum number of characters of a text in an error message."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class Controls:
     """Constraints on the answers of a search. By default, answers are not constrained.

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.decoding.incremental import IncrementalDecoder, make_decoder
-from regard.models import Seq2Seq
+from regard.models.seq2seq import Seq2Seq
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.data import BOS, EOS, PAD, UNKNOWN
+from regard.data.vocabulary import BOS, EOS, PAD, UNKNOWN
 from regard.errors import InputError
 from regard.fast.topk import topk
 

@@ -11,12 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.arguments import public
 from regard.data.subwords import RESERVED
 from regard.decoding.search import Hypothesis
 from regard.decoding.translation import Search, search_batch
 from regard.errors import InputError, check_range, plural
 from regard.fast.onednn import packed_logits
-from regard.models import LanguageModel
+from regard.models.language_model import LanguageModel
 from regard.streams import derive_seed
 
 FIRST = len(RESERVED)
@@ -52,6 +53,7 @@ class PromptDecoder:
         )
 
 
+@public
 def generate(
     model: LanguageModel,
     prompts: Sequence[Sequence[int]],
@@ -65,7 +67,7 @@ def generate(
     `longest`: largest number of tokens of prompt and continuation together. Raises `InputError` for a prompt
     that is empty or too long.
 
-    >>> from regard.models import DecoderOnly, DecoderOnlyConfig
+    >>> from regard.models.decoder_only import DecoderOnly, DecoderOnlyConfig
     >>> model = DecoderOnly(DecoderOnlyConfig(hidden=8, heads=2), symbols=5, longest=9)
     >>> [[best]] = generate(model, [[1, 2]], Search(), most=3)
     >>> len(best.tokens)

@@ -6,17 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from regard import fast
-from regard.attention import (
-    DecoderLayer,
-    EncoderLayer,
-    LearnedPositions,
-    MultiHeadAttention,
-    Sinusoidal,
-    attention_layers,
-)
+from regard.attention.blocks import DecoderLayer, EncoderLayer
+from regard.attention.hooks import attention_layers
+from regard.attention.multihead import MultiHeadAttention
+from regard.attention.positions import LearnedPositions, Sinusoidal
 from regard.fast.fast_transformer import FastTransformer, has_forward_hooks
 from regard.fast.onednn import packed_logits
-from regard.models import Seq2Seq, Transformer
+from regard.models.seq2seq import Seq2Seq
+from regard.models.transformer import Transformer
 
 MAX_FAST_WIDTH = 16
 """Maximum number of prefixes for which `FastTransformer` is faster, because each prefix computes scores for the

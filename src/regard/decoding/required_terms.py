@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data import EOS
+from regard.data.vocabulary import EOS
 from regard.decoding.extensions import Extensions, check_finite, select_extensions
 from regard.fast.topk import topk
 

@@ -22,7 +22,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from regard.data import EOS
+from regard.data.vocabulary import EOS
 from regard.decoding.extensions import NEVER, Constraints, Extensions, log_probabilities
 from regard.decoding.required_terms import RequiredTerms
 

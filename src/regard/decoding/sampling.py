@@ -6,12 +6,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.data import BOS
+from regard.arguments import public
+from regard.data.vocabulary import BOS
 from regard.decoding.extensions import UNCONSTRAINED, Constraints, check_finite, impossible
 from regard.decoding.incremental import IncrementalDecoder, make_decoder
 from regard.decoding.search import Hypothesis, decode, source_limits
 from regard.errors import InputError, check_range
-from regard.models import Seq2Seq
+from regard.models.seq2seq import Seq2Seq
 
 COLDEST, HOTTEST = 1e-3, 1e3
 """Allowed temperatures. Below this range only the most likely token is sampled, and above it all tokens are
@@ -32,6 +33,7 @@ def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
         raise InputError(f"top_p {top_p} is out of range: choose above 0 and at most 1")
 
 
+@public
 def sample(
     model: Seq2Seq | IncrementalDecoder,
     source: Tensor,
@@ -81,6 +83,7 @@ def sample(
     return decode(decoder, source, source_mask, draw, max_len)
 
 
+@public
 def truncate(probabilities: Tensor, top_k: int = 0, top_p: float = 1.0) -> Tensor:
     """Set probabilities (..., V) of unlikely tokens to zero.
 

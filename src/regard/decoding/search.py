@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data import BOS, EOS
+from regard.arguments import public
+from regard.data.vocabulary import BOS, EOS
 from regard.decoding.extensions import (
     NEVER,
     UNCONSTRAINED,
@@ -33,7 +34,7 @@ from regard.errors import InputError, check_range
 from regard.fast.fast_transformer import FastTransformer
 from regard.fast.token_screen import MIN_STATES
 from regard.fast.topk import argmax
-from regard.models import Seq2Seq
+from regard.models.seq2seq import Seq2Seq
 
 LARGEST_BEAM = 1000
 LARGEST_PENALTY = 10
@@ -57,6 +58,7 @@ class SearchTrace(NamedTuple):
     2020), which is how much the source adds to the states."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class Hypothesis:
     """A target for a source."""
@@ -74,6 +76,7 @@ class Hypothesis:
     """What the search computed for the hypothesis, if it was requested and is known."""
 
 
+@public
 def greedy_search(
     model: Seq2Seq | IncrementalDecoder,
     source: Tensor,
@@ -152,6 +155,7 @@ def decode(
     ]
 
 
+@public
 def length_penalty(length: int, alpha: float) -> float:
     """Return `((5 + length) / 6) ** alpha` (Wu et al. 2016, equation 14); `length` includes the end of sequence.
 
@@ -192,6 +196,7 @@ class Step(NamedTuple):
     """Whether the length limit is reached, so that the new prefixes are dropped."""
 
 
+@public
 @torch.inference_mode()
 def beam_search(
     model: Seq2Seq | IncrementalDecoder,

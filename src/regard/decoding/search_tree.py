@@ -8,18 +8,20 @@ from rich.text import Text
 from rich.tree import Tree
 from torch import Tensor
 
-from regard.data import EOS, PAD, Vocabulary, collate
-from regard.data.vocabulary import is_blank
+from regard.arguments import public
+from regard.data.batch import collate
+from regard.data.vocabulary import EOS, PAD, Vocabulary, is_blank
 from regard.decoding.search import Step, beam_search
 from regard.decoding.translation import longest_answer
 from regard.errors import InputError, check_range
-from regard.models import Seq2Seq
+from regard.models.seq2seq import Seq2Seq
 from regard.result import Result
 
 FOLLOWERS = 8
 """Number of alternatives for the next token that are stored."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Possible(Result):
     """An alternative for the next token."""
@@ -29,6 +31,7 @@ class Possible(Result):
     """Probability after the prefix (0 to 1)."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Branch(Result):
     """One token that a search added to a prefix."""
@@ -49,6 +52,7 @@ class Branch(Result):
     """Alternatives for the next token, most likely first. Empty if the search stopped at this branch."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SearchTree(Result):
     """All prefixes in the beam of a search."""
@@ -93,6 +97,7 @@ class SearchTree(Result):
         return root
 
 
+@public
 def search_tree(
     model: Seq2Seq,
     source_vocabulary: Vocabulary,

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.attention import MultiHeadAttention
-from regard.data import PAD
+from regard.attention.multihead import MultiHeadAttention
+from regard.data.vocabulary import PAD
 from regard.decoding.search import Hypothesis, SearchTrace, Step
 
 

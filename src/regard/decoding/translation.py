@@ -7,7 +7,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from regard.data import PAD, Vocabulary, collate
+from regard.arguments import public
+from regard.data.batch import collate
+from regard.data.vocabulary import PAD, Vocabulary
 from regard.decoding.controls import Controls, find_requirements, make_constraints
 from regard.decoding.ensemble import make_ensemble
 from regard.decoding.extensions import UNCONSTRAINED, Constraints
@@ -18,7 +20,7 @@ from regard.decoding.trace import Tracer
 from regard.errors import InputError, check_range
 from regard.fast.fast_transformer import FastTransformer
 from regard.fast.threads import map_batches
-from regard.models import Seq2Seq
+from regard.models.seq2seq import Seq2Seq
 from regard.result import Result
 from regard.streams import derive_seed
 
@@ -26,6 +28,7 @@ SLACK = 50
 """Number of tokens by which an answer may exceed twice the length of its source."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Candidate(Result):
     """One answer to one text."""
@@ -56,6 +59,7 @@ class Candidate(Result):
         return f"{self.text!r}, log-probability {self.log_probability:.4f}"
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class Search:
     """Options of a search. Raises `InputError` for values out of range, and for options that exclude each other.
@@ -115,6 +119,7 @@ class Search:
         return replace(self, controls=self.controls.select(indices, count))
 
 
+@public
 def translate(
     models: Seq2Seq | Sequence[Seq2Seq],
     source_vocabulary: Vocabulary,
@@ -230,6 +235,7 @@ def search_batch(
     return found if tracer is None else [[best] for best in tracer.traced([best for [best] in found], source)]
 
 
+@public
 def blank_answer(text: str = "") -> Candidate:
     """Return the answer to a blank text: an empty text with probability 1, without a search.
 

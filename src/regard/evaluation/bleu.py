@@ -4,9 +4,11 @@ comparable."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from regard.arguments import public
 from regard.data.bleu_tokenizer import check_bleu_tokenizer, choose_bleu_tokenizer
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class Quality:
     """Scores of translations with one reference per translation."""

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import torch
 
 from regard.fast.onednn import OneDNNMode
-from regard.models import AnswerModel
-from regard.tasks import Batch, Task
-from regard.training import exact
+from regard.models.base import AnswerModel
+from regard.tasks.base import Task
+from regard.tasks.batch import Batch
+from regard.training.objective import exact
 
 CHUNK = 1000
 """Number of samples in a batch."""
@@ -24,7 +25,7 @@ def fresh_batches(
 ) -> Iterator[Batch]:
     """Yield `samples` samples in batches of at most `CHUNK`; other arguments as in `Task.sample`.
 
-    >>> from regard.tasks import Counting
+    >>> from regard.tasks.counting import Counting
     >>> batches = fresh_batches(Counting(), 1500, torch.Generator())
     >>> [len(batch.inputs) for batch in batches]
     [1000, 500]
@@ -38,8 +39,8 @@ def fresh_batches(
 def exact_match(model: AnswerModel, batches: Iterator[Batch]) -> float:
     """Return the fraction of samples (0 to 1) that `model` answers without an error.
 
-    >>> from regard.models import QueryModel, QueryModelConfig
-    >>> from regard.tasks import Counting
+    >>> from regard.models.query import QueryModel, QueryModelConfig
+    >>> from regard.tasks.counting import Counting
     >>> task = Counting()
     >>> model = QueryModel(QueryModelConfig(), **task.sizes)
     >>> 0 <= exact_match(model, fresh_batches(task, 10, torch.Generator())) <= 1

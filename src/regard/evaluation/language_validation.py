@@ -6,10 +6,13 @@ from typing import cast
 from torch import nn
 
 from regard.evaluation.next_tokens import measure_tokens
-from regard.models import LanguageModel
+from regard.models.language_model import LanguageModel
 from regard.streams import make_generator
-from regard.tasks import AnyTask, Text, TokenBatch, TokenTask
-from regard.training import TrainingConfig
+from regard.tasks.base import AnyTask
+from regard.tasks.batch import TokenBatch
+from regard.tasks.text import Text
+from regard.tasks.tokens import TokenTask
+from regard.training.settings import TrainingConfig
 
 BATCHES = 20
 """Number of validation batches, as in nanoGPT's settings for a CPU. With a validation every 500 steps, they take

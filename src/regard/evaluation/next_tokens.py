@@ -7,10 +7,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention import short_name
+from regard.attention.names import short_name
 from regard.attention.recording import record_own
-from regard.models import LanguageModel
-from regard.tasks import TokenBatch, TokenTask
+from regard.models.language_model import LanguageModel
+from regard.tasks.batch import TokenBatch
+from regard.tasks.tokens import TokenTask
 from regard.training.objective import CLOSE
 
 

@@ -7,18 +7,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.data import PAD, PairBatch, Vocabulary, collate
-from regard.data.vocabulary import empty_if_blank, is_blank
+from regard.arguments import public
+from regard.data.batch import PairBatch, collate
+from regard.data.vocabulary import PAD, Vocabulary, empty_if_blank, is_blank
 from regard.errors import plural
 from regard.fast.onednn import OneDNNMode, packed_logits
 from regard.fast.threads import map_batches
-from regard.models import Seq2Seq
+from regard.models.seq2seq import Seq2Seq
 from regard.result import Result
 
 STEPS_AT_ONCE = 128
 """Number of steps whose logits are computed together. A larger number needs more memory."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Scored(Result):
     """The score of a target given its source."""
@@ -51,8 +53,8 @@ def score_pairs(
     source has no score (NaN, 0 tokens), because the answer to a blank source is always empty. Batches contain
     `batchsize` pairs of similar length. On a CPU, batches run in parallel on PyTorch's threads.
 
-    >>> from regard.data import WordVocabulary
-    >>> from regard.models import RecurrentConfig, RecurrentSeq2Seq
+    >>> from regard.data.vocabulary import WordVocabulary
+    >>> from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
     >>> vocabulary = WordVocabulary(["Hund", "dog"])
     >>> symbols = len(vocabulary)
     >>> model = RecurrentSeq2Seq(RecurrentConfig(hidden=8), source_symbols=symbols, target_symbols=symbols)

@@ -8,13 +8,14 @@ from torch import nn
 
 from regard.data.bleu_tokenizer import check_bleu_tokenizer, choose_bleu_tokenizer
 from regard.data.parallel import PairSource
-from regard.decoding import Search, translate
+from regard.decoding.translation import Search, translate
 from regard.evaluation.bleu import quality
 from regard.evaluation.scoring import score_pairs
-from regard.models import Seq2Seq
+from regard.models.seq2seq import Seq2Seq
 from regard.progress import print_status
-from regard.tasks import AnyTask, Translation
-from regard.training import Criterion, find_criterion
+from regard.tasks.base import AnyTask
+from regard.tasks.translation import Translation
+from regard.training.criterion import Criterion, find_criterion
 
 LARGEST_LOSS = 700.0
 """Loss in nats above which the perplexity exceeds the largest number of a computer."""
@@ -97,7 +98,7 @@ def validation(
     config does not name a tokenizer, for example the tokenizer of earlier validations. `show`: as in
     `Validation`.
 
-    >>> from regard.tasks import Counting
+    >>> from regard.tasks.counting import Counting
     >>> validation(Counting()) is None
     True
     """

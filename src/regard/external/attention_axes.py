@@ -37,6 +37,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from regard.attention.hooks import AttentionLayer
+from regard.errors import is_own
 from regard.external.forward_tracker import ForwardTracker
 from regard.external.hooks import probing, remove_hooks
 
@@ -276,7 +277,8 @@ class AxesFinder:
         # A compiled module and the original module inside it have one name.
         modules = {*self.tracker.modules.values(), *self.tracker.model.modules()}
         for module in modules if not self._observes else ():
-            if not type(module).__module__.startswith(("torch.", "regard.")):
+            name = type(module).__module__
+            if not (name.startswith("torch.") or is_own(name)):
                 hooks.append(self.tracker.hook_before(module, self._begin))
                 hooks.append(self.tracker.hook_after(module, self._end, always=True))
         self._observes = True

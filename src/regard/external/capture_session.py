@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from regard.attention import Intervention
+from regard.attention.interventions import Intervention
 from regard.attention.layer_record import CallRecord, Kind, is_transformed, merge_levels
 from regard.attention.names import find_name
 from regard.attention.records import Recorder, check_indices

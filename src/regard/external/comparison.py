@@ -14,17 +14,19 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from regard.arguments import public
 from regard.errors import InputError, shorten
-from regard.interpret import HeadRoles, head_importance
-from regard.interpret.roles import MIN_SAMPLES
+from regard.interpret.importance import head_importance
+from regard.interpret.roles import MIN_SAMPLES, HeadRoles
 from regard.result import Result, signed, to_plain
-from regard.viz import AttentionMap
+from regard.viz.attention_map import AttentionMap
 from regard.viz.subject import check_comparable, match_layers
 
 if TYPE_CHECKING:
     from regard.viz.widget import AttentionWidget
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ModelComparison(Result):
     """The comparison of two models over the same inputs. Each pair contains the values of the first and the

@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from regard.arguments import public
 from regard.errors import InputError
 from regard.external import shrinking
 from regard.external.forward_tracker import modules_by_name
@@ -30,10 +31,11 @@ from regard.external.shrinking import (
     projection_width,
     shrink,
 )
-from regard.interpret import Pruned, prune_heads
-from regard.io import new_folder, write_file
+from regard.interpret.importance import Pruned, prune_heads
+from regard.io.folders import new_folder
+from regard.io.writing import write_file
 from regard.result import to_plain
-from regard.viz import Layer
+from regard.viz.subject import Layer
 
 KEPT = "kept_heads"
 """Name of the config entry that lists the remaining heads."""
@@ -229,6 +231,7 @@ def pruned_class(cls: Any) -> Any:
     return type(f"Pruned{cls.__name__}", (cls,), {"__init__": build, "__module__": cls.__module__})
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PrunedExternalModel(Pruned):
     """An external model after pruning, with the removed heads and the change of the loss."""

@@ -18,8 +18,9 @@ from regard.external.long_inputs import SQUARE, LongRecord, record_long
 from regard.external.model_input import ImageProcessor, ModelInput, TextEncoder, as_pair
 from regard.external.modules import parameter_names
 from regard.external.recording import record
-from regard.viz import Layer, LayerMap, make_layer_maps
-from regard.viz.maps import LongRows, Patches
+from regard.viz.maps import LayerMap, LongRows, Patches
+from regard.viz.records import make_layer_maps
+from regard.viz.subject import Layer
 
 START = "<start>"
 """Label of the start token of a decoder."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from torch import nn
 
-from regard.arguments import Limits, check_value
+from regard.arguments import Limits, check_value, public
 from regard.errors import InputError, shorten
 from regard.external.adapters import (
     MAX_GENERATED,
@@ -24,12 +24,7 @@ from regard.external.adapters import (
 from regard.external.head_pruning import KEPT, pruned_class
 from regard.external.language_models import CausalLMAdapter, MaskedLMAdapter, Seq2SeqAdapter
 from regard.external.model import ExternalModel
-from regard.external.model_input import (
-    ImageProcessor,
-    TextEncoder,
-    as_inputs,
-    load_image_processor,
-)
+from regard.external.model_input import ImageProcessor, TextEncoder, as_inputs, load_image_processor
 from regard.external.modules import check_weights, find_base_model, is_transformers_model, parameter_names, unwrap
 from regard.io.reading import is_file, is_folder
 from regard.libraries import check_hub_name, import_library, library_errors, offline
@@ -60,6 +55,7 @@ SIZES = {
 """Possible sizes in a config of transformers, by patterns of names. -1 may mean that a size does not apply."""
 
 
+@public
 def look(
     model: nn.Module | str | Path | Any,
     tokenizer: Any = None,

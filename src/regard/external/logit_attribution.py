@@ -10,14 +10,16 @@ from typing import Any
 import torch
 from rich.table import Table
 
+from regard.arguments import public
 from regard.attention.interventions import active_interventions
 from regard.errors import InputError, check_range
 from regard.external.modules import unwrap
 from regard.interpret.direct_paths import DirectPaths
 from regard.result import Result, signed
-from regard.viz import Subject
+from regard.viz.subject import Subject
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LogitAttribution(Result):
     """The parts of one logit. The parts sum to `logit - remainder`."""
@@ -78,6 +80,7 @@ class LogitAttribution(Result):
         return write_head_table(self.heads, title, path)
 
 
+@public
 def logit_attribution(
     subject: Subject[Any], text: str, *, token: int | str | None = None, position: int | None = None
 ) -> LogitAttribution:

@@ -12,13 +12,13 @@ from typing import Annotated, Any
 from rich.table import Table
 from torch import nn
 
-from regard.arguments import Limits
+from regard.arguments import Limits, public
 from regard.errors import InputError
 from regard.external.next_tokens import read_tokens
 from regard.external.output_head import BlockStates, read_blocks, read_own_blocks
-from regard.models import DecoderOnly
+from regard.models.decoder_only import DecoderOnly
 from regard.result import Result
-from regard.viz import Subject
+from regard.viz.subject import Subject
 
 COUNT = 5
 """Default number of tokens for each state."""
@@ -26,6 +26,7 @@ SHOWN = 8
 """Number of positions, counted from the end, in the printed table."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LogitLens(Result):
     """The likeliest tokens of each state, by layer and position."""
@@ -58,6 +59,7 @@ class LogitLens(Result):
         return table
 
 
+@public
 def logit_lens(subject: Subject[Any], text: str, *, count: Annotated[int, Limits(1, 1000)] = COUNT) -> LogitLens:
     """Return the `count` likeliest tokens of the state before the first block and after each block.
 

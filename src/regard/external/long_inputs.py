@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.arguments import public
 from regard.attention.hooks import AttentionHook, attach_hooks
 from regard.attention.layer_record import Kind, is_transformed
 from regard.attention.names import find_name
@@ -32,12 +33,7 @@ from regard.external.attention_call import AttentionCall
 from regard.external.capture_session import BLOCK, CaptureSession
 from regard.external.forward_tracker import ForwardTracker
 from regard.external.modules import resolve_module
-from regard.external.recording import (
-    capture,
-    check_layers,
-    regard_layers,
-    warn_if_nothing_recorded,
-)
+from regard.external.recording import capture, check_layers, regard_layers, warn_if_nothing_recorded
 
 SQUARE = 16
 """Number of steps along the side of the smallest square."""
@@ -45,6 +41,7 @@ SIDES = (16, 32, 64)
 """Possible sides: they divide the blocks of 64 rows in which weights are computed."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LongRecord:
     """The attention of one layer to one long input."""
@@ -163,6 +160,7 @@ class _LongSession(CaptureSession):
         return *tensors, weights.new_empty(squares, dtype=torch.float32)
 
 
+@public
 class LongRecords(Mapping[str, LongRecord]):
     """Records by layer name, added while the model runs; `.layers` may be left out of a name."""
 
@@ -182,6 +180,7 @@ class LongRecords(Mapping[str, LongRecord]):
         return len(self._records)
 
 
+@public
 @contextmanager
 def record_long(
     model: Any, *, largest: int = 16, side: int = 2 * SQUARE, layers: Collection[str] | None = None

@@ -20,11 +20,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from regard import interpret
-from regard.attention import Records
+from regard.arguments import public
 from regard.attention.components import Components
 from regard.attention.interventions import To
-from regard.attention.records import check_indices
+from regard.attention.records import Records, check_indices
 from regard.errors import InputError, check_range
 from regard.external import adapters
 from regard.external.adapters import Adapter, Answer, CustomModel, PreparedInput
@@ -48,15 +47,19 @@ from regard.external.patchable import Embeddings, make_trial, patchable_model
 from regard.external.recording import intervene, record
 from regard.external.score_calls import make_forward_pass
 from regard.statistics import Interval
-from regard.viz import AttentionMap, Layer, Patchable, Playback, ProbeInput
+from regard.viz.attention_map import AttentionMap, Playback
 from regard.viz.records import attach_original
+from regard.viz.subject import Layer, Patchable, ProbeInput
 
 if TYPE_CHECKING:
-    from regard.interpret import Examination, HeadImportance, HeadRoles
-    from regard.viz import ForwardPass
+    from regard.interpret.examination import Examination
+    from regard.interpret.importance import HeadImportance
+    from regard.interpret.roles import HeadRoles
+    from regard.viz.forward_pass import ForwardPass
     from regard.viz.widget import AttentionWidget
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ExternalModel:
     """A model that Regard did not build. It satisfies `regard.viz.Subject`."""
@@ -324,23 +327,29 @@ class ExternalModel:
 
         `measure` names the loss. Raises `InputError` without inputs.
         """
+        from regard.interpret.importance import head_importance
+
         subject = self if texts is None else self.over(texts)
-        return interpret.head_importance(subject)
+        return head_importance(subject)
 
     def examine(self, texts: str | Iterable[Any] | None = None, *, seed: int = 0) -> Examination:
         """Test whether attention explains the answers to two or more inputs (None: the subject's inputs).
 
         `unanswered` of the result lists what cannot be tested. Raises `InputError` without inputs.
         """
+        from regard.interpret.examination import examine
+
         subject = self if texts is None else self.over(texts)
-        examination = interpret.examine(subject, samples=max(len(subject.inputs), 2), seed=seed)
+        examination = examine(subject, samples=max(len(subject.inputs), 2), seed=seed)
         over = "inputs" if isinstance(self.adapter, CustomModel) else "images" if self.images else "texts"
         return dataclasses.replace(examination, over=over)
 
     def roles(self, texts: str | Iterable[Any] | None = None, *, seed: int = 0) -> HeadRoles:
         """Describe the role of each head over at least ten inputs (None: the subject's inputs)."""
+        from regard.interpret.roles import head_roles
+
         subject = self if texts is None else self.over(texts)
-        return interpret.head_roles(subject, samples=max(len(subject.inputs), 10), seed=seed)
+        return head_roles(subject, samples=max(len(subject.inputs), 10), seed=seed)
 
     def prune(
         self, heads: int, output: str | Path, *, texts: str | Iterable[Any] | None = None, overwrite: bool = False

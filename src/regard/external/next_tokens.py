@@ -16,7 +16,7 @@ import torch
 from rich.table import Table
 from torch import Tensor
 
-from regard.arguments import Limits
+from regard.arguments import Limits, public
 from regard.attention.interventions import active_interventions, suspend_interventions
 from regard.errors import InputError, check_range, shorten
 from regard.external.adapters import call_model
@@ -24,9 +24,10 @@ from regard.external.language_models import CausalLMAdapter, MaskedLMAdapter
 from regard.external.model import ExternalModel
 from regard.external.model_input import ModelInput
 from regard.result import Result, signed
-from regard.viz import Subject
+from regard.viz.subject import Subject
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class NextToken:
     """One token that a model may write."""
@@ -46,6 +47,7 @@ class NextToken:
     """Whether the tokenizer splits `text` into the tokens of the input and this token."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class NextTokens(Result):
     """The likeliest tokens at one position."""
@@ -146,6 +148,7 @@ def mask_token(subject: object) -> str | None:
     return mask
 
 
+@public
 @torch.no_grad()
 def next_tokens(
     subject: Subject[Any],

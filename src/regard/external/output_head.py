@@ -15,8 +15,8 @@ from regard.external.hooks import DetachableHook, remove_hooks
 from regard.external.model_components import find_block
 from regard.external.modules import unwrap
 from regard.external.next_tokens import TokenInput
-from regard.models import DecoderOnly
-from regard.viz import Layer
+from regard.models.decoder_only import DecoderOnly
+from regard.viz.subject import Layer
 
 AGREEMENT = 1e-3
 """Largest accepted difference from the model's own logits, as a fraction of the largest logit (at least 1)."""

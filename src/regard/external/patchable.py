@@ -18,9 +18,8 @@ from regard.external.adapters import Adapter, CustomModel, PreparedInput, call_m
 from regard.external.language_models import Seq2SeqAdapter
 from regard.external.model_input import ModelInput, find_input
 from regard.external.recording import recorded_path
-from regard.viz import Layer, ProbeInput
 from regard.viz.maps import CROSS
-from regard.viz.subject import Patchable
+from regard.viz.subject import Layer, Patchable, ProbeInput
 
 Embeddings = dict[tuple[Any, ...], nn.Module]
 """By names of the arguments: the embedding."""

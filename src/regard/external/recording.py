@@ -31,13 +31,19 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from regard.attention import Intervention, Records, intervene as intervene_in_own
+from regard.arguments import public
 from regard.attention.hooks import AttentionLayer, disable_compile
-from regard.attention.interventions import To, active_interventions, note_intervention
+from regard.attention.interventions import (
+    Intervention,
+    To,
+    active_interventions,
+    intervene as intervene_in_own,
+    note_intervention,
+)
 from regard.attention.names import find_name
 from regard.attention.recording import make_recorder, record_layers
-from regard.attention.records import Recorder
-from regard.errors import InputError, plural, unknown_choice
+from regard.attention.records import Recorder, Records
+from regard.errors import InputError, is_own, plural, unknown_choice
 from regard.external import attention_interface, generation, named_modules, output_attentions, torch_calls
 from regard.external.attention_interface import uses_interface
 from regard.external.capture_session import CaptureSession, InterventionSession, is_wanted
@@ -80,6 +86,7 @@ MECHANISMS: tuple[CaptureMechanism, ...] = (
 )
 
 
+@public
 @contextmanager
 def record(
     model: Any,
@@ -139,6 +146,7 @@ def record(
         _warn_of_missing_layers(left_out())
 
 
+@public
 @contextmanager
 def intervene(
     model: Any,
@@ -271,7 +279,9 @@ def is_sequence_mixer(module: nn.Module) -> bool:
 def _mixes_steps(cls: Any) -> bool:
     # Only the class name shows it: the code of linear attention consists of products and sums, like any other
     # layer.
-    return MIXER.search(cls.__name__) is not None and not cls.__module__.startswith(("torch.", "regard."))
+    return MIXER.search(cls.__name__) is not None and not (
+        cls.__module__.startswith("torch.") or is_own(cls.__module__)
+    )
 
 
 def _warn_of_missing_layers(left_out: dict[str, str]) -> None:
@@ -367,7 +377,7 @@ def _invisible_attention(module: Any) -> str:
             return "compiled TorchScript code, which cannot be recorded: record the original module"
         return ""
     cls: Any = type(module)
-    if cls.__module__.startswith(("torch.", "transformers.", "regard.")):
+    if cls.__module__.startswith(("torch.", "transformers.")) or is_own(cls.__module__):
         return ""
     if "flex_attention" in names_in_code(cls):
         return (

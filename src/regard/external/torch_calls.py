@@ -28,7 +28,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from torch.overrides import handle_torch_function, has_torch_function
 
 from regard.attention.layer_record import is_transformed
-from regard.errors import InputError
+from regard.errors import InputError, is_own
 from regard.external.attention_axes import (
     BY_HEAD,
     FOLDED,
@@ -43,13 +43,7 @@ from regard.external.attention_axes import (
     origin_of,
 )
 from regard.external.attention_call import AttentionCall
-from regard.external.capture_session import (
-    HALF,
-    CaptureSession,
-    InterventionSession,
-    OneHead,
-    nonzero_keys,
-)
+from regard.external.capture_session import HALF, CaptureSession, InterventionSession, OneHead, nonzero_keys
 from regard.external.forward_tracker import ForwardTracker, and_parents, capturing_elsewhere
 from regard.external.hooks import ThreadList
 from regard.external.interface_call import find_eager_function
@@ -96,7 +90,7 @@ def capture(session: CaptureSession) -> Iterator[set[str]]:
 def _may_call(cls: Any) -> bool:
     if cls.__module__.startswith("torch.nn.modules.") and cls is not nn.MultiheadAttention:
         return "transformer" in cls.__module__
-    if cls.__module__.startswith("regard."):
+    if is_own(cls.__module__):
         return False
     if not cls.__module__.startswith("transformers."):
         return True

@@ -12,16 +12,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.arguments import check_value
-from regard.attention import attention_layers, short_name
+from regard.arguments import check_value, public
 from regard.attention.descriptions import context_changes
+from regard.attention.hooks import attention_layers
+from regard.attention.names import short_name
 from regard.external.model import ExternalModel
 from regard.result import Result
-from regard.viz import Subject
+from regard.viz.subject import Subject
 
 NOT_RECORDED = "its values are not recorded"
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class WeightedValues(Result):
     """The norms of the values of each head, and the weights times these norms."""
@@ -39,6 +41,7 @@ class WeightedValues(Result):
         return f"{len(self.norms)} layers, {len(self.left_out)} left out"
 
 
+@public
 @torch.no_grad()
 def weighted_values(subject: Subject[Any], input: Any) -> WeightedValues:
     """Return the attention of each layer for an input, with each weight multiplied by the norm of its value.

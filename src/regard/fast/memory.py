@@ -15,6 +15,7 @@ import os
 import sys
 from pathlib import Path
 
+from regard.arguments import public
 from regard.fast import enabled
 
 MALLOPT_TRIM_THRESHOLD, MALLOPT_TOP_PAD, MALLOPT_MMAP_THRESHOLD, MALLOPT_MMAP_MAX = -1, -2, -3, -4
@@ -29,6 +30,7 @@ OVERCOMMIT, STRICT = Path("/proc/sys/vm/overcommit_memory"), "2"
 memory."""
 
 
+@public
 def keep_memory() -> None:
     """Make the C library retain freed memory in huge pages instead of returning it to the system.
 

@@ -14,12 +14,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from regard.arguments import public
 from regard.data.word_alignment import Link, WordAlignment
 from regard.interpret.estimates import Estimate
 from regard.result import Result
 from regard.statistics import ratio_interval
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Agreement(Result):
     """Agreement of predicted links with reference links; a ratio without a denominator is None."""

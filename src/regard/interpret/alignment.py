@@ -14,15 +14,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.arguments import public
 from regard.attention.recording import record_own
 from regard.errors import InputError
 from regard.interpret.relevance import attention_mass
-from regard.models import Seq2Seq
+from regard.models.seq2seq import Seq2Seq
 from regard.result import percent
 from regard.statistics import Interval, ratio_interval
-from regard.tasks import Pair, PairTask, alignment_mask
+from regard.tasks.pairs import Pair, PairTask, alignment_mask
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class Alignment:
     """Agreement of the weights of one attention layer with a known alignment."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.errors import InputError, check_range
 from regard.result import Result
-from regard.viz import Subject
+from regard.viz.subject import Subject
 
 MIN_DIFFERENCE = 1e-6
 """Smallest logit difference between the clean and the corrupted run, in nats, for which effects are

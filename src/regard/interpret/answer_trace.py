@@ -8,15 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from regard.attention import (
-    AttentionLayer,
-    AttentionTrace,
-    MultiHeadAttention,
-    attention_layers,
-    find_layer,
-    temper,
-    trace_layer,
-)
+from regard.attention.hooks import AttentionLayer, attention_layers, find_layer, trace_layer
+from regard.attention.interventions import temper
+from regard.attention.layer_record import AttentionTrace
+from regard.attention.multihead import MultiHeadAttention
 from regard.errors import check_range
 from regard.viz.attention_map import AttentionMap
 from regard.viz.records import skip_original

@@ -21,11 +21,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from torch import Tensor
 
+from regard.arguments import public
 from regard.attention.components import HeadContexts
 from regard.attention.head_inputs import KINDS, HeadInputs, Kind, matrix_of
 from regard.errors import InputError
 from regard.result import Result
-from regard.viz import Layer, Subject
+from regard.viz.subject import Layer, Subject
 
 DRAWS = 20
 """Random pairs of heads over which `random` is a mean."""
@@ -43,6 +44,7 @@ class _Head(NamedTuple):
     output: Tensor
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Composition(Result):
     """Composition scores (0 to 1) of pairs of heads."""
@@ -78,6 +80,7 @@ class Composition(Result):
         return {**super().json(), "scores": {f"{a} -> {b}": score for (a, b), score in self.scores.items()}}
 
 
+@public
 @torch.no_grad()
 def composition(subject: Subject[Any]) -> Composition:
     """Return the composition scores of each head with each later head that reads from its stream.

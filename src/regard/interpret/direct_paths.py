@@ -18,10 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from regard.attention import Positions
 from regard.attention.components import Components
 from regard.attention.names import layer_name
-from regard.attention.positions import Concatenated
+from regard.attention.positions import Concatenated, Positions
 from regard.errors import InputError
 from regard.interpret.frozen_norms import fixed_ratio, freeze_norm, is_linear, is_norm, same_value
 

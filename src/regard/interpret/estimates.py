@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from regard.arguments import public
 from regard.result import percent
 from regard.statistics import LEVEL, mean_interval
 
@@ -25,6 +26,7 @@ MIN_RESAMPLED = 10
 """Number of values below which resamples are too coarse for bootstrap-t. Fewer values have Student's interval."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Estimate:
     """A mean over samples and its 95 % interval."""

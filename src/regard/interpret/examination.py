@@ -24,8 +24,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from regard.arguments import public
 from regard.attention.descriptions import describe_model
 from regard.errors import InputError, check_range
+from regard.fast.threads import limit_threads
 from regard.interpret.estimates import Estimate, describe_interval, estimate, format_estimate, resample_counts
 from regard.interpret.findings import HeadFindings, correct_heads, describe_alignment, importance_kind
 from regard.interpret.head_measures import SHARE, measure_movement, measure_ranking, measure_relevance, share
@@ -36,10 +38,10 @@ from regard.interpret.probing import YARDSTICKS, Probe, choose_yardstick, probe_
 from regard.interpret.relevance import even_weights
 from regard.interpret.roles import MIN_SAMPLES, HeadRoles, head_roles
 from regard.interpret.sentence_errors import RUN, describe_error, is_reliable
-from regard.io import write_file, write_json
+from regard.io.writing import write_file, write_json
 from regard.result import Result
 from regard.statistics import Interval
-from regard.training import RunFolder, limit_threads
+from regard.training.run_folder import RunFolder
 from regard.version import __version__
 from regard.viz.report_page import Links, Part, Plot, render_page
 from regard.viz.subject import Input, Subject
@@ -56,6 +58,7 @@ MAX_ROLE_SAMPLES = 60
 """Largest number of samples for roles, because roles need a full map of each sample."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Examination(Result):
     """The measurements of a model's attention, and sentences that explain the measurements."""
@@ -211,6 +214,7 @@ def _table(title: str, *columns: str) -> Table:
     return Table("layer", "head", *columns, box=None, pad_edge=False, title=title, title_justify="left")
 
 
+@public
 def examine(subject: Subject[Input], *, samples: int = 200, seed: int = 0) -> Examination:
     """Examine whether the attention of a subject is meaningful, over `samples` unseen inputs.
 

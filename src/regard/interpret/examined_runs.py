@@ -17,11 +17,12 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from regard.arguments import public
 from regard.interpret.estimates import Estimate, format_estimate
 from regard.interpret.examination import Examination
 from regard.interpret.findings import HeadFindings
 from regard.interpret.sentence_errors import describe_error, error_rates, is_reliable
-from regard.io import write_file
+from regard.io.writing import write_file
 from regard.result import Result, percent, to_plain
 from regard.statistics import Interval, describe_range, seed_range
 from regard.viz.report_page import render_page
@@ -68,6 +69,7 @@ class LayerValue:
         return seed_range([value for value in self.values if value is not None])
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ExaminedRuns(Result):
     """The examinations of runs that differ in their seed; `print` shows what holds over the runs."""

@@ -16,8 +16,11 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.attention import AttentionLayer, MultiHeadAttention, short_name
+from regard.arguments import public
 from regard.attention.descriptions import context_changes, describe_normalizer, score_changes
+from regard.attention.hooks import AttentionLayer
+from regard.attention.multihead import MultiHeadAttention
+from regard.attention.names import short_name
 from regard.errors import InputError, check_range
 from regard.interpret.answer_trace import AnswerTrace, LayerRow, read_layer_row, trace_answer
 from regard.interpret.explanation_result import Explanation, StepAnswer
@@ -28,6 +31,7 @@ MAX_CLASSES = 20
 """Largest number of classes whose logits are returned, in order of decreasing probability."""
 
 
+@public
 def explain(
     subject: Subject[Input],
     input: str | None = None,

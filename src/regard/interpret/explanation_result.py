@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from regard.arguments import public
 from regard.result import Result
 from regard.viz.maps import UNFINITE
 
@@ -34,6 +35,7 @@ class StepAnswer:
     """Softmax of the logits over all classes (0 to 1)."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Explanation(Result):
     """The computation of one head's weight for one query and key, and its effect on the output of the layer and

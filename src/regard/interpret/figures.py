@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from regard.arguments import public
 from regard.errors import InputError, check_range, unknown_choice
 from regard.interpret import map_figures, number_figures
 from regard.interpret.figure_inputs import FigureOptions, is_external
@@ -28,6 +29,7 @@ SINGLE = ("heads", "alignment", "rollout")
 """Kinds of figures that show one input."""
 
 
+@public
 def plot(
     kind: str,
     subject: Subject[Any] | None = None,

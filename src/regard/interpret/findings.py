@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from regard.arguments import public
 from regard.interpret.estimates import Estimate
 from regard.interpret.head_measures import RelevanceClaim, claim_relevance
 from regard.interpret.sentence_errors import RUN, describe_error, error_bracket, is_reliable, threshold
@@ -16,6 +17,7 @@ QUALITIES = (("nearly always", 0.1), ("often", 0.4))
 """Claims on alignment, with the error rate below which they hold."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class HeadFindings(Result):
     """The measurements of one head."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from regard.arguments import public
 from regard.interpret.head_scores import Head, HeadScores
 
 THRESHOLD = 0.3
@@ -26,6 +27,7 @@ score, because it says where the head attends; here, a head that begins to atten
 COVERAGE = 0.95
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Development:
     """The measurements of one run at all its snapshots: S snapshots, N heads."""
@@ -76,6 +78,7 @@ def formed_at(scores: np.ndarray, threshold: float = THRESHOLD) -> np.ndarray:
     return len(scores) - stays
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class RoleHead:
     """The head of a run that has a role, or the head with the largest score for the role."""
@@ -98,6 +101,7 @@ def role_head(scores: np.ndarray, threshold: float = THRESHOLD) -> RoleHead:
     return RoleHead(head=head, snapshot=snapshot, heads=int((formed < len(scores)).sum()))
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class MedianInterval:
     """The median of values over seeds and its interval; None beyond the last step, where the role has not
@@ -143,6 +147,7 @@ def median_curves(curves: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarra
     return np.median(ordered, axis=0), ordered[rank - 1], ordered[-rank]
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class Order:
     """Number of seeds on which the event `first` comes before `second`."""

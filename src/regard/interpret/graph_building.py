@@ -10,8 +10,7 @@ from torch import Tensor
 from regard.attention.head_inputs import KINDS
 from regard.errors import InputError
 from regard.interpret.residual_graph import Pass, ResidualGraph
-from regard.viz import Subject
-from regard.viz.subject import ProbeInput
+from regard.viz.subject import ProbeInput, Subject
 
 
 def graph_of_probe(

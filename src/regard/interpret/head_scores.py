@@ -25,14 +25,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import attention_layers, intervene, short_name
+from regard.attention.hooks import attention_layers
+from regard.attention.interventions import intervene
+from regard.attention.names import short_name
 from regard.attention.recording import record_own
-from regard.data import PAD
+from regard.data.vocabulary import PAD
 from regard.errors import InputError
 from regard.evaluation.next_tokens import output_losses
 from regard.interpret.relevance import attention_mass
 from regard.streams import make_generator
-from regard.tasks import alignment_mask
+from regard.tasks.pairs import alignment_mask
 from regard.viz.maps import CROSS, LayerKind, layer_kind
 
 RELEVANT = "relevant-input"

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from regard.attention import short_name
+from regard.arguments import public
+from regard.attention.names import short_name
 from regard.data.word_alignment import Link, WordAlignment
 from regard.errors import InputError, plural
 from regard.interpret.agreement import Agreement, agreement, alignment_error_rate
@@ -33,6 +34,7 @@ STEP_NAMES = {False: "as it is written", True: "with the word itself"}
 METHODS: dict[By, str] = {"head": "best head", "set": "set of heads", "all": "all heads"}
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class AligningHeads:
     """A set of heads whose averaged weights link each target word to a source word."""
@@ -57,6 +59,7 @@ class AligningHeads:
         return f"{names}{f' and {more} more' if more > 0 else ''}, {STEP_NAMES[self.shifted]}"
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class KeptHeads:
     """The selection that is stored with a run."""
@@ -67,6 +70,7 @@ class KeptHeads:
     """The best single head if weights are read at the step that writes a word."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class AlignmentChoice(Result):
     """The selected heads, and their quality on pairs that were not used for the selection."""

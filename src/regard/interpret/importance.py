@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
+from regard.arguments import public
 from regard.errors import InputError, check_range
 from regard.interpret.estimates import Estimate, describe_interval, estimate, resample_counts
 from regard.interpret.resampling import ENOUGH
@@ -30,6 +31,7 @@ ROUNDING, COARSEST = 16, 0.02
 the loss of an output (at least 1), and its largest value: half precision rounds logits, not losses."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class HeadImportance(Result):
     """The importance of each head, over inputs that were not used in training."""
@@ -110,6 +112,7 @@ def _includes_zero(interval: Estimate | None) -> bool:
     return interval is not None and interval.low <= 0 <= interval.high
 
 
+@public
 @torch.inference_mode()
 def head_importance(
     subject: Subject[Input],

@@ -11,8 +11,9 @@ from itertools import combinations
 
 import numpy as np
 
-from regard.attention import AttentionLayer, attention_layers, short_name
 from regard.attention.descriptions import is_plain
+from regard.attention.hooks import AttentionLayer, attention_layers
+from regard.attention.names import short_name
 from regard.interpret.answer_trace import AnswerTrace, read_layer_row, trace_answer
 from regard.interpret.explanation import make_explanation
 from regard.interpret.explanation_result import Explanation, StepAnswer

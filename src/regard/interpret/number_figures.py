@@ -8,7 +8,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import nn
 
-from regard.attention import LearnedPositions, Rotary, Sinusoidal
+from regard.attention.positions import LearnedPositions, Rotary, Sinusoidal
 from regard.errors import InputError, check_range
 from regard.interpret.figure_inputs import (
     FigureOptions,

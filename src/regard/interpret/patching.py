@@ -28,6 +28,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from torch import Tensor
 
+from regard.arguments import public
 from regard.attention.components import Components
 from regard.errors import InputError, check_range, plural
 from regard.interpret.answer_difference import (
@@ -39,14 +40,14 @@ from regard.interpret.answer_difference import (
     prepare_inputs,
 )
 from regard.result import signed
-from regard.viz import Subject
-from regard.viz.subject import check_subject
+from regard.viz.subject import Subject, check_subject
 
 NO_ATTENTION = "no attention was recorded in the model; if it has attention, pass modules= to look()"
 STATE = "state after "
 """Prefix of the name of a block's state."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PatchingResult(DifferenceEffects):
     """The effect of each part of a model, as a fraction of the logit difference between two inputs."""
@@ -105,6 +106,7 @@ class PatchingResult(DifferenceEffects):
         return write_head_table(self.heads, title, path)
 
 
+@public
 def patch(
     subject: Subject[Any],
     clean: Any,

@@ -22,22 +22,18 @@ import torch
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from regard.arguments import public
 from regard.errors import InputError
-from regard.interpret.answer_difference import (
-    DifferenceEffects,
-    Metric,
-    compare_answers,
-    prepare_inputs,
-)
+from regard.interpret.answer_difference import DifferenceEffects, Metric, compare_answers, prepare_inputs
 from regard.interpret.edge_effects import patched_reads, run_patched
 from regard.interpret.graph_building import corrupted_pass, graph_of_probe
 from regard.interpret.patching import input_text
 from regard.interpret.residual_graph import LOGITS, Node, ResidualGraph
 from regard.result import signed
-from regard.viz import Subject
-from regard.viz.subject import check_subject
+from regard.viz.subject import Subject, check_subject
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PathPatchingResult(DifferenceEffects):
     """The effect of each direct path to some receivers, as a fraction of the logit difference between two
@@ -81,6 +77,7 @@ class PathPatchingResult(DifferenceEffects):
         return write_head_table(values, title, path)
 
 
+@public
 def patch_paths(
     subject: Subject[Any],
     clean: Any,

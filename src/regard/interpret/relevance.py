@@ -14,14 +14,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention import uniform_weights
+from regard.arguments import public
+from regard.attention.functional import uniform_weights
 from regard.attention.recording import record_own
-from regard.models import AnswerModel
-from regard.tasks import Batch, Task
+from regard.models.base import AnswerModel
+from regard.tasks.base import Task
+from regard.tasks.batch import Batch
 
 Array = TypeVar("Array", Tensor, np.ndarray)
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class RelevanceShare:
     """Mean attention mass (0 to 1) on the relevant inputs."""

@@ -18,6 +18,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from regard.arguments import public
 from regard.attention.descriptions import describe_model
 from regard.errors import InputError, check_range
 from regard.interpret.estimates import NOT_MEASURED, Estimate, p_above
@@ -35,6 +36,7 @@ UNTRAINED = 2
 """Number of untrained models whose heads are compared with the trained heads."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class HeadRole:
     """The role of one head."""
@@ -72,6 +74,7 @@ class HeadRole:
         return error_rates()[role_kind(self.role)].percent if self.origin == RUN else NOT_MEASURED
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class HeadRoles(Result):
     """The roles of a model's heads."""

@@ -11,6 +11,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
+from regard.arguments import public
 from regard.attention.names import known_name
 from regard.errors import InputError, check_range
 from regard.result import Result
@@ -41,6 +42,7 @@ class HeadSample:
     """Whether the whole answer is correct; None if unknown."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class HeadSamples(Result):
     """The inputs with the largest weights of a head, in decreasing order."""

@@ -9,7 +9,7 @@ import msgspec
 
 from regard.interpret.examination import Examination
 from regard.interpret.importance import importance_by_layer
-from regard.training import RunFolder
+from regard.training.run_folder import RunFolder
 from regard.version import __version__
 from regard.viz.data import WorthData
 

@@ -8,15 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention import (
-    AttentionLayer,
-    AttentionTrace,
-    attention_layers,
-    short_name,
-    trace_layer,
-)
 from regard.attention.combinations import Forgetting, Selective
 from regard.attention.descriptions import part_name
+from regard.attention.hooks import AttentionLayer, attention_layers, trace_layer
+from regard.attention.layer_record import AttentionTrace
+from regard.attention.names import short_name
 from regard.attention.parts import PositionBias, positions_of
 from regard.attention.scores import Cosine, Dot, General, Scalable, ScaledDot, SoftCapped
 from regard.viz.forward_pass import Calls, ForwardPass, ScoreCall

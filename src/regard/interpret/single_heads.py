@@ -13,7 +13,7 @@ import torch
 from rich.table import Table
 from torch import Tensor
 
-from regard.arguments import Limits
+from regard.arguments import Limits, public
 from regard.errors import InputError, check_range
 from regard.interpret.direct_paths import INDIRECT, DirectPaths
 from regard.result import Result, signed
@@ -23,6 +23,7 @@ LISTED = 10
 """Heads, or tokens, that a result lists by default."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class OutputEffect:
     """The effect of switching a head off on one output step."""
@@ -46,6 +47,7 @@ class OutputEffect:
     lowered_by: float
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class HeadEffect(Result):
     """How the outputs change when a head is off."""
@@ -80,6 +82,7 @@ class HeadEffect(Result):
         return table
 
 
+@public
 @torch.no_grad()
 def head_effect(subject: Subject[Any], input: Any, layer: str, head: int) -> HeadEffect:
     """Return how the logits, probabilities and predictions for an input change when a head is off.
@@ -123,6 +126,7 @@ def head_effect(subject: Subject[Any], input: Any, layer: str, head: int) -> Hea
     return HeadEffect(input=subject.look(prepared).input, layer=name, head=head, outputs=outputs)
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class HeadWeight:
     """The weight of one head on one key."""
@@ -135,6 +139,7 @@ class HeadWeight:
     key: str
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class HeadsBetween(Result):
     """The heads that attend from a query to a key, by descending weight."""
@@ -159,6 +164,7 @@ class HeadsBetween(Result):
         return table
 
 
+@public
 @torch.no_grad()
 def heads_between(
     subject: Subject[Any], input: Any, query: int, key: int, *, count: Annotated[int, Limits(1, 10**6)] = LISTED
@@ -196,6 +202,7 @@ def heads_between(
     return HeadsBetween(input=shown.input, query=query, key=key, heads=ranked)
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class HeadWrites(Result):
     """The classes whose logits a head raises and lowers the most along the direct path."""
@@ -223,6 +230,7 @@ class HeadWrites(Result):
         return table
 
 
+@public
 def head_writes(
     subject: Subject[Any],
     input: Any,

@@ -14,6 +14,7 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.table import Column, Table
 
+from regard.arguments import public
 from regard.interpret.formation import (
     Development,
     MedianInterval,
@@ -25,7 +26,7 @@ from regard.interpret.formation import (
     pair_orders,
     role_head,
 )
-from regard.io import write_file
+from regard.io.writing import write_file
 from regard.result import Result, signed, to_plain
 from regard.viz.report_page import Part, Plot, render_page
 
@@ -37,6 +38,7 @@ EVEN = 0.9
 ANSWERS = "half of the outputs correct"
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class RoleTimeline:
     """A role over all seeds. Lists have one entry per run; medians over seeds are of the role's head
@@ -67,6 +69,7 @@ class RoleTimeline:
     """Median entropy of the weights at the last snapshot, in nats."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Timeline(Result):
     """The development of all heads of runs that differ in their seed; `print` shows sentences and a table."""

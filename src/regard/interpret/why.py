@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.arguments import public
 from regard.errors import InputError, check_range
 from regard.interpret.contributions import Contribution
 from regard.interpret.linear_pass import LinearPass, group
@@ -31,6 +32,7 @@ FROZEN = "the scales of norms and all attention weights of earlier layers are fi
 Labels = Sequence[str]
 
 
+@public
 def why(
     subject: Subject[Input],
     input: str | None = None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from regard.arguments import Limits
+from regard.arguments import Limits, public
 from regard.result import Result, signed, to_plain
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ TOP = 3
 EQUAL = "A part that adds the same to the score of every key of a row does not change the weights."
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class ScorePart:
     """What one part of the model wrote into the query or the key, and how much it adds to the score."""
@@ -46,6 +47,7 @@ class ScorePart:
     plus the additions, sum to the score."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class TraceNode:
     """A contribution to a score. The values of the children sum to the value."""
@@ -57,6 +59,7 @@ class TraceNode:
     """Why the contribution is not split further, if it cannot be split."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Trace(Result):
     """The largest contributions to a score, followed backwards through the heads that wrote them.
@@ -88,6 +91,7 @@ class Trace(Result):
         return tree
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Why(Result):
     """The score of one attention weight, split into what was written into its query and its key."""

@@ -14,11 +14,12 @@ import numpy as np
 import torch
 
 from regard.attention.recording import record_own
-from regard.data import PairBatch, Vocabulary, collate
+from regard.data.batch import PairBatch, collate
 from regard.data.tokenization import TokenizedText, Unit, tokenize
+from regard.data.vocabulary import Vocabulary
 from regard.data.word_alignment import Link
 from regard.errors import InputError
-from regard.models import Seq2Seq
+from regard.models.seq2seq import Seq2Seq
 
 Head = tuple[str, int]
 """The name of a layer in the model, and the index of a head."""

@@ -17,11 +17,15 @@ from typing import ClassVar, Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention import Mechanism, Part, Positions, Rotary, Slot, list_parts
+from regard.arguments import public
+from regard.attention.mechanism import Mechanism, list_parts
+from regard.attention.parts import Part, Slot
+from regard.attention.positions import Positions, Rotary
 from regard.errors import InputError
 from regard.fast.query_gradient import QueryGradient
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """Base class of model configs.
@@ -116,6 +120,7 @@ def check_replaced(mechanism: Mechanism, options: Mapping[str, object]) -> None:
             )
 
 
+@public
 class TaskModel(nn.Module):
     """Base class of `AnswerModel`, `Seq2Seq` and `LanguageModel`."""
 
@@ -157,6 +162,7 @@ class AutoregressiveModel(TaskModel):
         raise NotImplementedError
 
 
+@public
 class AnswerModel(TaskModel):
     """Base class of models that predict a number for each output step.
 

@@ -21,27 +21,15 @@ from typing import Annotated, Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.arguments import Limits, check_fields
-from regard.attention import (
-    EPSILON,
-    Block,
-    Concatenated,
-    Dropout,
-    FeedForward,
-    GatedActivation,
-    KeyValues,
-    LearnedPositions,
-    MultiHeadAttention,
-    Norm,
-    Part,
-    Positions,
-    Residual,
-    Rotary,
-    Score,
-    Sinusoidal,
-    make_norm,
-)
-from regard.attention.positions import BASE
+from regard.arguments import Limits, check_fields, public
+from regard.attention.blocks import EPSILON, Block, Norm, Residual, make_norm
+from regard.attention.dropout import Dropout
+from regard.attention.feed_forward import FeedForward, GatedActivation
+from regard.attention.key_values import KeyValues
+from regard.attention.multihead import MultiHeadAttention
+from regard.attention.parts import Part
+from regard.attention.positions import BASE, Concatenated, LearnedPositions, Positions, Rotary, Sinusoidal
+from regard.attention.scores import Score
 from regard.errors import InputError, check_range
 from regard.models.base import ModelConfig
 from regard.models.language_model import CacheState, LanguageModel
@@ -53,6 +41,7 @@ GPT-2's constant 0.02 is 0.55 / sqrt(768). With this constant and a width of 64,
 layers do not learn induction in 800 steps. With 0.1, they do."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class DecoderOnlyConfig(ModelConfig):
     """Options of a decoder-only language model."""
@@ -211,6 +200,7 @@ class DecoderStack(nn.Module):
         return self.norm(states), tuple(cache)
 
 
+@public
 class DecoderOnly(LanguageModel):
     """Decoder-only language model, defined in the docstring of the module. Attention layers are
     `decoder.layers.N.self_attention`.

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attention import KeyValues
+from regard.arguments import public
+from regard.attention.key_values import KeyValues
 from regard.models.base import AutoregressiveModel
 from regard.models.seq2seq import State
 
@@ -54,6 +55,7 @@ class CacheState(NamedTuple):
         return CacheState(tuple(layers), prompts)
 
 
+@public
 class LanguageModel(AutoregressiveModel):
     """Base class of all language models.
 

@@ -14,8 +14,9 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor, nn
 
-from regard.arguments import Limits, check_fields
-from regard.attention import Attention, find_score, make_score
+from regard.arguments import Limits, check_fields, public
+from regard.attention.scores import find_score, make_score
+from regard.attention.single import Attention
 from regard.errors import InputError
 from regard.models.base import AnswerModel, ModelConfig
 from regard.models.cells import Cell
@@ -24,6 +25,7 @@ from regard.models.recurrent_encoder import RecurrentEncoder, check_width
 Pooling = Literal["attention", "last", "max", "mean"]
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class PoolingConfig(ModelConfig):
     """Options of a pooling classifier."""
@@ -57,6 +59,7 @@ class PoolingConfig(ModelConfig):
             )
 
 
+@public
 class PoolingModel(AnswerModel):
     """Recurrent encoder with pooling (equations at the top of this file). The attention layer is `cross`.
 

@@ -19,22 +19,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard import fast
-from regard.arguments import Limits, check_fields
-from regard.attention import (
+from regard.arguments import Limits, check_fields, public
+from regard.attention.blocks import (
     STANDARD,
-    AttentionLayer,
     EncoderLayer,
-    LearnedPositions,
-    Positions,
-    Sinusoidal,
     attention_layer,
     check_encoder_layer,
-    find_positions,
-    find_score,
     make_encoder_layer,
     make_norm,
-    make_positions,
 )
+from regard.attention.hooks import AttentionLayer
+from regard.attention.positions import LearnedPositions, Positions, Sinusoidal, find_positions, make_positions
+from regard.attention.scores import find_score
 from regard.attention.single import check_without_projections
 from regard.fast.query_gradient import QueryGradient
 from regard.models.base import AnswerModel, ModelConfig
@@ -42,6 +38,7 @@ from regard.models.base import AnswerModel, ModelConfig
 POSITIONS = ("learned", "sinusoidal")
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class QueryModelConfig(ModelConfig):
     """Options of a query model."""
@@ -92,6 +89,7 @@ class QueryModelConfig(ModelConfig):
             self.check_heads(self.hidden, self.heads)
 
 
+@public
 class QueryModel(AnswerModel):
     """Learned queries attend to encoded letters (equations at the top of this file).
 

@@ -11,9 +11,9 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from regard.arguments import Limits, check_fields
-from regard.attention import Dropout, Score, find_score, make_score
-from regard.attention.scores import INNER
+from regard.arguments import Limits, check_fields, public
+from regard.attention.dropout import Dropout
+from regard.attention.scores import INNER, Score, find_score, make_score
 from regard.errors import InputError
 from regard.models.base import ModelConfig
 from regard.models.cells import Cell
@@ -24,6 +24,7 @@ from regard.models.seq2seq import Seq2Seq
 NO_SCORE = "none"
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class RecurrentConfig(ModelConfig):
     """Options of a recurrent encoder-decoder."""
@@ -115,6 +116,7 @@ class RecurrentConfig(ModelConfig):
             )
 
 
+@public
 class RecurrentSeq2Seq(Seq2Seq):
     """Recurrent encoder-decoder (equations at the top of this file). The attention layer is `decoder.cross`.
 

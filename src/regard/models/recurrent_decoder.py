@@ -30,7 +30,9 @@ import torch
 from torch import Tensor, nn
 
 from regard import fast
-from regard.attention import Additive, Attention, Concat, Dot, General, Mechanism, ScaledDot, Score
+from regard.attention.mechanism import Mechanism
+from regard.attention.scores import Additive, Concat, Dot, General, ScaledDot, Score
+from regard.attention.single import Attention
 from regard.errors import InputError
 from regard.fast.fused_rnn_attention import Wiring, run_decoder
 from regard.fast.step_attention import AdditiveAttention, ProductAttention

@@ -9,7 +9,8 @@ times faster (docs/dev/benchmarks.md). Letters: B batch, T time, D width of the 
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Dropout
+from regard.arguments import public
+from regard.attention.dropout import Dropout
 from regard.errors import InputError, check_range
 from regard.models.cells import CELLS, Cell
 
@@ -22,6 +23,7 @@ def check_width(width: int, name: str = "hidden", *, bidirectional: bool = True)
         raise InputError(f"{name} {width} is odd: each of the encoder's two directions needs half of the width")
 
 
+@public
 class RecurrentEncoder(nn.Module):
     """`layers` recurrent layers with `dropout` between them.
 

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from regard.arguments import public
 from regard.models.base import AutoregressiveModel
 
 
@@ -30,6 +31,7 @@ class State(Protocol):
         """Select sources by their indices (B',) int64."""
 
 
+@public
 class Seq2Seq(AutoregressiveModel):
     """Base class of all sequence-to-sequence models.
 

@@ -16,32 +16,29 @@ from typing import Annotated, Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.arguments import Limits, check_fields
-from regard.attention import (
-    EPSILON,
-    STANDARD,
-    Activation,
+from regard.arguments import Limits, check_fields, public
+from regard.attention.blocks import EPSILON, STANDARD, Decoder, Encoder, check_encoder_layer
+from regard.attention.dropout import Dropout
+from regard.attention.feed_forward import Activation
+from regard.attention.key_values import KeyValues
+from regard.attention.multihead import MultiHeadAttention
+from regard.attention.positions import (
     Concatenated,
-    Decoder,
-    Dropout,
-    Encoder,
-    KeyValues,
     LearnedPositions,
-    MultiHeadAttention,
     Positions,
     Rotary,
     Sinusoidal,
-    check_encoder_layer,
     find_positions,
-    find_score,
     make_positions,
 )
+from regard.attention.scores import find_score
 from regard.models.base import ModelConfig
 from regard.models.seq2seq import Seq2Seq
 
 POSITIONS = ("sinusoidal", "learned", "concatenated", "rotary", "none")
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig(ModelConfig):
     """Options of a Transformer."""
@@ -140,6 +137,7 @@ def _take(layers: tuple[KeyValues, ...], rows: Tensor) -> tuple[KeyValues, ...]:
     return tuple(layer.map(lambda states: states.index_select(0, rows)) for layer in layers)
 
 
+@public
 class Transformer(Seq2Seq):
     """Transformer (equations at the top of this file).
 

@@ -13,20 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import msgspec
 
+from regard.arguments import public
 from regard.data.tokenization import tokenize
 from regard.data.word_alignment import Symmetrization, format_moses, links_from_weights, symmetrize
 from regard.errors import InputError
-from regard.interpret import (
-    AligningHeads,
-    By,
-    KeptHeads,
-    all_weights,
-    choose_heads,
-    combine_heads,
-    cross_attention_heads,
-    extract_links,
-    word_weights,
-)
+from regard.interpret.head_selection import AligningHeads, By, KeptHeads, choose_heads, combine_heads
+from regard.interpret.word_links import all_weights, cross_attention_heads, extract_links, word_weights
 from regard.io.reading import DamageError, convert_json, damaged_file
 from regard.result import Result, to_plain
 from regard.training.objective import HEAD, guided_layer
@@ -36,10 +28,11 @@ if TYPE_CHECKING:
 
     from regard.data.tokenization import TokenizedText, Unit
     from regard.data.word_alignment import Link, WordAlignment
-    from regard.interpret import AlignmentChoice, Head
-    from regard.models import Seq2Seq
-    from regard.tasks import SequenceTask
-    from regard.training import RunFolder
+    from regard.interpret.head_selection import AlignmentChoice
+    from regard.interpret.word_links import Head
+    from regard.models.seq2seq import Seq2Seq
+    from regard.tasks.pairs import SequenceTask
+    from regard.training.run_folder import RunFolder
 
 FILE = "alignment.json"
 FORMAT = "regard-alignment/1"
@@ -47,6 +40,7 @@ MEND = "delete it, and choose heads again"
 SYMMETRISATIONS: tuple[Symmetrization, ...] = get_args(Symmetrization)
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LinkedPair(Result):
     """A sentence pair with the links between its words."""

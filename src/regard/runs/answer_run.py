@@ -12,29 +12,30 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.arguments import Limits
+from regard.arguments import Limits, public
 from regard.attention.names import short_name
 from regard.attention.records import check_indices
 from regard.errors import InputError
-from regard.evaluation import exact_match, fresh_batches
-from regard.interpret import relevance_share
+from regard.evaluation.exact_match import exact_match, fresh_batches
+from regard.interpret.relevance import relevance_share
 from regard.result import Result, percent
 from regard.runs.attention_maps import add_note, map_of_answer
 from regard.runs.playback import play_back
 from regard.runs.probe_input import prepare_tokens
 from regard.runs.run import Figures, Run
 from regard.streams import make_generator
-from regard.training import ModelPart, TaskPart, TrainingPart
-from regard.viz import ProbeInput
+from regard.training.config import ModelPart, TaskPart, TrainingPart
 from regard.viz.records import attach_original
+from regard.viz.subject import ProbeInput
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from regard.interpret import RelevanceShare
-    from regard.models import AnswerModel
-    from regard.tasks import Batch, Task
-    from regard.viz import AttentionMap, Playback
+    from regard.interpret.relevance import RelevanceShare
+    from regard.models.base import AnswerModel
+    from regard.tasks.base import Task
+    from regard.tasks.batch import Batch
+    from regard.viz.attention_map import AttentionMap, Playback
 
 HEADS_PER_LINE = 5
 """Number of heads that fit on a line of 80 characters."""
@@ -42,6 +43,7 @@ CHUNK = 1000
 """Inputs per forward pass."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TestReport(Result):
     """Result of a test on unseen samples."""
@@ -86,6 +88,7 @@ class TestReport(Result):
         return table
 
 
+@public
 @dataclass(frozen=True, repr=False)
 class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
     """A run of a task whose answer has a number for each output step."""

@@ -8,19 +8,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from regard.attention import short_name
-from regard.attention.names import find_name
+from regard.attention.names import find_name, short_name
 from regard.attention.recording import record_own
-from regard.data import BOS, EOS, PairBatch, collate, read_source
-from regard.data.vocabulary import replace_surrogates
-from regard.tasks import TokenBatch, alignment_mask
-from regard.viz import CROSS, AttentionMap, LayerKind, make_layer_map
+from regard.data.batch import PairBatch, collate, read_source
+from regard.data.vocabulary import BOS, EOS, replace_surrogates
+from regard.tasks.batch import TokenBatch
+from regard.tasks.pairs import alignment_mask
+from regard.viz.attention_map import AttentionMap
+from regard.viz.maps import CROSS, LayerKind, make_layer_map
 
 if TYPE_CHECKING:
-    from regard.interpret import KeptHeads
-    from regard.models import AnswerModel, LanguageModel, Seq2Seq
+    from regard.interpret.head_selection import KeptHeads
+    from regard.models.base import AnswerModel
+    from regard.models.language_model import LanguageModel
+    from regard.models.seq2seq import Seq2Seq
     from regard.runs.alignment import LinkedPair
-    from regard.tasks import SequenceTask, Task, TokenTask
+    from regard.tasks.base import Task
+    from regard.tasks.pairs import SequenceTask
+    from regard.tasks.tokens import TokenTask
 
 REST = "rest"
 """Label of the additional learned step of a model trained on all lengths."""

@@ -7,11 +7,14 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.arguments import public
 from regard.errors import InputError, plural
-from regard.io import hold_lock
+from regard.io.locking import hold_lock
 from regard.io.reading import list_steps
 from regard.runs.loading import load
-from regard.training import Checkpoint, check_run_path, create_run, tensor_specs
+from regard.training.checkpoint import Checkpoint
+from regard.training.run_folder import check_run_path, create_run
+from regard.training.tensor_file import tensor_specs
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from regard.runs.run_types import AnyRun
 
 
+@public
 def average(run: AnyRun, output: str | Path | None = None, *, overwrite: bool = False) -> AnyRun:
     """Return a run whose parameters are the mean of the kept models of a run (`keep`), saved at `output`.
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from regard.arguments import Limits
+from regard.arguments import Limits, public
 from regard.errors import InputError
 from regard.interpret.examined_runs import ExaminedRuns
 from regard.interpret.saved_examination import FILE, read_examination
@@ -16,6 +16,7 @@ from regard.runs.run import Run
 from regard.runs.seeds import check_seeds
 
 
+@public
 def examine_runs(
     runs: Sequence[str | Path | Run[Any, Any, Any]],
     *,

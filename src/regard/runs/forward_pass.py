@@ -7,7 +7,7 @@ from typing import Any
 
 from regard.data.vocabulary import replace_surrogates
 from regard.interpret.score_calls import own_forward_pass
-from regard.models import Seq2Seq
+from regard.models.seq2seq import Seq2Seq
 from regard.runs.attention_maps import pair_batch
 from regard.viz.forward_pass import ForwardPass
 

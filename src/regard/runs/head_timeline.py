@@ -6,28 +6,34 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from regard.arguments import Limits
+from regard.arguments import Limits, public
 from regard.attention.descriptions import describe_model
 from regard.errors import InputError
+from regard.fast.threads import limit_threads
 from regard.interpret.formation import THRESHOLD, join_snapshots
 from regard.interpret.head_scores import SAMPLES, measure_heads
 from regard.interpret.timeline import Timeline
 from regard.progress import counting_bar
 from regard.runs.loading import SAVEPATH, read_task
 from regard.runs.seeds import check_seeds
-from regard.training import Checkpoint, build_model, find_run, limit_threads, tensor_specs
+from regard.training.building import build_model
+from regard.training.checkpoint import Checkpoint
+from regard.training.run_folder import find_run
+from regard.training.tensor_file import tensor_specs
 
 if TYPE_CHECKING:
     from regard.interpret.formation import Development
     from regard.interpret.head_scores import Samples
     from regard.runs.run import Run
-    from regard.tasks import AnyTask
-    from regard.training import RunConfig, RunFolder
+    from regard.tasks.base import AnyTask
+    from regard.training.config import RunConfig
+    from regard.training.run_folder import RunFolder
 
 SAMPLE_COUNT = 100
 """Default number of samples."""
 
 
+@public
 def timeline(
     runs: Sequence[str | Path | Run[Any, Any, Any]],
     *,

@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard import decoding, viz
+from regard.arguments import public
 from regard.attention.names import short_name
 from regard.attention.records import check_indices
+from regard.decoding.translation import Candidate
 from regard.errors import InputError, check_range
 from regard.evaluation.next_tokens import TokenFigures, measure_tokens, next_token_losses
 from regard.result import Result, percent
@@ -23,14 +24,17 @@ from regard.runs.playback import play_back
 from regard.runs.probe_input import prepare_tokens
 from regard.runs.run import Figures, Run
 from regard.streams import make_generator
-from regard.training import ModelPart, TaskPart, TrainingPart
+from regard.training.config import ModelPart, TaskPart, TrainingPart
+from regard.viz.attention_map import AttentionMap, Playback
 from regard.viz.records import attach_original
+from regard.viz.subject import ProbeInput
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from regard.models import LanguageModel
-    from regard.tasks import TokenBatch, TokenTask
+    from regard.models.language_model import LanguageModel
+    from regard.tasks.batch import TokenBatch
+    from regard.tasks.tokens import TokenTask
 
 CHUNK = 500
 """Number of sequences per forward pass."""
@@ -39,6 +43,7 @@ DEFAULT_NEW = 20
 """Number of tokens that `generate` adds to a prompt."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LanguageReport(Result):
     """Result of a test on unseen sequences."""
@@ -94,6 +99,7 @@ class LanguageReport(Result):
         return table
 
 
+@public
 @dataclass(frozen=True, repr=False)
 class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
     """A run of a language model."""
@@ -147,7 +153,7 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         top_k: int = 0,
         top_p: float = 1.0,
         seed: int = 0,
-    ) -> list[list[decoding.Candidate]]:
+    ) -> list[list[Candidate]]:
         """Return the `n_best` continuations of each prompt, best first, each with `new` tokens (default: 20, or
         fewer if the model has fewer positions left). The prompt and the text of a continuation are the whole
         text: a continuation that begins with a new word begins with a space.
@@ -158,11 +164,14 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
 
             run.generate("CADBFED", new=2)[0][0].text
         """
+        from regard.decoding.generation import generate
+        from regard.decoding.translation import Candidate, Search
+
         if self.task.input_width:
             raise InputError(
                 f"{self.name} has real-valued inputs, and its outputs cannot be used as inputs: use `test`"
             )
-        search = decoding.Search(
+        search = Search(
             beam=beam,
             n_best=n_best,
             temperature=temperature,
@@ -177,10 +186,10 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         if new is None:
             left = DEFAULT_NEW if longest is None else longest - max(map(len, tokens), default=0)
             new = max(1, min(DEFAULT_NEW, left))
-        answers = decoding.generate(self.model, tokens, search, most=new, longest=longest)
+        answers = generate(self.model, tokens, search, most=new, longest=longest)
         return [
             [
-                decoding.Candidate(
+                Candidate(
                     text=self.task.continuation(torch.tensor(prompt), torch.tensor(best.tokens)), **vars(best)
                 )
                 for best in ranked
@@ -188,9 +197,7 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
             for prompt, ranked in zip(tokens, answers, strict=True)
         ]
 
-    def attend(
-        self, input: str | None = None, *, sample_len: int | None = None, seed: int = 0
-    ) -> viz.AttentionMap:
+    def attend(self, input: str | None = None, *, sample_len: int | None = None, seed: int = 0) -> AttentionMap:
         """Predict the token after each token of an input, and return the attention of each layer.
 
         `input` None: one drawn by `seed`, with `sample_len` tokens. During an intervention, the map names the
@@ -201,7 +208,7 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         attention = attach_original(self.model, self.where, partial(map_of_tokens, self.model, self.task, inputs))
         return add_note(attention, self.unusual(inputs.shape[1]))
 
-    def playback(self, input: str | None = None, *, sample_len: int | None = None, seed: int = 0) -> viz.Playback:
+    def playback(self, input: str | None = None, *, sample_len: int | None = None, seed: int = 0) -> Playback:
         """Return the attention map for an input at each snapshot. The options are those of `attend`.
 
         Raises `InputError` for a run without snapshots.
@@ -242,7 +249,7 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
             for row, inputs in enumerate(batch.inputs)
         ]
 
-    def look(self, input: Tensor) -> viz.AttentionMap:
+    def look(self, input: Tensor) -> AttentionMap:
         """Return the attention map for an input (T,)."""
         return map_of_tokens(self.model, self.task, self.prepare(input).unsqueeze(0))
 
@@ -263,11 +270,13 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         """Return an input (T,) for a text; an input is returned unchanged. Raises `InputError` for others."""
         return prepare_tokens(self.task, input, self.task.input_width)
 
-    def trial(self, input: Tensor) -> viz.ProbeInput:
+    def trial(self, input: Tensor) -> ProbeInput:
         """Return an input (T,) prepared for explanation methods."""
+        from regard.viz.subject import ProbeInput
+
         input = self.prepare(input)
         batch, reads_tokens = input.unsqueeze(0), not self.task.input_width
-        return viz.ProbeInput(
+        return ProbeInput(
             run=lambda count: self._logits(batch.expand(count, *batch.shape[1:])),
             embedding=self.model.input_embedding,
             layers=[*map(short_name, self.model.cross_layers)],

@@ -8,15 +8,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data import CharacterVocabulary, PairBatch, WordVocabulary, collate, read_source
+from regard.data.batch import PairBatch, collate, read_source
+from regard.data.vocabulary import CharacterVocabulary, WordVocabulary
 from regard.errors import InputError
-from regard.models import ModelConfig, QueryModel, QueryModelConfig, RecurrentSeq2Seq, Transformer
+from regard.models.base import ModelConfig
+from regard.models.query import QueryModel, QueryModelConfig
+from regard.models.recurrent import RecurrentSeq2Seq
+from regard.models.transformer import Transformer
 from regard.runs.answer_run import AnswerRun
 from regard.runs.packed_parameters import pack_parameters
 from regard.runs.pair_run import PairRun
 from regard.runs.run_types import AnyRun
 from regard.streams import make_generator
-from regard.tasks import Counting, Difference, Signal, Signal2
+from regard.tasks.counting import Counting, Difference
+from regard.tasks.signal import Signal, Signal2
 from regard.viz.serialization import map_data
 
 MAX_PARAMETERS = 1_000_000

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, cast, overload
 
 import torch
 from torch import nn
 
-from regard import runs
+from regard.arguments import public
 from regard.errors import InputError
-from regard.tasks import Text
-from regard.training import build_model, find_run, load_weights
+from regard.tasks.text import Text
+from regard.training.building import build_model, load_weights
+from regard.training.run_folder import find_run
 from regard.training.tensor_file import warn_not_finite
 
 if TYPE_CHECKING:
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
     from regard.runs.run_types import AnyRun
     from regard.runs.sequence_run import SequenceRun
     from regard.runs.translation_run import TranslationRun
-    from regard.tasks import AnyTask
-    from regard.training import RunConfig, RunFolder
+    from regard.tasks.base import AnyTask
+    from regard.training.config import RunConfig
+    from regard.training.run_folder import RunFolder
 
 SAVEPATH = "models"
 Result = TypeVar("Result")
@@ -34,13 +37,13 @@ PairTask = Literal["copy", "reverse", "sort", "dates", "phrases"]
 TextTask = Literal["translation"]
 LanguageTask = Literal["induction", "mqar", "modular", "regression", "selective-copy", "parity", "dyck", "text"]
 RUN_CLASSES = {
-    ("numbers", True): "AnswerRun",
-    ("text", True): "PairRun",
-    ("text", False): "TranslationRun",
-    ("tokens", True): "LanguageRun",
-    ("tokens", False): "LanguageRun",
+    ("numbers", True): "answer_run:AnswerRun",
+    ("text", True): "pair_run:PairRun",
+    ("text", False): "translation_run:TranslationRun",
+    ("tokens", True): "language_run:LanguageRun",
+    ("tokens", False): "language_run:LanguageRun",
 }
-"""Name of the run's class, by the form of the task's answers and by whether the task generates its samples."""
+"""Module and class of a run, by the form of the task's answers and by whether the task generates its samples."""
 
 
 class LoadOptions(TypedDict, total=False):
@@ -51,16 +54,22 @@ class LoadOptions(TypedDict, total=False):
     trust_edited: bool
 
 
+@public
 @overload
 def load(run: AnswerTask, **options: Unpack[LoadOptions]) -> AnswerRun[Any, Any, Any]: ...
+@public
 @overload
 def load(run: PairTask, **options: Unpack[LoadOptions]) -> PairRun[Any, Any, Any]: ...
+@public
 @overload
 def load(run: TextTask, **options: Unpack[LoadOptions]) -> TranslationRun[Any, Any, Any]: ...
+@public
 @overload
 def load(run: LanguageTask, **options: Unpack[LoadOptions]) -> LanguageRun[Any, Any, Any]: ...
+@public
 @overload
 def load(run: str | Path, **options: Unpack[LoadOptions]) -> AnyRun: ...
+@public
 def load(
     run: str | Path, *, savepath: str | Path = SAVEPATH, trust_code: bool = False, trust_edited: bool = False
 ) -> AnyRun:
@@ -115,7 +124,8 @@ def _read(folder: RunFolder, *, trust_code: bool) -> AnyRun:
 def make_run(folder: RunFolder, config: RunConfig, step: int, task: AnyTask, model: nn.Module) -> AnyRun:
     """Return a run of the class that fits its task. Print a warning if a parameter of the model is not finite."""
     warn_not_finite(model.state_dict(), str(folder.path))
-    run_class: type[AnyRun] = getattr(runs, RUN_CLASSES[task.answers, task.draws])
+    module, _, name = RUN_CLASSES[task.answers, task.draws].partition(":")
+    run_class: type[AnyRun] = getattr(import_module(f"regard.runs.{module}"), name)
     return run_class(folder.path, config, step, cast(Any, task), cast(Any, model.eval()), folder.trust_edited)
 
 
@@ -128,6 +138,7 @@ def read_task(config: RunConfig, folder: RunFolder) -> AnyTask:
     return task
 
 
+@public
 def load_translator(
     run: str | Path, *, savepath: str | Path = SAVEPATH, trust_code: bool = False, trust_edited: bool = False
 ) -> SequenceRun:

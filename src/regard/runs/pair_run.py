@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from regard import interpret
-from regard.attention import short_name
+from regard.arguments import public
+from regard.attention.names import short_name
 from regard.data.word_alignment import WordAlignment
 from regard.errors import InputError, check_range, plural
 from regard.result import Result, percent
@@ -15,15 +15,15 @@ from regard.runs.run import Figures
 from regard.runs.sequence_run import SequenceRun
 from regard.statistics import Interval
 from regard.streams import make_generator
-from regard.training import ModelPart, TaskPart, TrainingPart
+from regard.training.config import ModelPart, TaskPart, TrainingPart
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from regard.decoding import Candidate
-    from regard.interpret import Alignment
-    from regard.tasks import Pair, PairTask
-    from regard.viz import AttentionMap
+    from regard.decoding.translation import Candidate
+    from regard.interpret.alignment import Alignment
+    from regard.tasks.pairs import Pair, PairTask
+    from regard.viz.attention_map import AttentionMap
 
 CHUNK = 500
 """Number of samples per batch in a test."""
@@ -31,6 +31,7 @@ MOST_DRAWN = 5000
 """Maximum number of pairs that `trained_on` generates."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PairReport(Result):
     """Result of a test on unseen samples."""
@@ -61,6 +62,7 @@ class PairReport(Result):
         return table
 
 
+@public
 @dataclass(frozen=True, repr=False)
 class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
     """A run of a task that generates pairs of source and target."""
@@ -74,6 +76,8 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         `sample_len`: number of characters per sample, if the task has this option; by default as in training. The
         samples are generated with `seed`. Raises `InputError` for invalid options.
         """
+        from regard.interpret.alignment import alignment
+
         check_range("samples", samples, 1, 10**7)
         generator = make_generator(seed, "test")
         pairs = self.task.pairs(samples, generator, sample_len=sample_len, unseen=True)
@@ -83,7 +87,7 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         return PairReport(
             samples=samples,
             exact_match=sum(right) / len(right),
-            alignments=interpret.alignment(self.model, self.task, chunks),
+            alignments=alignment(self.model, self.task, chunks),
         )
 
     def attend(
@@ -137,7 +141,9 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
 
     def alignment_error(self, inputs: Sequence[Pair]) -> dict[str, Interval]:
         """Return the alignment error rate of each layer, with its interval over the pairs."""
-        alignments = interpret.alignment(self.model, self.task, [list(inputs)])
+        from regard.interpret.alignment import alignment as alignment_
+
+        alignments = alignment_(self.model, self.task, [list(inputs)])
         return {short_name(name): alignment.interval for name, alignment in alignments.items()}
 
     def figures(self, *, seed: int = 0) -> Figures:

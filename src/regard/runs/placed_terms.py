@@ -19,7 +19,7 @@ from regard.data.tokenization import Span, word_spans
 from regard.data.vocabulary import UNKNOWN
 
 if TYPE_CHECKING:
-    from regard.decoding import Candidate, Search
+    from regard.decoding.translation import Candidate, Search
     from regard.runs.alignment import Aligner
 
 Term = tuple[Span, str]

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, TypeVar
 from torch import nn
 
 from regard.errors import InputError
-from regard.training import Checkpoint, tensor_specs
-from regard.viz import Playback
+from regard.training.checkpoint import Checkpoint
+from regard.training.tensor_file import tensor_specs
+from regard.viz.attention_map import Playback
 
 if TYPE_CHECKING:
-    from regard.training import RunFolder
-    from regard.viz import AttentionMap
+    from regard.training.run_folder import RunFolder
+    from regard.viz.attention_map import AttentionMap
 
 MOST_POINTS = 300
 """Largest number of points of the loss curve."""

@@ -10,18 +10,17 @@ import torch
 
 from regard.arguments import check_value
 from regard.attention.names import short_name
-from regard.data import PairBatch, collate
+from regard.data.batch import PairBatch, collate
 from regard.data.vocabulary import PAD, SPECIAL
 from regard.errors import InputError, unknown_choice
-from regard.tasks import alignment_mask
-from regard.viz import ProbeInput
-from regard.viz.subject import Patchable
+from regard.tasks.pairs import alignment_mask
+from regard.viz.subject import Patchable, ProbeInput
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from regard.models import Seq2Seq
-    from regard.tasks import SequenceTask
+    from regard.models.seq2seq import Seq2Seq
+    from regard.tasks.pairs import SequenceTask
 
 
 def prepare_tokens(task: Any, input: str | Tensor, width: int = 0) -> Tensor:

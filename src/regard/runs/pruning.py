@@ -7,16 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.interpret import Pruned, prune_heads
-from regard.io import hold_lock
+from regard.arguments import public
+from regard.interpret.importance import Pruned, prune_heads
+from regard.io.locking import hold_lock
 from regard.runs.loading import load, read_consistently, read_run
-from regard.training import Checkpoint, RunFolder, create_run, vocabulary_digest
+from regard.training.checkpoint import Checkpoint
+from regard.training.run_folder import RunFolder, create_run
+from regard.training.stored_config import vocabulary_digest
 
 if TYPE_CHECKING:
     from regard.runs.run import Run
     from regard.runs.run_types import AnyRun
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PruneReport(Pruned):
     """Removed heads, and the effect of their removal on loss and size."""
@@ -25,6 +29,7 @@ class PruneReport(Pruned):
     """The pruned run."""
 
 
+@public
 def prune(
     run: AnyRun,
     heads: int = 1,

@@ -11,39 +11,44 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
-from regard import interpret
-from regard.attention import (
-    MultiHeadAttention,
-    attention_layers,
-    find_layer,
-    intervene,
-    keep_heads,
-    short_name,
-)
+from regard.arguments import public
 from regard.attention.components import Components, find_components
+from regard.attention.hooks import attention_layers, find_layer
+from regard.attention.interventions import intervene
+from regard.attention.multihead import MultiHeadAttention, keep_heads
+from regard.attention.names import short_name
 from regard.attention.recording import record_own
 from regard.errors import InputError
 from regard.result import Result, percent, to_plain
 from regard.runs.forward_pass import replay
 from regard.runs.probe_input import patchable_run
 from regard.statistics import Interval
-from regard.training import ModelPart, RunFolder, TaskPart, TrainingPart, build_model
-from regard.viz import Layer, layer_kind
+from regard.training.building import build_model
+from regard.training.config import ModelPart, TaskPart, TrainingPart
+from regard.training.run_folder import RunFolder
+from regard.viz.maps import layer_kind
+from regard.viz.subject import Layer
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from regard.attention import Record
     from regard.attention.interventions import To
-    from regard.interpret import Examination, Explanation, HeadImportance, HeadRoles, HeadSamples
-    from regard.models import TaskModel
-    from regard.tasks import AnyTask
-    from regard.training import RunConfig
-    from regard.viz import AttentionMap, Patchable, Playback, ProbeInput
+    from regard.attention.layer_record import Record
+    from regard.interpret.examination import Examination
+    from regard.interpret.explanation_result import Explanation
+    from regard.interpret.importance import HeadImportance
+    from regard.interpret.roles import HeadRoles
+    from regard.interpret.samples import HeadSamples
+    from regard.models.base import TaskModel
+    from regard.tasks.base import AnyTask
+    from regard.training.config import RunConfig
+    from regard.viz.attention_map import AttentionMap, Playback
     from regard.viz.forward_pass import ForwardPass
+    from regard.viz.subject import Patchable, ProbeInput
     from regard.viz.widget import AttentionWidget
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Figures(Result):
     """Measurements of a run in a comparison. Measurements that do not apply to the run are None."""
@@ -65,6 +70,7 @@ class Figures(Result):
         return f"exact match {percent(self.exact_match, 2)}"
 
 
+@public
 @dataclass(frozen=True, repr=False)
 class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
     """Base class of `AnswerRun`, `PairRun`, `TranslationRun` and `LanguageRun`: a `regard.viz.Subject`."""
@@ -169,7 +175,9 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
     def about(self) -> dict[str, Any]:
         """Return a description of the run for a page."""
-        examined = interpret.load_examination(self.files)
+        from regard.interpret.saved_examination import load_examination
+
+        examined = load_examination(self.files)
         return {
             "task": self.task.name,
             "summary": self.task.summary,
@@ -207,14 +215,18 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
         `samples` None: `importance_samples`. Raises `InputError` for a model without attention, or if there are
         no unseen inputs.
         """
-        return interpret.head_importance(self, samples=samples, seed=seed)
+        from regard.interpret.importance import head_importance
+
+        return head_importance(self, samples=samples, seed=seed)
 
     def examine(self, *, samples: int = 200, seed: int = 0) -> Examination:
         """Test on unseen inputs whether attention explains the answers; see `regard.interpret.examination`.
 
         Raises `InputError` for a model without attention, or if there are no unseen inputs.
         """
-        return interpret.examine(self, samples=samples, seed=seed)
+        from regard.interpret.examination import examine
+
+        return examine(self, samples=samples, seed=seed)
 
     def alignment_error(self, inputs: Sequence[Any]) -> dict[str, Interval]:
         """Return the alignment error rate of each layer, or an empty dictionary if the alignment is unknown."""
@@ -237,7 +249,9 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
         See `regard.interpret.explain`.
         """
-        return interpret.explain(
+        from regard.interpret.explanation import explain
+
+        return explain(
             self, input, layer=layer, head=head, output=output, key=key, temperature=temperature, seed=seed
         )
 
@@ -248,7 +262,9 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
     def with_sums(self, shown: AttentionMap) -> AttentionMap:
         """Return an attention map with the intermediate results of each weight; see
         `regard.interpret.with_sums`."""
-        return interpret.with_sums(self, shown)
+        from regard.interpret.intermediates import with_sums
+
+        return with_sums(self, shown)
 
     def view(self, input: str | None = None, *, seed: int = 0) -> AttentionWidget:
         """Return a notebook widget that shows the attention map for an input and explains each weight.
@@ -277,13 +293,17 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
         Raises `InputError` for a model without attention, or if there are no unseen inputs.
         """
-        return interpret.head_roles(self, samples=samples, seed=seed)
+        from regard.interpret.roles import head_roles
+
+        return head_roles(self, samples=samples, seed=seed)
 
     def samples(
         self, layer: str, head: int, *, token: str | None = None, wrong_first: bool = False, samples: int = 200
     ) -> HeadSamples:
         """Return the unseen inputs with the largest weights of a head; see `regard.interpret.samples`."""
-        return interpret.head_samples(self, layer, head, token=token, wrong_first=wrong_first, samples=samples)
+        from regard.interpret.samples import head_samples
+
+        return head_samples(self, layer, head, token=token, wrong_first=wrong_first, samples=samples)
 
     def loss(self, inputs: Sequence[Any]) -> float:
         """Return the mean cross-entropy of all outputs of some inputs, in nats."""

@@ -12,27 +12,19 @@ from regard.data.unknown_tokens import FILE as UNKNOWN_FILE
 from regard.errors import InputError, plural
 from regard.io.reading import is_file, is_folder, list_steps
 from regard.progress import print_status
-from regard.tasks import find_task
-from regard.training import (
-    Checkpoint,
-    Origin,
-    RunConfig,
-    RunFolder,
-    changed_config,
-    code_digests,
-    create_run,
-    make_config,
-    pack_tensors,
-)
-from regard.training.checkpoint import copy_tensors
-from regard.training.config import Schedule
+from regard.tasks.all_tasks import find_task
+from regard.training.checkpoint import Checkpoint, copy_tensors
+from regard.training.config import Origin, RunConfig, Schedule, changed_config, make_config
+from regard.training.run_folder import RunFolder, create_run
+from regard.training.tensor_file import pack_tensors
+from regard.training.trust_code import code_digests
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from regard.data.parallel import TextDigest
     from regard.runs.run_types import AnyRun
-    from regard.training import TrainingState
+    from regard.training.checkpoint import TrainingState
 
 TEXT_FLAGS = ("train", "valid", "extra_valid", "test", "guide", "hub", "text")
 """Flags that name text. Flags that name text files, which may have moved when a run is resumed."""

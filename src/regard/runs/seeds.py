@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from regard.errors import InputError
-from regard.training import RunConfig
+from regard.training.config import RunConfig
 
 
 def check_seeds(names: Sequence[str], configs: Sequence[RunConfig]) -> None:

@@ -9,26 +9,34 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from regard import convert, decoding, evaluation, interpret, viz
-from regard.arguments import show_value
+from regard.arguments import public, show_value
 from regard.attention.records import check_indices
+from regard.convert.choices import EngineName, Precision
+from regard.convert.engine import Engines
 from regard.data.vocabulary import empty_if_blank
 from regard.data.word_alignment import align_with_eflomal
+from regard.decoding.controls import Controls
+from regard.decoding.search_tree import SearchTree
+from regard.decoding.translation import Candidate
 from regard.errors import InputError, check_range, plural, shorten
+from regard.evaluation.scoring import Scored
+from regard.interpret.head_selection import AlignmentChoice, By, KeptHeads
 from regard.runs.attention_maps import add_note, map_of_links, map_of_pair, note_of, select_aligning_head
 from regard.runs.playback import play_back
 from regard.runs.probe_input import trial_of_pair
 from regard.runs.run import Run
 from regard.runs.text_search import search_texts
-from regard.training import ModelPart, TaskPart, TrainingPart
+from regard.training.config import ModelPart, TaskPart, TrainingPart
+from regard.viz.attention_map import AttentionMap, Playback
 from regard.viz.records import attach_original
+from regard.viz.subject import ProbeInput
 
 if TYPE_CHECKING:
     from regard.data.tokenization import Unit
     from regard.data.word_alignment import Link, Symmetrization, WordAlignment
-    from regard.models import Seq2Seq
+    from regard.models.seq2seq import Seq2Seq
     from regard.runs.alignment import Aligner, LinkedPair
-    from regard.tasks import SequenceTask
+    from regard.tasks.pairs import SequenceTask
 
 LONGEST_SHOWN = 20
 """Maximum number of characters of a text in an error message."""
@@ -36,6 +44,7 @@ MOST_SILVER = 200_000
 """Maximum number of pairs of the training text from which eflomal also learns."""
 
 
+@public
 @dataclass(frozen=True, repr=False)
 class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
     """Base class of runs that answer with text."""
@@ -59,9 +68,9 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         beam: int | None = None,
         length_penalty: float | None = None,
         batchsize: int = 64,
-        engine: convert.EngineName = "regard",
-        precision: convert.Precision = "float32",
-        controls: decoding.Controls | None = None,
+        engine: EngineName = "regard",
+        precision: Precision = "float32",
+        controls: Controls | None = None,
         ensemble: Sequence[SequenceRun] = (),
     ) -> list[str]:
         """Return the best answer to each text, in order; options as in `search`."""
@@ -81,13 +90,13 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         top_p: float = 1.0,
         seed: int = 0,
         batchsize: int = 64,
-        engine: convert.EngineName = "regard",
-        precision: convert.Precision = "float32",
+        engine: EngineName = "regard",
+        precision: Precision = "float32",
         scored: bool = True,
         traced: bool = False,
-        controls: decoding.Controls | None = None,
+        controls: Controls | None = None,
         ensemble: Sequence[SequenceRun] = (),
-    ) -> list[list[decoding.Candidate]]:
+    ) -> list[list[Candidate]]:
         """Return the `n_best` answers to each text, best first, with log-probabilities and scores.
 
         `beam`: beam size, 1 for greedy search. `length_penalty`: exponent, 0 to disable. None: the default of
@@ -99,24 +108,31 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         vocabularies; each token is predicted by the mean of the probabilities of all runs. Raises `InputError`
         for a text that is too long, invalid options, and a search that the engine does not support.
         """
+        from regard.decoding.controls import Controls
+        from regard.decoding.translation import Search
+
         beam = (1 if temperature else self.usual_beam) if beam is None else beam
         length_penalty = self.usual_length_penalty if length_penalty is None else length_penalty
         sampling: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
         ranking: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "n_best": n_best}
-        settings = decoding.Search(**ranking, **sampling, controls=controls or decoding.Controls(), traced=traced)
+        settings = Search(**ranking, **sampling, controls=controls or Controls(), traced=traced)
         how: dict[str, Any] = {"batchsize": batchsize, "engine": engine, "precision": precision, "scored": scored}
         return search_texts([self, *ensemble], texts, settings, **how)
 
     @cached_property
-    def engines(self) -> convert.Engines:
+    def engines(self) -> Engines:
         """Search engines of other programs."""
-        return convert.Engines(self)
+        from regard.convert.engine import Engines
 
-    def tree(self, input: str | None = None, *, beam: int | None = None, seed: int = 0) -> decoding.SearchTree:
+        return Engines(self)
+
+    def tree(self, input: str | None = None, *, beam: int | None = None, seed: int = 0) -> SearchTree:
         """Return the beam's prefixes for an input (default: a random input), with their possible next tokens."""
+        from regard.decoding.search_tree import search_tree
+
         text = self.draw(seed=seed) if input is None else input
         self.check_texts([text])
-        return decoding.search_tree(
+        return search_tree(
             self.model,
             self.task.source_vocabulary,
             self.task.target_vocabulary,
@@ -126,23 +142,25 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
             max_len=self.task.longest_target,
         )
 
-    def attend_tokens(self, input: str, tokens: list[int]) -> viz.AttentionMap:
+    def attend_tokens(self, input: str, tokens: list[int]) -> AttentionMap:
         """Return the attention map of the model for `input` and the answer `tokens`."""
         return attach_original(self.model, self.where, partial(self._map, input, tokens), wanted=False)
 
-    def _map(self, source: str, tokens: list[int], *, forced: bool = False) -> viz.AttentionMap:
+    def _map(self, source: str, tokens: list[int], *, forced: bool = False) -> AttentionMap:
         attention = map_of_pair(self.model, self.task, source, tokens, forced=forced)
         return select_aligning_head(self.kept_heads(), attention)
 
-    def score(self, pairs: Iterable[tuple[str, str]], *, batchsize: int = 64) -> list[evaluation.Scored]:
+    def score(self, pairs: Iterable[tuple[str, str]], *, batchsize: int = 64) -> list[Scored]:
         """Return the log-probability of each target given its source.
 
         Blank texts: see `score_pairs`. Raises `InputError` for a source that is too long.
         """
+        from regard.evaluation.scoring import score_pairs
+
         check_range("batchsize", batchsize, 1, 10**6)
         pairs = list(pairs)
         self.check_texts([source for source, _ in pairs])
-        return evaluation.score_pairs(
+        return score_pairs(
             self.model, self.task.source_vocabulary, self.task.target_vocabulary, pairs, batchsize=batchsize
         )
 
@@ -158,7 +176,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         """Whether a head was trained with an alignment loss."""
         return False
 
-    def kept_heads(self) -> interpret.KeptHeads | None:
+    def kept_heads(self) -> KeptHeads | None:
         """Return the chosen alignment heads, else the head trained with an alignment loss, else None."""
         return self.aligner.kept()
 
@@ -166,7 +184,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         self,
         pairs: Iterable[tuple[str, str]],
         *,
-        by: interpret.By | None = None,
+        by: By | None = None,
         unit: Unit | None = None,
         reverse: SequenceRun | None = None,
         symmetrise: Symmetrization = "product",
@@ -201,7 +219,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         unit: Unit | None = None,
         keep: bool = True,
         seed: int = 0,
-    ) -> interpret.AlignmentChoice:
+    ) -> AlignmentChoice:
         """Choose the heads for alignment on half of the pairs, and return their error rates on the other half.
 
         `known`: reference links of each pair. `against`: description of the reference links for a report.
@@ -242,7 +260,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         """Return at most `most` pairs of the training data, or pairs generated in the same way."""
         raise NotImplementedError
 
-    def map_of_links(self, found: LinkedPair) -> viz.AttentionMap:
+    def map_of_links(self, found: LinkedPair) -> AttentionMap:
         """Return the attention of the alignment heads between words, as a map with one layer."""
         return map_of_links(self.task.name, found)
 
@@ -250,22 +268,23 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         self,
         input: str | None = None,
         *,
-        answer: decoding.Candidate | None = None,
+        answer: Candidate | None = None,
         seed: int = 0,
         beam: int | None = None,
         length_penalty: float | None = None,
-    ) -> viz.AttentionMap:
+    ) -> AttentionMap:
         """Answer an input, and return the attention of each symbol of the answer in every layer.
 
         If `input` is None, a random input is generated with `seed`. `answer`: a result of `search` to use
         instead of the best answer. If `answer` is None, `original` is the map without an intervention.
         Other options as in `search`.
         """
+
         if input is None and answer is not None:
             raise InputError("answer has no input: also give the input of the answer")
         text = self.draw(seed=seed) if input is None else input
 
-        def make_map() -> viz.AttentionMap:
+        def make_map() -> AttentionMap:
             best = answer or self.search([text], beam=beam, length_penalty=length_penalty)[0][0]
             return self._map(text, best.tokens)
 
@@ -285,7 +304,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
             return ""
         return f"used inputs of at most {longest} {vocabulary.unit}, but this input has {steps}"
 
-    def playback(self, input: str | None = None, *, seed: int = 0) -> viz.Playback:
+    def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
         """Return the attention map for an input at each training snapshot.
 
         The decoder input is the answer of the trained model, so that weights can be compared. The predictions
@@ -305,7 +324,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         """Return a random input. Raises `InputError` if the task cannot generate inputs."""
         raise InputError(f"input is missing: {self.name} cannot generate inputs")
 
-    def look(self, input: Any) -> viz.AttentionMap:
+    def look(self, input: Any) -> AttentionMap:
         """Return the attention map for a pair of source and target. The target is the decoder input."""
         source, target = self.prepare(input)[:2]
         return self._map(source, self.task.target_vocabulary.encode(target), forced=True)
@@ -323,7 +342,7 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
             raise InputError(f"input {show_value(input)} is not a text: give a source, or (source, target)")
         return input
 
-    def trial(self, input: Any) -> viz.ProbeInput:
+    def trial(self, input: Any) -> ProbeInput:
         """Return a pair prepared for explanation methods. The target is the decoder input."""
         return trial_of_pair(self.model, self.task, *self.prepare(input)[:2])
 

@@ -14,24 +14,34 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from regard import tasks
-from regard.models import DecoderOnlyConfig, PoolingConfig, QueryModelConfig, RecurrentConfig, TransformerConfig
+from regard.arguments import public
+from regard.models.decoder_only import DecoderOnlyConfig
+from regard.models.pooling import PoolingConfig
+from regard.models.query import QueryModelConfig
+from regard.models.recurrent import RecurrentConfig
+from regard.models.transformer import TransformerConfig
 from regard.runs.answer_run import AnswerRun
 from regard.runs.language_run import LanguageRun
 from regard.runs.pair_run import PairRun
 from regard.runs.translation_run import TranslationRun
-from regard.tasks import SequenceConfig, TaskConfig
-from regard.training import (
-    PoolingTraining,
-    QueryTraining,
-    RecurrentTraining,
-    RunConfig,
-    TaskPart,
-    TokenTraining,
-    TransformerTraining,
-    TranslationTraining,
-    make_config,
-)
+from regard.tasks.base import TaskConfig
+from regard.tasks.dates import DatesTaskConfig
+from regard.tasks.dyck import DyckTaskConfig
+from regard.tasks.induction import InductionTaskConfig
+from regard.tasks.modular import ModularTaskConfig
+from regard.tasks.mqar import MqarTaskConfig
+from regard.tasks.parity import ParityTaskConfig
+from regard.tasks.phrases import PhrasesTaskConfig
+from regard.tasks.recall import RecallTaskConfig
+from regard.tasks.regression import RegressionTaskConfig
+from regard.tasks.selective_copy import SelectiveCopyTaskConfig
+from regard.tasks.sequences import SequenceConfig
+from regard.tasks.text import TextTaskConfig
+from regard.tasks.translation_config import TranslationTaskConfig
+from regard.training.config import RunConfig, TaskPart, make_config
+from regard.training.settings import PoolingTraining, QueryTraining, RecurrentTraining, TransformerTraining
+from regard.training.token_settings import TokenTraining
+from regard.training.translation_settings import TranslationTraining
 
 RunType = TypeVar("RunType", covariant=True)
 Config = TypeVar("Config")
@@ -95,129 +105,148 @@ class _LanguageTask(
     """Options of the decoder-only model."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("counting")
 class CountingConfig(_CountingTask):
     """Options of Counting and of the query model."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("difference")
 class DifferenceConfig(_CountingTask):
     """Options of Difference and of the query model."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("signal")
 class SignalConfig(_CountingTask):
     """Options of Signal and of the query model."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("signal2")
 class Signal2Config(_CountingTask):
     """Options of Signal 2 and of the query model."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("copy")
 class CopyConfig(_RecurrentTask[SequenceConfig], SequenceConfig):
     """Options of Copy and of the recurrent model."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("reverse")
 class ReverseConfig(_RecurrentTask[SequenceConfig], SequenceConfig):
     """Options of Reverse and of the recurrent model."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("sort")
 class SortConfig(_RecurrentTask[SequenceConfig], SequenceConfig):
     """Options of Sort and of the recurrent model."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("recall")
 class RecallConfig(
-    FlatConfig[AnswerRun[tasks.RecallTaskConfig, PoolingConfig, PoolingTraining]],
-    tasks.RecallTaskConfig,
+    FlatConfig[AnswerRun[RecallTaskConfig, PoolingConfig, PoolingTraining]],
+    RecallTaskConfig,
     PoolingConfig,
     PoolingTraining,
 ):
     """Options of Recall and of the pooling classifier."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("dates")
-class DatesConfig(_RecurrentTask[tasks.DatesTaskConfig], tasks.DatesTaskConfig):
+class DatesConfig(_RecurrentTask[DatesTaskConfig], DatesTaskConfig):
     """Options of Dates and of the recurrent model."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("phrases")
 class PhrasesConfig(
-    FlatConfig[PairRun[tasks.PhrasesTaskConfig, TransformerConfig, TransformerTraining]],
-    tasks.PhrasesTaskConfig,
+    FlatConfig[PairRun[PhrasesTaskConfig, TransformerConfig, TransformerTraining]],
+    PhrasesTaskConfig,
     TransformerConfig,
     TransformerTraining,
 ):
     """Options of Phrases and of the Transformer."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("induction")
-class InductionConfig(_LanguageTask[tasks.InductionTaskConfig], tasks.InductionTaskConfig):
+class InductionConfig(_LanguageTask[InductionTaskConfig], InductionTaskConfig):
     """Options of Induction and of the decoder-only model."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("mqar")
-class MqarConfig(_LanguageTask[tasks.MqarTaskConfig], tasks.MqarTaskConfig):
+class MqarConfig(_LanguageTask[MqarTaskConfig], MqarTaskConfig):
     """Options of multi-query associative recall and of the decoder-only model."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("modular")
-class ModularConfig(_LanguageTask[tasks.ModularTaskConfig], tasks.ModularTaskConfig):
+class ModularConfig(_LanguageTask[ModularTaskConfig], ModularTaskConfig):
     """Options of modular addition and of the decoder-only model."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("selective-copy")
-class SelectiveCopyConfig(_LanguageTask[tasks.SelectiveCopyTaskConfig], tasks.SelectiveCopyTaskConfig):
+class SelectiveCopyConfig(_LanguageTask[SelectiveCopyTaskConfig], SelectiveCopyTaskConfig):
     """Options of selective copy and of the decoder-only model."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("parity")
-class ParityConfig(_LanguageTask[tasks.ParityTaskConfig], tasks.ParityTaskConfig):
+class ParityConfig(_LanguageTask[ParityTaskConfig], ParityTaskConfig):
     """Options of Parity and of the decoder-only model."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("dyck")
-class DyckConfig(_LanguageTask[tasks.DyckTaskConfig], tasks.DyckTaskConfig):
+class DyckConfig(_LanguageTask[DyckTaskConfig], DyckTaskConfig):
     """Options of Dyck and of the decoder-only model."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("regression")
-class RegressionConfig(_LanguageTask[tasks.RegressionTaskConfig], tasks.RegressionTaskConfig):
+class RegressionConfig(_LanguageTask[RegressionTaskConfig], RegressionTaskConfig):
     """Options of in-context regression and of the decoder-only model."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("text")
-class TextConfig(_LanguageTask[tasks.TextTaskConfig], tasks.TextTaskConfig):
+class TextConfig(_LanguageTask[TextTaskConfig], TextTaskConfig):
     """Options of Text and of the decoder-only model."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 @_defaults_of("translation")
 class TranslationConfig(
-    FlatConfig[TranslationRun[tasks.TranslationTaskConfig, TransformerConfig, TranslationTraining]],
-    tasks.TranslationTaskConfig,
+    FlatConfig[TranslationRun[TranslationTaskConfig, TransformerConfig, TranslationTraining]],
+    TranslationTaskConfig,
     TransformerConfig,
     TranslationTraining,
 ):

@@ -6,15 +6,16 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from regard import decoding
 from regard.convert.exportable import Exportable
 from regard.data.vocabulary import is_blank
+from regard.decoding.translation import Candidate, Search
 from regard.errors import InputError, check_range
 from regard.runs.placed_terms import place_terms
 from regard.runs.unknown_words import replace_unknown
 
 if TYPE_CHECKING:
-    from regard.convert import EngineName, Engines, Precision
+    from regard.convert.choices import EngineName, Precision
+    from regard.convert.engine import Engines
     from regard.runs.alignment import Aligner
 
 
@@ -36,17 +37,19 @@ class Translator(Exportable, Protocol):
 def search_texts(
     runs: Sequence[Translator],
     texts: Iterable[str],
-    search: decoding.Search,
+    search: Search,
     *,
     batchsize: int,
     engine: EngineName,
     precision: Precision,
     scored: bool,
-) -> list[list[decoding.Candidate]]:
+) -> list[list[Candidate]]:
     """Return the answers to each text; see `SequenceRun.search`. Without texts, only the options are checked.
 
     Raises `InputError` if the vocabularies of the runs differ.
     """
+    from regard.decoding.translation import blank_answer, translate
+
     check_range("batchsize", batchsize, 1, 10**6)
     texts = [texts] if isinstance(texts, str) else list(texts)
     first = runs[0]
@@ -63,9 +66,9 @@ def search_texts(
     if engine not in own_engines or precision != "float32":
         opened = first.engines.choose(search, engine, precision, models=len(runs), scored=scored)
     if not nonblank:
-        return [[decoding.blank_answer()] for _ in texts]
+        return [[blank_answer()] for _ in texts]
     own = partial(
-        decoding.translate,
+        translate,
         [run.model for run in runs],
         first.task.source_vocabulary,
         first.task.target_vocabulary,
@@ -77,7 +80,7 @@ def search_texts(
         found = place_terms(find, first.aligner, nonblank, search, found)
     if search.controls.replace_unknown:
         found = replace_unknown(first.aligner, nonblank, found)
-    answers = [[decoding.blank_answer()] for _ in texts]
+    answers = [[blank_answer()] for _ in texts]
     for index, ranked in zip(indices, found, strict=True):
         answers[index] = ranked
     return answers

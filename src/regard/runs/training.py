@@ -8,11 +8,12 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from regard import evaluation
+from regard.arguments import public
 from regard.data.unknown_tokens import write_unknown
 from regard.errors import InputError, plural
 from regard.evaluation.language_validation import language_validation
 from regard.fast.memory import keep_memory
+from regard.fast.threads import limit_threads
 from regard.libraries import import_library
 from regard.machine import use_choices
 from regard.progress import print_status, progress_bar
@@ -27,29 +28,20 @@ from regard.runs.loading import (
     read_task,
 )
 from regard.runs.run_config import check_text, derived_config, resumed_config, write_rescheduled
-from regard.tasks import BatchContext
-from regard.training import (
-    DistributedContext,
-    Learner,
-    RunConfig,
-    RunFolder,
-    check_run_path,
-    create_run,
-    digest_tensors,
-    find_run,
-    join_processes,
-    limit_threads,
-    make_config,
-    start,
-    train_steps,
-    trained_parameters,
-    trainer as training_loop,
-    trust,
-    vocabulary_digest,
-)
+from regard.tasks.batch import BatchContext
+from regard.training import trainer as training_loop
+from regard.training.adam import trained_parameters
+from regard.training.building import start
 from regard.training.checkpoint import remove_older_states
+from regard.training.config import RunConfig, make_config
+from regard.training.distributed import DistributedContext, join_processes
 from regard.training.metrics import missing_steps
 from regard.training.precision import PRECISION, measure_choices
+from regard.training.run_folder import RunFolder, check_run_path, create_run, find_run
+from regard.training.stored_config import vocabulary_digest
+from regard.training.tensor_file import digest_tensors
+from regard.training.trainer import Learner, train_steps
+from regard.training.trust_code import trust
 
 if TYPE_CHECKING:
     from regard.data.parallel import TextDigest
@@ -59,8 +51,8 @@ if TYPE_CHECKING:
     from regard.runs.run_types import AnyRun
     from regard.runs.task_configs import FlatConfig
     from regard.runs.translation_run import TranslationRun
-    from regard.tasks import AnyTask
-    from regard.training import TrainingState
+    from regard.tasks.base import AnyTask
+    from regard.training.checkpoint import TrainingState
     from regard.training.trainer import Validate
 
 PREPARED = "prepared"
@@ -69,6 +61,7 @@ Folder = str | Path
 RunType = TypeVar("RunType")
 
 
+@public
 @overload
 def train(
     task: FlatConfig[RunType],
@@ -81,16 +74,22 @@ def train(
     trust_code: bool = ...,
     trust_edited: bool = ...,
 ) -> RunType: ...
+@public
 @overload
 def train(task: AnswerTask, **flags: Any) -> AnswerRun[Any, Any, Any]: ...
+@public
 @overload
 def train(task: PairTask, **flags: Any) -> PairRun[Any, Any, Any]: ...
+@public
 @overload
 def train(task: TextTask, **flags: Any) -> TranslationRun[Any, Any, Any]: ...
+@public
 @overload
 def train(task: LanguageTask, **flags: Any) -> LanguageRun[Any, Any, Any]: ...
+@public
 @overload
 def train(task: str | RunConfig, **flags: Any) -> AnyRun: ...
+@public
 def train(
     task: Any,  # as in the overloads; the check of this type would import all tasks
     *,
@@ -224,6 +223,8 @@ def _prepare_task(
     `stored`: folder of a resumed run, which provides the vocabularies, the digests and the BLEU tokenizer.
     `before`: run that provides the vocabularies of a new run. None: the vocabularies are learned from text.
     """
+    from regard.evaluation.validation import validation
+
     task_class = config.task_class
     if task_class.draws:
         task = task_class.restore(config.task, {})
@@ -238,7 +239,7 @@ def _prepare_task(
             task = task_class.prepare(config.task, prepared, progress=show)
     # A run that does not store its BLEU tokenizer used 13a.
     tokenize = None if stored is None else config.bleu_tokenizer or "13a"
-    bleu = evaluation.validation(task, config.training.criterion, tokenize=tokenize, show=show)
+    bleu = validation(task, config.training.criterion, tokenize=tokenize, show=show)
     config = dataclasses.replace(
         config,
         tokenizer=vocabulary_digest(task.files),

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from regard import evaluation
+from regard.arguments import public
 from regard.data.bleu_tokenizer import check_bleu_tokenizer
 from regard.data.parallel import ParallelText
 from regard.data.prepare import check_pairs, describe_learned, read_pairs
@@ -19,19 +19,20 @@ from regard.errors import InputError, plural
 from regard.result import Result, percent
 from regard.runs.run import Figures
 from regard.runs.sequence_run import SequenceRun
-from regard.training import ModelPart, TaskPart, TrainingPart
+from regard.training.config import ModelPart, TaskPart, TrainingPart
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from regard.data.parallel import PairSource
-    from regard.evaluation import Quality
-    from regard.tasks import Translation
+    from regard.evaluation.bleu import Quality
+    from regard.tasks.translation import Translation
 
 MOST_DRAWN = 1000
 """Number of pairs at the beginning of the text from which `draw` selects a pair."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TranslationReport(Result):
     """Result of a test on parallel text."""
@@ -89,6 +90,7 @@ class TranslationReport(Result):
         return table
 
 
+@public
 @dataclass(frozen=True, repr=False)
 class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
     """A run on parallel text."""
@@ -119,6 +121,8 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         system of the targets. `lenient`: omit invalid lines of a file, instead of refusing the file. Other
         options as in `search`. Raises `InputError` if there is no text, or if the text cannot be read.
         """
+        from regard.evaluation.bleu import quality
+
         search: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "batchsize": batchsize}
         self.search([], **search)  # checks the options before the text is read
         task = self.task
@@ -137,7 +141,7 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         begin = time.perf_counter()
         translations = self.translate([source for source, _ in pairs], **search)
         seconds = time.perf_counter() - begin
-        scores = evaluation.quality(
+        scores = quality(
             translations, [target for _, target in pairs], lowercase=config.lowercase, tokenize=tokenize
         )
         return TranslationReport(

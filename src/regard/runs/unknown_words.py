@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from regard.data.tokenization import TokenizedText, tokenize
 from regard.data.vocabulary import BLANK, SPECIAL, UNKNOWN
-from regard.interpret import word_weights
+from regard.interpret.word_links import word_weights
 
 if TYPE_CHECKING:
-    from regard.data import Vocabulary
-    from regard.decoding import Candidate
+    from regard.data.vocabulary import Vocabulary
+    from regard.decoding.translation import Candidate
     from regard.runs.alignment import Aligner
 
 

@@ -11,16 +11,15 @@ from torch import nn
 
 from regard.attention.names import known_name
 from regard.errors import InputError
-from regard.external import (
-    logit_attribution,
-    logit_lens,
-    mask_token,
-    next_tokens,
-    prediction_kind,
-    weighted_values,
-)
-from regard.interpret import explain, head_importance, head_roles, head_samples, why
-from regard.interpret.importance import importance_by_layer
+from regard.external.logit_attribution import logit_attribution
+from regard.external.logit_lens import logit_lens
+from regard.external.next_tokens import mask_token, next_tokens, prediction_kind
+from regard.external.weighted_values import weighted_values
+from regard.interpret.explanation import explain
+from regard.interpret.importance import head_importance, importance_by_layer
+from regard.interpret.roles import head_roles
+from regard.interpret.samples import head_samples
+from regard.interpret.why import why
 from regard.server.messages import (
     AttendRequest,
     AttributionRequest,
@@ -38,10 +37,10 @@ from regard.server.messages import (
     TreeRequest,
     WhyRequest,
 )
-from regard.viz import AcceptsImages, GeneratesSequences, Subject
 from regard.viz.data import BesideData, LayerData, RowData, WorthData
 from regard.viz.maps import Map
 from regard.viz.serialization import SERVED, first_data, layer_data, map_data, row_data
+from regard.viz.subject import AcceptsImages, GeneratesSequences, Subject
 
 
 class Explorer:

@@ -9,16 +9,18 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from regard.io import write_file
-from regard.runs import AnyRun
+from regard.arguments import public
+from regard.io.writing import write_file
 from regard.runs.live_data import live_data
 from regard.runs.packed_parameters import text_of_bytes
+from regard.runs.run_types import AnyRun
 from regard.viz.attention_map import check_extension
 from regard.viz.page import VIEW, bundle_modules
 
 PAGE = files("regard.server") / "page"
 
 
+@public
 def write_live_page(run: AnyRun, path: str | Path) -> Path:
     """Write a page in which the model of a run answers typed inputs, without a server and without a network.
 

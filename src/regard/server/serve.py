@@ -10,24 +10,22 @@ import socket
 import sys
 import webbrowser
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard import server
+from regard.arguments import public
 from regard.errors import MachineError, check_range
 from regard.libraries import import_library
 from regard.training.signals import delay_signals, exit_by_signal
-from regard.viz import Subject
-from regard.viz.subject import check_comparable
+from regard.viz.subject import Subject, check_comparable
 
 if TYPE_CHECKING:
-    from regard.course.puzzles.writing_page import WritingPage
     from regard.server.request_queue import RequestQueue
 
 DEFAULT_PORT = 8137
 ALL_INTERFACES = ("0.0.0.0", "::")
 
 
+@public
 def show(
     subject: Subject[Any],
     *,
@@ -48,6 +46,8 @@ def show(
     installed, the token is unsuitable, or a model in `beside` has no matching layer, and `MachineError` if the
     address is not available.
     """
+    from regard.server.explorer import Explorer
+
     check_port(port)
     check_comparable(subject, beside)
     check_server("the explorer")
@@ -55,37 +55,16 @@ def show(
 
     from regard.server.app import make_app
 
-    explorer = server.Explorer(subject, beside)
+    explorer = Explorer(subject, beside)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # an explorer runs one input at a time, too small to gain from several threads
     try:
-        _serve(lambda **access: make_app(explorer, **access), subject.where, host, port, browser=browser)
+        serve(lambda **access: make_app(explorer, **access), subject.where, host, port, browser=browser)
     finally:
         torch.set_num_threads(threads)
 
 
-def teach(
-    home: Path, language: str = "en", *, port: int | None = None, host: str = "127.0.0.1", browser: bool = True
-) -> None:
-    """Serve the course until interrupted; `home`: folder of its runs; `language`: see `find_language`; the other
-    parameters are those of `show`."""
-    check_port(port)
-    check_server("the course")
-    from regard.server.course_app import make_course_app
-
-    _serve(lambda **access: make_course_app(home, language, **access), "the course", host, port, browser=browser)
-
-
-def write(page: WritingPage, *, port: int | None = None, host: str = "127.0.0.1", browser: bool = True) -> None:
-    """Serve the page of a puzzle until interrupted; the other parameters are those of `show`."""
-    check_port(port)
-    check_server("the page")
-    from regard.server.write_app import make_write_app
-
-    _serve(lambda **access: make_write_app(page, **access), page.path.name, host, port, browser=browser)
-
-
-def _serve(make: Callable[..., Any], title: str, host: str, port: int | None, *, browser: bool) -> None:
+def serve(make: Callable[..., Any], title: str, host: str, port: int | None, *, browser: bool) -> None:
     """Serve the application that `make` returns for a list of host names and a token."""
     from regard.server.access import make_token
     from regard.server.app import LOCAL

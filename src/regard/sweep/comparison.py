@@ -8,17 +8,18 @@ from typing import Annotated, Any
 
 from rich.console import RenderableType
 
-from regard.arguments import Limits
+from regard.arguments import Limits, public
 from regard.result import Result
 from regard.sweep.backends import Backend
 from regard.sweep.grid import Measurements, make_variants, measure_grid
 from regard.sweep.local import Local
 from regard.sweep.report import figures, tables, write_page, write_report
-from regard.tasks import find_task
+from regard.tasks.all_tasks import find_task
 
 COMPARISONS = "comparisons"
 
 
+@public
 @dataclass(frozen=True, repr=False)
 class Comparison(Measurements, Result):
     """The measurements of every variant and seed, with tables and files."""
@@ -50,6 +51,7 @@ class Comparison(Measurements, Result):
         return write_report(self)
 
 
+@public
 def compare(
     task: str,
     vary: Mapping[str, Sequence[Any]],

@@ -14,15 +14,18 @@ from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
+from regard.arguments import public
 from regard.errors import InputError
-from regard.io import refuse_links
+from regard.io.writing import refuse_links
 from regard.progress import counting_bar, print_status
 from regard.sweep.backends import Backend, say_reused
 from regard.sweep.job import Job, Measured, make_job
-from regard.tasks import find_task
-from regard.training import RunConfig, RunFolder, make_config
+from regard.tasks.all_tasks import find_task
+from regard.training.config import RunConfig, make_config
+from regard.training.run_folder import RunFolder
 
 
+@public
 @dataclass(frozen=True)
 class Variant:
     """One combination of the varied flags and their values."""

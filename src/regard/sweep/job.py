@@ -17,14 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from regard.arguments import public
 from regard.errors import EditedError, InputError
-from regard.io import write_json
 from regard.io.reading import is_file, list_steps, read_json
-from regard.runs import Figures, train
-from regard.training import RunConfig, RunFolder, config_from_json, upgrade_config
+from regard.io.writing import write_json
+from regard.runs.run import Figures
+from regard.runs.training import train
+from regard.training.config import RunConfig
+from regard.training.run_folder import RunFolder
+from regard.training.stored_config import config_from_json, upgrade_config
 
 if TYPE_CHECKING:
-    from regard.runs import AnyRun
+    from regard.runs.run_types import AnyRun
 
 
 MEASURED = "measured.json"
@@ -34,6 +38,7 @@ REACHED = 0.99
 """Exact match on training batches, averaged over ten lines of metrics, at which the task counts as learned."""
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class Measured(Figures):
     """The measurement of one training run."""

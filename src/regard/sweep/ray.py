@@ -21,14 +21,14 @@ import torch
 
 from regard.arguments import Limits, check_fields
 from regard.errors import InputError, MachineError, RegardError
-from regard.io import make_folder, remove_quietly, write_file
 from regard.io.locking import BusyError
 from regard.io.reading import is_file, read_text
-from regard.io.temporary import temporary_path
+from regard.io.temporary import remove_quietly, temporary_path
+from regard.io.writing import make_folder, write_file
 from regard.libraries import import_library, library_errors
 from regard.sweep.backends import JobT, SweepJob
 from regard.sweep.processes import exit_on_signal, handle_signals
-from regard.training import code_digests, trust
+from regard.training.trust_code import code_digests, trust
 from regard.version import __version__
 
 GRACE = 60.0

@@ -15,7 +15,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from regard.io import write_file
+from regard.io.writing import write_file
 from regard.result import percent
 from regard.statistics import LEVEL, Interval, describe_range, range_confidence, seed_range
 from regard.sweep.grid import Measurements, Variant

@@ -11,6 +11,7 @@ import itertools
 from dataclasses import dataclass
 from typing import Literal
 
+from regard.arguments import public
 from regard.statistics import LEVEL, Interval, holm, permutation_p, smallest_group, welch_difference
 from regard.sweep.grid import Measurements, Variant
 
@@ -19,6 +20,7 @@ MAX_PAIRS = 15
 Verdict = Literal["different", "different if seeds vary normally", "not shown to differ", "unknown with one seed"]
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class Contrast:
     """The mean of variant `one` minus the mean of variant `other`."""

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from regard.data import PairBatch
+from regard.data.batch import PairBatch
 
 Position = tuple[int, int, int]
 """Position of a batch: epoch, pool, index in the pool."""

@@ -21,7 +21,7 @@ import torch
 from babel import Locale, UnknownLocaleError
 from babel.dates import DateTimeFormat, parse_pattern
 
-from regard.data import CharacterVocabulary
+from regard.data.vocabulary import CharacterVocabulary
 from regard.errors import InputError
 from regard.tasks.pairs import Pair, PairTask
 

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.data import PairBatch, Vocabulary, collate
+from regard.data.batch import PairBatch, collate
+from regard.data.vocabulary import Vocabulary
 from regard.errors import check_range
 from regard.streams import make_generator
 from regard.tasks.base import AnyTask

@@ -17,7 +17,7 @@ from functools import cached_property
 
 import torch
 
-from regard.data import WordVocabulary
+from regard.data.vocabulary import WordVocabulary
 from regard.errors import InputError
 from regard.tasks.lexicon import (
     ADJECTIVES,

@@ -8,7 +8,7 @@ from typing import Annotated
 import torch
 
 from regard.arguments import Limits, check_fields
-from regard.data import CharacterVocabulary
+from regard.data.vocabulary import CharacterVocabulary
 from regard.errors import check_range
 from regard.tasks.pairs import Pair, PairTask
 

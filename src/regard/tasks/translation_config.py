@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from regard.arguments import Limits, check_fields
-from regard.data import TokenizerKind
 from regard.data.bleu_tokenizer import check_bleu_tokenizer
+from regard.data.vocabulary import TokenizerKind
 from regard.errors import InputError, plural, unknown_choice
 from regard.progress import reading_bar
 

@@ -5,12 +5,13 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from regard.attention import find_layer, keep_heads
+from regard.attention.hooks import find_layer
+from regard.attention.multihead import keep_heads
 from regard.errors import InputError
-from regard.models import TaskModel
+from regard.models.base import TaskModel
 from regard.plugins import PluginError, describe_error
 from regard.streams import make_generator
-from regard.tasks import AnyTask
+from regard.tasks.base import AnyTask
 from regard.training.adam import make_optimizer, trained_parameters
 from regard.training.checkpoint import Checkpoint, TrainingState
 from regard.training.config import RunConfig

@@ -25,8 +25,10 @@ from torch import Tensor, nn
 from regard import fast
 from regard.errors import InputError
 from regard.fast.adam import fused_lerp
-from regard.io import explain_missing_folder, refuse_links, remove_quietly, write_inside
+from regard.io.folders import explain_missing_folder, write_inside
 from regard.io.reading import DamageError, is_file, is_folder, list_steps
+from regard.io.temporary import remove_quietly
+from regard.io.writing import refuse_links
 from regard.training.adam import Adam
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.objective import Objective

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Generic, Self, get_args, get_origin, get_
 
 from typing_extensions import TypeVar
 
-from regard.arguments import check_value
+from regard.arguments import check_value, public
 from regard.attention.mechanism import Mechanism, custom_parts
 from regard.data.parallel import TextDigest
 from regard.errors import InputError, unknown_choice
-from regard.models import ModelConfig
-from regard.models.base import check_replaced
-from regard.tasks import TASKS, AnyTask, find_task
+from regard.models.base import ModelConfig, check_replaced
+from regard.tasks.all_tasks import TASKS, find_task
+from regard.tasks.base import AnyTask
 from regard.training.registry import ModelSpec, find_model, models_for
 from regard.training.settings import TrainingConfig
 from regard.training.trust_code import code_digests
@@ -68,6 +68,7 @@ class Schedule:
         return f"steps {self.first:,} to {self.steps:,} with learning rate {self.lr:g}"
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
     """All options that determine a run. Every run stores its config."""
@@ -167,6 +168,7 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
         return dataclasses.replace(self, training=training, code=code)
 
 
+@public
 def make_config(task: str, flags: Mapping[str, object] | None = None) -> RunConfig:
     """Return the config of a task: its defaults, overridden by `flags` (field name to value).
 

@@ -9,20 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention import (
-    Gate,
-    LayerSizes,
-    MaskPart,
-    Mechanism,
-    MultiHeadAttention,
-    Normalizer,
-    PositionBias,
-    Score,
-    causal_mask,
-)
-from regard.attention.mechanism import PartChoice
-from regard.attention.parts import positions_of
+from regard.attention.masks import causal_mask
+from regard.attention.mechanism import Mechanism, PartChoice
+from regard.attention.multihead import MultiHeadAttention
+from regard.attention.parts import Gate, LayerSizes, MaskPart, Normalizer, PositionBias, positions_of
 from regard.attention.recording import record_own
+from regard.attention.scores import Score
 from regard.errors import InputError
 from regard.plugins import PluginError, describe_error
 

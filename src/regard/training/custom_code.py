@@ -13,12 +13,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention import make_encoder_layer, make_positions, make_score
-from regard.data import PairBatch, collate
+from regard.attention.blocks import make_encoder_layer
+from regard.attention.positions import make_positions
+from regard.attention.scores import make_score
+from regard.data.batch import PairBatch, collate
 from regard.errors import InputError
-from regard.models import AnswerModel, LanguageModel, ModelConfig, Seq2Seq, TaskModel
+from regard.models.base import AnswerModel, ModelConfig, TaskModel
+from regard.models.language_model import LanguageModel
+from regard.models.seq2seq import Seq2Seq
 from regard.plugins import PluginError, describe_error
-from regard.tasks import TASKS, AnyTask, Batch, BatchContext, TokenBatch
+from regard.tasks.all_tasks import TASKS
+from regard.tasks.base import AnyTask
+from regard.tasks.batch import Batch, BatchContext, TokenBatch
 from regard.training.config import RunConfig
 from regard.training.custom_attention import check_custom_attention
 

@@ -18,10 +18,10 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
-from regard.data import PairBatch
+from regard.data.batch import PairBatch
 from regard.errors import InputError, MachineError
-from regard.io import hold_lock
-from regard.tasks import Batch, TokenBatch
+from regard.io.locking import hold_lock
+from regard.tasks.batch import Batch, TokenBatch
 
 AnyBatch = TypeVar("AnyBatch", bound=Batch | PairBatch | TokenBatch)
 CPU = torch.device("cpu")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from regard.attention import short_name
+from regard.attention.names import short_name
 from regard.errors import InputError
 
 SIDES = ("source_", "target_")

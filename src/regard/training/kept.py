@@ -1,7 +1,8 @@
 """Kept models of a training run: `kept/step-N.safetensors`, the weights for use after N training steps."""
 
-from regard.io import refuse_links, remove_quietly
 from regard.io.reading import list_steps
+from regard.io.temporary import remove_quietly
+from regard.io.writing import refuse_links
 from regard.training.checkpoint import Checkpoint
 from regard.training.criterion import Criterion
 from regard.training.run_folder import RunFolder

@@ -17,11 +17,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.hooks import attach_hooks, find_layer, with_change
-from regard.data import PAD, PairBatch
+from regard.data.batch import PairBatch
+from regard.data.vocabulary import PAD
 from regard.errors import InputError
 from regard.fast.query_gradient import QueryGradient
-from regard.models import AnswerModel, LanguageModel, Seq2Seq, TaskModel
-from regard.tasks import Batch, TokenBatch
+from regard.models.base import AnswerModel, TaskModel
+from regard.models.language_model import LanguageModel
+from regard.models.seq2seq import Seq2Seq
+from regard.tasks.batch import Batch, TokenBatch
 from regard.training.cross_entropy import cross_entropy
 from regard.training.settings import TrainingConfig
 

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from regard.models import TransformerConfig
+from regard.models.transformer import TransformerConfig
 from regard.training.translation_settings import TranslationTraining
 
 

@@ -5,13 +5,15 @@ options in `settings`. Custom models are trained with the options of their base 
 """
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from regard import models
 from regard.errors import unknown_choice
-from regard.models import AnswerModel, LanguageModel, ModelConfig, Seq2Seq, TaskModel
+from regard.models.base import AnswerModel, ModelConfig, TaskModel
+from regard.models.language_model import LanguageModel
+from regard.models.seq2seq import Seq2Seq
 from regard.plugins import PluginError, import_plugin
-from regard.tasks import AnyTask
+from regard.tasks.base import AnyTask
 from regard.training.settings import (
     OwnAnswerTraining,
     OwnSequenceTraining,
@@ -27,15 +29,15 @@ from regard.training.translation_settings import TranslationTraining
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-MODELS: dict[str, tuple[str, str, str, type[TrainingConfig]]] = {
-    "query": ("numbers", "QueryModel", "QueryModelConfig", QueryTraining),
-    "pooling": ("numbers", "PoolingModel", "PoolingConfig", PoolingTraining),
-    "recurrent": ("text", "RecurrentSeq2Seq", "RecurrentConfig", RecurrentTraining),
-    "transformer": ("text", "Transformer", "TransformerConfig", TransformerTraining),
-    "decoder": ("tokens", "DecoderOnly", "DecoderOnlyConfig", TokenTraining),
+MODELS: dict[str, tuple[str, str, str, str, type[TrainingConfig]]] = {
+    "query": ("numbers", "query", "QueryModel", "QueryModelConfig", QueryTraining),
+    "pooling": ("numbers", "pooling", "PoolingModel", "PoolingConfig", PoolingTraining),
+    "recurrent": ("text", "recurrent", "RecurrentSeq2Seq", "RecurrentConfig", RecurrentTraining),
+    "transformer": ("text", "transformer", "Transformer", "TransformerConfig", TransformerTraining),
+    "decoder": ("tokens", "decoder_only", "DecoderOnly", "DecoderOnlyConfig", TokenTraining),
 }
-"""By name of a model: the form of its answers, the names of its class and of its config class in `regard.models`,
-and its training options.
+"""By name of a model: the form of its answers, its module in `regard.models`, the names of its class and of its
+config class, and its training options.
 
 The registry contains names of classes instead of classes, because importing every model would slow down each
 command. The default model of a task is the first compatible model, unless the task sets a default."""
@@ -80,9 +82,10 @@ def find_model(name: str) -> ModelSpec:
     'QueryModel'
     """
     if name in MODELS:
-        _, model, config, settings = MODELS[name]
+        _, module_name, model, config, settings = MODELS[name]
+        module = import_module(f"regard.models.{module_name}")
         return ModelSpec(
-            name=name, model=getattr(models, model), config=getattr(models, config), settings=settings
+            name=name, model=getattr(module, model), config=getattr(module, config), settings=settings
         )
     if ":" not in name:
         raise unknown_choice("model", name, MODELS, other="module:Class")
@@ -96,8 +99,8 @@ def find_model(name: str) -> ModelSpec:
     ):
         return ModelSpec(name=name, model=custom, config=config_class, settings=OWN_TRAINING[custom.answers])
     raise PluginError(
-        f"model {name!r} is not a class derived from regard.models.AnswerModel, Seq2Seq or LanguageModel, with a "
-        f"config_class derived from regard.models.ModelConfig"
+        f"model {name!r} is not a class derived from AnswerModel, Seq2Seq or LanguageModel, with a "
+        f"config_class derived from regard.models.base.ModelConfig"
     )
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from regard.arguments import Limits, check_fields
 from regard.errors import InputError
-from regard.models import ModelConfig
+from regard.models.base import ModelConfig
 
 Precision = Literal["auto", "bfloat16", "float16", "float32"]
 FLOAT32: Precision = "float32"

@@ -26,10 +26,11 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
 
-from regard.attention import Block, DecoderLayer
+from regard.attention.blocks import Block, DecoderLayer
 from regard.errors import InputError
-from regard.io import refuse_links, remove_quietly, write_json
 from regard.io.reading import add_digest, has_valid_digest, list_files, read_json
+from regard.io.temporary import remove_quietly
+from regard.io.writing import refuse_links, write_json
 from regard.training.checkpoint import Checkpoint, TrainingState
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.objective import Objective

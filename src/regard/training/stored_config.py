@@ -21,7 +21,7 @@ from regard.io.reading import (
     parse_json,
     without_digest,
 )
-from regard.tasks import find_task
+from regard.tasks.all_tasks import find_task
 from regard.training.config import PARTS, RunConfig, convert_value, convert_values
 from regard.training.registry import find_model
 from regard.training.tensor_file import TensorFile

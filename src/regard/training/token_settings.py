@@ -6,14 +6,7 @@ from typing import Annotated
 
 from regard.arguments import Limits
 from regard.errors import InputError
-from regard.training.settings import (
-    FLOAT32,
-    Decay,
-    Precision,
-    Recipe,
-    SampledTraining,
-    check_sharded_precision,
-)
+from regard.training.settings import FLOAT32, Decay, Precision, Recipe, SampledTraining, check_sharded_precision
 
 LR = 0.001
 """Default peak learning rate."""

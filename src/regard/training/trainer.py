@@ -11,11 +11,11 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Block
-from regard.data import PairBatch
+from regard.attention.blocks import Block
+from regard.data.batch import PairBatch
 from regard.errors import InputError, MachineError, shorten
 from regard.streams import derive_seed
-from regard.tasks import Batch, BatchSource, TokenBatch
+from regard.tasks.batch import Batch, BatchSource, TokenBatch
 from regard.training.checkpoint import Checkpoint, Progress, TrainingState
 from regard.training.criterion import Criterion
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.attention.mechanism import custom_parts
-from regard.errors import InputError
+from regard.errors import InputError, is_own
 from regard.machine import read_state, state_folder, write_state
 from regard.plugins import code_digest, find_plugin, plugin_module
 
@@ -80,7 +80,7 @@ def _named_code(stored: Mapping[str, Any]) -> Iterator[tuple[str, Path, bool]]:
         parts += [("attention part", name) for name in custom_parts(mechanism)]
     for part, name in parts:
         module = plugin_module(name) if isinstance(name, str) and ":" in name else None
-        if module is not None and module.partition(".")[0] != "regard":
+        if module is not None and not is_own(module):
             file = _file_of(module)
             if file is not None:
                 yield f"{part} {name!r}", file, module in sys.modules

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
+from regard.arguments import public
 from regard.attention.names import known_name
 from regard.errors import InputError, check_range
-from regard.io import write_file
+from regard.io.writing import write_file
 from regard.result import Result, to_plain
 from regard.viz.labels import merge_words
 from regard.viz.maps import Map
@@ -35,6 +36,7 @@ def check_extension(path: Path, extensions: Sequence[str] = (*PICTURES, PAGE)) -
         raise InputError(f"plot {str(path)!r} has no known extension: choose one of {', '.join(extensions)}")
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class AttentionMap(Map, Result):
     """One input, its prediction and truth, and the attention of every layer.
@@ -131,6 +133,7 @@ class AttentionMap(Map, Result):
         return path
 
 
+@public
 class Maps(Sequence[AttentionMap], Result):
     """Attention maps of several inputs, displayed together."""
 
@@ -179,6 +182,7 @@ class Maps(Sequence[AttentionMap], Result):
         return self._maps[input].save(path)
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Playback(Result):
     """Attention maps of one input at several training steps."""

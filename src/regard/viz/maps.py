@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from regard.arguments import public
 from regard.errors import InputError
 
 LayerKind = Literal["encoder", "decoder", "cross"]
@@ -95,6 +96,7 @@ class Patches(NamedTuple):
     columns: int
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LayerMap:
     """The weights of one attention layer for one input."""

@@ -18,7 +18,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from regard.io import write_file
+from regard.io.writing import write_file
 from regard.viz.maps import Map
 from regard.viz.serialization import view_json
 

@@ -19,8 +19,9 @@ import matplotlib
 from matplotlib import rc_context, rc_params_from_file
 from matplotlib.figure import Figure
 
+from regard.arguments import public
 from regard.errors import InputError
-from regard.io import write_file
+from regard.io.writing import write_file
 from regard.result import Result, to_plain
 from regard.viz.attention_map import PICTURES, check_extension
 from regard.viz.figure import COLOURS, figure_bytes
@@ -35,6 +36,7 @@ DISPLAY = ("backend", "interactive", "toolbar", "tk.", "webagg.", "savefig.", "f
 Row = Mapping[str, str | float | None]
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PaperFigure(Result):
     """A figure for a paper. `save` writes it; a notebook shows it."""

@@ -11,7 +11,7 @@ from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from regard.io import write_file
+from regard.io.writing import write_file
 from regard.viz.attention_map import PICTURES, check_extension
 from regard.viz.figure import drawable, figure_bytes
 from regard.viz.heatmap import label_interval

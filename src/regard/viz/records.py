@@ -15,9 +15,10 @@ from contextvars import ContextVar
 
 from torch import nn
 
-from regard.attention import Record
+from regard.arguments import public
 from regard.attention.descriptions import describe_model
 from regard.attention.interventions import active_interventions, suspend_interventions
+from regard.attention.layer_record import Record
 from regard.attention.records import describe_remarks
 from regard.errors import InputError
 from regard.viz.attention_map import AttentionMap, Maps
@@ -26,6 +27,7 @@ from regard.viz.maps import LayerMap
 _original_wanted = ContextVar("_original_wanted", default=True)
 
 
+@public
 def make_maps(records: Mapping[str, Record]) -> Maps:
     """Build an attention map for each input of the recorded batch.
 

@@ -17,9 +17,9 @@ from regard.errors import InputError, shorten, unknown_choice
 from regard.statistics import Interval
 
 if TYPE_CHECKING:
-    from regard.attention import Record
     from regard.attention.components import Components
-    from regard.decoding import SearchTree
+    from regard.attention.layer_record import Record
+    from regard.decoding.search_tree import SearchTree
     from regard.viz.attention_map import AttentionMap, Playback
     from regard.viz.forward_pass import ForwardPass
     from regard.viz.maps import LayerKind

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from regard.arguments import public
 from regard.errors import InputError, check_range
 from regard.viz.attention_map import AttentionMap
 from regard.viz.labels import WORD_START
@@ -19,6 +20,7 @@ from regard.viz.maps import LayerKind, LayerMap
 TOLERANCE = 0.01  # for sums of rows; a softmax in bfloat16 is more exact
 
 
+@public
 def view_weights(
     attentions: Any = None,
     tokens: Sequence[str] | None = None,

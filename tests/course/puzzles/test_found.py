@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from regard.course.processes import ForkServer
-from regard.course.puzzles.found import hide_program, load_found, own_puzzle, score_claims
-from regard.course.puzzles.puzzle import PUZZLES
 from regard.errors import InputError
+from regard_course.processes import ForkServer
+from regard_course.puzzles.found import hide_program, load_found, own_puzzle, score_claims
+from regard_course.puzzles.puzzle import PUZZLES
 from tests.course.puzzles.conftest import Write
 from tests.course.puzzles.planted_programs import IMPORTS
 from tests.course.puzzles.test_puzzle import solution

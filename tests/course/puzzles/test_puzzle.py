@@ -5,11 +5,11 @@ import re
 
 import pytest
 
-from regard.course.processes import ForkServer
-from regard.course.puzzles.models import compile_puzzle
-from regard.course.puzzles.puzzle import PUZZLES, find_puzzle
-from regard.course.puzzles.verdict import check_file
 from regard.errors import InputError
+from regard_course.processes import ForkServer
+from regard_course.puzzles.models import compile_puzzle
+from regard_course.puzzles.puzzle import PUZZLES, find_puzzle
+from regard_course.puzzles.verdict import check_file
 from tests.course.puzzles.conftest import Write
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from regard.course.processes import ForkServer
-from regard.course.puzzles import verdict
-from regard.course.puzzles.puzzle import PUZZLES
-from regard.course.puzzles.repairs import _all_repairs
-from regard.course.puzzles.verdict import PuzzleReport, check_file
 from regard.errors import InputError
+from regard_course.processes import ForkServer
+from regard_course.puzzles import verdict
+from regard_course.puzzles.puzzle import PUZZLES
+from regard_course.puzzles.repairs import _all_repairs
+from regard_course.puzzles.verdict import PuzzleReport, check_file
 from tests.course.puzzles.conftest import Write
 from tests.course.puzzles.planted_programs import IMPORTS, RIGHT, SECOND, THIRD, WRONG
 
@@ -77,10 +77,10 @@ def test_report_has_the_smallest_wrong_input(write: Write, fork_server: ForkServ
         ("answer = tokens.map(list)", rf"line {LINE}: .* is not a suitable value"),
         ("answer = tokens.map(lambda t: 'x' * 10**6)", rf"line {LINE}: .* is not a suitable value"),
         ("answer = average(select_all(), tokens)", rf"line {LINE}: average needs whole numbers, not 'a'"),
-        ("import regard.programs.library", rf"line {LINE}: reads the solutions"),
-        ("import regard.course.puzzles.puzzle", rf"line {LINE}: reads the solutions"),
+        ("import regard_lab.programs.library", rf"line {LINE}: reads the solutions"),
+        ("import regard_course.puzzles.puzzle", rf"line {LINE}: reads the solutions"),
         ("import os; os.system('ls')", rf"line {LINE}: starts a process"),
-        ("from regard.programs.language import steps\nanswer = steps", rf"line {LINE + 1}: .*written"),
+        ("from regard_lab.programs.language import steps\nanswer = steps", rf"line {LINE + 1}: .*written"),
         (
             "pair = elementwise(lambda a, b: (a, b), indices, indices)\n"
             "pair = elementwise(lambda a, b: (a, b), pair, pair)\nanswer = pair",

@@ -9,7 +9,11 @@ import pytest
 
 import regard
 from regard.errors import InputError
-from regard.interpret.attribution import METHODS, Background, Trial, find_method, input_gradients, run_method
+from regard.interpret.attribution import input_gradients
+from regard.interpret.attribution.background import Background
+from regard.interpret.attribution.method_runs import find_method, run_method
+from regard.interpret.attribution.table import METHODS
+from regard.interpret.attribution.trial import Trial
 
 SAME = {
     "Saliency": "gradient",

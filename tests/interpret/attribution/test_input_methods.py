@@ -10,8 +10,11 @@ from torch import Tensor
 
 import regard
 from regard.errors import InputError
-from regard.interpret.attribution import METHODS, Background, Trial, run_method
 from regard.interpret.attribution.attention_paths import zeroing_distances
+from regard.interpret.attribution.background import Background
+from regard.interpret.attribution.method_runs import run_method
+from regard.interpret.attribution.table import METHODS
+from regard.interpret.attribution.trial import Trial
 
 FAMILIES = ["query", "single head", "decoder-only", "transformer", "recurrent", "stepwise", "pooling"]
 RunOf = Callable[[str], Any]

@@ -7,6 +7,7 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from regard.arguments import public
 from regard.result import Result
 
 Level = Literal["inputs", "heads", "edges"]
@@ -17,6 +18,7 @@ LISTED_INPUTS = 5
 LISTED_EDGES = 20
 
 
+@public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Attribution(Result):
     """Scores of inputs, heads or edges: the larger, the more important by this method."""

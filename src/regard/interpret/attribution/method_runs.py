@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from regard.arguments import public
 from regard.errors import InputError, check_range, unknown_choice
 from regard.interpret.attribution.attribution_result import LEVELS, Attribution, Level
 from regard.interpret.attribution.background import Background
@@ -20,6 +21,7 @@ HEAD_INPUTS = 20
 """Unseen inputs over which scores of heads and edges are averaged by default."""
 
 
+@public
 def attribute(
     subject: Subject[Any],
     input: Any = None,

@@ -22,16 +22,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attention import Record
 from regard.attention.components import Components
+from regard.attention.layer_record import Record
 from regard.errors import InputError, check_range
 from regard.interpret.attribution.attribution_result import Level
-from regard.interpret.attribution.background import (
-    Background,
-    change_embedding,
-    read_contexts,
-    read_pass,
-)
+from regard.interpret.attribution.background import Background, change_embedding, read_contexts, read_pass
 from regard.streams import make_generator
 from regard.viz.subject import Input, ProbeInput, Subject
 

@@ -1,0 +1,143 @@
+from regard.attention.layer_record import Record as Record
+from regard.attention.records import Records as Records
+from regard.convert.export import export as export
+from regard.convert.import_model import import_model as import_model
+from regard.data.datasets import fetch as fetch
+from regard.data.word_alignment import WordAlignment as WordAlignment, read_links as read_links
+from regard.decoding.controls import Controls as Controls
+from regard.decoding.search_tree import SearchTree as SearchTree
+from regard.decoding.translation import Candidate as Candidate
+from regard.errors import InputError as InputError, MachineError as MachineError, RegardError as RegardError
+from regard.evaluation.bleu import Quality as Quality
+from regard.evaluation.scoring import Scored as Scored
+from regard.external.comparison import ModelComparison as ModelComparison
+from regard.external.head_pruning import PrunedExternalModel as PrunedExternalModel
+from regard.external.loading import look as look
+from regard.external.logit_attribution import (
+    LogitAttribution as LogitAttribution,
+    logit_attribution as logit_attribution,
+)
+from regard.external.logit_lens import LogitLens as LogitLens, logit_lens as logit_lens
+from regard.external.long_inputs import (
+    LongRecord as LongRecord,
+    LongRecords as LongRecords,
+    record_long as record_long,
+)
+from regard.external.model import ExternalModel as ExternalModel
+from regard.external.next_tokens import (
+    NextToken as NextToken,
+    NextTokens as NextTokens,
+    next_tokens as next_tokens,
+)
+from regard.external.recording import intervene as intervene, record as record
+from regard.external.weighted_values import WeightedValues as WeightedValues, weighted_values as weighted_values
+from regard.fast.memory import keep_memory as keep_memory
+from regard.interpret.agreement import Agreement as Agreement
+from regard.interpret.alignment import Alignment as Alignment
+from regard.interpret.attribution.attribution_result import Attribution as Attribution
+from regard.interpret.attribution.method_runs import attribute as attribute
+from regard.interpret.composition import Composition as Composition, composition as composition
+from regard.interpret.estimates import Estimate as Estimate
+from regard.interpret.examination import Examination as Examination, examine as examine
+from regard.interpret.examined_runs import ExaminedRuns as ExaminedRuns
+from regard.interpret.explanation import explain as explain
+from regard.interpret.explanation_result import Explanation as Explanation
+from regard.interpret.figures import plot as plot
+from regard.interpret.findings import HeadFindings as HeadFindings
+from regard.interpret.formation import (
+    Development as Development,
+    MedianInterval as MedianInterval,
+    Order as Order,
+    RoleHead as RoleHead,
+)
+from regard.interpret.head_selection import (
+    AligningHeads as AligningHeads,
+    AlignmentChoice as AlignmentChoice,
+    KeptHeads as KeptHeads,
+)
+from regard.interpret.importance import HeadImportance as HeadImportance, head_importance as head_importance
+from regard.interpret.patching import PatchingResult as PatchingResult, patch as patch
+from regard.interpret.path_patching import PathPatchingResult as PathPatchingResult, patch_paths as patch_paths
+from regard.interpret.relevance import RelevanceShare as RelevanceShare
+from regard.interpret.roles import HeadRole as HeadRole, HeadRoles as HeadRoles
+from regard.interpret.samples import HeadSamples as HeadSamples
+from regard.interpret.single_heads import (
+    HeadEffect as HeadEffect,
+    HeadsBetween as HeadsBetween,
+    HeadWeight as HeadWeight,
+    HeadWrites as HeadWrites,
+    OutputEffect as OutputEffect,
+    head_effect as head_effect,
+    head_writes as head_writes,
+    heads_between as heads_between,
+)
+from regard.interpret.timeline import RoleTimeline as RoleTimeline, Timeline as Timeline
+from regard.interpret.why import why as why
+from regard.interpret.why_result import ScorePart as ScorePart, Trace as Trace, TraceNode as TraceNode, Why as Why
+from regard.runs.alignment import LinkedPair as LinkedPair
+from regard.runs.answer_run import AnswerRun as AnswerRun, TestReport as TestReport
+from regard.runs.averaging import average as average
+from regard.runs.examined_runs import examine_runs as examine_runs
+from regard.runs.head_timeline import timeline as timeline
+from regard.runs.language_run import LanguageReport as LanguageReport, LanguageRun as LanguageRun
+from regard.runs.loading import load as load, load_translator as load_translator
+from regard.runs.pair_run import PairReport as PairReport, PairRun as PairRun
+from regard.runs.pruning import PruneReport as PruneReport, prune as prune
+from regard.runs.run import Figures as Figures, Run as Run
+from regard.runs.run_types import AnyRun as AnyRun
+from regard.runs.sequence_run import SequenceRun as SequenceRun
+from regard.runs.task_configs import (
+    CopyConfig as CopyConfig,
+    CountingConfig as CountingConfig,
+    DatesConfig as DatesConfig,
+    DifferenceConfig as DifferenceConfig,
+    DyckConfig as DyckConfig,
+    InductionConfig as InductionConfig,
+    ModularConfig as ModularConfig,
+    MqarConfig as MqarConfig,
+    ParityConfig as ParityConfig,
+    PhrasesConfig as PhrasesConfig,
+    RecallConfig as RecallConfig,
+    RegressionConfig as RegressionConfig,
+    ReverseConfig as ReverseConfig,
+    SelectiveCopyConfig as SelectiveCopyConfig,
+    Signal2Config as Signal2Config,
+    SignalConfig as SignalConfig,
+    SortConfig as SortConfig,
+    TextConfig as TextConfig,
+    TranslationConfig as TranslationConfig,
+)
+from regard.runs.training import train as train
+from regard.runs.translation_run import TranslationReport as TranslationReport, TranslationRun as TranslationRun
+from regard.server.live_page import write_live_page as write_live_page
+from regard.server.serve import show as show
+from regard.statistics import Interval as Interval
+from regard.sweep.comparison import Comparison as Comparison, compare as compare
+from regard.sweep.grid import Variant as Variant
+from regard.sweep.job import Measured as Measured
+from regard.sweep.statistics import Contrast as Contrast
+from regard.tasks.all_tasks import Example as Example, list_tasks as list_tasks
+from regard.tasks.pairs import Pair as Pair
+from regard.training.config import RunConfig as RunConfig, make_config as make_config
+from regard.version import __version__ as __version__
+from regard.viz.attention_map import AttentionMap as AttentionMap, Maps as Maps, Playback as Playback
+from regard.viz.maps import LayerMap as LayerMap
+from regard.viz.paper_figure import PaperFigure as PaperFigure
+from regard.viz.records import make_maps as make_maps
+from regard.viz.subject import Layer as Layer, ProbeInput as ProbeInput, Subject as Subject
+from regard.viz.tensors import view_weights as view_weights
+from regard_course.check import check as check
+from regard_course.report import (
+    CaseReport as CaseReport,
+    CheckReport as CheckReport,
+    Diagnosis as Diagnosis,
+    ExerciseReport as ExerciseReport,
+    Finding as Finding,
+)
+from regard_lab.bench.bench import bench as bench
+from regard_lab.bench.bench_result import BenchResult as BenchResult
+from regard_lab.bench.page import write_bench_page as write_bench_page
+from regard_lab.doubts.calibration import calibrate_doubt as calibrate_doubt
+from regard_lab.doubts.calibration_file import FaultResult as FaultResult, TrustReport as TrustReport
+from regard_lab.doubts.doubt_files import check_doubt_file as check_doubt_file, write_doubts as write_doubts
+from regard_lab.doubts.sentence_doubt import Doubt as Doubt, Doubter as Doubter, doubt as doubt

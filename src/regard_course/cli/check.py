@@ -1,0 +1,200 @@
+"""`regard check FILE.py ... [EXERCISE]`: check a learner's implementation, or a class's."""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.cli.parsing import parse, wants_help
+from regard.cli.terminal import print_message, print_table, raw_output
+from regard.errors import InputError, plural
+from regard.io.writing import check_writable, refuse_input, write_file, write_json
+from regard_course.check import NoAnswerError, check_file, choose_exercises, write_stubs
+from regard_course.class_page import find_progress, render_class
+from regard_course.handed_in import find_people, show_name
+from regard_course.junit import render_junit
+from regard_course.lessons.lesson import HOME
+from regard_course.marks import mark_folder
+from regard_course.processes import ForkServer
+from regard_course.progress import PROGRESS, record_checks
+from regard_course.report import CheckReport, ExerciseReport, State
+from regard_course.sandbox import Assignment
+
+PROG = "regard check"
+DESCRIPTION = (
+    "Check your solutions to the exercises: attention, layers, a Transformer, decoding searches, a training "
+    "loop. FILE.py has one function or class per exercise, named after the exercise. You may give several files "
+    "and folders. EXERCISE names the exercise that FILE.py solves, if the function or class has another name. "
+    "The code runs in a separate process, which never receives an expected answer. Incorrect answers are "
+    "compared with the answers of common mistakes. With --table or --page, FOLDER has one file or one subfolder "
+    "per person. Exit status: 0 if all answers are correct or a class is marked, 1 otherwise."
+)
+USAGE = f"{PROG} FILE.py|FOLDER ... [EXERCISE]"
+WIDTH = 110
+SHOWN = 5
+"""Number of people in a message."""
+STANDARD_OUTPUT = "-"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckFlags:
+    """Flags of the command."""
+
+    stubs: Path | None = None
+    """Write a template for each exercise to this folder, without checking any code."""
+    exercises: Path | None = None
+    """Python file with exercises of your own, which replace those of the course. The file is run: use only
+    your own."""
+    savepath: Path = HOME
+    """Directory of the course. If it exists, its index shows the result, as it does for a check on a page."""
+    seed: int = 0
+    """Seed of the inputs. Another seed draws other inputs of the same kinds."""
+    table: Path | None = None
+    """Check a folder of people's answers, and write their points to this CSV file. Rows that the file contains
+    already are kept."""
+    page: Path | None = None
+    """Check a folder of people's answers, and write who has done what, and the frequent mistakes, to this HTML
+    file."""
+    json: Path | None = None
+    """Also write the report to this JSON file, or print it instead of the text (-)."""
+    junit: Path | None = None
+    """Also write the report to this JUnit XML file, or print it instead of the text (-)."""
+
+
+def run(argv: list[str]) -> None:
+    """Check the files and print the reports. Exits with status 1 if an answer is incorrect."""
+    if wants_help(argv):
+        parse(CheckFlags(), ["--help"], prog=USAGE, description=DESCRIPTION)
+    count = next((index for index, word in enumerate(argv) if word.startswith("-")), len(argv))
+    words, flags = argv[:count], parse(CheckFlags(), argv[count:], prog=PROG, description=DESCRIPTION)
+    if flags.stubs is not None:
+        stubs = write_stubs(flags.stubs, flags.exercises)
+        own = "" if flags.exercises is None else f" --exercises {flags.exercises}"
+        sys.stdout.write(f"Wrote {len(stubs)} stubs into {flags.stubs}; then: regard check {stubs[0]}{own}\n")
+        return
+    exercise = words.pop() if len(words) > 1 and not _is_path(words[-1]) else None
+    if not words:
+        raise InputError(
+            f"the file name is missing: give a file, as in `{PROG} attention.py`, or write templates with "
+            f"--stubs DIR"
+        )
+    if flags.seed < 0:
+        raise InputError(f"--seed {flags.seed} must not be negative: choose 0, 1, 2, ...")
+    if flags.table is not None or flags.page is not None:
+        _mark_class(words, exercise, flags)
+        return
+    assignment = choose_exercises(exercise, seed=flags.seed, exercises=flags.exercises)
+    files, remarks = _find_files(words)
+    for output in _outputs(flags):
+        check_writable(output)
+        refuse_input(output, [*files, flags.exercises])
+    reports = _check(files, assignment, flags, remarks)
+    _write(reports, flags)
+    if flags.exercises is None and record_checks(flags.savepath, reports):
+        print_message(f"recorded in {flags.savepath / PROGRESS}, for the pages of `regard learn`")
+    if not all(report.right for report in reports):
+        sys.exit(1)
+
+
+def _is_path(word: str) -> bool:
+    return word.endswith(".py") or Path(word).exists()
+
+
+def _outputs(flags: CheckFlags) -> list[Path]:
+    return [path for path in (flags.json, flags.junit) if path is not None and str(path) != STANDARD_OUTPUT]
+
+
+def _find_files(words: list[str]) -> tuple[dict[Path, Path | None], list[CheckReport]]:
+    """Return the files, with all Python files of a folder and their person's folder, and reports on files that
+    are not read or have unusual names."""
+    paths: dict[Path, Path | None] = {}
+    remarks: list[CheckReport] = []
+    for word in words:
+        path = Path(word)
+        if not path.is_dir():
+            paths[path] = None
+            continue
+        for name, person in find_people(path).items():
+            paths |= dict.fromkeys(person.files, person.home)
+            for problem in person.problems:
+                file = problem.file if problem.file.startswith(name) else f"{name}/{problem.file}"
+                state: State = "note" if problem.read else "stopped"
+                remark = ExerciseReport(exercise=file, title=file, object="", state=state, trouble=problem.words)
+                remarks.append(CheckReport(name=file, exercises=[remark]))
+    return paths, remarks
+
+
+def _check(
+    paths: dict[Path, Path | None], assignment: Assignment, flags: CheckFlags, remarks: list[CheckReport]
+) -> list[CheckReport]:
+    """Check the files one by one, and print each report. In a set of files, a file without answers is named."""
+    silent = any(str(path) == STANDARD_OUTPUT for path in (flags.json, flags.junit))
+    reports: list[CheckReport] = []
+    with ForkServer() as server:
+        for path, home in paths.items():
+            try:
+                report = check_file(path, assignment, server=server, home=home)
+            except NoAnswerError as error:
+                if len(paths) == 1:
+                    raise
+                print_message(str(error).partition(":")[0])
+                continue
+            reports.append(report)
+            if silent:
+                continue
+            if len(paths) > 1:
+                sys.stdout.write(f"{path.parent / show_name(path.name)}\n")
+            print_table(report.table(), WIDTH)
+            if len(paths) > 1:
+                sys.stdout.write("\n")
+    if not reports:
+        raise InputError(f"none of the {len(paths)} files contains an answer to an exercise")
+    if not silent:
+        for remark in remarks:
+            print_table(remark.table(), WIDTH)
+    return reports + remarks
+
+
+def _write(reports: list[CheckReport], flags: CheckFlags) -> None:
+    """Write the reports as JSON (a list for several files) and as JUnit XML."""
+    content = [report.json() for report in reports]
+    single = content[0] if len(content) == 1 else content
+    if str(flags.json) == STANDARD_OUTPUT:
+        raw_output().write(json.dumps(single, ensure_ascii=False, allow_nan=False) + "\n")
+    elif flags.json is not None:
+        write_json(flags.json, single, allow_nan=False)
+    if str(flags.junit) == STANDARD_OUTPUT:
+        raw_output().write(render_junit(reports).decode() + "\n")
+    elif flags.junit is not None:
+        write_file(flags.junit, render_junit(reports))
+
+
+def _mark_class(words: list[str], exercise: str | None, flags: CheckFlags) -> None:
+    """Check a folder of people's answers, and write the table and the page of the class."""
+    flag = "--table" if flags.table is not None else "--page"
+    if len(words) != 1:
+        raise InputError(f"{flag} needs one folder, not {len(words)} files: move the answers into one folder")
+    if flags.json is not None or flags.junit is not None:
+        raise InputError(
+            f"{flag} writes its own file: leave out --json and --junit, or check the folder without it"
+        )
+    folder = Path(words[0])
+    if flags.page is not None:
+        check_writable(flags.page)
+        find_people(folder)
+        find_progress(folder)  # an error is found before the answers are checked
+    marks = mark_folder(folder, flags.table, exercise, seed=flags.seed, exercises=flags.exercises, show=True)
+    if marks.kept:
+        people = list(dict.fromkeys(row.person for row in marks.rows[: marks.kept]))
+        shown = ", ".join(people[:SHOWN]) + (", ..." if len(people) > SHOWN else "")
+        print_message(
+            f"{flags.table}: rows 1 to {marks.kept} ({shown}) are old and were not checked again; delete the "
+            f"file to check everything again"
+        )
+    print_table(marks.table(), WIDTH)
+    if flags.table is not None:
+        sys.stdout.write(f"Wrote {plural(len(marks.rows) - marks.kept, 'row')} to {flags.table}\n")
+    if flags.page is not None:
+        exercises = choose_exercises(exercise, exercises=flags.exercises).exercises
+        write_file(flags.page, render_class(marks, folder, seed=flags.seed, exercises=exercises).encode())
+        sys.stdout.write(f"Wrote the page of the class to {flags.page}\n")

@@ -1,0 +1,95 @@
+"""`regard learn`: open the course, or write it as a website or as notebooks."""
+
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.cli.parsing import parse
+from regard.cli.terminal import print_message
+from regard.io.writing import write_new
+from regard_course.translated import find_language, known_languages
+
+DESCRIPTION = (
+    "Open the course: 24 lessons, from dictionary look-up to Transformers and language models. "
+    "Most lessons train a model on this machine. With --site, --notebooks or --stubs the course is written to "
+    "files instead. Needs the extra serve."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnFlags:
+    """Flags of the command."""
+
+    site: Path | None = None
+    """Write the course to this folder as web pages that work offline. Missing runs are trained first, which
+    takes several minutes."""
+    notebooks: Path | None = None
+    """Write the lessons to this folder as Jupyter notebooks."""
+    language: str = "en"
+    """Language of the course: en, de, or the folder of a translation."""
+    gaps: bool = False
+    """List what the translation of --language lacks, and do nothing else."""
+    texts: Path | None = None
+    """Write the English texts to this folder, to translate them. Then use the folder as the language."""
+    stubs: Path | None = None
+    """Write templates for the exercises to this folder. Check a solution with: regard check FILE.py."""
+    savepath: Path = Path("course")
+    """Directory of the lessons' runs."""
+    port: int | None = None
+    """Port of the page, 1 to 65535. Default: 8137, or a free port if 8137 is in use."""
+    host: str = "127.0.0.1"
+    """Address to listen on; see `regard show --help`."""
+    browser: bool = True
+    """Open the page in a browser."""
+
+
+def run(argv: list[str]) -> None:
+    """Write the requested files, or serve the course until interrupted."""
+
+    flags = parse(LearnFlags(), argv, prog="regard learn", description=DESCRIPTION)
+    from regard_course.check import build_stubs
+    from regard_course.course_app import teach
+    from regard_course.notebooks import build_notebooks
+    from regard_course.originals import build_texts, list_gaps
+    from regard_course.pages import check_site, write_site
+
+    language = flags.language
+    if language not in known_languages() and Path(language).is_dir():
+        language = str(Path(language).absolute())  # notebooks in another folder name it, too
+    gaps = list_gaps(language)
+    if flags.gaps:
+        sys.stdout.write("\n".join(gaps or [f"The translation {flags.language} is complete."]) + "\n")
+        return
+    if gaps:
+        print_message(
+            find_language(language).say(
+                "{0} texts are missing or older than the English text. Their list: {1}",
+                len(gaps),
+                f"regard learn --language {shlex.quote(flags.language)} --gaps",
+            )
+        )
+    from regard_course.exercise_pages import read_exercise  # imports a parser of Markdown
+    from regard_course.exercises import EXERCISES
+
+    exercises = [read_exercise(exercise.name, language).exercise for exercise in EXERCISES]
+    stubs = {} if flags.stubs is None else build_stubs(flags.stubs, exercises)
+    notebooks = {} if flags.notebooks is None else build_notebooks(flags.notebooks, flags.savepath, language)
+    texts = {} if flags.texts is None else build_texts(flags.texts)
+    if flags.site is not None:
+        check_site(flags.site)
+    write_new({**stubs, **notebooks, **texts})  # all or none
+    if stubs:
+        sys.stdout.write(f"Wrote {len(stubs)} stubs into {flags.stubs}\n")
+    if notebooks:
+        sys.stdout.write(f"Wrote {len(notebooks)} notebooks into {flags.notebooks}\n")
+    if texts:
+        sys.stdout.write(
+            f"Wrote {len(texts)} texts into {flags.texts}; then: regard learn --language {flags.texts}\n"
+        )
+    if flags.site is not None:
+        paths = write_site(flags.site, flags.savepath, language)
+        sys.stdout.write(f"Wrote {len(paths)} files into {flags.site}\n")
+    if not (stubs or notebooks or texts or flags.site):
+        teach(flags.savepath, language, port=flags.port, host=flags.host, browser=flags.browser)
+        raise KeyboardInterrupt  # the server returns only after Ctrl-C

@@ -1,0 +1,340 @@
+"""Find the known mistakes that give the same answers as a learner's code.
+
+Each mistake in `mistakes/` is a solution with one incorrect step. The solution with the mistake runs on the
+same inputs, and its outputs are compared with the learner's outputs. If no single mistake explains the answers,
+pairs of mistakes are tried, then sets of three. The inputs are random numbers, so a set of mistakes with the
+same outputs computes the same function as the learner's code.
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from regard_course.arrays import Outputs, equal_arrays, equal_outputs
+from regard_course.exercises import EXERCISES
+from regard_course.exercises.exercise import Exercise, as_outputs
+from regard_course.inputs import Array, Case
+from regard_course.mistakes.solution import Solution
+
+Mistake = type[Solution]
+Answers = Sequence[Outputs | None]
+"""Outputs of each case; None for a case that failed."""
+MAX_SHOWN = 12
+"""Largest array size that an example shows in full."""
+# The decoder layer has 109 relevant mistakes, of which 69 affect its smallest input: 46,000 sets of two or three
+# take 10 seconds. The Transformer has 144, of which 140 affect every input, so its search ends early.
+FEW_MISTAKES = 60
+"""Maximum number of mistakes for which every set of three is tried on each input."""
+MAX_SETS = 50_000
+"""Number of sets after which the search for three mistakes ends."""
+CACHE_SIZE = 1 << 16
+"""Number of cached outputs: enough for all mistakes on all inputs, and the same number for pairs."""
+HIDDEN = -1e4
+"""Largest number that code writes in place of -inf to hide a score."""
+ATTRIBUTES = ("instead", "paper", "companion", "broken", "rounded")
+"""Attributes of a mistake's class that are not steps of the solution."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmallExample:
+    """A small input on which a mistake changes the output."""
+
+    exercise: str
+    inputs: str
+    right: str
+    wrong: str
+
+
+def run_solution(solution: Mistake, exercise: Exercise, case: Case) -> Outputs | None:
+    """Return the outputs of a solution, or None if the solution fails. The outputs are cached and must not be
+    changed."""
+    hashable: Any = solution  # mypy does not treat classes as hashable
+    return _run_cached(hashable, exercise, case)
+
+
+@functools.lru_cache(maxsize=CACHE_SIZE)
+def _run_cached(solution: Any, exercise: Exercise, case: Case) -> Outputs | None:
+    with np.errstate(all="ignore"):
+        try:
+            return as_outputs(getattr(solution(), exercise.name)(**case.arguments))
+        except (ValueError, IndexError, ZeroDivisionError, KeyError):
+            return None
+
+
+def explains(
+    mistake: Mistake, exercise: Exercise, cases: Sequence[Case], answers: Answers, *, strict: bool = True
+) -> bool:
+    """Return whether a mistake gives the learner's answers in all cases, and fails where the learner's code
+    failed.
+
+    If `strict` is False, cases in which only one of the two fails are ignored, because libraries treat
+    mismatched shapes differently. In this case, the mistake must give at least one of the incorrect answers.
+    """
+    agrees = False
+    for case, answer in zip(cases, answers, strict=True):
+        if not case.diagnose:
+            continue
+        outputs = run_solution(mistake, exercise, case)
+        if strict and (answer is None) != (outputs is None):
+            return False
+        if answer is not None and outputs is not None:
+            broken = case.name in mistake.broken and _is_broken(answer, exercise.expected(case))
+            skipped = broken or case.name in mistake.rounded
+            if not skipped and not equal_outputs(case, _infinite(answer, outputs), outputs):
+                return False
+            agrees = agrees or strict or _changes_output(mistake, exercise, case)
+    return agrees
+
+
+def _is_broken(answer: Outputs, right: Outputs) -> bool:
+    """Return whether an answer contains NaN or infinity, or rows of zeros that replace them."""
+    return any(
+        not np.isfinite(array).all()
+        or (array.shape == known.shape and bool(((array == 0).all(-1) & (known != 0).any(-1)).any()))
+        for array, known in zip(answer, right, strict=False)
+    )
+
+
+def _infinite(answer: Outputs, outputs: Outputs) -> Outputs:
+    """Return an answer in which large negative numbers are -inf where the outputs are -inf: code that hides keys
+    with -1e9 instead of -inf has the same mistake."""
+    return [
+        np.where(np.isneginf(right) & (array <= HIDDEN), -np.inf, array) if array.shape == right.shape else array
+        for array, right in zip(answer, outputs, strict=False)
+    ]
+
+
+@functools.cache
+def relevant_mistakes(exercise: Exercise) -> list[Mistake]:
+    """Return the mistakes that give an incorrect output in an exercise, not only an error."""
+    cases = [case for case in exercise.cases(0) if case.diagnose]
+    return [
+        mistake
+        for mistake in exercise.mistakes
+        if any(
+            _changes_output(mistake, exercise, case) and run_solution(mistake, exercise, case) is not None
+            for case in cases
+        )
+    ]
+
+
+def _changes_output(mistake: Mistake, exercise: Exercise, case: Case) -> bool:
+    right = run_solution(exercise.base, exercise, case)
+    outputs = run_solution(mistake, exercise, case)
+    return outputs is None or right is None or not equal_outputs(case, outputs, right)
+
+
+@functools.cache
+def _steps(mistake: Mistake) -> list[str]:
+    """Return the names of the steps that a mistake replaces."""
+    return [name for name in vars(mistake) if not name.startswith("__") and name not in ATTRIBUTES]
+
+
+def _differ_in_steps(mistakes: Sequence[Any]) -> bool:  # mypy does not treat classes as hashable
+    """Return whether no two mistakes replace the same step."""
+    steps = [step for mistake in mistakes for step in _steps(mistake)]
+    return len(set(steps)) == len(steps)
+
+
+def combine(mistakes: Sequence[Mistake]) -> Mistake | None:
+    """Return a solution with several mistakes, or None if two of them replace the same step.
+
+    >>> from regard_course.mistakes import MISTAKES
+    >>> combine(MISTAKES[:2]), combine([MISTAKES[0], MISTAKES[-1]]).__name__
+    (None, 'no_scale_and_ties_by_order')
+    """
+    if not _differ_in_steps(mistakes):
+        return None
+    names = ("broken", "rounded")
+    joined = {name: frozenset().union(*(getattr(mistake, name) for mistake in mistakes)) for name in names}
+    return type("_and_".join(mistake.__name__ for mistake in mistakes), tuple(mistakes), joined)
+
+
+@functools.cache
+def _combine_pair(pair: tuple[Mistake, Mistake]) -> Mistake | None:
+    # The outputs of a pair are cached by its class, so each pair must always have the same class. There are too
+    # many sets of three to cache.
+    return combine(pair)
+
+
+def diagnose_one(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> list[list[Mistake]]:
+    """Return every mistake that explains the answers without other mistakes."""
+    relevant = relevant_mistakes(exercise)
+    explanations = [[mistake] for mistake in relevant if explains(mistake, exercise, cases, answers)]
+    if not explanations and None in answers:
+        explanations = [
+            [mistake] for mistake in relevant if explains(mistake, exercise, cases, answers, strict=False)
+        ]
+    return explanations
+
+
+def diagnose_two(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> list[list[Mistake]]:
+    """Return every pair of mistakes that explains the answers.
+
+    A companion is a mistake that may have an effect only in combination with another mistake. A companion that
+    does not change any output of this exercise by itself is omitted.
+    """
+    relevant = relevant_mistakes(exercise)
+    companions = [mistake for mistake in exercise.mistakes if mistake.companion and mistake not in relevant]
+    ordered = _order_cases(cases, answers)
+    explanations: list[list[Mistake]] = []
+    for pair in combinations([*relevant, *companions], 2):
+        combined = _combine_pair(pair)
+        if combined is None or not explains(combined, exercise, *ordered):
+            continue
+        named = [mistake for mistake in pair if mistake in relevant]
+        if named and named not in explanations:  # two companions may have no effect
+            explanations.append(named)
+    return explanations
+
+
+@dataclass(frozen=True)
+class TripleSearch:
+    """Result of the search for three mistakes that explain answers together."""
+
+    explanations: list[list[Mistake]]
+    complete: bool
+    """Whether the search ended before MAX_SETS."""
+
+
+def diagnose_three(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> TripleSearch:
+    """Return the sets of three mistakes that explain the answers.
+
+    The search processes the cases one by one, starting with the cases that the fewest mistakes affect. Each
+    case keeps the sets of mistakes that explain its answers. The next case extends these sets by mistakes that
+    affect this case but no earlier case. If an exercise has more than FEW_MISTAKES, a mistake that does not
+    affect a case by itself is assumed not to affect it with others, and a correct case excludes the mistakes that
+    affect it.
+    """
+    relevant = relevant_mistakes(exercise)
+    few = len(relevant) <= FEW_MISTAKES
+    affecting = {
+        case.name: [mistake for mistake in relevant if few or _changes_output(mistake, exercise, case)]
+        for case in cases
+        if case.diagnose
+    }
+    pairs = [pair for pair in zip(cases, answers, strict=True) if pair[0].diagnose]
+    pairs.sort(key=lambda pair: (pair[1] is None, len(affecting[pair[0].name])))
+    kept: list[tuple[Mistake, ...]] = [()]
+    decided: set[Any] = set()
+    tried = 0
+    for case, answer in pairs:
+        fresh = [mistake for mistake in affecting[case.name] if mistake not in decided]
+        decided.update(fresh)
+        if not few and answer is not None and explains(exercise.base, exercise, [case], [answer]):
+            continue
+        extended = [
+            (*known, *more)
+            for known in kept
+            for count in range(4 - len(known))
+            for more in combinations(fresh, count)
+            if _differ_in_steps((*known, *more))
+        ]
+        tried += len(extended)
+        if tried > MAX_SETS:
+            return TripleSearch([], complete=False)
+        kept = [group for group in extended if _explains_case(group, exercise, case, answer)]
+    ordered = _order_cases(cases, answers)
+    triples = [
+        list(group)
+        for group in kept
+        if len(group) == 3 and (combined := combine(group)) and explains(combined, exercise, *ordered)
+    ]
+    return TripleSearch(triples, complete=True)
+
+
+def _explains_case(mistakes: Sequence[Mistake], exercise: Exercise, case: Case, answer: Outputs | None) -> bool:
+    combined = combine(mistakes) if mistakes else exercise.base
+    if combined is None:
+        return False
+    if answer is None:
+        return run_solution(combined, exercise, case) is None
+    return explains(combined, exercise, [case], [answer])
+
+
+def _order_cases(cases: Sequence[Case], answers: Answers) -> tuple[list[Case], list[Any]]:
+    """Return the cases sorted by the size of their answers, because small answers are the fastest to compare."""
+    pairs = sorted(
+        zip(cases, answers, strict=True),
+        key=lambda pair: (pair[1] is None, pair[1][0].size if pair[1] else 0),
+    )
+    return [case for case, _ in pairs], [answer for _, answer in pairs]
+
+
+def find_example(mistake: Mistake, exercise: Exercise) -> SmallExample | None:
+    """Return the first small input, of this exercise or an earlier one, on which a mistake changes the output.
+
+    If no input is small enough to show, the example is one number of the output for a larger input.
+    """
+    earlier = EXERCISES[: EXERCISES.index(exercise)] if exercise in EXERCISES else ()
+    small = [(item, case, True) for item in (*earlier, exercise) for case in _small_cases(item)]
+    large = [(exercise, case, False) for case in exercise.cases(0) if case.diagnose]
+    for item, case, is_small in [*small, *large]:
+        if not _changes_output(mistake, item, case):
+            continue
+        right, wrong = run_solution(item.base, item, case), run_solution(mistake, item, case)
+        assert right is not None, "the correct solution never fails"
+        if is_small:
+            arguments = [(name, value) for name, value in case.arguments.items() if value is not None]
+            example = SmallExample(
+                exercise=item.name,
+                inputs=", ".join(f"{name} = {show_value(value)}" for name, value in arguments),
+                right=_show_outputs(item, right),
+                wrong="an error" if wrong is None else _show_outputs(item, wrong),
+            )
+            if example.right != example.wrong:  # a batch of one is shown like an output without a batch
+                return example
+        elif wrong is not None:
+            return _largest_difference(item, case, right, wrong)
+    return None
+
+
+def _small_cases(exercise: Exercise) -> list[Case]:
+    return [*(case for case in exercise.cases(0) if case.name == "by hand"), *exercise.small_cases()]
+
+
+def _show_outputs(exercise: Exercise, outputs: Outputs) -> str:
+    if len(outputs) == 1:
+        return show_value(outputs[0])
+    return ", ".join(f"{name} {show_value(array)}" for name, array in zip(exercise.outputs, outputs, strict=True))
+
+
+def _largest_difference(exercise: Exercise, case: Case, right: Outputs, wrong: Outputs) -> SmallExample:
+    """Return the first incorrect output, or the number in this output that differs most."""
+    number = next(
+        n for n, (a, b) in enumerate(zip(wrong, right, strict=True)) if not equal_arrays(a, b, case.valid_steps)
+    )
+    name, pair = exercise.outputs[number], (wrong[number], right[number])
+    if pair[0].shape != pair[1].shape or pair[0].size <= MAX_SHOWN:
+        large = any(array.size > MAX_SHOWN for array in pair)
+        words = [f"{name} of shape {array.shape}" if large else f"{name} {show_value(array)}" for array in pair]
+    else:
+        error = np.nan_to_num(np.abs(pair[0] - pair[1]), nan=np.inf, posinf=np.inf)
+        if case.valid_steps is not None:
+            error = np.where(case.valid_steps[..., None], error, 0)
+        index = np.unravel_index(int(np.argmax(error)), error.shape)
+        words = [f"{name}{[int(i) for i in index]} = {array[index]:.4g}" for array in pair]
+    return SmallExample(exercise=exercise.name, inputs=f"the input {case.name!r}", right=words[1], wrong=words[0])
+
+
+def show_value(value: Any) -> str:
+    """Return a value as one short line. A batch of one is shown without its first dimension.
+
+    >>> show_value(np.array([[[1.0, 0.5]]]))
+    '[[1. , 0.5]]'
+    """
+    if isinstance(value, Mapping):  # the parameters of the small cases
+        return "1 on every diagonal, biases 0.5, gains 2, shifts 1"
+    if isinstance(value, tuple):
+        return ", ".join(show_value(part) for part in value)
+    if not isinstance(value, np.ndarray):
+        return str(value)
+    array: Array = value[0] if value.ndim == 3 and len(value) == 1 else value
+    if value.dtype.kind != "f":
+        return " ".join(str(array.tolist()).split())
+    with np.printoptions(precision=3, suppress=True, linewidth=1_000):
+        return " ".join(np.array2string(array, separator=", ").split()).replace("[ ", "[").replace(" ]", "]")

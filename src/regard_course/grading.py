@@ -1,0 +1,239 @@
+"""Grade answers: compare them with the expected outputs, and name the mistakes that explain incorrect answers."""
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from regard_course.arrays import Outputs, decode_outputs, equal_arrays, equal_gradients
+from regard_course.diagnosis import Mistake, diagnose_one, diagnose_three, diagnose_two, find_example
+from regard_course.exercises.exercise import Exercise
+from regard_course.inputs import Array, Case
+from regard_course.report import CaseReport, Diagnosis, ExerciseReport, Finding
+
+NO_GRADIENT = (
+    "no gradient reaches {names}: is the result detached (.detach(), .data, .item(), .numpy(), "
+    "torch.tensor(...), torch.no_grad())?"
+)
+NAN_GRADIENT = (
+    "the gradient of {names} is NaN: a NaN that you overwrite disappears from the result, but not from the "
+    "gradient. Make sure that no row of a softmax consists only of -inf"
+)
+START_HERE = "The first ✗ line says which input fails: start there."
+UNKNOWN_MISTAKE = f"None of the known mistakes gives these numbers. {START_HERE}"
+SEARCH_LIMIT = (
+    "None of the known mistakes, and no two of them together, give these numbers (not all sets of three were "
+    f"tried). {START_HERE}"
+)
+NOTE_FIRST = (
+    "Fix the problem in the note first. If the result is still wrong afterwards, start with the input of"
+    " the first ✗ line."
+)
+MAX_TOKENS = 8
+"""Maximum number of tokens that are shown from a sequence."""
+Answer = Mapping[str, Any]
+
+
+def begin_report(exercise: Exercise, name: str, seed: int) -> ExerciseReport:
+    """Return the report on an answer that was not begun. `name`: the learner's function or class."""
+    return ExerciseReport(
+        exercise=exercise.name,
+        title=exercise.title,
+        object=name,
+        state="not begun",
+        inputs=len(exercise.cases(seed)),
+    )
+
+
+def grade(exercise: Exercise, name: str, seed: int, attempts: Sequence[Sequence[Answer]]) -> ExerciseReport:
+    """Return the report on the answers to all cases.
+
+    name: the learner's function or class. attempts: answers for each interpretation of its parameters.
+    """
+    cases, report = exercise.cases(seed), begin_report(exercise, name, seed)
+    if any(answer.get("started") is False for answer in attempts[0]):
+        return report
+    answered = [index for index, answer in enumerate(attempts[0]) if not answer.get("skipped")]
+    cases = [cases[index] for index in answered]
+    attempts = [[answers[index] for index in answered] for answers in attempts]
+    expected = [exercise.expected(case) for case in cases]
+    answers, explanations, complete = _select_attempt(exercise, cases, attempts, expected)
+    reports = _grade_cases(exercise, cases, answers, expected)
+    wrong = any(report.verdict in ("wrong", "failed") for report in reports)
+    # If a mistake is named, notes on inputs that the diagnosis leaves out could only repeat or contradict it.
+    noted = [a for a, case in zip(answers, cases, strict=True) if case.diagnose or not explanations]
+    notes = _collect_notes(noted)
+    faulty = wrong or any(serious for serious, _ in notes)
+    shown_notes = [words for serious, words in notes if faulty or serious or "in place" in words]
+    ending = ""
+    if not explanations and _any_difference(exercise, cases, answers, expected):
+        ending = NOTE_FIRST if shown_notes else UNKNOWN_MISTAKE if complete else SEARCH_LIMIT
+    return dataclasses.replace(
+        report,
+        state="wrong" if faulty else "right",
+        cases=reports,
+        diagnoses=[describe_mistakes(mistakes, exercise) for mistakes in explanations] if wrong else [],
+        notes=shown_notes,
+        lines=next((list(answer["lines"]) for answer in answers if answer.get("lines")), []),
+        ending=ending,
+    )
+
+
+def _select_attempt(
+    exercise: Exercise, cases: Sequence[Case], attempts: Sequence[Sequence[Answer]], expected: Sequence[Outputs]
+) -> tuple[Sequence[Answer], list[list[Mistake]], bool]:
+    """Return an attempt, the sets of mistakes that explain it, and whether the search was complete.
+
+    A correct attempt has priority, then an attempt that a single mistake explains, then the first attempt.
+    """
+    for answers in attempts:
+        reports = _grade_cases(exercise, cases, answers, expected)
+        if all(report.verdict not in ("wrong", "failed") for report in reports):
+            return answers, [], True
+    for answers in attempts:
+        explanations = diagnose_one(exercise, cases, [decode_outputs(answer) for answer in answers])
+        if explanations:
+            return answers, explanations, True
+    first = attempts[0]
+    outputs = [decode_outputs(answer) for answer in first]
+    pairs = diagnose_two(exercise, cases, outputs)
+    if pairs or not _any_difference(exercise, cases, first, expected):
+        return first, pairs, True
+    search = diagnose_three(exercise, cases, outputs)
+    return first, search.explanations, search.complete
+
+
+def _collect_notes(answers: Sequence[Answer]) -> list[tuple[bool, str]]:
+    notes = [(bool(serious), words) for answer in answers for serious, words in answer.get("notes", [])]
+    return list(dict.fromkeys(notes))
+
+
+def _grade_cases(
+    exercise: Exercise, cases: Sequence[Case], answers: Sequence[Answer], expected: Sequence[Outputs]
+) -> list[CaseReport]:
+    return [
+        _grade_case(exercise, case, answer, outputs)
+        for case, answer, outputs in zip(cases, answers, expected, strict=True)
+    ]
+
+
+def _grade_case(exercise: Exercise, case: Case, answer: Answer, expected: Outputs) -> CaseReport:
+    if "outputs" not in answer:
+        return CaseReport(name=case.name, verdict="failed", words=str(answer["error"]))
+    words = _first_difference(exercise, case, answer, expected)
+    if words:
+        return CaseReport(name=case.name, verdict="wrong", words=words)
+    return _grade_gradients(exercise, case, answer)
+
+
+def _any_difference(
+    exercise: Exercise, cases: Sequence[Case], answers: Sequence[Answer], expected: Sequence[Outputs]
+) -> bool:
+    """Return whether any answer has incorrect outputs. Errors and incorrect gradients do not count as incorrect
+    outputs."""
+    return any(
+        _first_difference(exercise, case, answer, outputs)
+        for case, answer, outputs in zip(cases, answers, expected, strict=True)
+    )
+
+
+def _first_difference(exercise: Exercise, case: Case, answer: Answer, expected: Outputs) -> str:
+    """Return the first incorrect output and its difference, or an empty result if all outputs are correct or the
+    answer is an error."""
+    outputs = decode_outputs(answer) or []
+    for name, output, right in zip(case.outputs or exercise.outputs, outputs, expected, strict=False):
+        if not equal_arrays(output, right, case.valid_steps):
+            words = describe_difference(output, right, case.valid_steps)
+            return f"{name}: {words}" if len(exercise.outputs) > 1 else words
+    return ""
+
+
+def _grade_gradients(exercise: Exercise, case: Case, answer: Answer) -> CaseReport:
+    if not case.gradients:
+        return CaseReport(name=case.name, verdict="right")
+    gradients = answer.get("gradients") or {}
+    if not gradients:
+        words = "NumPy has no gradients: counts as right if all others are" if case.name == "gradients" else ""
+        return CaseReport(name=case.name, verdict="not compared" if words else "right", words=words)
+    expected = exercise.expected_gradients(case)
+    missing = [name for name in expected if gradients.get(name) is None]
+    not_finite = [name for name in expected if name not in missing and not np.isfinite(gradients[name])]
+    different = [
+        name
+        for name in expected
+        if name not in missing + not_finite and not equal_gradients(gradients[name], expected[name])
+    ]
+    if missing:
+        words = NO_GRADIENT.format(names=", ".join(missing))
+    elif not_finite:
+        words = NAN_GRADIENT.format(names=", ".join(not_finite))
+    elif different:
+        name, right = different[0], sum(expected[different[0]]) / 2
+        words = f"the gradient of {name} is {gradients[name]:.4g}, should be {right:.4g}: is a part detached?"
+    else:
+        return CaseReport(name=case.name, verdict="right")
+    return CaseReport(name=case.name, verdict="wrong", words=words)
+
+
+def describe_difference(output: Array, right: Array, valid_steps: Array | None) -> str:
+    """Return a short description of how an output differs from the correct output: by shape, NaN or the number
+    with the largest error.
+
+    >>> describe_difference(np.array([[1.0, 5.0]]), np.array([[1.0, 2.0]]), None)
+    '5 at [0, 1], should be 2'
+    """
+    if output.ndim == right.ndim == 1 and output.shape != right.shape and _is_whole(output) and _is_whole(right):
+        return f"{_show_tokens(output)}, should be {_show_tokens(right)}"
+    if output.shape != right.shape:
+        return f"shape {_show_shape(output)}, should be {_show_shape(right)}"
+    if np.isnan(output).any() and not np.isnan(right).any():
+        return f"{int(np.isnan(output).sum())} of {output.size} numbers are NaN"
+    error = np.abs(output - right)
+    if valid_steps is not None:
+        valid = valid_steps.reshape(valid_steps.shape + (1,) * (error.ndim - valid_steps.ndim))
+        error = np.where(valid, error, 0)
+    index = np.unravel_index(int(np.argmax(error)), error.shape)
+    if output.size > 1 and output.ndim == 1 and np.array_equal(right, np.round(right)):
+        return f"{output.astype(int).tolist()}, should be {right.astype(int).tolist()}"
+    where = f" at [{', '.join(str(int(i)) for i in index)}]" if output.ndim else ""
+    return f"{output[index]:.4g}{where}, should be {right[index]:.4g}"
+
+
+def _is_whole(array: Array) -> bool:
+    return bool(np.isfinite(array).all() and np.array_equal(array, np.round(array)))
+
+
+def _show_tokens(tokens: Array) -> str:
+    """Return the first tokens of a sequence as text, with the sequence's length if tokens were omitted."""
+    text = ", ".join(str(int(token)) for token in tokens[:MAX_TOKENS])
+    return f"[{text}]" if len(tokens) <= MAX_TOKENS else f"[{text}, ...] ({len(tokens)} tokens)"
+
+
+def _show_shape(array: Array) -> str:
+    return f"({', '.join(map(str, array.shape))})"
+
+
+def describe_mistakes(mistakes: Sequence[Mistake], exercise: Exercise) -> Diagnosis:
+    """Return descriptions of mistakes, each with a small input on which the mistake changes the output."""
+    findings = [
+        Finding(
+            name=spaced_name(mistake.__name__),
+            did=" ".join((mistake.__doc__ or "").split()),
+            instead=mistake.instead,
+            paper=mistake.paper,
+            example=find_example(mistake, exercise),
+        )
+        for mistake in mistakes
+    ]
+    return Diagnosis(findings=findings)
+
+
+def spaced_name(name: str) -> str:
+    """Return the name of a function or class as words.
+
+    >>> spaced_name("mask_after_softmax"), spaced_name("WrongSign")
+    ('mask after softmax', 'wrong sign')
+    """
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).replace("_", " ").lower()

@@ -1,0 +1,374 @@
+"""Call a learner's function or class with an exercise's inputs, in the process that runs the learner's code.
+
+Nothing is graded here. An answer consists of plain values for JSON: outputs and gradients, or an error.
+"""
+
+import contextlib
+import importlib
+import inspect
+import linecache
+import random
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard_course.arrays import (
+    Library,
+    Outputs,
+    convert_argument,
+    convert_result,
+    encode_outputs,
+    equal_arrays,
+    equal_outputs,
+    guess_libraries,
+    loaded_torch,
+)
+from regard_course.inputs import Case, Specification
+from regard_course.module_parameters import find_hidden_modules, find_parameters
+from regard_course.time_limit import report_progress
+from regard_course.weight_matching import CopiedWeights, WeightLayout, copy_weights, possible_layouts
+
+TRACEBACK_LINES = 3
+"""Maximum number of innermost lines of the learner's code that are shown with an error."""
+MAX_ATTEMPTS = 4
+"""Maximum number of combinations of library and layout that run on all cases if no combination gives the
+correct outputs."""
+CONSTRUCTOR_NAMES = {
+    name: aliases.split()
+    for name, aliases in {
+        "width": "width d_model dim embed_dim n_embd num_hiddens size model_dim hidden hidden_size d dmodel",
+        "heads": "heads num_heads n_heads nhead h n_head nheads num_attention_heads",
+        "inner": "inner d_ff dff dim_feedforward hidden_dim ff ffn_dim d_inner inner_dim",
+        "layers": "layers num_layers n_layers n depth num_encoder_layers num_decoder_layers",
+        "source_size": "source_size src_vocab src_vocab_size source_vocab source_vocabulary n_src",
+        "target_size": "target_size tgt_vocab tgt_vocab_size trg_vocab_size target_vocab n_tgt",
+    }.items()
+}
+"""Names that learners use for a constructor's arguments."""
+CALLERS = "regard_course.probe_models"
+"""Module of the functions `Specification.call`. It needs PyTorch, which loads slowly."""
+Answer = dict[str, Any]
+Note = tuple[bool, str]
+"""The text of a note, and whether the note alone makes the answer incorrect."""
+RANDOM = (
+    "two calls with the same input give different results, and random numbers are the reason: is dropout always"
+    " active? Pass training=self.training, or use nn.Dropout, which eval() disables"
+)
+CHANGING = (
+    "two calls with the same input give different results: the code keeps something from the first call (in an"
+    " attribute, a global variable or a default argument), or has its own generator of random numbers"
+)
+HIDDEN_MODULES = (
+    "{names} is a plain list or dictionary of modules, which PyTorch does not register: their weights would "
+    "never be trained. Use nn.ModuleList or nn.ModuleDict"
+)
+
+
+def collect_answers(
+    exercise: Specification,
+    solution: Any,
+    cases: Sequence[Case],
+    is_right: Callable[[Answer], bool],
+    send: Callable[[Answer], None],
+    monitor: contextlib.AbstractContextManager[Any] | None = None,
+) -> None:
+    """Call a solution with all cases, and send each answer.
+
+    An answer is `{"attempt": 0, "case": 0, "outputs": [...]}`, or has an error instead of outputs.
+
+    The code may use NumPy or PyTorch, and the parameters may have several layouts. The first case is tried with
+    each combination of library and layout. The first combination whose answer `is_right` is used for all cases.
+    If no answer is right, up to `MAX_ATTEMPTS` combinations are used. This process does not know the expected
+    outputs, so `is_right` asks another process. monitor: a context manager in which the first case is called.
+    """
+    if exercise.call:
+        importlib.import_module(CALLERS)  # before the monitor records calls
+    combinations = [
+        (library, layout)
+        for library in guess_libraries(solution)
+        for layout in _layouts(exercise, solution, cases[0])
+    ]
+    tried: list[tuple[Answer, tuple[Library, WeightLayout]]] = []
+    for library, layout in combinations:
+        with monitor or contextlib.nullcontext():
+            answer = answer_case(exercise, solution, cases[0], library, layout)
+        if "outputs" in answer and is_right(answer):
+            tried = [(answer, (library, layout))]
+            break
+        tried.append((answer, (library, layout)))
+    usable = [attempt for attempt in tried if "outputs" in attempt[0]] or tried[:1]
+    for number, (first, (library, layout)) in enumerate(usable[:MAX_ATTEMPTS]):
+        send({**first, "attempt": number, "case": 0})
+        for index, case in enumerate(cases[1:], 1):
+            answer = answer_case(exercise, solution, case, library, layout)
+            send({**answer, "attempt": number, "case": index})
+
+
+def _layouts(exercise: Specification, solution: Any, case: Case) -> list[WeightLayout]:
+    if not isinstance(solution, type) or not exercise.module_weights(case):
+        return [WeightLayout()]
+    try:
+        parameters = find_parameters(initialize(exercise, solution, case))
+    except Exception:
+        return [WeightLayout()]
+    projections = any(name.split(".")[-1] == "w_q" for name in exercise.module_weights(case))
+    return possible_layouts(parameters, case.sizes["width"], case.sizes.get("heads", 1), projections)
+
+
+def answer_case(
+    exercise: Specification, solution: Any, case: Case, library: Library, layout: WeightLayout
+) -> Answer:
+    """Return the answer to one case: outputs, gradients and notes, or an error with the learner's lines."""
+    report_progress()  # the number of cases, libraries and layouts is limited
+    seed_generators()
+    if case.functions_only and isinstance(solution, type):
+        return {"skipped": True}
+    try:
+        if exercise.call:
+            caller = getattr(importlib.import_module(CALLERS), exercise.call)
+            outputs, words = caller(solution, case)
+            notes = [(False, note) for note in words]
+            return {"outputs": encode_outputs(outputs), "gradients": {}, "notes": notes}
+        return _call_solution(exercise, solution, case, library, layout)
+    except (MemoryError, EOFError):
+        raise
+    except NotImplementedError:
+        return {"started": False, "error": "raises NotImplementedError", "lines": []}
+    except Exception as error:
+        if "allocate memory" in str(error):
+            raise MemoryError from error
+        return {"error": one_line(error), "lines": learner_lines(error, _folder(solution))}
+
+
+def _call_solution(
+    exercise: Specification, solution: Any, case: Case, library: Library, layout: WeightLayout
+) -> Answer:
+    differentiate = bool(case.gradients) and library == "torch"
+    function, copied, values = solution, CopiedWeights(), dict(case.arguments)
+    notes: list[Note] = []
+    if isinstance(solution, type):
+        function = initialize(exercise, solution, case)
+        values = _call_arguments(exercise, case)
+        weights = exercise.module_weights(case)
+        if weights:
+            copied = copy_weights(weights, function, case.sizes["width"], case.sizes.get("heads", 1), layout)
+            notes += _weight_notes(copied, find_hidden_modules(function))
+    arguments = {name: convert_argument(value, library, differentiate) for name, value in values.items()}
+    seed_generators()  # again, because the initial weights of a module took random numbers
+    result = call_function(function, arguments)
+    outputs = convert_result(result, len(exercise.outputs))
+    notes += _changed_arguments(values, arguments)
+    notes += _repetition_notes(function, values, library, case, outputs)
+    gradients = _gradients(exercise, case, result, arguments, function, copied) if differentiate else {}
+    return {"outputs": encode_outputs(outputs), "gradients": gradients, "notes": notes}
+
+
+def seed_generators() -> None:
+    """Give the generators of random numbers of Python, NumPy and PyTorch a fixed state."""
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002  learners use the global generator
+    torch = loaded_torch()
+    if torch is not None:
+        torch.manual_seed(0)
+
+
+def _repetition_notes(
+    function: Any, values: Mapping[str, Any], library: Library, case: Case, outputs: Outputs
+) -> list[Note]:
+    """Return a note if a second call with the same arguments has other results, with the reason.
+
+    The reason is random numbers if a call with their first state has the first results again.
+    """
+
+    def repeat() -> Outputs:
+        fresh = {name: convert_argument(value, library) for name, value in values.items()}
+        return convert_result(call_function(function, fresh), len(outputs))
+
+    if equal_outputs(case, repeat(), outputs):
+        return []
+    seed_generators()
+    return [(True, RANDOM if equal_outputs(case, repeat(), outputs) else CHANGING)]
+
+
+def _call_arguments(exercise: Specification, case: Case) -> dict[str, Any]:
+    """Return the arguments of a module's call, without the arguments that the module stores as attributes."""
+    return {name: value for name, value in case.arguments.items() if name not in exercise.module_arguments}
+
+
+def initialize(exercise: Specification, cls: type, case: Case) -> Any:
+    """Return an instance of a learner's class with the sizes of the case, in evaluation mode.
+
+    Lazy layers of PyTorch are called once, because their parameters have no shapes before the first call.
+    """
+    module, torch = cls(**_constructor_arguments(exercise, cls, case)), loaded_torch()
+    if hasattr(module, "eval"):
+        module.eval()
+    if torch is not None and isinstance(module, torch.nn.Module):
+        lazy = torch.nn.parameter.UninitializedTensorMixin
+        if any(isinstance(parameter, lazy) for parameter in module.parameters()):
+            inputs = _call_arguments(exercise, case)
+            call_function(module, {name: convert_argument(value, "torch") for name, value in inputs.items()})
+    return module
+
+
+def _constructor_arguments(exercise: Specification, cls: type, case: Case) -> dict[str, int]:
+    """Return the constructor's arguments: first the arguments with known names, then the other required
+    arguments in order."""
+    parameters = [
+        parameter
+        for parameter in inspect.signature(cls).parameters.values()
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    arguments: dict[str, int] = {}
+    free = [name for name in exercise.constructor_sizes if name in case.sizes]
+    for parameter in parameters:
+        size = next((n for n in free if parameter.name.lower() in CONSTRUCTOR_NAMES.get(n, (n,))), None)
+        if size is not None:
+            arguments[parameter.name] = case.sizes[size]
+            free.remove(size)
+    for parameter in parameters:
+        if parameter.name not in arguments and parameter.default is parameter.empty and free:
+            arguments[parameter.name] = case.sizes[free.pop(0)]
+    return arguments
+
+
+def call_function(function: Any, arguments: Mapping[str, Any]) -> Any:
+    """Call a function or module with positional arguments.
+
+    A mask is omitted if the function does not accept a mask.
+    """
+    values = list(arguments.values())
+    target = function
+    if not callable(function) and hasattr(function, "forward"):
+        target = function.forward
+    with contextlib.suppress(TypeError, ValueError):
+        signature = inspect.signature(getattr(function, "forward", target))
+        names = list(arguments)
+        while names and "mask" in names[-1] and not _accepts(signature, values):
+            names.pop()
+            values.pop()
+        if not _accepts(signature, values):
+            values = list(arguments.values())  # the error then concerns the arguments of the exercise
+    return target(*values)
+
+
+def _accepts(signature: inspect.Signature, values: Sequence[Any]) -> bool:
+    try:
+        signature.bind(*values)
+    except TypeError:
+        return False
+    return True
+
+
+def _weight_notes(copied: CopiedWeights, hidden: Sequence[str]) -> list[Note]:
+    """Return notes on weights without a parameter and parameters without a weight."""
+    if hidden:
+        return [(True, HIDDEN_MODULES.format(names=", ".join(hidden)))]
+    notes: list[Note] = []
+    if copied.missing:
+        names = ", ".join(copied.missing)
+        notes.append(
+            (False, f"your class has no parameter for {names}: is it missing, or does its shape differ?")
+        )
+    if copied.unused:
+        names = ", ".join(copied.unused)
+        notes.append(
+            (False, f"no weight of this exercise fits these parameters, which keep their initial values: {names}")
+        )
+    return notes
+
+
+def _changed_arguments(values: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[Note]:
+    """Return a note for each array that the call changed."""
+    notes: list[Note] = []
+    for name, value in values.items():
+        if isinstance(value, np.ndarray):
+            (after,) = convert_result(arguments[name], 1)
+            if not equal_arrays(after, value.astype(np.float64)):
+                notes.append((False, f"{name} is changed in place, so the caller loses its values: use a copy"))
+    return notes
+
+
+def _gradients(
+    exercise: Specification, case: Case, result: Any, arguments: Any, function: Any, copied: CopiedWeights
+) -> dict[str, Any]:
+    """Return the directional derivative with respect to each argument, or None for an argument without a
+    gradient."""
+    torch = loaded_torch()
+    first = result[0] if isinstance(result, tuple | list) else result
+    gradients: dict[str, Any] = dict.fromkeys(case.gradients)
+    if not hasattr(first, "backward") or not first.requires_grad:
+        return gradients
+    # Sum with 64 bits, to avoid additional rounding errors.
+    weights = torch.tensor(case.output_weights(tuple(first.shape)), dtype=first.dtype)
+    first.double().mul(weights.double()).sum().backward()
+    directions = case.directions()
+    in_module = {name: directions[name] for name in case.gradients if name not in arguments}
+    for name in case.gradients:
+        if name in arguments:
+            gradients[name] = _derivative(arguments[name], directions[name])
+    if in_module and isinstance(function, torch.nn.Module):
+        gradients |= _weight_gradients(exercise, case, in_module, function, copied)
+    return gradients
+
+
+def _derivative(value: Any, direction: Any) -> float | None:
+    if isinstance(value, Mapping):
+        parts = [_derivative(part, direction[name]) for name, part in value.items()]
+        known = [part for part in parts if part is not None]
+        return sum(known) if known else None
+    if value.grad is None:
+        return None
+    return float((value.grad.double().numpy() * direction).sum())
+
+
+def _weight_gradients(
+    exercise: Specification, case: Case, directions: dict[str, Any], module: Any, copied: CopiedWeights
+) -> Answer:
+    """Return the derivatives with respect to a module's weights, along directions with the shapes of its
+    parameters."""
+    gradients = {name: parameter.grad for name, parameter in module.named_parameters()}
+    zeros = {name: np.zeros_like(value) for name, value in exercise.module_weights(case).items()}
+    derivatives: Answer = {}
+    for name, direction in directions.items():
+        changes = zeros | (dict(direction) if isinstance(direction, Mapping) else {name: direction})
+        known = [
+            float((gradients[parameter].double().numpy() * buffer).sum())
+            for parameter, buffer in copied.buffers(changes).items()
+            if gradients.get(parameter) is not None
+        ]
+        derivatives[name] = sum(known) if known else None
+    return derivatives
+
+
+def one_line(error: BaseException) -> str:
+    """Return the type and message of an error in one line of at most 300 characters."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+
+
+def learner_lines(error: BaseException, folder: Path) -> list[str]:
+    """Return the lines of an error's traceback that are in the learner's folder, the innermost line last."""
+    course = str(Path(__file__).parent)
+    lines: deque[tuple[str, int, str]] = deque(maxlen=TRACEBACK_LINES)
+    is_learners: dict[str, bool] = {}
+    step = error.__traceback__
+    while step is not None:  # an unlimited recursion has millions of frames, so nothing else is kept
+        code = step.tb_frame.f_code
+        file = code.co_filename
+        if file not in is_learners:
+            in_folder = Path(file).parent == folder and not file.startswith(course)
+            is_learners[file] = file.startswith("<ip") or in_folder  # "<ipython-input ...>" is a notebook's cell
+        if is_learners[file]:
+            lines.append((file, step.tb_lineno, code.co_name))
+        step = step.tb_next
+    return [f"line {line}, in {name}: {linecache.getline(file, line).strip()}" for file, line, name in lines]
+
+
+def _folder(solution: Any) -> Path:
+    try:
+        return Path(inspect.getfile(solution)).parent
+    except TypeError:
+        return Path.cwd()

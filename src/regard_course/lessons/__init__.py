@@ -1,0 +1,1 @@
+"""The lessons: their texts, their training runs and the results of ten seeds."""

@@ -1,0 +1,312 @@
+"""One lesson: a text in six parts, training runs, and the measured results of ten seeds.
+
+The English texts are in `text/NAME.md`. `benchmarks/lessons.py` measures the runs and writes `ranges.json`.
+"""
+
+import functools
+import json
+import re
+import shlex
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from regard.errors import unknown_choice
+from regard_course.translated import ENGLISH, State, find_language
+
+HOME = Path("course")
+"""Default folder of the lessons' runs, as written in the lessons' texts."""
+PARTS = ("Predict", "Answer", "By hand", "See", "Why", "Exercises")
+"""Headings in the text of every lesson, in order."""
+FIGURES = {
+    "exact_match": "answers without an error",
+    "relevance": "attention on inputs that the answer depends on (best head or last layer)",
+    "alignment_error": "alignment error",
+    "lens_0": "right answers of the lens before block 1",
+    "lens_1": "after block 1",
+    "lens_2": "after block 2",
+    "first_token": "weight on the first token",
+    "to_sink": "weight on the sink",
+    "fitted": "steps until training answers are right",
+    "grokked": "steps until held-out answers are right (100.0%: never)",
+    "doubt_auroc": "AUROC of the doubt for real errors",
+    "probability_auroc": "AUROC of the log-probability",
+}
+"""Measurements of a run that a lesson reports, with their labels."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LessonRun:
+    """One training run of a lesson."""
+
+    name: str
+    """Name of the variant in the lesson's table."""
+    task: str
+    flags: dict[str, Any] = field(default_factory=dict)
+    input: str | None = None
+    """The input of the lesson's question, which the view shows first. None: random inputs."""
+
+    @property
+    def command(self) -> str:
+        """The shell command that trains this run."""
+        return " ".join(["regard train", self.task, *(f"--{name}={value}" for name, value in self.flags.items())])
+
+
+def _runs(
+    task: str, common: dict[str, Any], *, input: str | None = None, **variants: dict[str, Any]
+) -> tuple[LessonRun, ...]:
+    """Return the runs of a lesson, one per variant. The learner trains the run of the first variant."""
+    return tuple(
+        LessonRun(name=name.replace("_", " "), task=task, flags={**common, **flags}, input=input)
+        for name, flags in variants.items()
+    )
+
+
+# The model sizes and training steps limit the time of a run to seconds or a few minutes on one core.
+SMALL = {"hidden": 64, "max_len": 10, "steps": 1200}
+TRANSFORMER = {"model": "transformer", "hidden": 64, "heads": 4, "enc_layers": 1, "dec_layers": 1, "inner": 128}
+RUNS: dict[str, tuple[LessonRun, ...]] = {
+    "lookups": _runs(
+        "recall", {"max_len": 20, "steps": 800}, attention={"pooling": "attention"}, mean={"pooling": "mean"}
+    ),
+    "counting": _runs("counting", {}, input="ABBA_CABBA", queries={}),
+    "difference": _runs("difference", {}, self_attention={"self_att": True}, without={"self_att": False}),
+    "signal": _runs("signal", {}, input="BABCABBCABA", positions={"pos_enc": True}, without={"pos_enc": False}),
+    "signal2": _runs("signal2", {}, four_heads={"multihead": True}, one_head={"multihead": False}),
+    "forgetting": _runs("reverse", SMALL, attention={"score": "general"}, last_state={"score": "none"}),
+    "decoders": _runs(
+        "copy", SMALL, Bahdanau={"context": "cell", "score": "additive"}, Luong={"context": "output"}
+    ),
+    "scores": _runs(
+        "difference",
+        {"self_att": True, "steps": 1000},
+        scaled_dot={"score": "scaled_dot"},
+        dot={"score": "dot"},
+        general={"score": "general"},
+        additive={"score": "additive"},
+    ),
+    "waves": _runs(
+        "reverse",
+        {**TRANSFORMER, "max_len": 10, "steps": 1200},
+        waves={"positions": "sinusoidal"},
+        learned={"positions": "learned"},
+        rotary={"positions": "rotary"},
+    ),
+    "multihead": _runs(
+        "signal2", {"multihead": True, "steps": 1500}, four={"heads": 4}, one={"heads": 1}, sixteen={"heads": 16}
+    ),
+    "transformer": _runs("sort", {**TRANSFORMER, "max_len": 10, "steps": 1200}, transformer={}),
+    "translation": _runs("phrases", {}, input="she says that the birds can hear these good songs", phrases={}),
+    "explaining": _runs("signal", {"steps": 1500}, positions={"pos_enc": True}),
+    "explanations": (),
+    "causal": _runs("dyck", {"steps": 500}, without={"positions": "none"}, learned={"positions": "learned"}),
+    "tokens": (),
+    "sampling": (),
+    "cache": (),
+    "modern": _runs(
+        "dyck",
+        {"steps": 500, "feed_forward": True},
+        Llama={"norm": "rms", "activation": "swiglu", "key_value_heads": 1, "positions": "rotary"},
+        GPT_2={"norm": "layer", "activation": "gelu", "positions": "learned"},
+    ),
+    "induction": _runs("induction", {"steps": 800}, two_layers={"layers": 2}, one_layer={"layers": 1}),
+    "lens": _runs("induction", {"steps": 800}, three_layers={"layers": 3}),
+    "sinks": _runs(
+        "induction",
+        {"steps": 800, "layers": 2},
+        sink={"attention": "sink"},
+        softmax={"attention": "softmax"},
+    ),
+    "grokking": _runs(
+        "modular",
+        {"modulus": 31, "train_share": 0.5, "hidden": 64, "inner": 256, "norm": "none", "lr": 0.01}
+        | {"steps": 1000, "validate_every": 50},
+        decay={"weight_decay": 1.0},
+        without={"weight_decay": 0.0},
+    ),
+    "doubt": _runs("phrases", {"steps": 500}, phrases={}),
+}
+"""The runs of each lesson, none if it measures without training. The order of the lessons: each lesson builds on
+the lessons before it."""
+
+
+def _percent(value: float) -> str:
+    """Format a fraction (0 to 1) as a percentage with one decimal, or with two decimals if one decimal would
+    show 100.0%."""
+    return f"{min(value, 0.9999):.2%}" if 0.999 <= value < 1 else f"{value:.1%}"
+
+
+@dataclass(frozen=True)
+class Range:
+    """Minimum, median and maximum of a measurement over several seeds, as fractions (0 to 1).
+
+    >>> str(Range(0.5, 0.75, 1.0))
+    '50.0% to 100.0% (median 75.0%)'
+    >>> Range(0.5, 0.75, 1.0).verdict(0.4)
+    'below all ten seeds, which gave 50.0% to 100.0%'
+    """
+
+    low: float
+    middle: float
+    high: float
+
+    def __str__(self) -> str:
+        return self.describe()
+
+    def describe(self, language: str = ENGLISH) -> str:
+        """Return the limits and the median as text."""
+        say, low, high = find_language(language).say, _percent(self.low), _percent(self.high)
+        if low == high:
+            return say("{0} (all seeds)", low)
+        return say("{0} to {1} (median {2})", low, high, _percent(self.middle))
+
+    def verdict(self, value: float, language: str = ENGLISH) -> str:
+        """Return a sentence that compares a run's value with the ten seeds.
+
+        A value counts as usual if it is within the range after rounding, either to the four stored decimals or
+        to the displayed decimals.
+        """
+        say, low, high = find_language(language).say, _percent(self.low), _percent(self.high)
+        ends = low if low == high else say("{0} to {1}", low, high)
+        value = round(value, 4)
+        if value < self.low and _percent(value) != low:
+            return say("below all ten seeds, which gave {0}", ends)
+        if value > self.high and _percent(value) != high:
+            return say("above all ten seeds, which gave {0}", ends)
+        return say("usual: ten seeds gave {0}", ends)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lesson:
+    """One lesson of the course."""
+
+    number: int
+    name: str
+    title: str
+    parts: Mapping[str, str]
+    """Markdown text by heading, see `PARTS`."""
+    runs: tuple[LessonRun, ...]
+    """The run that the learner trains, then the variants that the run is compared with; none if the lesson only
+    measures."""
+    language: str = ENGLISH
+    state: State = ""
+    """State of the translation."""
+
+    def say(self, text: str, *values: object) -> str:
+        """Return a page's text in the language of the lesson."""
+        return find_language(self.language).say(text, *values)
+
+    @property
+    def ranges(self) -> dict[str, dict[str, Range]]:
+        """The results of several seeds, by name of the run and name of the measurement."""
+        return {
+            run.name: {
+                name: Range(min(values), statistics.median(values), max(values))
+                for name, values in _measurements(self.name, run.name).get("figures", {}).items()
+                if name in FIGURES
+            }
+            for run in self.runs
+        }
+
+    @property
+    def seconds(self) -> float:
+        """The measured training time of the learner's run on one core, in seconds; 0 without a run."""
+        return float(_measurements(self.name, self.runs[0].name).get("seconds", 0.0)) if self.runs else 0.0
+
+    @property
+    def question(self) -> str:
+        """The last question of the part Predict, as Markdown."""
+        return str(re.findall(r"[^.?]*\?", self.parts["Predict"])[-1]).strip()
+
+    @property
+    def code(self) -> str:
+        """The Python code of the part By hand."""
+        (code,) = re.findall(r"```python\n(.*?)```", self.parts["By hand"], re.DOTALL)
+        return str(code)
+
+    def describe_figures(self, figures: Mapping[str, float | None]) -> list[str]:
+        """Return one line per measurement of a run, with its range over ten seeds."""
+        ranges = self.ranges[self.runs[0].name]
+        return [
+            f"{self.say(FIGURES[name])}: {_percent(value)}"
+            + (f" ({ranges[name].verdict(value, self.language)})" if name in ranges else "")
+            for name, value in figures.items()
+            if name in FIGURES and value is not None
+        ]
+
+    def commands(self, home: Path) -> list[str]:
+        """Return the commands in the text that a page can run: those that end without input and open no page.
+
+        home: folder of the runs that the commands use.
+        """
+        text = "\n".join(set_home(part, home) for part in self.parts.values())
+        commands = re.findall(r"`(regard \w+ [^`\n]+)`", text)
+        return [command for command in commands if command.split()[1] not in ("show", "look", "learn", "check")]
+
+
+def set_home(text: str, home: Path, escape: Callable[[str], str] = str) -> str:
+    """Return a lesson's text with commands that use `home`, quoted for a shell, instead of `HOME`.
+
+    escape: function applied to each path, for example `html.escape` if the text is HTML.
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        return f"{match[1]} {escape(shlex.quote(str(home / match[2])))}"
+
+    return re.sub(rf"(--savepath|--compare-with) {HOME}/([\w/]+)", replace, text)
+
+
+@functools.cache
+def _all_measurements() -> dict[str, Any]:
+    text = files(__package__).joinpath("ranges.json").read_text(encoding="utf-8")
+    measurements: dict[str, Any] = json.loads(text)
+    return measurements
+
+
+def _measurements(lesson: str, run: str) -> dict[str, Any]:
+    """Return the measurements of one run, or an empty dictionary if the run was not measured."""
+    measurements: dict[str, Any] = _all_measurements().get(lesson, {}).get(run, {})
+    return measurements
+
+
+@functools.cache
+def lessons(language: str = ENGLISH) -> tuple[Lesson, ...]:
+    """Return all lessons in order. Raises `InputError` for an unknown language or an invalid translation."""
+    return tuple(_read(number, name, language) for number, name in enumerate(RUNS, 1))
+
+
+def find_lesson(name: str, language: str = ENGLISH) -> Lesson:
+    """Return the lesson with this name. Raises `InputError` for an unknown name.
+
+    >>> find_lesson("signal").title
+    'Positions'
+    """
+    for lesson in lessons(language):
+        if lesson.name == name:
+            return lesson
+    raise unknown_choice("lesson", name, list(RUNS))
+
+
+def english_text(name: str) -> str:
+    """Return the English text of a lesson."""
+    return files(__package__).joinpath(f"text/{name}.md").read_text(encoding="utf-8")
+
+
+def _read(number: int, name: str, language: str) -> Lesson:
+    text, state = find_language(language).translate(f"lessons/{name}", english_text(name))
+    title, *sections = re.split(r"^#{1,2} (.*)$", text, flags=re.MULTILINE)[1:]
+    headings, texts = sections[1::2], sections[2::2]
+    parts = {heading.strip(): text.strip() for heading, text in zip(headings, texts, strict=True)}
+    assert tuple(parts) == PARTS, f"lesson {name} has parts {tuple(parts)}"
+    return Lesson(
+        number=number,
+        name=name,
+        title=title.strip(),
+        parts=parts,
+        runs=RUNS[name],
+        language=language,
+        state=state,
+    )

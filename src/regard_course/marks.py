@@ -1,0 +1,289 @@
+"""A folder of people's answers as a table of points: `regard check FOLDER --table marks.csv`."""
+
+import ast
+import atexit
+import csv
+import dataclasses
+import functools
+import io
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from regard.data.worker_pool import available_cores, map_in_processes
+from regard.errors import InputError, escape_controls
+from regard.io.writing import check_writable
+from regard.progress import counting_bar
+from regard.result import Result
+from regard_course.check import NoAnswerError, check_file, choose_exercises
+from regard_course.grading import begin_report
+from regard_course.handed_in import FORMULA, HandedIn, find_people, show_name
+from regard_course.processes import ForkServer
+from regard_course.report import ExerciseReport
+from regard_course.sandbox import Assignment
+
+NO_ANSWER = "no answer"
+FILES = "(files)"
+"""In place of the exercise, in rows on files that are not read, that cannot be run, or have unusual names."""
+MarkState = Literal["right", "partly", "wrong", "unreadable", "none"]
+NAMES = re.compile(r"^(?:(?:async +)?def|class) +(\w+)|^(\w+) *=", re.MULTILINE)
+"""Names that a file defines, for files with a syntax error."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """The points of one person for one exercise, or a remark on one file: a row of the table."""
+
+    person: str
+    exercise: str
+    points: int
+    """Number of correct inputs."""
+    of: int
+    """Number of compared inputs."""
+    cases: str
+    """The points of each input, for example "1 a mask; 0 one step"."""
+    note: str
+    """The named mistake, or another reason for missing points."""
+    file: str
+    seed: int
+
+    @property
+    def state(self) -> MarkState:
+        """Whether the inputs are right; none: no answer or not begun; unreadable: a file cannot be run."""
+        if self.note.startswith("not begun") or self.note == NO_ANSWER:
+            return "none"
+        if not self.file or self.exercise == FILES:
+            return "unreadable"
+        if self.points == self.of:
+            return "right"
+        return "partly" if self.points else "wrong"
+
+
+COLUMNS = tuple(field.name for field in dataclasses.fields(Mark))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Marks(Result):
+    """The marks of a folder."""
+
+    rows: list[Mark]
+    kept: int
+    """Number of rows, the first ones, that the table contained already. They were not checked again."""
+
+    def table(self) -> RenderableType:
+        """Return, for each exercise, how many people are right, wrong and without an answer, and the most
+        frequent note."""
+        table = Table(box=None, pad_edge=False)
+        for title in ("exercise", "right", "wrong", NO_ANSWER):
+            table.add_column(title, justify="left" if title == "exercise" else "right", no_wrap=True)
+        table.add_column("most frequent note", overflow="fold")
+        for exercise in dict.fromkeys(row.exercise for row in self.rows if row.exercise != FILES):
+            rows = [row for row in self.rows if row.exercise == exercise]
+            missing = sum(row.state == "none" for row in rows)
+            right = sum(row.state == "right" for row in rows)
+            notes = Counter(row.note for row in rows if row.note and row.state != "none").most_common(1)
+            often = f"{notes[0][1]} x {escape_controls(notes[0][0])}" if notes else ""
+            counts = right, len(rows) - right - missing, missing
+            table.add_row(exercise, *map(str, counts), Text(often))
+        for row in self.rows:
+            if row.exercise == FILES:
+                table.add_row(FILES, "", "", "", Text(escape_controls(f"{row.person}: {row.file} {row.note}")))
+        return table
+
+
+def mark_folder(
+    folder: str | Path,
+    table: str | Path | None = None,
+    exercise: str | None = None,
+    *,
+    seed: int = 0,
+    exercises: str | Path | None = None,
+    show: bool = False,
+) -> Marks:
+    """Check the answers of every person in a folder, and write a table of points (CSV) unless `table` is None.
+
+    The people are checked in parallel, and the rows of each person are written when the person is checked. If the
+    table exists, its rows are kept and the missing rows are added.
+
+    folder: one file or one subfolder of files for each person. table: the CSV file, with the columns of `Mark`.
+    exercise, seed, exercises: as in `check`. Without `exercise`, each person has a row for each exercise that
+    somebody's files name. show: whether to show the progress.
+
+    Raises `InputError` if the folder has no Python files, or if the table has other columns or another seed.
+    """
+    folder, table = Path(folder), None if table is None else Path(table)
+    assignment = choose_exercises(exercise, seed=seed, exercises=exercises)
+    people = find_people(folder)
+    rows: list[Mark] = []
+    if table is not None:
+        check_writable(table)
+        rows = _read_table(table, seed)
+    named = {name for person in people.values() for path in person.files for name in _defined_names(path)}
+    wanted = [item for item in assignment.exercises if assignment.chosen or any(map(item.matches, named))]
+    if not wanted:
+        raise InputError(
+            f"no file in {str(folder)!r} defines a name of an exercise: give the EXERCISE, or --exercises"
+        )
+    known = {(row.person, row.exercise) for row in rows}
+    missing = [person for person in people if any((person, item.name) not in known for item in wanted)]
+    work = functools.partial(_mark_person, exercise=exercise, seed=seed, exercises=exercises)
+    jobs = [(person, people[person], [item.name for item in wanted]) for person in missing]
+    kept = len(rows)
+    with counting_bar("people", len(people) - len(missing), len(people), show=show) as advance:
+        results = map_in_processes(work, jobs, processes=available_cores(), purpose="checks the answers")
+        for marks in results:
+            fresh = [mark for mark in marks if (mark.person, mark.exercise) not in known]
+            if table is not None:
+                _append_rows(table, fresh)
+            rows += fresh
+            advance()
+    return Marks(rows=rows, kept=kept)
+
+
+def _defined_names(path: Path) -> Iterator[str]:
+    """Yield the names that a file defines or imports, without running it."""
+    try:
+        text = path.read_bytes()
+        body = ast.parse(text).body
+    except OSError:
+        return
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        yield from filter(None, itertools.chain(*NAMES.findall(text.decode("utf-8", "replace"))))
+        return
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.ImportFrom):
+            yield from (name.asname or name.name for name in node.names)
+        elif isinstance(node, ast.Assign):
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+
+
+@functools.cache
+def _server() -> ForkServer:
+    """Return the server of this process. It ends with the process."""
+    server = ForkServer()
+    atexit.register(server.close)
+    return server
+
+
+def _mark_person(
+    job: tuple[str, HandedIn, Sequence[str]],
+    *,
+    exercise: str | None,
+    seed: int,
+    exercises: str | Path | None,
+) -> list[Mark]:
+    """Return the marks of one person: for each exercise the file with the most points, and remarks on files."""
+    person, handed_in, wanted = job
+    assignment = choose_exercises(exercise, seed=seed, exercises=exercises)
+    best: dict[str, tuple[ExerciseReport, str]] = {}
+    troubles: dict[str, list[str]] = {}
+    remarks = [(problem.file, problem.words) for problem in handed_in.problems]
+    broken: list[tuple[str, str, set[str]]] = []
+    for path in handed_in.files:
+        name = show_name(str(path.relative_to(handed_in.home)))
+        try:
+            reports = check_file(path, assignment, server=_server(), home=handed_in.home).exercises
+        except NoAnswerError:
+            continue
+        except InputError as error:  # the file was removed or exchanged in the meantime
+            remarks.append((name, str(error)))
+            continue
+        for report in reports:
+            if not report.object:  # the file cannot be run, which concerns only its own exercises
+                own = _exercises_of(path, assignment).intersection(wanted)
+                for item in own:
+                    troubles.setdefault(item, []).append(f"{name} {report.trouble}")
+                broken.append((name, report.trouble, own))
+            elif report.exercise in wanted and (
+                report.exercise not in best or report.points > best[report.exercise][0].points
+            ):
+                best[report.exercise] = report, name
+    remarks += [(name, words) for name, words, own in broken if not own - set(best)]
+    marks = []
+    for name in wanted:
+        words = "; ".join([NO_ANSWER, *troubles.get(name, [])])
+        report, file = begin_report(assignment.find(name), "", seed), ""
+        if name in best:
+            report, file = best[name]
+            state = "" if report.state in ("right", "wrong", "imported") else report.state
+            words = ": ".join(filter(None, (state, report.explanation)))
+        cases = [case for case in report.cases if case.verdict != "not compared"]
+        mark = Mark(
+            person=person,
+            exercise=name,
+            points=report.points,
+            of=report.inputs,
+            cases="; ".join(f"{int(case.verdict == 'right')} {case.name}" for case in cases),
+            note=words,
+            file=file,
+            seed=seed,
+        )
+        marks.append(mark)
+    return marks + [
+        Mark(person=person, exercise=FILES, points=0, of=0, cases="", note=words, file=file, seed=seed)
+        for file, words in remarks
+    ]
+
+
+def _exercises_of(path: Path, assignment: Assignment) -> set[str]:
+    """Return the exercises that a file answers, by the names that it defines or by the name of a stub, such as
+    03_attention.py."""
+    if assignment.chosen:
+        return {item.name for item in assignment.exercises}
+    names = [*_defined_names(path), path.stem.lstrip("0123456789").lstrip("_")]
+    return {item.name for item in assignment.exercises if any(map(item.matches, names))}
+
+
+def _read_table(table: Path, seed: int) -> list[Mark]:
+    """Return the rows of an existing table, or nothing."""
+    if not table.exists():
+        return []
+    with table.open(encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        content = list(reader)
+    where = f"the table {str(table)!r} exists"
+    if tuple(reader.fieldnames or ()) != COLUMNS:
+        raise InputError(f"{where} with other columns than {', '.join(COLUMNS)}: choose another name")
+    try:
+        rows = [Mark(**_parse_numbers(row)) for row in content]
+    except (ValueError, TypeError) as error:
+        raise InputError(
+            f"{where}, but a row is damaged ({error}): remove the row, or choose another name"
+        ) from error
+    if any(row.seed != seed for row in rows):
+        raise InputError(f"{where} with the seed {rows[0].seed}, not {seed}: choose another name, or this --seed")
+    return rows
+
+
+def _parse_numbers(row: dict[str, Any]) -> dict[str, Any]:
+    numbers = {name: int(row[name]) for name in ("points", "of", "seed")}
+    return {
+        name: text[text[:1] == "'" and text[1:].startswith(FORMULA) :] for name, text in row.items()
+    } | numbers
+
+
+def _append_rows(table: Path, rows: Sequence[Mark]) -> None:
+    """Append rows in one write, after the header if the table is new."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    if not table.exists() or not table.stat().st_size:
+        writer.writerow(COLUMNS)
+    for row in rows:
+        writer.writerow([_safe_cell(str(value)) for value in dataclasses.astuple(row)])
+    with table.open("a", encoding="utf-8", newline="") as file:
+        file.write(text.getvalue())
+
+
+def _safe_cell(text: str) -> str:
+    text = escape_controls(text).replace("\n", "\\n")
+    return f"'{text}" if text.startswith(FORMULA) else text

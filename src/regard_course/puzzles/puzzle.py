@@ -1,0 +1,290 @@
+"""The puzzles: their tasks, their inputs and the right answers.
+
+The process of a learner's code cannot import this package.
+"""
+
+import functools
+import re
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib.resources import files
+from itertools import accumulate, product
+from typing import Any
+
+from regard.errors import unknown_choice
+from regard_lab.programs.language import Evaluation, Expression, Value, aggregate, indices, select, steps
+from regard_lab.programs.program import Program
+
+BLANK = "-"
+"""Answer of a step that has nothing to answer."""
+NO_VALUE = "∅"
+"""How an answer None is shown."""
+STUB = '''"""Puzzle {number}: {title}.
+
+{task}
+
+    text      {text}
+    answer    {answer}
+
+{texts} Replace the ... in the last line, then:
+
+    regard write {name}.py           checks your program
+    regard write {name}.py --page    shows each selector as a heatmap while you write
+"""
+
+import operator
+
+from regard_lab.programs.language import (
+    aggregate,  # aggregate(selector, values): the value at the selected step
+    average,  # average(selector, numbers): the mean over the selected steps
+    constant,  # constant("b"): the same value at each step
+    elementwise,  # elementwise(operator.add, one, other): a function of two values at each step
+    indices,  # the position of each step, from 0
+    select,  # select(keys, queries): each step selects the steps whose key equals its query
+    select_all,  # select_all(): each step selects all steps
+    tokens,  # the letter of each step
+    width,  # width(selector): the number of selected steps
+)
+
+# letters_b = select(tokens, constant("b"))    each step asks for the letter b; the keys are the letters
+# select(indices, indices, operator.lt)        another comparison than ==: key < query, the earlier steps
+# one_selector & other_selector                the steps that both select
+# indices.map(lambda i: 2 * i)                 a function of one value at each step
+# values.otherwise("-")                        "-" at each step without a value (None), where nothing is selected
+
+answer = ...
+'''
+ALL, CAUSAL = "Each step sees all steps.", "Each step sees itself and earlier steps, as in a language model."
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Puzzle:
+    """A task for a program: an answer at each step of a text."""
+
+    name: str
+    title: str
+    task: str
+    solve: Callable[[str], Sequence[Value]]
+    """Returns the right answer of each step."""
+    example: str
+    alphabet: str = "abc"
+    longest: int = 5
+    causal: bool = False
+    """Whether a step sees itself and earlier steps only. The model is then decoder-only, otherwise an encoder."""
+    listed: Callable[[], list[str]] | None = None
+    """Returns the inputs; None: all texts of up to `longest` letters."""
+
+    @functools.cached_property
+    def inputs(self) -> list[str]:
+        """All inputs, the shortest first."""
+        if self.listed is not None:
+            return sorted(self.listed(), key=len)
+        lengths = range(1, self.longest + 1)
+        return ["".join(letters) for n in lengths for letters in product(self.alphabet, repeat=n)]
+
+    @functools.cached_property
+    def expected(self) -> dict[str, list[str]]:
+        """The right answers of each input, as shown."""
+        return {text: [show_answer(value) for value in self.solve(text)] for text in self.inputs}
+
+    def evaluation(self, text: str) -> Evaluation:
+        """Return the interpreter for a text."""
+        return Evaluation(text, causal=self.causal)
+
+    def program(self, answer: Expression) -> Program:
+        """Return the program of a learner's answer, for a model. An encoder reads the answer of each step."""
+        shown = answer.map(show_answer)
+        result = shown if self.causal else aggregate(select(indices, steps), shown)
+        return Program(
+            name=self.name,
+            summary=self.title,
+            family="decoder-only" if self.causal else "encoder",
+            alphabet=self.alphabet,
+            longest=self.longest,
+            outputs=self.longest,
+            result=result,
+        )
+
+    @property
+    def number(self) -> int:
+        """Number of the puzzle, from 1."""
+        return list(PUZZLES).index(self.name) + 1
+
+    @property
+    def sentences(self) -> str:
+        """The task, and what a step sees."""
+        return f"{self.task} {CAUSAL if self.causal else ALL}"
+
+    @property
+    def stub(self) -> str:
+        """Python file that the learner starts from."""
+        return STUB.format(
+            number=self.number,
+            title=self.title,
+            task=textwrap.fill(self.sentences, 100),
+            text=" ".join(self.example),
+            answer=" ".join(show_answer(value) for value in self.solve(self.example)),
+            texts=self.texts,
+            name=self.name,
+        )
+
+    @property
+    def texts(self) -> str:
+        """What the inputs are, in a sentence."""
+        if self.listed is not None:
+            return f"Texts are like {' and '.join(self.inputs[:: len(self.inputs) // 2][:2])}."
+        return f"Texts have 1 to {self.longest} letters: {', '.join(self.alphabet)}."
+
+    @property
+    def hints(self) -> list[str]:
+        """Three hints and the solution, as Markdown."""
+        text = files("regard_course.puzzles").joinpath("hints.md").read_text(encoding="utf-8")
+        [part] = re.findall(rf"^# {self.name}\n(.*?)(?=^# |\Z)", text, re.MULTILINE | re.DOTALL)
+        return [*re.findall(r"^\d\. (.*)$", part, re.MULTILINE), part[part.index("```") :].strip()]
+
+
+def show_answer(value: Value) -> str:
+    """Return an answer as one symbol.
+
+    >>> [show_answer(value) for value in ("a", 2, True, None)]
+    ['a', '2', 'y', '∅']
+    """
+    if value is None or isinstance(value, bool):
+        return {None: NO_VALUE, True: "y", False: "n"}[value]
+    if isinstance(value, float | Fraction) and value == int(value):
+        return str(int(value))
+    return str(value)
+
+
+def find_puzzle(name: str) -> Puzzle:
+    """Return the puzzle with a name. Raises `InputError` if there is none."""
+    if name not in PUZZLES:
+        raise unknown_choice("puzzle", name, PUZZLES)
+    return PUZZLES[name]
+
+
+def _follower(text: str, step: int) -> str:
+    place = text.rfind(text[step], 0, step)
+    return BLANK if place < 0 else text[place + 1]
+
+
+def _balanced(text: str) -> bool:
+    heights = list(accumulate(1 if sign == "(" else -1 for sign in text))
+    return heights[-1] == 0 and min(heights) == 0
+
+
+def _dates() -> list[str]:
+    days = product(range(1, 32), range(1, 13))
+    return [f"{day}.{month}.{(31 * day + 7 * month) % 100:02d}" for day, month in days]
+
+
+def each_step(answer: Callable[[str, int], Any]) -> Callable[[str], list[Value]]:
+    """Return the function that answers a text step by step."""
+    return lambda text: [answer(text, step) for step in range(len(text))]
+
+
+PUZZLES: dict[str, Puzzle] = {
+    puzzle.name: puzzle
+    for puzzle in (
+        Puzzle(
+            name="first",
+            title="the first letter",
+            task="Answer with the first letter of the text, at each step.",
+            solve=each_step(lambda text, step: text[0]),
+            example="cab",
+            causal=True,
+        ),
+        Puzzle(
+            name="previous",
+            title="the previous letter",
+            task='Answer with the letter one step before, and with "-" at the first step.',
+            solve=each_step(lambda text, step: text[step - 1] if step else BLANK),
+            example="cab",
+            causal=True,
+        ),
+        Puzzle(
+            name="count",
+            title="count the letter a",
+            task="Answer with the number of letters a so far, including the step itself.",
+            solve=each_step(lambda text, step: text[: step + 1].count("a")),
+            example="abca",
+            causal=True,
+        ),
+        Puzzle(
+            name="repeated",
+            title="did the letter occur before?",
+            task="Answer with True (y) if the letter occurs at an earlier step too, otherwise with False (n).",
+            solve=each_step(lambda text, step: text[step] in text[:step]),
+            example="abac",
+        ),
+        Puzzle(
+            name="histogram",
+            title="count every letter",
+            task="Answer with the number of times that the letter of the step occurs in the whole text.",
+            solve=each_step(lambda text, step: text.count(text[step])),
+            example="abca",
+        ),
+        Puzzle(
+            name="reverse",
+            title="the text backwards",
+            task="Answer with the letters of the text, the last one first.",
+            solve=lambda text: text[::-1],
+            example="aabc",
+        ),
+        Puzzle(
+            name="rotate",
+            title="the last letter first",
+            task="Move each letter one step to the right, and the last letter to the first step.",
+            solve=lambda text: text[-1] + text[:-1],
+            example="abca",
+        ),
+        Puzzle(
+            name="palindrome",
+            title="the same backwards?",
+            task="Answer with True (y) at each step if the text is the same backwards, otherwise with False (n).",
+            solve=lambda text: [text == text[::-1]] * len(text),
+            example="abba",
+        ),
+        Puzzle(
+            name="sort",
+            title="the letters in order",
+            task="Answer with the letters of the text in alphabetical order.",
+            solve=sorted,
+            example="cabb",
+        ),
+        Puzzle(
+            name="balanced",
+            title="do the parentheses match?",
+            task="Answer with True (y) if the text so far is balanced: each opened parenthesis is closed, "
+            "and none is closed before it is opened. Otherwise answer with False (n).",
+            solve=each_step(lambda text, step: _balanced(text[: step + 1])),
+            example="(())",
+            alphabet="()",
+            longest=6,
+            causal=True,
+        ),
+        Puzzle(
+            name="year",
+            title="the year of a date",
+            task="The text is a date: day, month, and a year of two digits. Answer with the two digits of the "
+            'year at the first two steps, and with "-" at all other steps.',
+            solve=lambda text: [*text[-2:], *BLANK * (len(text) - 2)],
+            example="3.5.79",
+            alphabet=".0123456789",
+            longest=8,
+            listed=_dates,
+        ),
+        Puzzle(
+            name="induction",
+            title="what followed the same letter before",
+            task="Look for the last earlier step with the same letter, and answer with the letter after it. "
+            'Answer with "-" if the letter did not occur before.',
+            solve=each_step(_follower),
+            example="abcab",
+            causal=True,
+        ),
+    )
+}
+"""The puzzles by name, the easiest first."""

@@ -1,0 +1,298 @@
+"""Run a learner's code in a separate process with limits, and collect its answers.
+
+The process receives inputs and never an expected output. The limits prevent damage by mistakes and answers that
+are looked up, but do not protect against malicious code: it could read the memory of the process that grades, or
+the files of the installed package through another program.
+"""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import tempfile
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from regard.errors import MachineError
+from regard_course.arrays import decode_outputs, equal_outputs
+from regard_course.exercises.exercise import Exercise
+from regard_course.processes import Descriptors, ForkedProcess, ForkServer, Process, Start
+from regard_course.time_limit import format_limit
+from regard_course.worker import CHECKER_FAILED, LOADING_SECONDS, MEMORY, REPLY_RIGHT, REPLY_WRONG, run_in_fork
+
+SECONDS = 20.0
+"""Default limit of processor time without progress for each exercise, in seconds (see `time_limit`)."""
+MAX_OUTPUT = 1 << 20
+"""Maximum number of bytes that the code may print."""
+PATIENCE = 6
+"""A process without an event is killed after this multiple of its time limit, because the code has blocked the
+limit. The limit itself sends an event when it lets the code go on."""
+SIGNALS: dict[str, str] = {  # by name, because Windows lacks some, and there this file is imported too
+    "SIGSEGV": "crashed (segmentation fault)",
+    "SIGABRT": "crashed (aborted)",
+    "SIGBUS": "crashed (bus error)",
+    "SIGFPE": "crashed (arithmetic error)",
+    "SIGILL": "crashed (illegal instruction)",
+    "SIGKILL": "was killed by SIGKILL, which the system sends if memory runs out",
+}
+
+
+EXITED = "ended its own process, for example with os._exit: remove that call"
+BROKE_CHECKER = (
+    "made the checker fail: does the code replace a function of Python, or close files that it did not open?"
+)
+NO_EXERCISE = ""
+"""Key for the time when no exercise is running."""
+CHANGED_ANSWERS = "writes into the file that contains its answers: remove that code"
+
+
+@dataclass
+class JobResult:
+    """The events that a process sent, and the reason why it ended."""
+
+    exercises: dict[str, str] | None = None
+    """Name of the answer to each exercise. None if the code was never loaded."""
+    names: list[str] = field(default_factory=list)
+    passed_over: dict[str, list[str]] = field(default_factory=dict)
+    """Other names that fit each exercise and are not called."""
+    imported: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """For each exercise whose only candidate is an imported object: the name and the module of this object."""
+    replaced: list[str] = field(default_factory=list)
+    """Functions of other modules that the file replaces."""
+    calls: dict[str, list[str]] = field(default_factory=dict)
+    """Names in the file that the answer to each exercise uses."""
+    library: dict[str, list[str]] = field(default_factory=dict)
+    """Library functions that do the work of each exercise."""
+    answers: dict[str, list[list[dict[str, Any]]]] = field(default_factory=dict)
+    """Answers to each exercise, by attempt (see `collect_answers`) and case."""
+    failures: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
+    """Reason why each exercise stopped, with the lines of the learner's code. The name "" stands for the whole
+    file."""
+    prints: str = ""
+    program: dict[str, Any] | None = None
+    """The tables of a program for a puzzle (see `program_tables`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assignment:
+    """The exercises that a file may answer."""
+
+    exercises: Sequence[Exercise]
+    chosen: bool = False
+    """Whether the only exercise was chosen for the file, whatever the name of its answer."""
+    seed: int = 0
+    """Seed of the inputs."""
+
+    def find(self, name: str) -> Exercise:
+        """Return the exercise with this name."""
+        return next(exercise for exercise in self.exercises if exercise.name == name)
+
+
+def run_file(
+    path: Path,
+    assignment: Assignment,
+    server: ForkServer,
+    *,
+    seconds: float = SECONDS,
+    memory: int = MEMORY,
+    home: Path | None = None,
+) -> JobResult:
+    """Run a learner's file in a fork of a server. `seconds` and `home`: see `check_file`. `memory`: limit in
+    bytes."""
+    path = path.resolve()
+    job = {"file": str(path), "folder": str(path.parent), "seconds": seconds, "memory": memory}
+    job["home"] = f"{home}{os.sep}" if home else ""
+    return _run_job(server.start, job, assignment)
+
+
+def run_program(path: Path, server: ForkServer, alphabet: str, longest: int, *, seconds: float) -> JobResult:
+    """Load a learner's program for texts of at most `longest` symbols, and return its tables."""
+    path = path.resolve()
+    job = {"file": str(path), "folder": str(path.parent), "seconds": seconds, "memory": MEMORY}
+    return _run_job(server.start, {**job, "alphabet": alphabet, "longest": longest}, Assignment(exercises=()))
+
+
+def run_object(solution: Any, folder: Path, assignment: Assignment, *, seconds: float = SECONDS) -> JobResult:
+    """Run a learner's function or class that exists only in this process, in a fork of the process.
+
+    Unlike the process of a file, the fork contains everything that this process has loaded.
+    """
+    (exercise,) = assignment.exercises
+
+    def start(job: dict[str, Any], descriptors: Descriptors) -> Process:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the fork does not need the threads of this process
+            pid = os.fork()
+        if not pid:
+            run_in_fork(job, lambda: {exercise.name: solution}, *descriptors)
+        return ForkedProcess(pid)
+
+    job = {"object": exercise.name, "folder": str(folder), "seconds": seconds, "memory": MEMORY}
+    return _run_job(start, job, assignment)
+
+
+def _run_job(start: Start, job: dict[str, Any], assignment: Assignment) -> JobResult:
+    """Start processes until every exercise is answered or stopped. A crash stops only one exercise."""
+    result = JobResult()
+    job = {
+        **job,
+        "exercises": [exercise.specification for exercise in assignment.exercises],
+        "cases": {exercise.name: exercise.cases(assignment.seed) for exercise in assignment.exercises},
+        "chosen": assignment.chosen,
+        "done": [],
+    }
+    while True:
+        with tempfile.TemporaryFile() as crashes:
+            events = _Events(result, assignment)
+            reason = _run_process(start, job, crashes.fileno(), events)
+            lines = _crash_lines(_read_text(crashes), job["folder"])
+        stopped = events.current
+        if stopped is None:
+            return result
+        result.failures[stopped] = reason, lines
+        if stopped == NO_EXERCISE:
+            return result
+        job["done"] = [*result.answers, *result.failures]
+        if result.exercises is None or all(name in job["done"] for name in result.exercises):
+            return result
+
+
+def _read_text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode("utf-8", "replace")
+
+
+class _Events:
+    """The events of a process, as they arrive."""
+
+    def __init__(self, result: JobResult, assignment: Assignment) -> None:
+        self.result, self._assignment, self._unread = result, assignment, b""
+        self.current: str | None = NO_EXERCISE
+        """The exercise that runs, NO_EXERCISE, or None if the process has finished."""
+
+    def read(self, channel: socket.socket) -> bool:
+        """Read the available bytes, and answer questions. Return whether there were any."""
+        try:
+            data = channel.recv(1 << 20)
+        except ConnectionError:
+            return False
+        if self.current is None:  # the process has finished, or its events are not its own
+            return bool(data)
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        try:
+            for line in lines:
+                event = json.loads(line)
+                if event["event"] == "question":
+                    right = self._is_right(event["answer"])
+                    with contextlib.suppress(BrokenPipeError):
+                        channel.sendall(REPLY_RIGHT if right else REPLY_WRONG)
+                else:
+                    self.current = _add_event(event, self.current, self.result)
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, StopIteration):
+            self.result.failures[NO_EXERCISE] = CHANGED_ANSWERS, []
+            self.current = None
+        return bool(data)
+
+    def _is_right(self, answer: dict[str, Any]) -> bool:
+        exercise = self._assignment.find(str(self.current))
+        case, outputs = exercise.cases(self._assignment.seed)[0], decode_outputs(answer)
+        return outputs is not None and equal_outputs(case, outputs, exercise.expected(case))
+
+
+def _run_process(start: Start, job: dict[str, Any], crashes: int, events: _Events) -> str:
+    """Run one process until it ends. Return the reason why the process ended, for use if no event shows the
+    reason."""
+    reading, writing = os.pipe()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        try:
+            process = start(job, (writing, theirs.fileno(), crashes))
+        except OSError as error:
+            raise MachineError(f"cannot start a process for your code: {error.strerror}; try again") from error
+        finally:
+            os.close(writing)
+        theirs.close()
+        try:
+            return _wait(process, reading, ours, events, job["seconds"])
+        finally:
+            for kill in (os.killpg, os.kill):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    kill(process.pid, signal.SIGKILL)
+            while process.poll() is None:
+                time.sleep(0.002)
+            os.close(reading)
+
+
+def _wait(process: Process, reading: int, channel: socket.socket, events: _Events, seconds: float) -> str:
+    """Read the output and the events of a process until the process ends or exceeds a limit. Return the
+    reason."""
+    result, printed, last_event = events.result, 0, time.monotonic()
+    streams: list[Any] = [reading, channel]
+    while True:
+        readable = select.select(streams, [], [], 0.02)[0]
+        if channel in readable:
+            if events.read(channel):
+                last_event = time.monotonic()
+            else:
+                streams.remove(channel)
+        if reading in readable:
+            output = os.read(reading, 1 << 16)
+            printed += len(output)
+            if len(result.prints) < MAX_OUTPUT:
+                result.prints += output.decode("utf-8", "replace")
+            if printed > MAX_OUTPUT:
+                return f"prints without end: more than {MAX_OUTPUT >> 20} MB"
+            if not output:
+                streams.remove(reading)
+        if readable:
+            continue
+        status = process.poll()
+        if status is not None:
+            if status >= 0:
+                return BROKE_CHECKER if status == CHECKER_FAILED else EXITED
+            known = {getattr(signal, name): words for name, words in SIGNALS.items() if hasattr(signal, name)}
+            return known.get(-status, f"was ended by signal {-status}")
+        if time.monotonic() - last_event > PATIENCE * seconds + 2 * LOADING_SECONDS:
+            return f"did not end within {format_limit(seconds)} and blocked its time limit: an endless loop?"
+
+
+def _add_event(event: dict[str, Any], current: str | None, result: JobResult) -> str | None:
+    """Add one event to the result. Return the exercise that runs after the event, like `_read_events`."""
+    kind, name = event["event"], event.get("exercise", NO_EXERCISE)
+    if kind == "loaded" and result.exercises is None:
+        for field_name, value in event["found"].items():
+            setattr(result, field_name, value)
+    elif kind == "begin":
+        result.answers[name] = []
+        return str(name)
+    elif kind == "answer":
+        answer = event["answer"]
+        attempts = result.answers[str(current)]
+        if answer["attempt"] == len(attempts):
+            attempts.append([])
+        attempts[answer["attempt"]].append(answer)
+    elif kind == "monitored":
+        result.calls[name] += event["names"]
+        result.library[name] = event["library"]
+    elif kind == "program":
+        result.program = event["program"]
+    elif kind == "failure":
+        result.failures[name] = event["words"], event["lines"]
+        return current if name else None
+    elif kind in ("end", "done"):
+        return NO_EXERCISE if kind == "end" else None
+    return current
+
+
+def _crash_lines(text: str, folder: str) -> list[str]:
+    """Return the innermost line of the learner's code in the traceback of a crash."""
+    for line in text.splitlines():
+        if f'File "{folder}' in line:
+            return [line.strip().replace(folder, "").replace('"/', '"')]
+    return []

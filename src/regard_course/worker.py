@@ -1,0 +1,303 @@
+"""The process that runs a learner's code: a fork of `serve` for a file, or of the caller for an object in memory.
+
+The process receives inputs and returns outputs; the expected outputs stay in the process that grades. It writes
+events as lines of JSON to a socket, because the learner's code uses standard output. The functions for this are
+looked up before the learner's code is loaded, because the code may replace them.
+"""
+
+import contextlib
+import faulthandler
+import functools
+import importlib.util
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NoReturn
+
+from regard.errors import InputError
+from regard.plugins import plugin_imports
+from regard_course.candidates import COURSE, CallMonitor, Candidates, find_candidates
+from regard_course.inputs import Case, Specification
+from regard_course.learner_calls import collect_answers, learner_lines, one_line
+from regard_course.program_tables import describe_program, record_lines
+from regard_course.time_limit import StopError, start_timer, stop_timer
+
+MEMORY = 3 << 30
+"""Memory in bytes that the code may allocate, in addition to the initial memory of the process."""
+LOADING_SECONDS = 20.0
+"""Additional seconds for loading a file, which may import PyTorch."""
+PROCESS_EVENTS = {
+    "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "os.exec", "subprocess.Popen"
+}  # fmt: skip
+"""Python's audit events for starting a process."""
+SOLUTION_MODULES = (
+    "regard_course.mistakes",
+    "regard_course.exercises",
+    "regard_course.puzzles",
+    "regard_lab.programs.library",
+)
+SOLUTION_FOLDERS = tuple(str(COURSE.parents[1] / name.replace(".", os.sep)) for name in SOLUTION_MODULES)
+"""Modules that contain solutions. A learner's code must not read them."""
+MAX_PRINTED = 100_000
+"""Number of characters that a program for a puzzle may print."""
+REPLY_RIGHT, REPLY_WRONG = b"1", b"0"
+CHECKER_FAILED = 97
+"""Exit status if the checker failed, for example because the code replaced a function that the checker needs."""
+Send = Callable[[dict[str, Any]], None]
+Ask = Callable[[dict[str, Any]], bool]
+"""Function that returns whether an answer to the first case is right."""
+_encode, _write, _read, _getpid, _exit = json.JSONEncoder().encode, os.write, os.read, os.getpid, os._exit
+_realpath, _abspath, _basename, _fsdecode = os.path.realpath, os.path.abspath, os.path.basename, os.fsdecode
+
+
+def restrict_process(memory: int, home: str) -> None:
+    """Limit the memory, and forbid new processes, signals to other processes, and links that leave the folder
+    `home`."""
+    used = 0
+    status = Path("/proc/self/status")
+    if status.exists():
+        (line,) = [line for line in status.read_text().splitlines() if line.startswith("VmData")]
+        used = int(line.split()[1]) << 10
+    import resource  # does not exist on Windows, where the checker does not run
+
+    resource.setrlimit(resource.RLIMIT_DATA, (used + memory, used + memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+    def refuse(event: str, arguments: Any) -> None:
+        if event in PROCESS_EVENTS:
+            raise StopError(
+                f"starts a process ({event}): remove this call, because the checker runs your code in one process"
+            )
+        if event in ("os.kill", "os.killpg") and arguments[0] != _getpid():
+            raise StopError(f"sends a signal to another process ({event}): remove that call")
+        path = _fsdecode(arguments[0]) if event == "open" and isinstance(arguments[0], str | bytes) else ""
+        target = _realpath(path) if path else ""
+        if home and _abspath(path).startswith(home) and not target.startswith(home):
+            raise StopError(
+                f"reads a link that leaves the person's folder ({_basename(path)}): hand in the file itself"
+            )
+        if target.startswith(SOLUTION_FOLDERS) or (
+            event == "import" and arguments[0].startswith(SOLUTION_MODULES)
+        ):
+            raise StopError(
+                "reads the solutions of the course: remove this import, or the call of regard.check in your file"
+            )
+
+    def refuse_spawning(*arguments: Any) -> NoReturn:
+        raise StopError(
+            "starts a process (multiprocessing): remove this call, because the checker runs your code in one "
+            "process"
+        )
+
+    sys.addaudithook(refuse)
+    with contextlib.suppress(ImportError):
+        import _posixsubprocess  # multiprocessing starts processes with it, without an audit event
+
+        _posixsubprocess.fork_exec = refuse_spawning
+
+
+def load_file(path: Path) -> dict[str, Any]:
+    """Import a learner's file as a module, and return its names."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None, "a .py file has a loader"
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    with plugin_imports(path.parent, path.stem):
+        spec.loader.exec_module(module)
+    return vars(module)
+
+
+def run_job(job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], send: Send, ask: Ask) -> None:
+    """Load the learner's code, call it with all inputs, and send the events."""
+    home = _getpid()
+
+    def send_from_here(event: dict[str, Any]) -> None:
+        if _getpid() == home:  # a fork that was started in spite of the checks must not write
+            send(event)
+
+    try:
+        start_timer(job["seconds"] + LOADING_SECONDS)
+        candidates = find_candidates(load(), job["exercises"], chosen=job["chosen"])
+    except BaseException as error:
+        stop_timer()  # first of all: a pending signal arrives with the next call
+        send_from_here({"event": "failure", **_describe(error, job["folder"])})
+        return
+    if "object" in job:  # an object in memory may be written anywhere
+        candidates = Candidates(candidates.names, dict(candidates.names), {job["object"]: job["object"]})
+    names = ("exercises", "passed_over", "imported", "replaced", "calls")
+    found = {"names": list(candidates.own)[:20], **{name: getattr(candidates, name) for name in names}}
+    send_from_here({"event": "loaded", "found": found})
+    for exercise in job["exercises"]:
+        if exercise.name in job["done"] or exercise.name not in candidates.exercises:
+            continue
+        send_from_here({"event": "begin", "exercise": exercise.name})
+        try:
+            start_timer(job["seconds"], lambda: send_from_here({"event": "alive"}))
+            _answer_exercise(exercise, job["cases"][exercise.name], candidates, send_from_here, ask)
+        except BaseException as error:
+            stop_timer()
+            send_from_here({"event": "failure", "exercise": exercise.name, **_describe(error, job["folder"])})
+        send_from_here({"event": "end", "exercise": exercise.name})
+    send_from_here({"event": "done"})
+
+
+def run_program(job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], send: Send) -> None:
+    """Load a learner's program, and send its tables."""
+    printed, write = 0, sys.stdout.write
+
+    def write_some(text: str) -> int:
+        nonlocal printed
+        printed += len(text)
+        if printed > MAX_PRINTED:
+            raise StopError(f"prints without end: more than {MAX_PRINTED:,} characters")
+        return write(text)
+
+    sys.stdout.write = write_some  # type: ignore[method-assign]
+    try:
+        start_timer(job["seconds"])
+        lines = record_lines(job["file"])
+        program = describe_program(load(), job["alphabet"], job["longest"], lines)
+    except BaseException as error:
+        stop_timer()
+        failure = _describe(error, job["folder"])
+        send({"event": "failure", **failure, **({"words": str(error)} if isinstance(error, InputError) else {})})
+        return
+    send({"event": "program", "program": program})
+    send({"event": "done"})
+
+
+def _answer_exercise(
+    exercise: Specification, cases: list[Case], candidates: Candidates, send: Send, ask: Ask
+) -> None:
+    monitor = CallMonitor(candidates)
+
+    def send_answer(answer: dict[str, Any]) -> None:
+        send({"event": "answer", "answer": answer})
+
+    solution = candidates.names[candidates.exercises[exercise.name]]
+    collect_answers(exercise, solution, cases, ask, send_answer, monitor)
+    names, library = list(monitor.names), list(monitor.library)
+    send({"event": "monitored", "exercise": exercise.name, "names": names, "library": library})
+
+
+def _describe(error: BaseException, folder: str) -> dict[str, Any]:
+    words, lines = explain_error(error), []
+    if not isinstance(error, SyntaxError):
+        with contextlib.suppress(Exception):  # for example if the traceback fills the memory
+            lines = learner_lines(error, Path(folder))
+    error.__traceback__ = error.__context__ = None
+    return {"words": words, "lines": lines}
+
+
+def explain_error(error: BaseException) -> str:
+    """Return a short reason why the code was stopped.
+
+    The sentence continues the name of the file or function.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return "raises KeyboardInterrupt: remove that"
+    if isinstance(error, StopError):
+        return str(error)
+    if isinstance(error, SystemExit):
+        return "calls sys.exit: remove it, or move it under `if __name__ == '__main__':`"
+    if isinstance(error, MemoryError) or "allocate memory" in str(error):
+        return f"needs more than {MEMORY >> 30} GB of memory"
+    if isinstance(error, EOFError):
+        return "reads standard input, for example with input(): write the values into the code"
+    if isinstance(error, SyntaxError):
+        if error.lineno is None:  # for null bytes
+            return f"is not a Python file: {error.msg}"
+        return f"has a syntax error: {error.msg} (line {error.lineno})"
+    if isinstance(error, ModuleNotFoundError):
+        return f"cannot be imported: {error}: install it, or remove the import"
+    return f"cannot be run: {one_line(error)}"
+
+
+def event_channel(descriptor: int) -> tuple[Send, Ask]:
+    """Return a function that writes each event to a socket immediately, and a function that asks whether an
+    answer is right."""
+
+    writing = False
+
+    def send(event: dict[str, Any]) -> None:
+        nonlocal writing
+        if writing:  # the time limit interrupts the writing of an event, which shows that the code is alive
+            return
+        writing, data = True, (_encode(event) + "\n").encode()
+        try:
+            while data:
+                data = data[_write(descriptor, data) :]
+        finally:
+            writing = False
+
+    def ask(answer: dict[str, Any]) -> bool:
+        send({"event": "question", "answer": answer})
+        return _read(descriptor, 1) == REPLY_RIGHT
+
+    return send, ask
+
+
+def run_in_fork(
+    job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], stdout: int, answers: int, crashes: int
+) -> NoReturn:
+    """Run a job in a process that was just forked, and end the process.
+
+    The file descriptors are those of the code's output, of the socket for events, and of the file for the
+    traceback of a crash.
+    """
+    try:
+        os.setsid()
+        devnull = os.open(os.devnull, os.O_RDONLY)
+        for descriptor, standard in ((devnull, 0), (stdout, 1), (stdout, 2)):
+            os.dup2(descriptor, standard)
+        sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
+        sys.stderr = sys.stdout
+        if "torch" in sys.modules:
+            sys.modules["torch"].set_num_threads(1)  # a fork does not have the threads of its parent
+        faulthandler.enable(crashes)
+        restrict_process(job["memory"], job.get("home", ""))
+        send, ask = event_channel(answers)
+        if "alphabet" in job:
+            run_program(job, load, send)
+        else:
+            run_job(job, load, send, ask)
+    finally:
+        _end()
+
+
+def serve(descriptor: int, preload: str) -> None:
+    """Fork a process for each job that arrives at a socket, until the socket is closed.
+
+    This process has imported what every job needs, so that a fork takes milliseconds and PyTorch is imported
+    once. `preload` is "torch" or empty. For each job, the process ID and then the exit status are sent back.
+    """
+    with contextlib.suppress(ImportError):
+        importlib.import_module(preload or "numpy")
+    connection = Connection(descriptor)
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            with socket.socket(fileno=os.dup(descriptor)) as channel:
+                _, descriptors, _, _ = socket.recv_fds(channel, 1, 3)
+            if not descriptors:
+                return
+            job = connection.recv()
+            pid = os.fork()
+            if not pid:
+                connection.close()
+                run_in_fork(job, functools.partial(load_file, Path(job["file"])), *descriptors)
+            for copy in descriptors:
+                os.close(copy)
+            connection.send(pid)
+            connection.send(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+
+def _end() -> NoReturn:
+    """End this process, even if the code left threads running or closed its output."""
+    failed = sys.exc_info()[0] is not None
+    with contextlib.suppress(BaseException):
+        sys.stdout.flush()
+    _exit(CHECKER_FAILED if failed else 0)

@@ -1,0 +1,1 @@
+"""The bench: explanation methods measured on models whose answer is known."""

@@ -1,0 +1,165 @@
+"""The columns of the bench's table: the scores of all methods on one model, or on a group of models.
+
+The value of a method for one seed is the mean over the samples, and for a group the mean over the models. Means
+and intervals are taken over the seeds: the seeds of training of learned and trained-in models, and for compiled
+models and traps, which have no training, the seeds of their unneeded heads and of the drawn inputs.
+"""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from regard.statistics import LEVEL, holm, mean_interval
+from regard_lab.bench.bench_cells import AurocScore, Cell
+from regard_lab.bench.letters import assign_letters
+from regard_lab.bench.rankings import FAILURE
+
+MIN_SPREAD = 0.01
+"""Smallest standard deviation over seeds that a comparison assumes. Few seeds can agree by chance, and a spread
+of zero would show any difference."""
+Values = Mapping[str, Sequence[float]]
+"""For each method, one value per seed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """The score of one method in one column."""
+
+    mean: float
+    """Mean AUROC (0 to 1)."""
+    low: float | None
+    """Lower end of Student's 95 % interval over seeds; None for one seed, and if all seeds agree."""
+    high: float | None
+    letters: str
+    """Two methods without a common letter differ in this column; empty for one seed."""
+    values: list[float]
+    """The value of each seed."""
+    seconds: float
+    """Mean CPU time in seconds for one model and one seed."""
+    models: int = 1
+    """Number of models that the method ranks."""
+
+    @property
+    def fails(self) -> bool:
+        """Whether the mean is below 0.75."""
+        return self.mean < FAILURE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """The scores of all methods on one model or on a group of models, at one level and for one kind of truth."""
+
+    name: str
+    """Name of the model, or of the group."""
+    kind: str
+    family: str
+    """Family of the model; "all" for a group."""
+    level: str
+    truth: str
+    models: int
+    """Number of models."""
+    entries: dict[str, Entry]
+
+
+def model_columns(cells: Iterable[Cell]) -> list[Column]:
+    """Return one column for each model, level and kind of truth, in the order of the cells.
+
+    Only seeds that all methods have are compared, so that they can be paired.
+    """
+    places: dict[tuple[str, ...], dict[str, dict[int, AurocScore]]] = defaultdict(lambda: defaultdict(dict))
+    for cell in cells:
+        for score in cell.scores:
+            place = (cell.model, cell.kind, cell.family, score.level, score.truth)
+            places[place][cell.method][cell.seed] = score
+    columns = []
+    for (model, kind, family, level, truth), methods in places.items():
+        seeds = sorted(set.intersection(*map(set, methods.values())))
+        values = {method: [fmean(scores[seed].values) for seed in seeds] for method, scores in methods.items()}
+        seconds = {
+            method: fmean(score.seconds for score in scores.values()) for method, scores in methods.items()
+        }
+        entries = _entries(values, seconds, dict.fromkeys(methods, 1))
+        columns.append(
+            Column(name=model, kind=kind, family=family, level=level, truth=truth, models=1, entries=entries)
+        )
+    return columns
+
+
+def group_columns(columns: Sequence[Column]) -> list[Column]:
+    """Return one column for each kind of model, level and kind of truth: means over the models of the kind.
+
+    A merged truth ("needed, used") counts for each of its kinds. The mean of a method that ranks some of the
+    models only is over these models; such a method is not compared, and has no letters.
+    """
+    members: dict[tuple[str, str, str], list[Column]] = defaultdict(list)
+    for column in columns:
+        for truth in column.truth.split(", "):
+            members[column.kind, column.level, truth].append(column)
+    groups = []
+    for (kind, level, truth), models in members.items():
+        values, seconds, counts = {}, {}, {}
+        for method in dict.fromkeys(method for column in models for method in column.entries):
+            ranked = [column.entries[method] for column in models if method in column.entries]
+            values[method] = [fmean(seed) for seed in zip(*(entry.values for entry in ranked), strict=False)]
+            seconds[method] = fmean(entry.seconds for entry in ranked)
+            counts[method] = len(ranked)
+        entries = _entries(values, seconds, counts)
+        groups.append(
+            Column(
+                name=kind, kind=kind, family="all", level=level, truth=truth, models=len(models), entries=entries
+            )
+        )
+    return groups
+
+
+def _entries(values: Values, seconds: Mapping[str, float], counts: Mapping[str, int]) -> dict[str, Entry]:
+    """Return the entry of each method, the best first, with letters for differences that survive Holm.
+
+    `counts`: number of models of each method; only methods with the largest number are compared.
+    """
+    ranked = {
+        method: seeds for method, seeds in sorted(values.items(), key=lambda item: -fmean(item[1])) if seeds
+    }
+    compared = {method: seeds for method, seeds in ranked.items() if counts[method] == max(counts.values())}
+    several = len(next(iter(ranked.values()), [])) > 1
+    letters = assign_letters(list(compared), shown_differences(compared)) if several else {}
+    entries = {}
+    for method, seeds in ranked.items():
+        interval = mean_interval(seeds, (0.0, 1.0))
+        entries[method] = Entry(
+            mean=interval.value,
+            low=interval.low,
+            high=interval.high,
+            letters=letters.get(method, ""),
+            values=list(seeds),
+            seconds=seconds[method],
+            models=counts[method],
+        )
+    return entries
+
+
+def shown_differences(values: Values) -> set[frozenset[str]]:
+    """Return the pairs of methods whose paired difference over seeds survives the correction of Holm (1979) over
+    all pairs, at a family-wise error of 5 %.
+
+    The p-values are Student's, because exact tests of five seeds have none below 1/16. The value of a seed is a
+    mean over many samples, so it varies about normally.
+
+    >>> values = {"a": [0.9, 0.91, 0.9], "b": [0.1, 0.12, 0.1], "c": [0.9, 0.9, 0.91]}
+    >>> sorted(map(sorted, shown_differences(values)))
+    [['a', 'b'], ['b', 'c']]
+    """
+    pairs = list(itertools.combinations(values, 2))
+    p_values = holm([_paired_p_value(values[first], values[second]) for first, second in pairs])
+    return {frozenset(pair) for pair, p_value in zip(pairs, p_values, strict=True) if p_value <= 1 - LEVEL}
+
+
+def _paired_p_value(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return the two-sided p-value of Student's test of paired values with equal means."""
+    from scipy.special import stdtr
+
+    differences = [one - other for one, other in zip(first, second, strict=True)]
+    error = max(stdev(differences), MIN_SPREAD) / len(differences) ** 0.5
+    return float(2 * stdtr(len(differences) - 1, -abs(fmean(differences)) / error))

@@ -1,0 +1,273 @@
+"""Rank inputs, heads and edges of a model by an explanation method, and score the ranking against what is known.
+
+Inputs are ranked and scored for each sample. Heads and edges have one truth for all samples, so their scores are
+averaged over the samples before they are ranked.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from regard.errors import InputError
+from regard.interpret.attribution.attribution_result import Level
+from regard.interpret.attribution.background import Background
+from regard.interpret.attribution.method_runs import average, known_method, run_method
+from regard.interpret.attribution.trial import Trial
+from regard.plugins import PluginError, describe_error
+from regard.streams import derive_seed
+from regard.viz.subject import ProbeInput
+from regard_lab.bench.known_models import KnownModel
+from regard_lab.bench.methods import ORACLE, RANDOM, ChosenMethod
+from regard_lab.bench.scores import merge_truths, score_edges, score_heads, score_inputs
+
+FAILURE = 0.75
+"""AUROC below which a method fails on a model."""
+RIGHT = 0.95
+"""AUROC from which a method is right on a trap."""
+DRAWS = 1000
+"""Number of random rankings over which the score of chance is averaged, so that it is 0.50 within 0.02."""
+SHOWN_EDGES = 10
+"""Number of misplaced edges that are stored for a failure."""
+KNOWN_INPUTS = "relevant"
+"""Name of the only truth about inputs."""
+
+
+class Ranking(NamedTuple):
+    """The scores of a method for one kind of truth."""
+
+    truth: str
+    values: list[float]  # AUROC of each sample (inputs) or of all samples together (heads, edges)
+    worst: dict[str, Any] | None  # the ranking and the truth of the worst sample, for a failure
+
+
+class LevelError(InputError):
+    """A method has no scores at a level."""
+
+
+@dataclass(frozen=True)
+class Subjects:
+    """A model whose answer is known, the inputs on which methods are measured, and other inputs for means."""
+
+    known: KnownModel
+    inputs: Sequence[Any]
+    background: Background[Any]
+
+    @cached_property
+    def answered(self) -> list[int]:
+        """The inputs that have an answer at some step, on which heads and edges can be ranked."""
+        probes = map(self.known.subject.trial, self.inputs)
+        return [index for index, probe in enumerate(probes) if probe is not None and probe.steps != []]
+
+    def mean_scores(self, method: ChosenMethod, level: Level) -> Any:
+        """Return the scores of heads or edges, averaged over the inputs."""
+        return average([self.scores(method, index, level) for index in self.answered])
+
+    def scores(self, method: ChosenMethod, index: int, level: Level) -> Any:
+        """Return the scores of a method for an input: an array for inputs, otherwise a dictionary.
+
+        Raises `LevelError` for a method without this level, and `PluginError` for a user's method that fails.
+        """
+        function = method.method
+        if isinstance(function, str):
+            known = known_method(function)
+            if known is None or level not in known.levels:
+                raise LevelError(f"method {function} has no scores of {level}")
+            function = known.functions[level]
+            return run_method(function, self._trial(index, level))
+        try:
+            return run_method(_only(level, function), self._trial(index, level))
+        except InputError as error:
+            raise (
+                error if isinstance(error, LevelError) else PluginError(f"method {method.name}: {error}")
+            ) from error
+        except Exception as error:  # a user's function can fail in any way
+            raise PluginError(
+                f"method {method.name} fails on {self.known.name}: {describe_error(error)}; fix the function"
+            ) from error
+
+    def _trial(self, index: int, level: Level) -> Trial[Any]:
+        known = self.known
+        return Trial(known.subject, self.inputs[index], level, seed=known.seed, background=self.background)
+
+
+def _only(level: Level, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a user's function that raises `LevelError` if its result belongs to another level."""
+
+    def run(trial: Trial[Any]) -> Any:
+        scores = function(trial)
+        kind = "inputs"
+        if isinstance(scores, Mapping):
+            kind = "edges" if any(isinstance(name, tuple) for name in scores) else "heads"
+        if kind != level:
+            raise LevelError(f"the method returns scores of {kind}")
+        return scores
+
+    return run
+
+
+def known_inputs(known: KnownModel, probe: ProbeInput) -> np.ndarray | None:
+    """Return the inputs (Tq, Tk) bool on which each output depends, or None if they are not known.
+
+    For a circuit, these are the inputs whose change can change the output; for a learned model, the relevance
+    that its task defines.
+    """
+    if known.circuit is None:
+        return probe.relevant
+    assert probe.tokens is not None, "a model with a circuit has tokens"
+    relevant: np.ndarray = np.asarray(known.circuit.inputs(probe.tokens), dtype=bool)
+    return relevant
+
+
+def _candidates(known: KnownModel, probe: ProbeInput, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the inputs (Tq, Tk) bool that are ranked for each output: those that another token can replace.
+
+    Left out are the end of a source, the additional first step of a compiled model, and for a causal model the
+    inputs after the output.
+    """
+    candidates: np.ndarray = np.ones(shape, dtype=bool)
+    if probe.causal:
+        candidates = np.tril(candidates)
+    if probe.tokens is not None:
+        candidates[:, ~np.isin(probe.tokens.cpu().numpy(), list(probe.alphabet))] = False
+        if known.circuit is not None and known.family != "encoder-decoder":
+            candidates[:, 0] = False
+    return candidates
+
+
+def rank_inputs(subjects: Subjects, method: ChosenMethod) -> list[Ranking]:
+    """Return the scores of a method's rankings of inputs, one value per sample; empty if nothing is known."""
+    known, values = subjects.known, list[float]()
+    worst: dict[str, Any] | None = None
+    for index, input in enumerate(subjects.inputs):
+        probe = known.subject.trial(input)
+        truth = None if probe is None else known_inputs(known, probe)
+        if probe is None or truth is None:
+            continue
+        candidates = _candidates(known, probe, truth.shape)
+        if score_inputs(truth, truth, candidates) is None:
+            continue
+        if method.name == RANDOM:
+            value, scores = _random_inputs(truth, candidates, _stream(known, index)), truth
+        else:
+            scores = truth if method.name == ORACLE else subjects.scores(method, index, "inputs")
+            value = _checked(score_inputs, scores, truth, candidates, method=method)
+        values.append(round(value, 6))
+        if worst is None or value < worst["auroc"]:
+            worst = {
+                "sample": index,
+                "auroc": round(value, 6),
+                "scores": _rounded(np.asarray(scores, dtype=np.float64)),
+                "truth": truth.astype(int).tolist(),
+            }
+    if not values:
+        return []
+    fails = float(np.mean(values)) < FAILURE and method.name != RANDOM
+    return [Ranking(KNOWN_INPUTS, values, worst if fails else None)]
+
+
+def rank_heads(subjects: Subjects, method: ChosenMethod) -> list[Ranking]:
+    """Return the scores of a method's ranking of heads, for each kind of truth about heads."""
+    known = subjects.known
+    if known.circuit is None:
+        return []
+    circuit = known.circuit
+    truths = merge_truths({"needed": circuit.needed, "used": circuit.used, "sufficient": circuit.sufficient})
+    truths = {name: truth for name, truth in truths.items() if score_heads(_as_scores(truth), truth) is not None}
+    if not truths:
+        return []
+    scores: Mapping[str, np.ndarray] = {}
+    if method.name not in (ORACLE, RANDOM):
+        scores = subjects.mean_scores(method, "heads")
+    rankings = []
+    for name, truth in truths.items():
+        if method.name == RANDOM:
+            rankings.append(Ranking(name, [_random_heads(truth, _stream(known, name))], None))
+            continue
+        ranked = _as_scores(truth) if method.name == ORACLE else scores
+        value = _checked(score_heads, ranked, truth, method=method)
+        worst = {
+            "scores": {layer: _rounded(values) for layer, values in ranked.items()},
+            "auroc": round(value, 6),
+        }
+        rankings.append(Ranking(name, [round(value, 6)], worst if value < FAILURE else None))
+    return rankings
+
+
+def rank_edges(subjects: Subjects, method: ChosenMethod) -> list[Ranking]:
+    """Return the score of a method's ranking of edges, where the edges of the circuit are true."""
+    known = subjects.known
+    if known.circuit is None or not known.circuit.edges:
+        return []
+    edges = known.circuit.edges
+    if method.name == ORACLE:
+        return [Ranking("used", [1.0], None)]
+    if method.name == RANDOM:
+        return [Ranking("used", [_random_edges(known)], None)]
+    scores = subjects.mean_scores(method, "edges")
+    value = _checked(score_edges, scores, edges, method=method)
+    ranked = sorted(scores, key=lambda edge: -scores[edge])
+    worst = {
+        "auroc": round(value, 6),
+        "high": [[*edge, scores[edge]] for edge in ranked if edge not in edges][:SHOWN_EDGES],
+        "low": [[*edge, scores[edge]] for edge in reversed(ranked) if edge in edges][:SHOWN_EDGES],
+    }
+    return [Ranking("used", [round(value, 6)], worst if value < FAILURE else None)]
+
+
+def _checked(score: Callable[..., float | None], *arguments: Any, method: ChosenMethod, **options: Any) -> float:
+    """Return a score. Raises `InputError` if the method returned NaN."""
+    try:
+        value = score(*arguments, **options)
+    except ValueError as error:
+        raise PluginError(f"method {method.name} returns numbers that cannot be ranked: {error}") from error
+    assert value is not None, "the caller checked that the truth has both classes"
+    return value
+
+
+def _as_scores(truth: Mapping[str, Sequence[bool | None]]) -> dict[str, np.ndarray]:
+    return {layer: np.array([float(bool(value)) for value in values]) for layer, values in truth.items()}
+
+
+def _stream(known: KnownModel, part: object) -> np.random.Generator:
+    return np.random.default_rng(derive_seed(known.seed, f"bench/{known.name}/{part}"))
+
+
+def _chance(truth: np.ndarray, random: np.random.Generator) -> float | None:
+    """Return the mean AUROC of random rankings for truth (N,), or None if the truth has one class only."""
+    truth = np.asarray(truth, dtype=bool)
+    positive, negative = int(truth.sum()), int((~truth).sum())
+    if not positive or not negative:
+        return None
+    ranks = random.random((DRAWS, len(truth))).argsort(1).argsort(1) + 1
+    wins = ranks[:, truth].sum(1) - positive * (positive + 1) / 2
+    return float(wins.mean() / (positive * negative))
+
+
+def _random_inputs(truth: np.ndarray, candidates: np.ndarray, random: np.random.Generator) -> float:
+    rows = [row[chosen] for row, chosen in zip(truth, candidates, strict=True)]
+    return float(np.mean([value for row in rows if (value := _chance(row, random)) is not None]))
+
+
+def _random_heads(truth: Mapping[str, Sequence[bool | None]], random: np.random.Generator) -> float:
+    known = np.array([value for values in truth.values() for value in values if value is not None])
+    value = _chance(known, random)
+    assert value is not None, "the caller checked that the truth has both classes"
+    return value
+
+
+def _random_edges(known: KnownModel) -> float:
+    """Return the score of chance for edges: as many false as true ones, because their number has no effect on
+    the mean."""
+    assert known.circuit is not None
+    value = _chance(np.arange(2 * len(known.circuit.edges)) < len(known.circuit.edges), _stream(known, "edges"))
+    assert value is not None
+    return value
+
+
+def _rounded(values: np.ndarray) -> list[Any]:
+    """Return numbers with 6 significant digits."""
+    rounded: list[Any] = np.vectorize(lambda value: float(f"{value:.6g}"))(values).tolist()
+    return rounded

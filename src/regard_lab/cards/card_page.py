@@ -1,0 +1,128 @@
+"""Cards as a page (HTML) and as a Markdown table with the overview picture."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from regard.errors import plural
+from regard.io.writing import write_file
+from regard.viz.report_page import Part, Plot, markdown_table, render_page
+from regard_lab.cards.card import Card, without_baseline
+from regard_lab.cards.card_tables import (
+    card_tables,
+    claim_table,
+    interval_text,
+    number_text,
+    overview_table,
+    points,
+)
+from regard_lab.cards.claims import ClaimResult
+from regard_lab.cards.overview import draw_overview
+from regard_lab.cards.probes import PROBES, card_probes
+
+PICTURE = "overview.svg"
+"""File name of the picture beside the Markdown file."""
+METHOD = (
+    "Each mechanism is trained beside softmax with the same data, the same initial values where parameters have "
+    "the same shape, and the same training steps. Models have 2 layers, width 32 and 4 heads; a mechanism "
+    "without positions has learned positions. Differences are paired by seed. "
+    "Scores are fractions of correct outputs; for regression, the explained fraction of the "
+    "variance. Results of models of this size "
+    "need not hold for large models."
+)
+
+
+def write_page(cards: Sequence[Card], path: str | Path) -> Path:
+    """Write a page with the picture and all tables, and return its path.
+
+    Raises `MachineError` if the file cannot be written.
+    """
+    path, title = Path(path), f"Attention mechanism: {cards[0].mechanism}"
+    parts: list[Part] = [
+        METHOD,
+        Plot(lambda: draw_overview(cards, "svg"), "Differences to softmax: rows are mechanisms, columns tests"),
+        _steps_note(cards[0]),
+    ]
+    if len(cards) == 1:
+        parts.append(card_tables(cards[0]))
+    else:
+        title = f"{len(cards)} attention mechanisms"
+        parts += [overview_table(cards), claim_table(all_claims(cards))]
+        parts += [card_tables(card, claims=False) for card in cards]
+    parts += [f"{name}: {PROBES[name].summary}." for name in card_probes()]
+    write_file(path, render_page(title, parts).encode())
+    return path
+
+
+def write_markdown(cards: Sequence[Card], path: str | Path) -> list[Path]:
+    """Write a Markdown file with the picture, scores, costs and claims, and return the paths of both files."""
+    path = Path(path)
+    tests = [row.test for row in cards[0].rows]
+    scores = [
+        [card.mechanism, *(points(row.difference.value, signed=True) + "\\*" * row.shown for row in card.rows)]
+        for card in without_baseline(cards)
+    ]
+    softmax = [
+        "softmax: correct, %, mean (range of the seeds)",
+        *(interval_text(row.softmax) for row in cards[0].rows),
+    ]
+    costs = [
+        [
+            card.mechanism,
+            f"{card.cost.ratio:.2f}",
+            f"{card.cost.memory / card.cost.softmax_memory:.2f}",
+            f"{card.cost.parameters:,}",
+            "yes" if card.normalized else "no",
+        ]
+        for card in without_baseline(cards)
+    ]
+    claims = [
+        [
+            f"{result.claim.name} ({result.claim.source})",
+            f"{result.claim.measured}; expected {result.claim.expected}",
+            number_text(result.interval),
+            "" if result.smallest is None else f"{result.smallest:.3f}",
+            result.verdict,
+        ]
+        for result in all_claims(cards)
+    ]
+    parts = [
+        "# Attention mechanisms beside softmax",
+        f"Written by `regard card --all --seeds {cards[0].seeds} --markdown {path.name}`. {METHOD}",
+        _steps_note(cards[0]),
+        f"![Differences to softmax]({PICTURE})",
+        "## Correct outputs minus softmax, in percentage points",
+        f"\\*: the interval of the paired difference excludes zero. Intervals hold for all {len(tests)} tests of "
+        "a mechanism at once.",
+        markdown_table(["mechanism", *tests], [softmax, *scores]),
+        "## Claims of papers",
+        "Intervals hold for all claims at once. *Smallest* is the smallest difference whose interval would "
+        "exclude zero. Shares of weight use absolute weights, divided by their sum.",
+        markdown_table(["claim", "measured", "difference", "smallest", "verdict"], claims),
+        "## Cost of a training step (text, one thread)",
+        markdown_table(
+            [
+                "mechanism",
+                "time, softmax = 1",
+                "memory for the backward pass, softmax = 1",
+                "parameters",
+                "rows sum to 1",
+            ],
+            costs,
+        ),
+        "## Probes",
+        "\n".join(f"- {name}: {PROBES[name].summary}" for name in card_probes()),
+    ]
+    picture = path.parent / PICTURE
+    write_file(picture, draw_overview(cards, "svg"))
+    write_file(path, ("\n\n".join(filter(None, parts)) + "\n").encode())
+    return [path, picture]
+
+
+def all_claims(cards: Sequence[Card]) -> list[ClaimResult]:
+    """Return the claims of all cards, each once."""
+    return list({result.claim.name: result for card in cards for result in card.claims}.values())
+
+
+def _steps_note(card: Card) -> str:
+    """Return a warning if the number of training steps is not that of the probes."""
+    return "" if card.steps is None else f"All probes were trained for {plural(card.steps, 'step')} only."

@@ -1,0 +1,163 @@
+"""Train a small model with a mechanism on a probe, and measure it. Deterministic: one thread, seeded streams.
+
+The data depend on the probe and the seed only. The initial values are those of the softmax model of the same
+seed wherever a parameter has the same name and shape, so that two mechanisms differ in their parts only.
+"""
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.evaluation.next_tokens import output_losses
+from regard.models.decoder_only import DecoderOnly
+from regard.streams import derive_seed, make_generator
+from regard.tasks.batch import TokenBatch
+from regard.tasks.tokens import TokenTask
+from regard.training.adam import make_optimizer
+from regard.training.settings import Recipe
+from regard_lab.cards.probes import CardProbe
+from regard_lab.cards.weight_shares import HeadShares, measure_shares
+
+BASELINE = "softmax"
+"""The mechanism with which all others are compared: scaled dot product, softmax, learned positions."""
+CHUNK = 100
+"""Number of batches that are drawn in one call, to save time."""
+WARMUP = 0.1
+CLIP = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeMeasures:
+    """Measurements of a trained model on one test."""
+
+    score: float
+    """Fraction of correct outputs; for real outputs the explained fraction of the variance (1 is perfect, 0 is a
+    prediction of zero)."""
+    loss: float
+    """Mean loss of an output: nats, or half the squared error of real outputs."""
+    shares: HeadShares
+    """Where the weight of each head goes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeResult:
+    """Measurements of one training run."""
+
+    parameters: int
+    """Number of parameters."""
+    seconds: float
+    """CPU time of the training in seconds."""
+    train_loss: float
+    """Mean loss of the last tenth of the training steps."""
+    normalized: bool
+    """Whether each row of weights sums to 1."""
+    tests: dict[str, ProbeMeasures] = field(default_factory=dict)
+    """Results by the name of the test; the name "" is the test at the length of training."""
+
+
+def train_probe(mechanism: str, probe: CardProbe, seed: int, *, steps: int | None = None) -> ProbeResult:
+    """Train a model with a mechanism on a probe, and return its measurements.
+
+    `mechanism`: text of `regard.attention.Mechanism`. `steps`: replaces the probe's number of training steps. A
+    repeated call returns the same numbers, except for `seconds`. Raises `InputError` for a mechanism that does
+    not fit.
+    """
+    with one_thread():
+        task = probe.build_task()
+        model = build_model(mechanism, probe, task, seed)
+        began = time.process_time()
+        loss = _train(model, probe, task, seed, probe.steps if steps is None else steps)
+        seconds = time.process_time() - began
+        tests = {name: _test(model, probe, task, seed, length) for name, length in probe.tests.items()}
+    return ProbeResult(
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        seconds=round(seconds, 3),
+        train_loss=loss,
+        normalized=all(layer.self_attention.normalized for layer in model.decoder.layers),  # type: ignore[union-attr]
+        tests=tests,
+    )
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Return a context manager that computes with one thread, because sums depend on the number of threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def build_model(mechanism: str, probe: CardProbe, task: TokenTask, seed: int) -> DecoderOnly:
+    """Return the model of a probe, with the initial values of the softmax model where they fit."""
+    sizes: dict[str, Any] = dict(task.sizes)
+    model, baseline = (_seeded(probe, text, sizes, seed) for text in (mechanism, BASELINE))
+    shared, own = baseline.state_dict(), model.state_dict()
+    fitting = {name: value for name, value in shared.items() if name in own and own[name].shape == value.shape}
+    model.load_state_dict(fitting, strict=False)
+    return model
+
+
+def _seeded(probe: CardProbe, mechanism: str, sizes: dict[str, Any], seed: int) -> DecoderOnly:
+    config = probe.build_config(mechanism)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(seed, f"card/{probe.name}/model"))
+        return DecoderOnly(config, **sizes)
+
+
+def _train(model: DecoderOnly, probe: CardProbe, task: TokenTask, seed: int, steps: int) -> float:
+    """Train the model, and return its mean loss over the last tenth of the steps."""
+    recipe = Recipe(lr=probe.lr, encoder_lr=probe.lr, output_lr=1.0, betas=(0.9, 0.98), warmup=WARMUP, clip=CLIP)
+    optimizer = make_optimizer(model.train(), recipe)
+    recent: list[float] = []
+    for step, batch in enumerate(_batches(probe, task, seed, steps)):
+        optimizer.zero_grad()
+        loss = mean_loss(model, batch)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step(probe.lr * recipe.schedule(step, steps))
+        if step >= int(0.9 * steps):
+            recent.append(loss.item())
+    return math.fsum(recent) / len(recent)
+
+
+def mean_loss(model: DecoderOnly, batch: TokenBatch) -> Tensor:
+    """Return the mean loss of an output: nats, or half the squared error of real outputs."""
+    losses, _ = output_losses(model(batch.inputs, batch.mask), batch.targets, batch.is_output)
+    return losses.sum() / batch.tokens
+
+
+def _batches(probe: CardProbe, task: TokenTask, seed: int, steps: int) -> Iterator[TokenBatch]:
+    generator = make_generator(seed, f"card/{probe.name}/train")
+    for begin in range(0, steps, CHUNK):
+        count = min(CHUNK, steps - begin)
+        drawn = task.sample(probe.batch * count, generator)
+        masks = (None,) * count if drawn.mask is None else drawn.mask.split(probe.batch)
+        parts = zip(drawn.inputs.split(probe.batch), drawn.targets.split(probe.batch), masks, strict=True)
+        yield from (TokenBatch(*part) for part in parts)
+
+
+@torch.no_grad()
+def _test(model: DecoderOnly, probe: CardProbe, task: TokenTask, seed: int, length: int | None) -> ProbeMeasures:
+    generator = make_generator(seed, f"card/{probe.name}/test/{length}")
+    batch = task.sample(probe.test_sequences, generator, sample_len=length, unseen=True)
+    logits, shares = measure_shares(model.eval(), task, batch)
+    losses, correct = output_losses(logits, batch.targets, batch.is_output)
+    loss = float(losses.double().sum()) / batch.tokens
+    if batch.targets.is_floating_point():
+        variance = float(batch.targets[batch.is_output].double().square().mean())
+        score = 1 - 2 * loss / variance
+    else:
+        score = float(correct.sum()) / batch.tokens
+    return ProbeMeasures(score=_rounded(score), loss=_rounded(loss), shares=shares)
+
+
+def _rounded(value: float | Tensor) -> float:
+    return round(float(value), 6)

@@ -1,0 +1,65 @@
+"""`regard bench`: how often explanation methods are right on models whose answer is known."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.cli.parsing import parse
+from regard.cli.terminal import print_table, resumable
+from regard.io.writing import check_writable, write_json
+from regard_lab.bench.bench import SAVEPATH, SEEDS, bench
+from regard_lab.bench.page import write_bench_page, write_markdown
+
+PROG = "regard bench"
+DESCRIPTION = (
+    "Measure explanation methods on models whose answer is known: programs compiled to weights, traps, programs "
+    "that Transformers were trained to follow, and Regard's tasks. The table has the area under the ROC curve of "
+    "each method on each model, for inputs, heads and edges, with 95 % intervals over seeds. Results are stored "
+    "one by one: a repeated command continues where it stopped."
+)
+PIPE_WIDTH = 160
+"""Width of the tables in characters if they are not printed to a terminal."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchFlags:
+    """Flags of the command."""
+
+    methods: str = "all"
+    """Methods, separated by commas: all, names (see regard.attribute, also captum:CLASS), or your own as FILE.py
+    or module:function, which is imported. The oracle and a random ranking are always included."""
+    models: str | None = None
+    """Models, separated by commas: all, compiled, trap, trained-in, learned, names, or KIND/NAME."""
+    seeds: int = SEEDS
+    """Number of seeds of training; for compiled models and traps, of their unneeded heads and inputs."""
+    quick: bool = False
+    """Use 10 inputs instead of 40, and unless --models is given only five of 18 trained models. With five seeds,
+    this takes about 15 minutes of CPU time instead of an estimated two hours."""
+    json: Path | None = None
+    """Write all numbers to this JSON file."""
+    html: Path | None = None
+    """Write a page with all tables to this HTML file, and pages of the failures to a folder beside it."""
+    markdown: Path | None = None
+    """Write the means over each kind of models, and what each trap shows, to this Markdown file."""
+    savepath: Path = Path(SAVEPATH)
+    """Directory of the trained models and of the results."""
+
+
+def run(argv: list[str]) -> None:
+    """Measure the methods, print the tables and write the files."""
+    flags = parse(BenchFlags(), argv, prog=PROG, description=DESCRIPTION)
+    for path in (flags.json, flags.html, flags.markdown):
+        if path is not None:
+            check_writable(path)
+    with resumable():
+        result = bench(
+            flags.methods, models=flags.models, seeds=flags.seeds, quick=flags.quick, savepath=flags.savepath
+        )
+    print_table(result.table(), None if sys.stdout.isatty() else PIPE_WIDTH)
+    if flags.json is not None:
+        write_json(flags.json, result.json())
+        sys.stdout.write(f"Saved {flags.json}\n")
+    if flags.html is not None:
+        sys.stdout.write(f"Saved {write_bench_page(result, flags.html)}\n")
+    if flags.markdown is not None:
+        sys.stdout.write(f"Saved {write_markdown(result, flags.markdown)}\n")

@@ -1,0 +1,1 @@
+"""Doubt: which translations of a run cannot be trusted, and why."""

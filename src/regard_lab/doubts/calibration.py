@@ -1,0 +1,238 @@
+"""Calibrate the doubt of a run on planted faults, and measure how well it finds them.
+
+Good translations are the run's own translations and the references of the text. Faults are planted in both, and
+in the sources. Each of the two has a classifier, which is tested on a fifth of the sentences at a time, after
+fitting it to the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from regard.arguments import public
+from regard.data.prepare import MOST_COMPARED, describe_learned
+from regard.errors import InputError
+from regard.progress import counting_bar, print_status
+from regard.runs.sequence_run import SequenceRun
+from regard.statistics import auroc
+from regard_lab.doubts.calibration_file import Calibration, FaultResult, Origin, TrustReport, store_calibration
+from regard_lab.doubts.classifier import GOOD, Classifier, fit
+from regard_lab.doubts.faults import FAULTS, SOURCE_FAULTS, Planter
+from regard_lab.doubts.features import FeatureReader
+from regard_lab.doubts.traces import Pairs, read_frequencies
+
+FALSE_ALARMS = 0.01
+"""Default share of good translations that get a warning."""
+FOLDS = 5
+SMALLEST = 50
+"""Smallest number of pairs for a calibration."""
+FEWEST = 20
+"""Smallest number of planted faults of a kind that the classifier knows."""
+TAIL = 0.1
+"""Share of good translations whose log-odds set a threshold for fewer false alarms."""
+MOST_PLANTED, MOST_SOURCES = 200, 100
+"""Largest number of faulty translations, and of faulty sources, of a kind. The run translates these sources."""
+
+
+@public
+def calibrate_doubt(
+    run: SequenceRun,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    text: str = "the calibration text",
+    reverse: SequenceRun | None = None,
+    false_alarms: float = FALSE_ALARMS,
+    beam: int | None = None,
+    seed: int = 0,
+    show: bool = True,
+) -> TrustReport:
+    """Fit the doubt of a run to planted faults, store it with the run, and return how well it finds faults.
+
+    `pairs`: sources and references that were not used for training, at least 50. `text`: their name in messages.
+    `reverse`: a run of the opposite direction, whose probability of the source is a further feature.
+    `false_alarms`: share (0 to 0.5) of good translations that get a warning. `beam`: as in `run.search`. `seed`:
+    draws the faults. `show`: print progress.
+
+    >>> pairs = list(run.unseen(500, 0))    # doctest: +SKIP
+    >>> print(regard.calibrate_doubt(run, pairs))    # doctest: +SKIP
+
+    Raises `InputError` for few pairs, pairs of the training text, and a model without attention to its source.
+    """
+    check_calibration(run, false_alarms=false_alarms, beam=beam, seed=seed)
+    left_out = {} if reverse else {"reverse": "no run of the opposite direction was given"}
+    _check_pairs(run, pairs)
+    frequencies = read_frequencies(run, pairs)
+    reader = FeatureReader(run, frequencies, reverse)
+    sources, references = (list(side) for side in zip(*pairs, strict=True))
+    print_status(f"translating {len(pairs):,} sources", show=show)
+    texts: dict[Origin, list[str]] = {"translations": run.translate(sources, beam=beam), "references": references}
+    sets, classifiers, thresholds = [], {}, {}
+    with counting_bar("planted faults", 0, len(FAULTS) + 1, show=show) as advance:
+        for kind in (GOOD, *FAULTS):
+            sets += [
+                _Set(origin, kind, np.array(list(faulty)), reader.measure(list(faulty.values())))
+                for origin, faulty in _plant(run, kind, sources, texts, seed, beam, left_out).items()
+            ]
+            advance()
+    faults = []
+    for origin in texts:
+        own = [part for part in sets if part.origin == origin]
+        kinds = [part.kind for part in own if part.kind != GOOD]
+        _hold_out(own, kinds, reader.names)
+        thresholds[origin] = _threshold(own[0].doubt, false_alarms)
+        classifiers[origin] = _fit(own, kinds, reader.names)
+        faults += [_judge(part, own[0], thresholds[origin], reader.names) for part in own[1:]]
+    report = TrustReport(
+        text=text,
+        pairs=len(pairs),
+        false_alarms=false_alarms,
+        thresholds=thresholds,
+        features=reader.names,
+        left_out=left_out,
+        faults=sorted(faults, key=lambda fault: [*FAULTS].index(fault.kind)),
+    )
+    store_calibration(
+        run,
+        Calibration(
+            step=run.step,
+            report=report,
+            classifiers=classifiers,
+            frequencies=frequencies,
+            reverse=None if reverse is None else str(reverse.folder.resolve()),
+        ),
+    )
+    return report
+
+
+def _check_pairs(run: SequenceRun, pairs: Pairs) -> None:
+    """Raise `InputError` for a model without attention to its source, for too few pairs, and for pairs that do
+    not show how the model translates other text: copies of the source, and the text of training, which the model
+    translates better."""
+    if not run.model.cross_layers:
+        raise InputError("the model has no attention to its source, which the doubt needs: train with attention")
+    if (different := len(set(pairs))) < SMALLEST:
+        raise InputError(
+            f"too few different pairs to calibrate the doubt ({different}): give at least {SMALLEST}, "
+            "preferably 500"
+        )
+    equal = sum(source == target for source, target in pairs)
+    if 2 * equal > len(pairs):
+        raise InputError(f"in {equal} of {len(pairs)} pairs, the reference equals the source: give translations")
+    try:
+        training = [] if run.task.draws else run.trained_on(MOST_COMPARED)
+    except InputError:  # the file was moved
+        training = []
+    if learned := describe_learned(pairs, training):
+        raise InputError(
+            f"{learned} of the run, which it translates better than other text: give pairs that were not used "
+            "for training"
+        )
+
+
+def check_calibration(run: SequenceRun, *, false_alarms: float, beam: int | None, seed: int) -> None:
+    """Raise `InputError` for options of `calibrate_doubt` out of range."""
+    if not 0 < false_alarms < 0.5:
+        raise InputError(f"false_alarms {false_alarms} is out of range: choose above 0 and less than 0.5")
+    run.search([], beam=beam)
+
+
+@dataclass
+class _Set:
+    """Translations of one kind and origin."""
+
+    origin: Origin
+    kind: str
+    """`GOOD` or a kind of fault."""
+    indices: np.ndarray
+    """(N,): indices of the sources."""
+    features: np.ndarray
+    """(N, F)."""
+
+    def __post_init__(self) -> None:
+        # Log-odds of a fault, and whether the kind is the most likely one, by a classifier of other sentences.
+        self.doubt, self.named = np.zeros(len(self.indices)), np.zeros(len(self.indices), bool)
+
+
+def _plant(
+    run: SequenceRun,
+    kind: str,
+    sources: Sequence[str],
+    texts: dict[Origin, list[str]],
+    seed: int,
+    beam: int | None,
+    left_out: dict[str, str],
+) -> dict[Origin, dict[int, tuple[str, str]]]:
+    """Return the pairs of one kind, by the index of their source. Rare kinds of fault go to `left_out`."""
+    if kind == GOOD:
+        return {origin: dict(enumerate(zip(sources, good, strict=True))) for origin, good in texts.items()}
+    planted: dict[Origin, dict[int, tuple[str, str]]] = {}
+    if kind in SOURCE_FAULTS:
+        faulty = Planter(sources, texts["references"], seed).plant(kind)
+        short = [index for index, source in faulty.items() if run.too_long(source) is None][:MOST_SOURCES]
+        own = run.translate([faulty[index] for index in short], beam=beam)
+        planted["translations"] = {
+            index: (faulty[index], target) for index, target in zip(short, own, strict=True)
+        }
+        planted["references"] = {index: (faulty[index], texts["references"][index]) for index in short}
+    else:
+        for origin, good in texts.items():
+            faulty = Planter(sources, good, seed).plant(kind)
+            planted[origin] = {index: (sources[index], faulty[index]) for index in [*faulty][:MOST_PLANTED]}
+    for origin in [origin for origin, pairs in planted.items() if len(pairs) < FEWEST]:
+        count = len(planted.pop(origin))
+        left_out[f"faults {kind}, {origin}"] = f"only {count} could be planted"
+    return planted
+
+
+def _fit(
+    sets: Sequence[_Set], kinds: Sequence[str], names: Sequence[str], without: int | None = None
+) -> Classifier:
+    """Fit a classifier to all sentences but those of one fold."""
+    rows = [part.indices % FOLDS != without for part in sets]
+    features = np.concatenate([part.features[own] for part, own in zip(sets, rows, strict=True)])
+    labels = [part.kind for part, own in zip(sets, rows, strict=True) for _ in range(own.sum())]
+    return fit(features, labels, kinds, names)
+
+
+def _hold_out(sets: Sequence[_Set], kinds: Sequence[str], names: Sequence[str]) -> None:
+    """Judge each translation by a classifier that was fitted to other sentences."""
+    for fold in range(FOLDS):
+        classifier = _fit(sets, kinds, names, without=fold)
+        for part in sets:
+            rows = part.indices % FOLDS == fold
+            part.doubt[rows] = classifier.log_odds(part.features[rows])
+            likely = classifier.kind_odds(part.features[rows]).argmax(1)
+            part.named[rows] = np.array(kinds)[likely] == part.kind
+
+
+def _threshold(doubt: np.ndarray, false_alarms: float) -> float:
+    """Return the log-odds above which a share of good translations lies.
+
+    Above the quantile of 90 %, the log-odds are taken as exponentially distributed, so that a tenth of the
+    translations sets the threshold and not the few above it. Quantiles and generalised Pareto tails are farther
+    from the stated share (docs/dev/doubt.md).
+    """
+    if false_alarms >= TAIL:
+        return float(np.quantile(doubt, 1 - false_alarms))
+    begin = np.quantile(doubt, 1 - TAIL)
+    return float(begin + (doubt[doubt > begin] - begin).mean() * math.log(TAIL / false_alarms))
+
+
+def _judge(part: _Set, good: _Set, threshold: float, names: Sequence[str]) -> FaultResult:
+    """Compare one kind of fault with good translations of the same origin."""
+    column = names.index("improbable")
+    surprise, usual = part.features[:, column], good.features[:, column]
+    truth = np.arange(len(part.doubt) + len(good.doubt)) < len(part.doubt)
+    return FaultResult(
+        kind=part.kind,
+        origin=part.origin,
+        count=len(part.indices),
+        auroc=auroc(np.concatenate([part.doubt, good.doubt]), truth) or 0.0,
+        log_probability_auroc=auroc(np.concatenate([surprise, usual]), truth) or 0.0,
+        found=float((part.doubt > threshold).mean()),
+        named=float(part.named.mean()),
+    )

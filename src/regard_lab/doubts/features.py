@@ -1,0 +1,204 @@
+"""Features of a translation that show whether it can be trusted: attention, probabilities (in nats), and text.
+
+The attention is the mean of the weights of the heads of a layer N that attends to the source:
+
+    N from_uniform   distance of the attention from uniform attention, with unit costs (Wass-to-Unif, Guerreiro
+                     et al. 2023, "Optimal transport for unsupervised hallucination detection in neural machine
+                     translation")
+    N entropy        mean entropy of the weights of a step, divided by that of uniform weights
+    N unread         mean over source tokens of 1 - min(1, sum of weights over steps) (coverage, Tu et al. 2016)
+    N unread_span    the same for the worst three consecutive tokens
+    N contribution   lengths of the transformed values times their weights, summed over heads and source, mean
+                     over steps (Kobayashi et al. 2020)
+    no_gain          negative mean of log p(token | source, tokens before) - log p(token), where p(token) is the
+                     mean of the predicted probabilities over known pairs
+    reverse          `improbable` of the source given the translation, by a run of the opposite direction
+    length           logarithm of the length of the source in characters, minus that of the translation
+
+`MEANINGS` describes all features.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from regard.attention.names import short_name
+from regard.data.batch import collate
+from regard.data.vocabulary import PAD, UNKNOWN, Vocabulary
+from regard.decoding.search import SearchTrace
+from regard.runs.sequence_run import SequenceRun
+from regard_lab.doubts.traces import BATCH, Pairs, read_traces
+
+MEANINGS = {
+    "from_uniform": "distance of the attention from uniform",
+    "end_share": "share of the attention on punctuation and the end of the source",
+    "entropy": "entropy of the attention",
+    "unread": "share of the source that no step reads",
+    "unread_span": "share of three source tokens that no step reads",
+    "contribution": "length of the values that a step reads from the source",
+    "improbable": "negative log-probability per token",
+    "least": "negative log-probability of the least probable token",
+    "weakest": "negative log-probability of the three least probable tokens",
+    "uneven": "standard deviation of the log-probability per token",
+    "no_gain": "log-probability per token in usual text, minus that in this translation",
+    "length": "log of the length of the source divided by that of the translation",
+    "repeated": "repeats of the most frequent pair of words beyond those of the source",
+    "copied": "share of the words that are copied from the source",
+    "reverse": "negative log-probability of the source given the translation",
+}
+"""What each feature measures, by its name without the layer."""
+SPAN = 3
+"""Number of consecutive tokens in `unread_span`, and of tokens in `weakest`."""
+SMALLEST_WEIGHT = np.float32(1e-30)
+"""Smaller weights are raised to this value in the logarithm of the entropy."""
+LAYER_FEATURES, OTHER_FEATURES = [*MEANINGS][:6], [*MEANINGS][6:-1]
+"""Features of each layer, and further features; `reverse` is the last."""
+
+
+class FeatureReader:
+    """Measures the features of translations of a run.
+
+    `frequencies` (V,): see `read_frequencies`. `reverse`: run of the opposite direction, for its feature.
+    """
+
+    def __init__(self, run: SequenceRun, frequencies: np.ndarray, reverse: SequenceRun | None = None) -> None:
+        self.run, self.frequencies, self.reverse = run, frequencies, reverse
+        self._is_word = word_tokens(run.task.source_vocabulary)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the features, in the order of `measure`."""
+        layers = [
+            f"{short_name(layer)} {name}" for layer in self.run.model.cross_layers for name in LAYER_FEATURES
+        ]
+        return [*layers, *OTHER_FEATURES, *(["reverse"] if self.reverse is not None else [])]
+
+    def measure(self, pairs: Pairs, traces: Sequence[SearchTrace | None] | None = None) -> np.ndarray:
+        """Return the features (N, F) float64 of translations, given as pairs of source and translation.
+
+        `traces`: traces of the search that wrote the translations, where known. The model reads the other pairs.
+        """
+        known = traces or [None] * len(pairs)
+        unread = [pair for pair, trace in zip(pairs, known, strict=True) if trace is None]
+        read = iter(read_traces(self.run, unread))
+        complete = [next(read) if trace is None else trace for trace in known]
+        columns = [
+            self._model_features(complete),
+            np.array([_text_features(*pair) for pair in pairs]).reshape(len(pairs), -1),
+        ]
+        if self.reverse is not None:
+            columns.append(_reverse_feature(self.reverse, pairs)[:, None])
+        return np.concatenate(columns, axis=1)
+
+    def _model_features(self, traces: Sequence[SearchTrace]) -> np.ndarray:
+        """Return the features of attention and probabilities (N, F)."""
+        order = sorted(range(len(traces)), key=lambda row: (len(traces[row].source), len(traces[row].tokens)))
+        parts = [order[begin : begin + BATCH] for begin in range(0, len(order), BATCH)]
+        features = np.concatenate([self._batch_features([traces[row] for row in part]) for part in parts])
+        return features[np.argsort(order)]
+
+    def _batch_features(self, traces: Sequence[SearchTrace]) -> np.ndarray:
+        source = collate([trace.source for trace in traces]).numpy()
+        target = collate([trace.tokens for trace in traces]).numpy()
+        written, valid, is_word = target != PAD, source != PAD, self._is_word[source]
+        shape = len(self.run.model.cross_layers), *target.shape
+        log_probabilities = np.zeros(target.shape)
+        weights, contribution = np.zeros((*shape, source.shape[1]), np.float32), np.zeros(shape)
+        for row, trace in enumerate(traces):
+            _, steps, length = trace.attention.shape
+            log_probabilities[row, :steps] = trace.log_probabilities
+            weights[:, row, :steps, :length] = trace.attention
+            contribution[:, row, :steps] = trace.contribution
+        layers = zip(weights, contribution, strict=True)
+        parts = [_layer_features(*layer, written, valid, is_word) for layer in layers]
+        usual = self.frequencies[target]
+        return np.concatenate([*parts, _probability_features(log_probabilities, usual, written)], axis=1)
+
+
+def word_tokens(vocabulary: Vocabulary) -> np.ndarray:
+    """Return for each token of a vocabulary whether it contains a letter or digit: (V,) bool."""
+    labels = vocabulary.labels(range(len(vocabulary)))
+    words = np.array([any(map(str.isalnum, label)) for label in labels])
+    words[: UNKNOWN + 1] = False
+    words[UNKNOWN] = True
+    return words
+
+
+def _layer_features(
+    weights: np.ndarray, contribution: np.ndarray, written: np.ndarray, valid: np.ndarray, is_word: np.ndarray
+) -> np.ndarray:
+    """Return the features (B, 6) of a layer from its weights (B, Tt, Ts) and contributions (B, Tt).
+
+    `written` (B, Tt): steps of the translation. `valid` (B, Ts): tokens of the source, and its end. The values of
+    other steps and tokens are 0.
+    """
+    steps, length = written.sum(1), valid.sum(1)
+    read = weights.sum(1)
+    mass = read / steps[:, None]
+    entropy = -(weights * np.log(np.maximum(weights, SMALLEST_WEIGHT))).sum((1, 2)) / np.log(length.clip(2))
+    unread = (1 - read.clip(max=1)) * is_word
+    spans = np.lib.stride_tricks.sliding_window_view(np.pad(unread, ((0, 0), (0, SPAN - 1))), SPAN, 1).mean(-1)
+    return np.stack(
+        [
+            np.abs(mass - valid / length[:, None]).sum(1) / 2,
+            (mass * ~is_word).sum(1),
+            entropy / steps,
+            unread.sum(1) / is_word.sum(1).clip(1),
+            spans.max(1),
+            contribution.sum(1) / steps,
+        ],
+        axis=1,
+    )
+
+
+def _probability_features(log_probabilities: np.ndarray, usual: np.ndarray, written: np.ndarray) -> np.ndarray:
+    """Return the features (B, 5) of log-probabilities (B, Tt), which are 0 after the end, and of the usual
+    log-probabilities of the tokens (B, Tt)."""
+    steps = written.sum(1)
+    mean = log_probabilities.sum(1) / steps
+    variance = (((log_probabilities - mean[:, None]) * written) ** 2).sum(1) / steps
+    weakest = np.sort(log_probabilities, axis=1)[:, :SPAN].sum(1) / steps.clip(max=SPAN)
+    return np.stack(
+        [-mean, -log_probabilities.min(1), -weakest, np.sqrt(variance), (usual * written).sum(1) / steps - mean],
+        axis=1,
+    )
+
+
+def _reverse_feature(reverse: SequenceRun, pairs: Pairs) -> np.ndarray:
+    """Return the feature `reverse` (N,). The texts are cut at the largest lengths of the run. The tokens of the
+    source of a blank translation have equal probabilities."""
+
+    def fit(text: str, *, target: bool = False) -> str:
+        if reverse.too_long(text, target=target) is None:
+            return text
+        vocabulary, most = reverse.task.source_vocabulary, reverse.task.longest_source
+        if target:
+            vocabulary, most = reverse.task.target_vocabulary, reverse.task.longest_target
+        return vocabulary.decode(vocabulary.encode(text)[:most])
+
+    scores = reverse.score([(fit(target), fit(source, target=True)) for source, target in pairs])
+    equal = math.log(len(reverse.task.target_vocabulary))
+    return np.array([-score.per_token if score.tokens else equal for score in scores])
+
+
+def _text_features(source: str, target: str) -> tuple[float, ...]:
+    source_words, target_words = source.split(), target.split()
+    letters = [word for word in target_words if any(map(str.isalpha, word))]
+    known = set(source_words)
+    return (
+        math.log((len(source) + 1) / (len(target) + 1)),
+        _most_frequent(target_words) - _most_frequent(source_words),
+        sum(word in known for word in letters) / max(len(letters), 1),
+    )
+
+
+def _most_frequent(words: Sequence[str]) -> int:
+    """Return how often the most frequent pair of neighbouring words occurs.
+
+    >>> _most_frequent("a dog a dog a dog".split())
+    3
+    """
+    return max(Counter(pairwise(words)).values(), default=0)

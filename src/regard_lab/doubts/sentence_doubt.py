@@ -1,0 +1,152 @@
+"""The doubt of single translations, with a reason."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from regard.arguments import public
+from regard.data.vocabulary import is_blank
+from regard.decoding.search import SearchTrace
+from regard.result import Result
+from regard.runs.loading import load_translator
+from regard.runs.sequence_run import SequenceRun
+from regard_lab.doubts.calibration_file import Origin, read_calibration
+from regard_lab.doubts.features import MEANINGS, FeatureReader
+
+UNLIKE = (0.3, 4.0)
+"""A text of N sentences is unlike the calibration text of M pairs if the mean of a feature is further from the
+mean of good translations than UNLIKE[0] + UNLIKE[1] * sqrt(1/N + 1/M) standard deviations. Of text from the same
+source as the calibration text, about 1 of 100 samples is."""
+
+
+@public
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Doubt(Result):
+    """The doubt of one translation."""
+
+    source: str
+    translation: str
+    doubt: float
+    """Probability (0 to 1) of a fault, if planted faults of equally frequent kinds were as frequent as good
+    translations."""
+    log_odds: float
+    """The doubt as log-odds, which still order doubts near 1."""
+    warned: bool
+    """Whether the log-odds are above the threshold of the calibration."""
+    reason: str
+    """The most likely kind of fault, see `regard_lab.doubts.faults`."""
+    evidence: str
+    """The feature that speaks most for this kind of fault, with its usual values."""
+
+    def __str__(self) -> str:
+        warning = "" if self.warned else "no warning; most likely "
+        return f"doubt {self.doubt:.3f}, {warning}{self.reason}: {self.evidence}"
+
+
+@public
+class Doubter:
+    """Measures the doubt of translations of a run by its stored calibration.
+
+    Raises `InputError` if the run is not calibrated, or the run of the opposite direction is missing.
+    """
+
+    def __init__(self, run: SequenceRun) -> None:
+        self.run = run
+        self.calibration = read_calibration(run)
+        opposite = self.calibration.reverse
+        reverse = None if opposite is None else load_translator(opposite)
+        self._reader = FeatureReader(run, self.calibration.frequencies, reverse)
+        self._measured: dict[Origin, tuple[int, np.ndarray]] = {}
+        """Number of measured translations, and the sum of their shifts (F,)."""
+
+    def measure(
+        self,
+        pairs: Sequence[tuple[str, str]],
+        origin: Origin = "translations",
+        traces: Sequence[SearchTrace | None] | None = None,
+    ) -> list[Doubt | None]:
+        """Return the doubt of translations, given as pairs of source and translation.
+
+        `origin`: "translations" for the run's own translations, "references" for translations from elsewhere,
+        whose threshold is higher. `traces`: traces of the search, which save a pass over its translations. A pair
+        with a blank source has no doubt (None).
+        """
+        rows = [row for row, (source, _) in enumerate(pairs) if not is_blank(source)]
+        doubts: list[Doubt | None] = [None] * len(pairs)
+        if not rows:
+            return doubts
+        features = self._reader.measure(
+            [pairs[row] for row in rows], None if traces is None else [traces[row] for row in rows]
+        )
+        classifier, threshold = self.calibration.classifiers[origin], self.calibration.report.thresholds[origin]
+        count, shifts = self._measured.get(origin, (0, np.zeros(features.shape[1])))
+        self._measured[origin] = count + len(features), shifts + classifier.shifts(features).sum(0)
+        totals, kinds = classifier.log_odds(features), classifier.kind_odds(features).argmax(1)
+        evidence = classifier.contributions(features, kinds).argmax(1)
+        for index, row in enumerate(rows):
+            total, most = float(totals[index]), int(evidence[index])
+            low, _, high = classifier.usual[:, most]
+            doubts[row] = Doubt(
+                source=pairs[row][0],
+                translation=pairs[row][1],
+                doubt=1 / (1 + math.exp(-total)) if total > -700 else 0.0,
+                log_odds=total,
+                warned=total > threshold,
+                reason=classifier.kinds[kinds[index]],
+                evidence=f"{describe_feature(self._reader.names[most])} {features[index, most]:.2f}, usually "
+                f"{low:.2f} to {high:.2f}",
+            )
+        return doubts
+
+    def notes(self, origin: Origin = "translations") -> list[str]:
+        """Return the share of false alarms that the calibration promises, and what speaks against it: few pairs,
+        or measured translations that are unlike the text of the calibration."""
+        notes = self.calibration.report.alarms()
+        if origin in self._measured:
+            count, shifts = self._measured[origin]
+            mean = np.abs(shifts / count)
+            if mean.max() > UNLIKE[0] + UNLIKE[1] * math.sqrt(1 / count + 1 / self.calibration.report.pairs):
+                feature = describe_feature(self._reader.names[int(mean.argmax())])
+                notes.append(
+                    f"warning: this text is unlike {self.calibration.report.text}, so that the share of false "
+                    f"alarms is unknown ({feature}: {mean.max():.1f} standard deviations apart)"
+                )
+        return notes
+
+
+def describe_feature(name: str) -> str:
+    """Return the meaning of a feature, with its layer.
+
+    >>> describe_feature("decoder.0.cross entropy")
+    'entropy of the attention (decoder.0.cross)'
+    """
+    layer, _, measure = name.rpartition(" ")
+    return f"{MEANINGS[measure]} ({layer})" if layer else MEANINGS[measure]
+
+
+@public
+def doubt(
+    run: SequenceRun, pairs: Sequence[tuple[str, str]], *, origin: Origin = "translations"
+) -> list[Doubt | None]:
+    """Return the doubt of translations of a calibrated run, given as pairs of source and translation.
+
+    `origin`: "translations" if the run wrote them, "references" if they come from elsewhere. A pair with a blank
+    source has no doubt (None).
+
+    >>> sources = ["ein Hund rennt .", "zwei Kinder spielen ."]    # doctest: +SKIP
+    >>> regard.doubt(run, list(zip(sources, run.translate(sources))))    # doctest: +SKIP
+    [<Doubt: doubt 0.012, no warning; most likely looped: ...>, <Doubt: doubt 0.998, omitted: ...>]
+
+    Warns if the calibration has few pairs, or if the pairs are unlike its text. Raises `InputError` if the run is
+    not calibrated (`regard.calibrate_doubt`).
+    """
+    doubter = Doubter(run)
+    doubts = doubter.measure(pairs, origin)
+    for note in doubter.notes(origin)[1:]:
+        warnings.warn(note.removeprefix("warning: "), stacklevel=2)
+    return doubts

@@ -1,0 +1,298 @@
+"""Compile a program to the weights of a model: `DecoderOnly`, `Transformer`, or `QueryModel` for encoders.
+
+The models have no normalization, so each layer adds exactly what its heads and units write. A head's score is the
+number of true comparisons times `SCORE`; an aggregate gives all other steps weights below 1e-6, and gradients
+through the softmax stay above zero in float32. `planner` decides which head computes what.
+
+Heads and units that no expression needs are filled at random, so that "not needed" heads exist in numbers. They
+read the whole stream and write to `SCRATCH` dimensions that nothing else reads: in turn a loud head (8 times the
+norm of a planted head), a quiet head (0.3 times), and a silent head, whose values are zero."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.feed_forward import FeedForward
+from regard.attention.hooks import attention_layers
+from regard.attention.names import short_name
+from regard.data.vocabulary import BOS, EOS
+from regard.models.base import ModelConfig, TaskModel
+from regard.models.decoder_only import DecoderOnly, DecoderOnlyConfig
+from regard.models.query import QueryModel, QueryModelConfig
+from regard.models.transformer import Transformer, TransformerConfig
+from regard.streams import make_generator
+from regard_lab.programs.circuit import Circuit, make_circuit
+from regard_lab.programs.planner import PlannedHead, Planner
+from regard_lab.programs.program import Program
+from regard_lab.programs.readings import MARK, ONE, unit_rows
+from regard_lab.programs.task import EncoderProgramTask, PairProgramTask, ProgramTask, make_task
+
+SCORE = 30.0
+"""Score of one comparison. The additional step is half a comparison below a selected step: exp(-15) = 3e-7."""
+LOGIT = 12.0
+"""Logit of the answer; all other logits are 0, or half of it for the answer None."""
+SCRATCH = 4
+"""Dimensions to which unneeded heads and units write."""
+SPARE_UNITS = 4
+"""Number of unneeded units in each feed-forward layer."""
+LEAST_HEADS = 4
+"""Smallest number of heads in each attention layer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spares:
+    """The unneeded heads of each attention layer."""
+
+    heads: int = 2
+    """Smallest number of them in each layer."""
+    gains: tuple[float, ...] = (8.0, 0.3, 0.0)
+    """Norms of what they write, in turn: loud, quiet and silent heads. A planted head writes vectors of norm
+    1."""
+    leak: float = 0.0
+    """Norm of what they add to the logits of a decoder-only model, which is too little to change an answer."""
+
+
+PLAIN = Spares()
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A compiled program."""
+
+    program: Program
+    task: ProgramTask
+    config: ModelConfig
+    """Options of the model."""
+    model: TaskModel
+    circuit: Circuit
+    """What is known about the model."""
+
+
+def compile_program(program: Program, *, seed: int = 0, spares: Spares = PLAIN) -> Compiled:
+    """Return the model that computes a program. Its answers are those of the program for every input.
+
+    `seed`: of the unneeded heads and units, which `spares` describes. Raises `InputError` for an expression that
+    the family of models cannot compute.
+
+    >>> from regard_lab.programs.library import PROGRAMS
+    >>> compiled = compile_program(PROGRAMS["reverse"])
+    >>> compiled.program.write("abc"), compiled.circuit.needed["decoder.0.cross"]
+    ('cba', (True, False, False, False))
+    """
+    return assemble(Planner(program), seed=seed, spares=spares)
+
+
+@torch.inference_mode(mode=False)  # parameters that are created in inference mode never have gradients
+@torch.no_grad()
+def assemble(planner: Planner, *, seed: int = 0, spares: Spares = PLAIN) -> Compiled:
+    """Return the model with the heads and units of a plan; arguments as in `compile_program`."""
+    task = make_task(planner.program, planner.result)
+    sizes = ModelSizes.of(planner, spares)
+    config, model = make_model(planner, task, sizes)
+    write_weights(planner, task, model, spares, make_generator(seed, planner.program.name))
+    layers = {short_name(name): layer.heads for name, layer in attention_layers(model).items()}
+    return Compiled(planner.program, task, config, model.eval(), make_circuit(planner, task, layers))
+
+
+class ModelSizes(NamedTuple):
+    """Sizes of a compiled model."""
+
+    heads: int
+    head_width: int
+    width: int
+    inner: int
+
+    @classmethod
+    def of(cls, planner: Planner, spares: Spares) -> Self:
+        """Return the smallest sizes for all heads, units and dimensions of a plan."""
+        heads = max([len(heads) + spares.heads for heads in planner.heads.values()], default=0)
+        heads = max(heads, LEAST_HEADS)
+        planned = [head for heads in planner.heads.values() for head in heads]
+        head_width = max(
+            [len(part) for head in planned for part in (score_rows(head)[0], head.value)] + [SCRATCH]
+        )
+        inner = max([len(units) for units in planner.units.values()], default=0) + SPARE_UNITS
+        needed = max(*planner.width.values(), inner / 2) + SCRATCH  # encoder layers have two units per dimension
+        head_width = max(head_width, math.ceil(needed / heads))
+        return cls(heads, head_width, heads * head_width, inner)
+
+
+def make_model(planner: Planner, task: ProgramTask, sizes: ModelSizes) -> tuple[ModelConfig, TaskModel]:
+    """Return an untrained model without normalization, and its options."""
+    layers, own = planner.depth, dict[str, Any](task.sizes)
+    if planner.program.family == "decoder-only":
+        decoder = DecoderOnlyConfig(
+            hidden=sizes.width,
+            layers=max(layers["input"], 1),
+            heads=sizes.heads,
+            inner=sizes.inner,
+            positions="learned",
+            activation="relu",
+            tied=False,
+            norm="none",
+        )
+        return decoder, DecoderOnly(decoder, **own)
+    if planner.program.family == "encoder-decoder":
+        pair = TransformerConfig(
+            hidden=sizes.width,
+            enc_layers=max(layers["input"], 1),
+            dec_layers=max(layers["output"], 1),
+            heads=sizes.heads,
+            inner=sizes.inner,
+            positions="learned",
+            tied=False,
+            dropout=0.0,
+            norm="none",
+        )
+        return pair, Transformer(pair, **own)
+    query = QueryModelConfig(
+        hidden=sizes.width,
+        enc_layers=layers["input"],
+        multihead=True,
+        heads=sizes.heads,
+        pos_enc=True,
+        norm="none",
+    )
+    return query, QueryModel(query, **own)
+
+
+def score_rows(head: PlannedHead) -> tuple[Tensor, Tensor]:
+    """Return what the queries and the keys of a head read, (dimensions, WIDTH) each.
+
+    Their product is the number of true comparisons, and the default at the additional step.
+    """
+    queries, keys = [], []
+    for match in head.matches:
+        if len(match.keys.values) <= len(match.queries.values):
+            query, key = match.truth @ match.queries.matrix, match.keys.matrix
+        else:
+            query, key = match.queries.matrix, match.truth.T @ match.keys.matrix
+        read = query.any(1) & key.any(1)
+        queries.append(query[read])
+        keys.append(key[read])
+    queries.append(head.default * unit_rows(range(ONE, ONE + 1)))
+    keys.append(unit_rows(range(MARK, MARK + 1)))
+    return torch.cat(queries), torch.cat(keys)
+
+
+def write_weights(
+    planner: Planner, task: ProgramTask, model: Any, spares: Spares, generator: torch.Generator
+) -> None:
+    """Set all weights of a model."""
+    for parameter in model.parameters():
+        parameter.zero_()
+    write_embeddings(planner, task, model)
+    for name, layer in attention_layers(model).items():
+        planned = planner.heads.get(short_name(name), [])
+        for index, head in enumerate(planned):
+            write_head(layer, index, head)
+        for index in range(len(planned), layer.heads):
+            write_spare_head(layer, index, spares.gains[(index - len(planned)) % len(spares.gains)], generator)
+            if spares.leak:
+                write_leak(planner, layer, index, spares.leak, generator)
+    for name, layer in model.named_modules():
+        if isinstance(layer, FeedForward):
+            write_units(planner.units.get(short_name(name), []), layer, generator)
+    write_answers(planner, task, model.output)
+
+
+def write_head(layer: Any, index: int, head: PlannedHead) -> None:
+    """Set the weights of a planned head."""
+    query, key = score_rows(head)
+    query = query * SCORE * math.sqrt(layer.head_width)  # the layer divides scores by the root of the head width
+    _write_projections(layer, index, query, key, head.value)
+    begin = index * layer.head_width
+    layer.output.weight[list(head.columns), begin : begin + len(head.value)] = torch.eye(len(head.value))
+
+
+def write_spare_head(layer: Any, index: int, gain: float, generator: torch.Generator) -> None:
+    """Set the weights of an unneeded head at random."""
+    width = layer.output.out_features
+    query, key = (torch.randn(SCRATCH, width, generator=generator) for _ in range(2))
+    _write_projections(layer, index, query, key, _random_rows(width, generator))
+    begin = index * layer.head_width
+    layer.output.weight[-SCRATCH:, begin : begin + SCRATCH] = gain * torch.eye(SCRATCH)
+
+
+def write_leak(planner: Planner, layer: Any, index: int, leak: float, generator: torch.Generator) -> None:
+    """Let an unneeded head add to the logits what it reads from the embedding. What planned heads write does not
+    pass through it."""
+    rows = slice(index * layer.head_width, index * layer.head_width + SCRATCH)
+    for projection in (layer.query, layer.key, layer.value):
+        projection.weight[rows, planner.positions["input"].stop :] = 0.0
+    mixed = leak * torch.randn(len(planner.result.values), SCRATCH, generator=generator)
+    layer.output.weight[:, rows] += planner.result.matrix.T[: layer.output.out_features] @ mixed
+
+
+def _random_rows(width: int, generator: torch.Generator) -> Tensor:
+    """Return rows (SCRATCH, width) that read about 1 of a state, and nothing of what unneeded heads write, so
+    that their outputs do not grow with the number of layers."""
+    rows = torch.randn(SCRATCH, width, generator=generator) / SCRATCH
+    rows[:, -SCRATCH:] = 0.0
+    return rows
+
+
+def _write_projections(layer: Any, index: int, *rows: Tensor) -> None:
+    begin = index * layer.head_width
+    for projection, written in zip((layer.query, layer.key, layer.value), rows, strict=True):
+        projection.weight[begin : begin + len(written)] = written[:, : projection.in_features]
+
+
+def write_units(planned: Sequence[tuple[Tensor, Tensor]], layer: FeedForward, generator: torch.Generator) -> None:
+    """Set the weights of a feed-forward layer."""
+    width = layer.inner.in_features
+    for index, (inner, outer) in enumerate(planned):
+        layer.inner.weight[index], layer.outer.weight[:, index] = inner[:width], outer[:width]
+    for index in range(len(planned), len(planned) + SPARE_UNITS):
+        layer.inner.weight[index] = _random_rows(width, generator)[0]
+        layer.outer.weight[-SCRATCH:, index] = torch.randn(SCRATCH, generator=generator)
+
+
+def write_embeddings(planner: Planner, task: ProgramTask, model: Any) -> None:
+    """Set embeddings and positions."""
+    program, places = planner.program, planner.positions
+    if isinstance(task, PairProgramTask):
+        source, target = (v.encode for v in (task.source_vocabulary, task.target_vocabulary))
+        write_tokens(
+            model.source_embedding.weight, planner.tokens["input"], EOS, source(program.alphabet), model.scale
+        )
+        symbols = target(program.alphabet_of("output"))
+        write_tokens(model.target_embedding.weight, planner.tokens["output"], BOS, symbols, model.scale)
+        for positions, columns in (
+            (model.source_positions, places["input"]),
+            (model.target_positions, places["output"]),
+        ):
+            positions.weight[range(len(columns)), list(columns)] = 1.0
+        return
+    table = model.embedding.weight if program.family == "decoder-only" else model.embedding.weight.T
+    write_tokens(table, planner.tokens["input"], 0, range(1, 1 + len(program.alphabet)))
+    # The additional step has no index.
+    model.positions.weight[range(1, 1 + len(places["input"])), list(places["input"])] = 1.0
+    if program.family == "encoder":
+        model.queries[:, ONE] = 1.0
+        model.queries[range(program.outputs), list(places["output"])] = 1.0
+
+
+def write_tokens(table: Tensor, columns: range, mark: int, symbols: Sequence[int], scale: float = 1.0) -> None:
+    """Set an embedding (V, D) that the model multiplies by `scale`. `mark`: token of the additional step."""
+    table[:, ONE] = 1 / scale
+    table[mark, MARK] = 1 / scale
+    table[list(symbols), list(columns)] = 1 / scale
+
+
+def write_answers(planner: Planner, task: ProgramTask, layer: nn.Linear) -> None:
+    """Set the output layer."""
+    result, width = planner.result, layer.in_features
+    if isinstance(task, EncoderProgramTask):
+        rows, missing = list(range(len(task.values) - len(result.values), len(task.values))), 0
+    elif isinstance(task, PairProgramTask):
+        rows, missing = task.target_vocabulary.encode("".join(map(str, result.values))), EOS
+    else:
+        rows, missing = [task.vocabulary.index(str(value)) for value in result.values], None
+    layer.weight[rows] = LOGIT * result.matrix[:, :width]
+    if result.nullable and missing is not None:
+        layer.weight[missing, ONE] = LOGIT / 2

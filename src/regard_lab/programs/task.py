@@ -1,0 +1,237 @@
+"""Tasks whose answers are those of a program, for runs of compiled models.
+
+Inputs of encoders and decoder-only models begin with "^", the additional step of `planner`; a text may be given
+with or without it. The relevance of these tasks is counterfactual: an output depends on an input if another
+symbol there changes this output. For an encoder-decoder, the written answer stays the same (teacher forcing)."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.data.vocabulary import CharacterVocabulary
+from regard.errors import InputError
+from regard.tasks.base import Task, TaskConfig
+from regard.tasks.batch import IGNORE
+from regard.tasks.pairs import Pair, PairTask
+from regard.tasks.tokens import TokenTask
+from regard_lab.programs.language import Value
+from regard_lab.programs.program import Program
+from regard_lab.programs.readings import Reading
+
+START = "^"
+"""Additional step before the text."""
+REMEMBERED = 1 << 16
+"""Number of texts whose answers are stored."""
+
+
+@lru_cache(REMEMBERED)
+def answers(program: Program, text: str, answer: str = "") -> tuple[Value, ...]:
+    """Return the true answer at each step, as `Program.answer` does, and store it for later calls."""
+    return tuple(program.answer(text, answer))
+
+
+@lru_cache(REMEMBERED)
+def dependence(program: Program, text: str, answer: str = "") -> np.ndarray:
+    """Return the inputs on which each answer depends, (steps, symbols of the text) bool.
+
+    Each symbol is replaced by all other symbols in turn; `answer`, the written text, stays the same.
+    """
+    truth = answers(program, text, answer)
+    changed = np.zeros((len(truth), len(text)), dtype=bool)
+    for position, symbol in enumerate(text):
+        for other in program.alphabet.replace(symbol, ""):
+            variant = answers(program, text[:position] + other + text[position + 1 :], answer)
+            changed[:, position] |= [old != new for old, new in zip(truth, variant, strict=True)]
+    return changed
+
+
+class _ProgramInputs:
+    """What tasks have in common whose inputs begin with the additional step."""
+
+    def dependence(self, tokens: Tensor) -> np.ndarray:
+        """Return the inputs (To, T) bool on which each output depends, for one input (T,)."""
+        task = cast("Task | TokenTask", self)
+        relevant: np.ndarray = task.relevance(tokens.unsqueeze(0))[0].numpy()
+        return relevant
+
+    def parse(self, text: str) -> Tensor:
+        """Convert a text, with or without the additional step, to inputs (1, T)."""
+        inputs: Tensor = super().parse(START + text.removeprefix(START))  # type: ignore[misc]
+        return inputs
+
+
+class EncoderProgramTask(_ProgramInputs, Task):
+    """The task of a program for encoders. The classes of an output step are the possible values in order, after
+    None if there can be no answer."""
+
+    name, summary = "program", "the answers of a program"
+
+    def __init__(self, program: Program, result: Reading) -> None:
+        super().__init__(TaskConfig(max_len=program.longest, vocab_size=len(program.alphabet)))
+        self.program, self.vocabulary = program, START + program.alphabet
+        self.name, self.summary = program.name, program.summary  # type: ignore[misc]
+        self.values: tuple[Value, ...] = (*([None] if result.nullable else []), *result.values)
+
+    signals = 1  # the additional step
+
+    @property
+    def outputs(self) -> int:
+        """Number of output steps."""
+        return self.program.outputs
+
+    @property
+    def classes(self) -> int:
+        """Number of possible values of an output step."""
+        return len(self.values)
+
+    def _draw(self, batch: int, steps: int, generator: torch.Generator) -> Tensor:
+        """Sample each symbol uniformly over the alphabet, after the additional step."""
+        inputs = torch.randint(1, len(self.vocabulary), (batch, steps), generator=generator)
+        inputs[:, 0] = 0
+        return inputs
+
+    def _parse_signal(self, signal: str) -> Tensor:
+        raise InputError(f"signal {signal!r} does not fit: {self.name} has no signals")
+
+    def answer(self, inputs: Tensor) -> Tensor:
+        """Return the class (B, To) of each true answer for inputs (B, T)."""
+        texts = [self.render(row)[1:] for row in inputs]
+        return torch.tensor(
+            [[self.values.index(value) for value in answers(self.program, text)] for text in texts]
+        )
+
+    def relevance(self, inputs: Tensor) -> Tensor:
+        """Return (B, To, T) bool: the input steps on which each answer depends."""
+        relevant = torch.zeros(len(inputs), self.outputs, inputs.shape[1], dtype=torch.bool)
+        for row, text in zip(relevant, map(self.render, inputs), strict=True):
+            row[:, 1 : len(text)] = torch.from_numpy(dependence(self.program, text[1:]))
+        return relevant
+
+    @property
+    def accepts(self) -> str:
+        """Lengths and letters of an input."""
+        return f"1 to {self.program.longest} letters: {', '.join(self.program.alphabet)}"
+
+    _lengths = accepts
+
+
+class TokenProgramTask(_ProgramInputs, TokenTask):
+    """The task of a program for decoder-only models: the answer at each step is the next token."""
+
+    name, summary = "program", "the answers of a program"
+    config_class = TaskConfig
+
+    def __init__(self, program: Program, result: Reading) -> None:
+        super().__init__(TaskConfig(max_len=program.longest, vocab_size=len(program.alphabet)))
+        self.program = program
+        self.name, self.summary = program.name, program.summary  # type: ignore[misc]
+        symbols = [START, *program.alphabet, *(_symbol(program, value) for value in result.values)]
+        self.vocabulary = list(dict.fromkeys(symbols))
+
+    @property
+    def lengths(self) -> range:
+        """Numbers of tokens of an input, with the additional step."""
+        return range(2, self.program.longest + 2)
+
+    def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
+        """Draw inputs with each symbol uniform over the alphabet, after the additional step."""
+        del unseen  # nothing is trained
+        shape = (len(lengths), int(lengths.max()))
+        inputs = torch.randint(1, 1 + len(self.program.alphabet), shape, generator=generator)
+        inputs[:, 0] = 0
+        return inputs
+
+    def answer(self, inputs: Tensor) -> Tensor:
+        """Return the token (B, T) of each true answer, `IGNORE` without an answer."""
+        targets = torch.full_like(inputs, IGNORE)
+        for row, target in zip(inputs, targets, strict=True):
+            values = answers(self.program, self.render(row)[1:])
+            target[1:] = torch.tensor([IGNORE if v is None else self.vocabulary.index(str(v)) for v in values])
+        return targets
+
+    def relevance(self, inputs: Tensor) -> Tensor:
+        """Return (B, T, T) bool: the input steps on which each answer depends."""
+        relevant = torch.zeros(*inputs.shape, inputs.shape[1], dtype=torch.bool)
+        for row, tokens in zip(relevant, inputs, strict=True):
+            row[1:, 1:] = torch.from_numpy(dependence(self.program, self.render(tokens)[1:]))
+        return relevant & (self.answer(inputs) != IGNORE).unsqueeze(2)
+
+    @property
+    def accepts(self) -> str:
+        """Description of a valid input."""
+        return f"1 to {self.program.longest} tokens: {', '.join(self.program.alphabet)}"
+
+
+class PairProgramTask(PairTask):
+    """The task of a program for encoder-decoders. The alignment of a written symbol is its counterfactual
+    dependence."""
+
+    name, summary = "program", "the answers of a program"
+    config_class = TaskConfig
+
+    def __init__(self, program: Program, result: Reading) -> None:
+        super().__init__(TaskConfig(max_len=program.longest, vocab_size=len(program.alphabet)))
+        self.program, self.max_source, self.max_target = program, program.longest, program.outputs
+        self.name, self.summary = program.name, program.summary  # type: ignore[misc]
+        self.source_vocabulary = CharacterVocabulary(program.alphabet)
+        self.target_vocabulary = CharacterVocabulary(program.alphabet_of("output"))
+        symbols, values = program.alphabet_of("output"), set(map(str, result.values))
+        if unknown := sorted(values - set(symbols)):
+            raise InputError(
+                f"program {program.name} can write {', '.join(map(repr, unknown))}, but its symbols are "
+                f"{symbols!r}: add single characters to symbols, or map these values to None"
+            )
+
+    @property
+    def longest_source(self) -> int:
+        """Largest number of symbols of a source: positions are planted up to it."""
+        return self.max_source
+
+    @property
+    def longest_target(self) -> int:
+        """Largest number of symbols of an answer."""
+        return self.max_target
+
+    def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:
+        """Sample a source of `sample_len` symbols (default: 1 to the largest number), and return its pair."""
+        del unseen  # nothing is trained
+        return self.uniform_pair(self.program.alphabet, generator, sample_len)
+
+    def known(self, source: str) -> Pair | None:
+        """Return the pair of a source, or None for an unknown symbol or a wrong length."""
+        if not 1 <= len(source) <= self.max_source or not set(source) <= set(self.program.alphabet):
+            return None
+        target = self.program.write(source)
+        rows = dependence(self.program, source, target)[: len(target)]
+        return Pair(source, target, tuple(tuple(np.flatnonzero(row).tolist()) for row in rows))
+
+    def dependence(self, tokens: Tensor) -> np.ndarray:
+        """Return the inputs (Tt, Ts) bool on which each output depends, for a source (Ts,) with its end, while
+        the decoder reads the true answer."""
+        source = self.source_vocabulary.decode(tokens.tolist())
+        relevant = dependence(self.program, source, self.program.write(source))
+        return np.pad(relevant, ((0, 0), (0, len(tokens) - len(source))))
+
+
+ProgramTask = EncoderProgramTask | TokenProgramTask | PairProgramTask
+TASKS_BY_FAMILY: dict[str, Callable[[Program, Reading], Any]] = {
+    "encoder": EncoderProgramTask,
+    "decoder-only": TokenProgramTask,
+    "encoder-decoder": PairProgramTask,
+}
+
+
+def make_task(program: Program, result: Reading) -> ProgramTask:
+    """Return the task of a program; `result`: how its answers are read."""
+    task: ProgramTask = TASKS_BY_FAMILY[program.family](program, result)
+    return task
+
+
+def _symbol(program: Program, value: Value) -> str:
+    if len(symbol := str(value)) != 1:
+        raise InputError(f"program {program.name} answers {symbol!r}: map answers to single characters")
+    return symbol

@@ -1,0 +1,91 @@
+"""Cells of cards on clusters: jobs by mechanism and probe, resumed seed by seed, with equal results."""
+
+import importlib.util
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regard.cli import main
+from regard.sweep.ray import Ray
+from regard_lab.cards.cells import CardCell, CardJob, Results, measure_cells
+from regard_lab.cards.probe_training import ProbeResult
+
+PAIRS = [("softmax", "copy"), ("sink", "copy")]
+SMALL: dict[str, Any] = {"steps": 2, "progress": False}
+
+
+def without_times(results: Results) -> dict[tuple[str, str], list[ProbeResult]]:
+    return {pair: [replace(result, seconds=0.0) for result in seeds] for pair, seeds in results.items()}
+
+
+class Cluster:
+    """A backend that pickles each job, as clusters do."""
+
+    def __init__(self) -> None:
+        self.jobs: list[CardJob] = []
+
+    def run(self, jobs: Sequence[Any], tell: Callable[[str], None]) -> Iterator[tuple[Any, Any]]:
+        for job in jobs:
+            there = pickle.loads(pickle.dumps(job.absolute()))
+            self.jobs.append(there)
+            yield job, there.measure(trust_code=True)
+
+
+def test_a_cluster_job_has_all_seeds_of_a_mechanism_and_a_probe(
+    small_probes: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cluster = Cluster()
+    results = measure_cells(PAIRS, 3, Path("cards"), on=cluster, **SMALL)
+    assert [(job.label, len(job.cells)) for job in cluster.jobs] == [("softmax, copy", 3), ("sink, copy", 3)]
+    assert {job.folder.parent.parent for job in cluster.jobs} == {tmp_path / "cards"}
+    assert without_times(results) == without_times(measure_cells(PAIRS, 3, Path("here"), **SMALL))
+
+
+def test_a_job_measures_only_missing_seeds(small_probes: None, tmp_path: Path) -> None:
+    measure_cells(PAIRS[:1], 1, tmp_path, **SMALL)
+    cluster = Cluster()
+    measure_cells(PAIRS[:1], 3, tmp_path, on=cluster, **SMALL)
+    assert [cell.seed for cell in cluster.jobs[0].cells] == [1, 2]
+    job = CardJob(tuple(CardCell("softmax", "copy", seed, tmp_path, 2) for seed in range(4)))
+    assert job.saved_state == "seed 3 of 4" and job.stored == {"model": {"attention": "softmax"}}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--cpus", "2"), "--cpus does not apply to --on here: leave it out, or give --on ray or slurm"),
+        (("--on", "ray", "--address", "127.0.0.1:1"), "no Ray cluster answers at 127.0.0.1:1"),
+    ],
+)
+def test_errors(flags: Sequence[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if "ray" in flags and importlib.util.find_spec("ray") is None:
+        pytest.skip("Ray is not installed")
+    assert main(["card", "sink", "--steps", "2", "--savepath", str(tmp_path), *flags]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_ray_measures_the_same(tmp_path: Path) -> None:
+    ray = pytest.importorskip("ray")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        results = measure_cells(PAIRS, 2, tmp_path / "ray", on=Ray(), **SMALL)
+    finally:
+        ray.shutdown()
+    assert without_times(results) == without_times(measure_cells(PAIRS, 2, tmp_path / "here", **SMALL))
+
+
+def test_a_cell_of_changed_code_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "card_helper.py").write_text("")
+    (tmp_path / "card_part.py").write_text("import card_helper\n")
+    cell = CardCell("card_part:Part", "copy", 0, tmp_path)
+    before = cell.path
+    assert cell.path == before != CardCell("sink", "copy", 0, tmp_path).path
+    (tmp_path / "card_helper.py").write_text("# changed\n")
+    assert cell.path != before
