@@ -443,7 +443,10 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run([*sphinx, *map(str, places)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     index = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
-    assert 'href="docs/explanation/results.html"' in index and 'href="docs/reference/api/regard.attention.html"' in index
+    assert (
+        'href="docs/explanation/results.html"' in index
+        and 'href="docs/reference/api/regard.attention.html"' in index
+    )
 
 
 def test_each_dependency_is_justified() -> None:

@@ -398,7 +398,6 @@ def guard_forward(forward: Function, owner: type) -> Function:
 
 
 def _passes_on(module: str) -> bool:
-    """Return whether the code of a module is a user's, or passes on the values of a user."""
     return not is_own(module) or module.startswith(
         ("regard.cli.", "regard.server.", "regard_lab.cli.", "regard_course.cli.")
     )
@@ -430,7 +429,6 @@ _GUARDED: set[type] = set()
 
 
 def public(member: Member) -> Member:
-    """Decorate a class or function that users call: check the arguments of their calls."""
     if isinstance(member, type):
         guard_class(member)
         return member

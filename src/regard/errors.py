@@ -122,7 +122,6 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2
 
 
 def one_line(error: BaseException, most: int) -> str:
-    """Return the type and the message of an error in one line of at most `most` characters."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
     return text if len(text) <= most else f"{text[: most - 1]}…"
 

@@ -76,7 +76,6 @@ def broken_library(error: BaseException) -> str | None:
 
 
 def _package_of_file(path: str) -> str:
-    """Return the name of the top-level package or module that contains a file."""
     package = Path(path)
     while (package.parent / "__init__.py").exists():
         package = package.parent
@@ -84,7 +83,6 @@ def _package_of_file(path: str) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """Return the type and the message of an error in one short line."""
     return one_line(error, MAX_MESSAGE)
 
 

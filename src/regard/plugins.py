@@ -111,7 +111,6 @@ def _is_installed(path: Path) -> bool:
 
 
 def _package_files(folder: Path, file: Path) -> list[Path]:
-    """Return the modules of the top-level package in `folder` that contains a file; none outside a package."""
     top = folder / file.relative_to(folder).parts[0]
     return [path for path in top.rglob("*") if path.suffix in (".py", ".so", ".pyd")] if top.is_dir() else []
 
@@ -159,7 +158,6 @@ def _file_digest(path: Path) -> str:
 
 
 def code_digest(file: Path) -> str:
-    """Return the SHA-256 digest of a file of user code and of all that it can import (`code_files`)."""
     file = file.resolve()
     digests = [f"{os.path.relpath(path, file.parent)}\0{_file_digest(path)}" for path in code_files(file)]
     return hashlib.sha256("\0".join(digests).encode(errors="surrogateescape")).hexdigest()
@@ -317,5 +315,4 @@ def _import_error(what: str, name: str, error: BaseException) -> PluginError:
 
 
 def describe_error(error: BaseException, most: int = 300) -> str:
-    """Return a description of an error of user code in one line."""
     return one_line(error, most)

@@ -33,11 +33,9 @@ class Result:
         return table
 
     def json(self) -> dict[str, Any]:
-        """Return the fields as plain values."""
         return {field.name: to_plain(getattr(self, field.name)) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
 
     def summary(self) -> str:
-        """Return a short description for `repr`."""
         return str(self).strip().partition("\n")[0]
 
     def __str__(self) -> str:

@@ -292,7 +292,6 @@ def _spread(values: Sequence[float]) -> float:
 
 
 def _student(freedom: float, level: float) -> float:
-    """Return the factor of Student's two-sided interval."""
     # scipy.stats gives the same numbers, but its import takes half a second longer.
     from scipy.special import stdtrit
 

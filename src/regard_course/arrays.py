@@ -47,7 +47,6 @@ def guess_libraries(solution: Any) -> list[Library]:
 
 
 def _global_names(solution: Any) -> set[str]:
-    """Return the names that a function, or the methods of a class, look up outside their local scope."""
     functions = [solution, *vars(solution).values()] if isinstance(solution, type) else [solution]
     codes = [getattr(function, "__code__", None) for function in functions]
     return {name for code in codes if code is not None for name in code.co_names}
@@ -116,7 +115,6 @@ def _convert_output(value: Any) -> Array:
 
 
 def encode_outputs(outputs: Outputs) -> list[dict[str, Any]]:
-    """Return arrays as plain values for JSON."""
     return [{"shape": list(array.shape), "data": array.reshape(-1).tolist()} for array in outputs]
 
 
@@ -151,7 +149,6 @@ def equal_arrays(left: Array, right: Array, valid_steps: Array | None = None) ->
 
 
 def equal_outputs(case: Case, outputs: Outputs, expected: Outputs) -> bool:
-    """Return whether outputs equal the expected outputs. Additional outputs are ignored."""
     pairs = list(zip(outputs, expected, strict=False))
     return bool(pairs) and all(equal_arrays(left, right, case.valid_steps) for left, right in pairs)
 

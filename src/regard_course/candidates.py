@@ -77,7 +77,6 @@ class Candidates:
 
     @property
     def calls(self) -> dict[str, list[str]]:
-        """Names in the file that each answer uses, directly or indirectly."""
         return {exercise: sorted(self.used_names(name)) for exercise, name in self.exercises.items()}
 
     def used_names(self, name: str) -> set[str]:
@@ -130,7 +129,6 @@ def find_candidates(
 
 
 def _rank(name: str, value: Any, exercise: Specification) -> tuple[int, bool]:
-    """Return a sort key: exact name, other spelling, alias; functions and classes before other objects."""
     same = normalize_name(name) == normalize_name(exercise.name)
     spelling = 0 if name == exercise.name else 1 if same else 2
     return spelling, not isinstance(value, type) and not inspect.isroutine(value)
@@ -236,7 +234,6 @@ def is_library(filename: str) -> bool:
 
 @functools.cache
 def _is_learners(filename: str) -> bool:
-    """Return whether code of a file belongs to the learner: neither to a package, nor to Python or the course."""
     return not is_library(filename) and not filename.startswith((STANDARD_LIBRARY, "<frozen ", str(COURSE)))
 
 
@@ -288,7 +285,6 @@ class CallMonitor:
 
 
 def _solves_exercise(code: CodeType) -> bool:
-    """Return whether a function, or the class of a `forward` method, has the name of an exercise's work."""
     path = code.co_qualname.split(".")
     return SOLVES_EXERCISE.search(path[-2 if len(path) > 1 and path[-1] in CALLS else -1]) is not None
 

@@ -212,7 +212,6 @@ def _mark_helper(report: ExerciseReport, reports: list[ExerciseReport], result: 
 
 
 def build_stubs(folder: Path, exercises: Sequence[Exercise] = EXERCISES) -> dict[Path, bytes]:
-    """Return the path and content of the start file of each exercise."""
     return {
         folder / f"{number:02d}_{exercise.name}.py": exercise.stub.encode()
         for number, exercise in enumerate(exercises, 1)

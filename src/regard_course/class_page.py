@@ -181,7 +181,6 @@ def _mistakes(rows: Sequence[Mark], exercises: Sequence[Exercise]) -> str:
 
 
 def _codes(names: Mapping[str, Sequence[str]]) -> str:
-    """Return the exercises of some people, each once."""
     exercises = dict.fromkeys(exercise for own in names.values() for exercise in own)
     return ", ".join(f"<code>{html.escape(exercise)}</code>" for exercise in exercises)
 

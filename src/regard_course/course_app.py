@@ -89,7 +89,6 @@ class CourseProcesses:
             self.start(lesson.name, ["-c", RUN_LESSON, "train", str(self.home), lesson.name])
 
     def busy(self, name: str) -> bool:
-        """Return whether a process is running."""
         process = self.processes.get(name)
         return process is not None and process.poll() is None
 
@@ -112,12 +111,10 @@ class CourseProcesses:
         return {"busy": self.busy(name), "status": process and process.poll(), "output": output[-MAX_OUTPUT:]}
 
     def stop(self, name: str) -> None:
-        """End a process."""
         if self.busy(name):
             self.processes[name].terminate()
 
     def kill(self) -> None:
-        """End all processes."""
         for process in self.processes.values():
             with contextlib.suppress(OSError):
                 process.kill()

@@ -130,7 +130,6 @@ def _changes_output(mistake: Mistake, exercise: Exercise, case: Case) -> bool:
 
 @functools.cache
 def _steps(mistake: Mistake) -> list[str]:
-    """Return the names of the steps that a mistake replaces."""
     return [name for name in vars(mistake) if not name.startswith("__") and name not in ATTRIBUTES]
 
 

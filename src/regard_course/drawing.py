@@ -35,7 +35,6 @@ class Drawing:
     def text(
         self, x: float, y: float, text: str, *, color: str = INK, anchor: str = "middle", size: int = 12
     ) -> None:
-        """Add a line of text whose vertical middle is y."""
         self.shapes.append(
             f'<text x="{x:.1f}" y="{y + size * 0.35:.1f}" font-size="{size}" text-anchor="{anchor}" '
             f'fill="{color}">{html.escape(text)}</text>'
@@ -44,7 +43,6 @@ class Drawing:
     def rectangle(
         self, x: float, y: float, width: float, height: float, *, color: str = INK, fill: float = 0
     ) -> None:
-        """Add a rectangle; `fill` is the opacity of its color, from 0 to 1."""
         self.shapes.append(
             f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="3" fill="{color}" '
             f'fill-opacity="{fill:.2f}" stroke="{color}" stroke-opacity=".55"/>'
@@ -61,7 +59,6 @@ class Drawing:
         width: float = 1.5,
         strength: float = 1,
     ) -> None:
-        """Add a line; `strength` is its opacity."""
         self.shapes.append(
             f'<path d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" stroke="{color}" stroke-width="{width:.1f}" '
             f'stroke-opacity="{strength:.2f}" fill="none"/>'
@@ -88,12 +85,10 @@ class Drawing:
         )
 
     def curve(self, points: Sequence[tuple[float, float]], *, color: str = INK) -> None:
-        """Add a line through points."""
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
         self.shapes.append(f'<path d="M{path}" stroke="{color}" stroke-width="2" fill="none"/>')
 
     def box(self, x: float, y: float, text: str, *, width: float, color: str = INK, fill: float = 0.08) -> None:
-        """Add a box with a text in its middle; its height is that of a cell."""
         self.rectangle(x, y, width, SIZE, color=color, fill=fill)
         self.text(x + width / 2, y + SIZE / 2, text)
 
@@ -127,14 +122,12 @@ class Drawing:
     def bars(
         self, x: float, y: float, values: Sequence[float], names: Sequence[str], *, height: float = 70
     ) -> None:
-        """Add bars for numbers from 0 to 1, whose zero line is y, with names below."""
         for number, (value, name) in enumerate(zip(values, names, strict=True)):
             left = x + number * SIZE
             self.rectangle(left + 3, y - value * height, SIZE - 6, value * height, color=COLORS[0], fill=0.55)
             self.text(left + SIZE / 2, y + 10, name, size=11)
 
     def texts(self) -> list[str]:
-        """Return all lines of text."""
         return [html.unescape(text) for shape in self.shapes for text in TEXT.findall(shape)]
 
     def svg(self, alt: str, say: Callable[[str], str] = str) -> str:

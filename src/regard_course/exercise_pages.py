@@ -37,7 +37,6 @@ NOTES: dict[State, str] = {
 
 
 def exercise_names(lesson: Lesson) -> list[str]:
-    """Return the names of the exercises in a lesson's text."""
     known = {exercise.name for exercise in EXERCISES}
     return [name for name in re.findall(r"`(\w+)`", lesson.parts["Exercises"]) if name in known]
 
@@ -53,7 +52,6 @@ def exercise_links(page: str) -> str:
 
 
 def stub_name(exercise: Exercise) -> str:
-    """Return the name of the file in which an exercise begins."""
     return f"{EXERCISES.index(exercise) + 1:02d}_{exercise.name}.py"
 
 
@@ -71,7 +69,6 @@ class ExerciseText:
 
 
 def english_exercise(name: str) -> str:
-    """Return the English title, statement, hints and solution of an exercise as Markdown."""
     exercise = find_exercise(name)
     hints = files("regard_course").joinpath(f"hints/{name}.md").read_text(encoding="utf-8")
     return f"# {exercise.title}\n\n## {STATEMENT}\n\n{exercise.statement}\n\n{hints}"
@@ -98,7 +95,6 @@ def read_exercise(name: str, language: str = ENGLISH) -> ExerciseText:
 
 
 def solution_code(name: str) -> str:
-    """Return the worked solution as Python code."""
     (code,) = re.findall(r"```python\n(.*?)```", read_exercise(name).hints["Solution"], re.DOTALL)
     return str(code)
 
@@ -152,7 +148,6 @@ def render_part(text: str, state: State) -> str:
 
 
 def state_note(state: State, say: Callable[[str], str]) -> str:
-    """Return a line on a missing or old translation as HTML, or an empty text."""
     return f'<p class="note">{say(NOTES[state])}</p>' if state else ""
 
 
@@ -163,5 +158,4 @@ def mark_english(state: State, say: Callable[[str], str]) -> str:
 
 
 def language_flag(language: str) -> str:
-    """Return the flag of `regard learn` for a language, or an empty text for English."""
     return "" if language == ENGLISH else f" --language {html.escape(shlex.quote(language))}"

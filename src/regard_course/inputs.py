@@ -50,7 +50,6 @@ class Case:
     """Whether the input is omitted for classes, because its sizes are too similar to match weights by shape."""
 
     def directions(self) -> dict[str, Any]:
-        """Return the random direction in which each argument of `gradients` is changed."""
         return {name: _random_like(self.arguments[name], name) for name in self.gradients}
 
     def output_weights(self, shape: tuple[int, ...]) -> Array:
@@ -83,7 +82,6 @@ class Specification:
     call."""
 
     def matches(self, name: str) -> bool:
-        """Return whether `name` is a name of this exercise, in any spelling: "MultiHead_Attention" too."""
         return normalize_name(name) in {normalize_name(known) for known in (self.name, *self.aliases)}
 
     def module_weights(self, case: Case) -> dict[str, Array]:

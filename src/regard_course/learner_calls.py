@@ -345,7 +345,6 @@ def _weight_gradients(
 
 
 def one_line(error: BaseException) -> str:
-    """Return the type and message of an error in one line of at most 300 characters."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:300]
 
 

@@ -30,7 +30,6 @@ GROKKED = 0.99
 
 
 def measure(lesson: str, run: AnyRun) -> dict[str, float | None]:
-    """Return the measurements of a lesson's run, by name."""
     extra = MEASURES.get(lesson)
     return {**vars(run.figures()), **(extra(run) if extra else {})}
 

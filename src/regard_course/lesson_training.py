@@ -29,7 +29,6 @@ RESULT = "figures.json"
 
 
 def run_folder(lesson: Lesson, home: Path) -> Path:
-    """Return the folder of a lesson's run. `home` is the folder of all lessons' runs."""
     return home / lesson.name / lesson.runs[0].task
 
 
@@ -63,14 +62,12 @@ def train_lesson(lesson: Lesson, home: Path, *, progress: bool = True) -> list[s
 
 
 def measure_lesson(lesson: Lesson, home: Path, run: AnyRun) -> list[str]:
-    """Store the results of a lesson's run, and return them as sentences."""
     figures = measure(lesson.name, run)
     write_json(home / lesson.name / RESULT, {"figures": figures})
     return lesson.describe_figures(figures)
 
 
 def forget_result(lesson: Lesson, home: Path) -> None:
-    """Delete the stored results of a lesson's run, before the run is trained again."""
     (home / lesson.name / RESULT).unlink(missing_ok=True)
 
 

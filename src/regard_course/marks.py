@@ -169,7 +169,6 @@ def _defined_names(path: Path) -> Iterator[str]:
 
 @functools.cache
 def _server() -> ForkServer:
-    """Return the server of this process. It ends with the process."""
     server = ForkServer()
     atexit.register(server.close)
     return server

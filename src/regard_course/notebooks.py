@@ -27,7 +27,6 @@ def build_notebooks(folder: Path, home: Path = HOME, language: str = ENGLISH) ->
 
 
 def notebook_name(lesson: Lesson) -> str:
-    """Return the file name of a lesson's notebook."""
     return f"{lesson.number:02d}_{lesson.name}.ipynb"
 
 

@@ -24,7 +24,6 @@ def read_originals() -> dict[str, str]:
 
 
 def read_words() -> dict[str, list[str]]:
-    """Return the English texts of the pages, their scripts and the pictures."""
     words = find_language(WORDS_FROM).words
     pictures = dict.fromkeys(text for name in DRAWINGS for text in picture_texts(name))
     return {"pages": list(words["pages"]), "scripts": list(words["scripts"]), "pictures": list(pictures)}

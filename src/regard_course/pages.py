@@ -60,7 +60,6 @@ def make_page(title: str, body: str, language: str, *, script: str = "") -> str:
 
 
 def read_asset(name: str) -> str:
-    """Return the text of `learn.css` (the style of all pages) or `notes.js` (what a learner wrote and did)."""
     return files("regard_course").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -108,7 +107,6 @@ def index_page(language: str = ENGLISH, *, script: str = "") -> str:
 
 
 def exercise_page(name: str, language: str = ENGLISH, *, script: str = "") -> str:
-    """Return the page of an exercise."""
     return make_page(f"{name} · Regard", exercise_body(name, language), language, script=script)
 
 
@@ -159,7 +157,6 @@ def _comparison(lesson: Lesson) -> str:
 
 
 def _command(lesson: Lesson, home: Path) -> str:
-    """Return the command that trains the lesson's run, and its duration."""
     command = set_home(f"{lesson.runs[0].command} --savepath {HOME}/{lesson.name}", home)
     return f"<p><code>{html.escape(command)}</code> {_duration(lesson)}</p>"
 

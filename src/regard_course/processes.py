@@ -87,7 +87,6 @@ class ForkServer:
         self.close()
 
     def close(self) -> None:
-        """End the processes."""
         for connection, process in self._servers.values():
             connection.close()  # ends the process
             process.wait()

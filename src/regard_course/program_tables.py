@@ -222,7 +222,6 @@ class TableFunction:
     """The comparison of `RELATIONS` that a predicate is."""
 
     def __call__(self, *row: Value) -> Value:
-        """Return the value in the table."""
         if row in self.failed:
             self.failures.append(self.failed[row])
         return self.table.get(row)
@@ -261,7 +260,6 @@ class WrittenProgram:
 
     @property
     def selectors(self) -> dict[str, Selector]:
-        """The selectors by name."""
         return {name: part for name, part in self.named.items() if isinstance(part, Selector)}
 
 

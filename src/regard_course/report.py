@@ -137,14 +137,12 @@ class CheckReport(Result):
         return f"{self.name}: " + ", ".join(f"{report.exercise} {report.state}" for report in self.exercises[:4])
 
     def json(self) -> dict[str, Any]:
-        """Return the report as plain values, including `right` and the points of each exercise."""
         content = super().json()
         for report, values in zip(self.exercises, content["exercises"], strict=True):
             values |= {"points": report.points, "possible_points": report.possible_points}
         return {**content, "right": self.right}
 
     def table(self) -> RenderableType:
-        """Return all exercises with their inputs, verdicts and diagnoses."""
         parts: list[RenderableType] = []
         for report in self.exercises:
             parts += [_show_exercise(report), ""]

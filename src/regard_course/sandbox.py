@@ -90,7 +90,6 @@ class Assignment:
     """Seed of the inputs."""
 
     def find(self, name: str) -> Exercise:
-        """Return the exercise with this name."""
         return next(exercise for exercise in self.exercises if exercise.name == name)
 
 
@@ -112,7 +111,6 @@ def run_file(
 
 
 def run_program(path: Path, server: ForkServer, alphabet: str, longest: int, *, seconds: float) -> JobResult:
-    """Load a learner's program for texts of at most `longest` symbols, and return its tables."""
     path = path.resolve()
     job = {"file": str(path), "folder": str(path.parent), "seconds": seconds, "memory": MEMORY}
     return _run_job(server.start, {**job, "alphabet": alphabet, "longest": longest}, Assignment(exercises=()))
@@ -291,7 +289,6 @@ def _add_event(event: dict[str, Any], current: str | None, result: JobResult) ->
 
 
 def _crash_lines(text: str, folder: str) -> list[str]:
-    """Return the innermost line of the learner's code in the traceback of a crash."""
     for line in text.splitlines():
         if f'File "{folder}' in line:
             return [line.strip().replace(folder, "").replace('"/', '"')]

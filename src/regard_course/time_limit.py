@@ -39,7 +39,6 @@ def format_limit(seconds: float) -> str:
 
 
 def measure_slowness() -> float:
-    """Return how many times as much processor time as usual this machine needs for plain Python; at least 1."""
     begin, number = _thread_time(), 0
     while number < COUNT:
         number += 1
@@ -67,7 +66,6 @@ def report_progress() -> None:
 
 
 def stop_timer() -> None:
-    """End the time limit."""
     _state["active"] = False
 
 

@@ -50,7 +50,6 @@ class Language:
     """The content of `words.json`."""
 
     def say(self, text: str, *values: object) -> str:
-        """Return the translation of a page's English text, with values for `{0}`, `{1}`, ..."""
         found = next((part[text] for part in self.words.values() if part.get(text)), text)
         return found.format(*values) if values else found
 
@@ -109,7 +108,6 @@ class Language:
 
 
 def part_titles(text: str) -> list[str]:
-    """Return the headings of the second level."""
     return [title.strip() for title in re.findall(r"^## (.*)$", text, re.MULTILINE)]
 
 
@@ -138,12 +136,10 @@ def _compare_code(original: str, translation: str) -> str:
 
 
 def make_digest(text: str) -> str:
-    """Return the digest of an English text, which its translation names."""
     return hashlib.sha256(text.strip().encode()).hexdigest()[:12]
 
 
 def known_languages() -> list[str]:
-    """Return the names of the languages in the package."""
     return [ENGLISH, *sorted(item.name for item in PACKAGED.iterdir() if item.is_dir())]
 
 

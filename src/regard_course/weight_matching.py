@@ -185,7 +185,6 @@ def _find_parts(
 
 
 def _at(parameter: Array, axis: int, index: int) -> Array:
-    """Return one part along a dimension."""
     return parameter[(slice(None),) * axis + (index,)]
 
 
@@ -254,7 +253,6 @@ def rearrange_heads(
 
 
 def _separate_letters(slots: list[Slot], width: int, heads: int, blocks: int) -> str:
-    """Return the projections that have parameters of their own for each head: of `blocks` attentions."""
     narrow = sum(sorted(slot.shape) == sorted((width, width // heads)) for slot in slots)
     return {1: "o", 3: "qkv", 4: "qkvo"}.get(narrow // (heads * blocks), "") if heads > 1 and blocks else ""
 

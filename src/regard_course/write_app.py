@@ -63,7 +63,6 @@ def make_write_app(
 
 
 def write(page: WritingPage, *, port: int | None = None, host: str = "127.0.0.1", browser: bool = True) -> None:
-    """Serve the page of a puzzle until interrupted; the other parameters are those of `show`."""
     check_port(port)
     check_server("the page")
     serve(lambda **access: make_write_app(page, **access), page.path.name, host, port, browser=browser)

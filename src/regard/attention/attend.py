@@ -109,7 +109,6 @@ def _hooked_forward(
 
 
 def _weigh(score: Score, query: Tensor, keys: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return scores and their softmax, for recording."""
     # Scores are computed in float32, so that recorded weights are neither NaN nor rounded to half precision. A
     # score with parameters computes in the dtype of its parameters.
     if type(score) is ScaledDot:

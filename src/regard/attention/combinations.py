@@ -52,7 +52,6 @@ class Differential(Combination):
 
     @property
     def factor(self) -> Tensor:
-        """The factor λ of the second weight matrix."""
         first, second = self.query_first @ self.key_first, self.query_second @ self.key_second
         return first.exp() - second.exp() + LAMBDA
 
@@ -62,7 +61,6 @@ class Differential(Combination):
         return first - self.factor.to(weights.dtype) * second
 
     def change_context(self, context: Tensor) -> Tensor:
-        """Return the context, normalized for each head and query."""
         normalized: Tensor = self.norm(context)
         return normalized * (1 - LAMBDA)
 
@@ -85,12 +83,10 @@ class TalkingHeads(Combination):
         self.weights = nn.Parameter(torch.eye(sizes.heads))
 
     def change_scores(self, scores: Tensor, marks: Tensor | None, keys: Tensor, score: Pairs) -> Tensor:
-        """Return the mixed scores."""
         del marks, keys, score
         return torch.einsum("bhqk,gh->bgqk", scores, self.scores.to(scores.dtype))
 
     def change_weights(self, weights: Tensor) -> Tensor:
-        """Return the mixed weights."""
         return torch.einsum("bhqk,gh->bgqk", weights, self.weights.to(weights.dtype))
 
 
@@ -117,7 +113,6 @@ class Forgetting(Combination):
         return gates.transpose(1, 2).unsqueeze(-1)
 
     def change_scores(self, scores: Tensor, marks: Tensor | None, keys: Tensor, score: Pairs) -> Tensor:
-        """Return the scores plus the sums of the logarithms."""
         del keys, score
         assert marks is not None
         return scores + decay(marks, scores.shape[2])
@@ -148,7 +143,6 @@ class Selective(Combination):
         return queries()[:, :1]
 
     def change_scores(self, scores: Tensor, marks: Tensor | None, keys: Tensor, score: Pairs) -> Tensor:
-        """Return the scores minus the sums of the earlier queries."""
         assert marks is not None
         selection = score(marks.to(keys.dtype), keys[:, :1]).relu().tril(-1)  # a step does not mask itself
         selection = torch.cat([torch.zeros_like(selection[..., :1]), selection[..., 1:]], dim=-1)

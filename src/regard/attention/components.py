@@ -126,7 +126,6 @@ class Components(NamedTuple):
 
     @property
     def head_inputs(self) -> Mapping[str, HeadInputs]:
-        """By attention layer: the queries, keys and values of its heads."""
         return self.find_inputs()[0]
 
 

@@ -67,7 +67,6 @@ class HeadInputs:
 
     @property
     def has_projections(self) -> bool:
-        """Whether queries, keys and values are projections of the states."""
         return bool(self.parts)
 
     def matrices(self) -> list[Tensor]:
@@ -82,7 +81,6 @@ class HeadInputs:
         ]
 
     def split(self, kind: Kind, output: Tensor) -> Tensor:
-        """Return the queries, keys or values (..., H, d) in the output (..., any) of a module."""
         columns = self.parts[kind].columns.to(output.device)
         return output[..., columns].repeat_interleave(self.heads // len(columns), dim=-2)
 

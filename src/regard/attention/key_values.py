@@ -20,13 +20,11 @@ class KeyValues(NamedTuple):
     """What a part stores for each key, (B, any, Tk, any), such as forget gates; None for most mechanisms."""
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "KeyValues":
-        """Return the results of a function for each tensor."""
         return KeyValues(
             function(self.keys), function(self.values), None if self.marks is None else function(self.marks)
         )
 
     def append(self, new: "KeyValues") -> "KeyValues":
-        """Return these steps followed by the steps of `new`."""
         marks = None if self.marks is None or new.marks is None else torch.cat([self.marks, new.marks], dim=2)
         return KeyValues(
             torch.cat([self.keys, new.keys], dim=2), torch.cat([self.values, new.values], dim=2), marks

@@ -41,7 +41,6 @@ _levels: Any = _Levels
 
 
 def is_transformed(tensor: Tensor) -> bool:
-    """Return whether a tensor belongs to a transform of `torch.func`, such as vmap or grad."""
     return torch.func.debug_unwrap(tensor) is not tensor
 
 
@@ -156,7 +155,6 @@ class Record:
 
 
 def _of_input(tokens: Sequence[Sequence[str]] | None, input: int, batch: int) -> Sequence[str] | None:
-    """Return the names for one input; a batch may contain several hypotheses for each source."""
     return None if not tokens or batch % len(tokens) else tokens[input * len(tokens) // batch]
 
 
@@ -195,7 +193,6 @@ class CallRecords:
         return self.whole and self.end == step and self.calls[-1].weights.shape[:2] == part.weights.shape[:2]
 
     def add(self, part: CallRecord, queries: int = 1) -> None:
-        """Append a part that contains one or more steps."""
         self.calls.append(part)
         self.end, self.record = self.end + queries, None
 
@@ -243,7 +240,6 @@ def _pad_keys(rows: Tensor, part: CallRecord, keys: int) -> Tensor:
 
 
 def _before(part: CallRecord, end: int) -> CallRecord:
-    """Return the rows of a part before a step."""
     rows = [row for row, step in enumerate(part.steps) if step < end]
     mask = part.mask if part.mask is None or part.mask.shape[-2] == 1 else part.mask[..., rows, :]
     return part._replace(weights=part.weights[:, :, rows], mask=mask, steps=[part.steps[row] for row in rows])

@@ -37,7 +37,6 @@ class Linear(LinearAttention):
         del sizes
 
     def forward(self, query: Tensor, keys: Tensor, mask: Tensor | None, marks: Tensor | None) -> Tensor:
-        """Return the normalized products."""
         del marks
         products = _positive(query) @ _positive(keys).transpose(-2, -1)
         products = products if mask is None else products * mask
@@ -74,14 +73,12 @@ class GatedLinear(LinearAttention):
         return gates.transpose(1, 2).unsqueeze(-1)
 
     def forward(self, query: Tensor, keys: Tensor, mask: Tensor | None, marks: Tensor | None) -> Tensor:
-        """Return the decayed products."""
         assert marks is not None
         products = query @ keys.transpose(-2, -1) * query.shape[-1] ** -0.5
         weights: Tensor = products * decay(marks, query.shape[2]).to(products.dtype).exp()
         return weights if mask is None else weights * mask
 
     def change_context(self, context: Tensor) -> Tensor:
-        """Return the context, normalized for each head and query."""
         normalized: Tensor = self.norm(context)
         return normalized
 
@@ -129,6 +126,5 @@ class DeltaRule(LinearAttention):
         return weights if mask is None else weights * mask
 
     def change_context(self, context: Tensor) -> Tensor:
-        """Return the context, normalized for each head and query."""
         normalized: Tensor = self.norm(context)
         return normalized

@@ -85,7 +85,6 @@ class PartChoice:
 
     @property
     def slot(self) -> Slot:
-        """The slot that the part fills."""
         if issubclass(self.cls, Score):
             return "score"
         return self.cls.slot if issubclass(self.cls, Part) else "position"

@@ -265,7 +265,6 @@ class MultiHeadAttention(AttentionLayer):
         return self.groups == self.heads and all(part is None for part in parts) and not shared
 
     def _can_join(self, projections: Sequence[nn.Linear]) -> bool:
-        """Return whether one product may compute the projections, and no part changes or marks the keys."""
         plain = self.sharing is None or type(self.sharing) in GROUPED
         return plain and self.splits == 1 and self.marked is None and can_join(projections)
 

@@ -38,7 +38,6 @@ class Softmax(Normalizer):
         del sizes
 
     def forward(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        """Return `exp(s) / Σ exp(s)`."""
         return attention_weights(scores, mask)
 
 
@@ -98,7 +97,6 @@ class Sigmoid(Normalizer):
         del sizes
 
     def forward(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        """Return a weight from 0 to 1 for each key."""
         wide = widen(scores)
         weights = (wide - key_counts(wide, mask).log()).sigmoid()
         return (weights if mask is None else weights * mask).to(scores.dtype)
@@ -119,7 +117,6 @@ class Sparsemax(Normalizer):
         del sizes
 
     def forward(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        """Return `max(s - t, 0)`."""
         shifted = shift_scores(scores, mask)
         with torch.no_grad():
             ranked = shifted.sort(-1, descending=True).values
@@ -145,7 +142,6 @@ class Entmax(Normalizer):
         del sizes
 
     def forward(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        """Return `max(s / 2 - t, 0)²`."""
         half = shift_scores(scores, mask) / 2
         with torch.no_grad():
             ranked = half.sort(-1, descending=True).values
@@ -199,7 +195,6 @@ def shift_scores(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def finish(weights: Tensor, scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Return weights with the dtype of the scores, zero where the mask is False."""
     return (weights if mask is None else weights * mask).to(scores.dtype)
 
 

@@ -87,11 +87,9 @@ class Dot(Score):
             )
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
-        """Return `Q Kᵀ`."""
         return query @ prepared.transpose(-2, -1)
 
     def steps(self, query: Tensor, prepared: Tensor) -> dict[str, Tensor]:
-        """Return the products `q_d k_d`."""
         return {"q": query, "k": prepared, "q * k": query * prepared}
 
 
@@ -104,11 +102,9 @@ class ScaledDot(Dot):
     """
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
-        """Return `Q Kᵀ / √D`. Scaling the queries is faster than scaling the scores of all pairs."""
         return super().forward(query * query.shape[-1] ** -0.5, prepared)
 
     def scale(self, width: int) -> float:
-        """Return `1 / √D`."""
         return float(width**-0.5)
 
 
@@ -126,16 +122,13 @@ class General(Score):
         self.key = nn.Linear(self.key_width, width, bias=False)
 
     def prepare(self, keys: Tensor) -> Tensor:
-        """Return `W k` for every key."""
         projected: Tensor = self.key(keys)
         return projected
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
-        """Return `Q (W K)ᵀ`."""
         return query @ prepared.transpose(-2, -1)
 
     def steps(self, query: Tensor, prepared: Tensor) -> dict[str, Tensor]:
-        """Return the products `q_d (W k)_d`."""
         return {"q": query, "W k": prepared, "q * W k": query * prepared}
 
 
@@ -158,16 +151,13 @@ class Additive(Score):
         self.energy = nn.Linear(inner_width, 1, bias=False)
 
     def prepare(self, keys: Tensor) -> Tensor:
-        """Return `U k` for every key."""
         projected: Tensor = self.key(keys)
         return projected
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
-        """Return `v · tanh(W q + U k)` for every pair."""
         return additive_scores(self.query(query), prepared, self.energy.weight[0])
 
     def steps(self, query: Tensor, prepared: Tensor) -> dict[str, Tensor]:
-        """Return the energy `tanh(W q + U k)`, and its products with v."""
         projected: Tensor = self.query(query)
         energy = (projected + prepared).tanh()
         products = energy * self.energy.weight[0]
@@ -192,15 +182,12 @@ class Concat(Score):
         self.energy = nn.Linear(inner_width, 1, bias=False)
 
     def prepare(self, keys: Tensor) -> Tensor:
-        """Return the part of `W [q; k]` that depends on the key."""
         return keys @ self.both.weight[:, self.width :].t()
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
-        """Return `v · tanh(W [q; k])` for every pair."""
         return additive_scores(self._project(query), prepared, self.energy.weight[0])
 
     def steps(self, query: Tensor, prepared: Tensor) -> dict[str, Tensor]:
-        """Return the two terms of the energy `tanh(W [q; k])`, the energy, and its products with v."""
         projected = self._project(query)
         energy = (projected + prepared).tanh()
         products = energy * self.energy.weight[0]
@@ -227,15 +214,12 @@ class Cosine(Dot):
         self.gain = nn.Parameter(torch.tensor(10.0))
 
     def prepare(self, keys: Tensor) -> Tensor:
-        """Return keys of length 1."""
         return F.normalize(keys, dim=-1)
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
-        """Return the cosines times g."""
         return super().forward(F.normalize(query, dim=-1), prepared) * self.gain
 
     def steps(self, query: Tensor, prepared: Tensor) -> dict[str, Tensor]:
-        """Return the products of the normalized vectors, times g."""
         query = F.normalize(query, dim=-1)
         return {"q / |q|": query, "k / |k|": prepared, "g q * k": query * prepared * self.gain}
 
@@ -254,7 +238,6 @@ class SoftCapped(ScaledDot):
         self.cap = cap
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
-        """Return the capped scores."""
         return self.cap * torch.tanh(super().forward(query, prepared) / self.cap)
 
     def scale(self, width: int) -> float:
@@ -262,7 +245,6 @@ class SoftCapped(ScaledDot):
         return 1.0
 
     def steps(self, query: Tensor, prepared: Tensor) -> dict[str, Tensor]:
-        """Return the score before and after the cap."""
         score = super().forward(query.unsqueeze(0), prepared.unsqueeze(0)).flatten()
         return {"q": query, "k": prepared, "q * k / √D": score, "capped": self.cap * torch.tanh(score / self.cap)}
 
@@ -282,12 +264,10 @@ class Scalable(ScaledDot):
         self.gain = nn.Parameter(torch.tensor(1 / math.log(16)))
 
     def rescale(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the scores times `a log(n)`."""
         return scores * (self.gain * key_counts(scores, mask).log())
 
 
 def additive_scores(query: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
-    """Return `energy · tanh(q + k)` (..., Tq, Tk) for query (..., Tq, D), keys (..., Tk, D) and energy (D)."""
     energy = energy.to(query.dtype)  # under autocast, the projections have a lower precision than the weights
     if torch.compiler.is_compiling() or not fast.enabled():
         return pairwise_scores(query, keys, energy)
@@ -295,7 +275,6 @@ def additive_scores(query: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
 
 
 def pairwise_scores(query: Tensor, keys: Tensor, energy: Tensor) -> Tensor:
-    """Compute `additive_scores` for all pairs at once."""
     return torch.tanh(query.unsqueeze(-2) + keys.unsqueeze(-3)) @ energy
 
 

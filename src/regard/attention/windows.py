@@ -50,7 +50,6 @@ class Window(MaskPart):
         self.width = width
 
     def allowed(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Return whether each key is in the window of the query."""
         return (queries - keys).abs() < self.width
 
 

@@ -27,7 +27,6 @@ class AverageFlags:
 
 
 def run(argv: list[str]) -> None:
-    """Average the kept models, and print their steps and the new folder."""
     name, flags = parse_of_run(AverageFlags(), argv, prog=PROG, description=DESCRIPTION, example="translation")
     averaged = average(flags.storage.load(name), flags.output, overwrite=flags.overwrite)
     steps = ", ".join(f"{step:,}" for step in averaged.config.averaged)

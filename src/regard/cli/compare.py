@@ -165,14 +165,12 @@ def _split(text: str) -> tuple[str, list[str]]:
 
 
 def _flags(task: str, argv: list[str]) -> dict[str, Any]:
-    """Return the model, and the flags in `argv` (see `given_flags`)."""
     base = make_config(task, model_choice(argv))
     config, _ = parse_config(base, argv, task=task)
     return {**given_flags(argv, config, base), "model": base.kind}
 
 
 def _parse_value(task: str, argv: list[str], name: str, text: str) -> Any:
-    """Parse one value of a varied flag, as `regard train` does."""
     if name == "model":
         return text
     config, _ = parse_config(make_config(task, model_choice(argv)), [*argv, f"--{name}={text}"], task=task)

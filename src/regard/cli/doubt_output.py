@@ -39,7 +39,6 @@ class DoubtFlags:
 
     @property
     def wanted(self) -> bool:
-        """Whether doubts are measured."""
         return self.doubt or self.doubt_file is not None
 
 

@@ -70,6 +70,5 @@ def run(argv: list[str]) -> None:
 
 
 def _read_prompts(path: Path | None) -> list[str]:
-    """Return the lines of a file, plain or .gz; also the empty ones, which are refused as prompts."""
     with open_lines(path) as file:
         return [read_line(line, number) for number, line in enumerate(file, start=1)]

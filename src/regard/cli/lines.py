@@ -64,7 +64,6 @@ def _check_begin(file: BinaryIO, name: str, *, lenient: bool | None) -> None:
 
 
 def numbered_chunks(file: BinaryIO) -> Iterator[list[tuple[int, bytes]]]:
-    """Yield lists of lines with their numbers, from 1. In a terminal, each line is yielded when it is typed."""
     size = 1 if file.isatty() else LINES_PER_CHUNK
     numbered = enumerate(file, start=1)
     while lines := list(islice(numbered, size)):

@@ -118,7 +118,6 @@ class _Screen(io.StringIO):
     encoding = property(lambda self: getattr(sys.__stdout__, "encoding", None) or "utf-8")
 
     def isatty(self) -> bool:
-        """Return whether colors are shown."""
         return self._colours and sys.__stdout__ is not None and sys.__stdout__.isatty()
 
 
@@ -134,7 +133,6 @@ def _folded(usage: str, width: int) -> str:
 
 
 def _unfolded(helptext: str) -> str:
-    """Join the indented continuation lines of a docstring; keep other line breaks."""
     return re.sub(r"(?<!\n)\n {4,}(?=\S)", " ", helptext)
 
 
@@ -275,7 +273,6 @@ def take_text(argv: list[str], flags: type) -> tuple[str | None, list[str]]:
 
 
 def wants_help(argv: list[str]) -> bool:
-    """Return whether `argv` contains a help flag."""
     return any(word in ("-h", "--help") for word in argv)
 
 

@@ -21,7 +21,6 @@ EXPLORER = "http://127.0.0.1:8137/"
 
 
 def print_message(message: str) -> None:
-    """Write a one-line message to standard error."""
     sys.stderr.write(f"regard: {one_line(message)}\n")
 
 
@@ -87,7 +86,6 @@ class _Escaping:
         self.raw = raw
 
     def write(self, text: str) -> int:
-        """Write a text, escaped."""
         return self.raw.write(escape_controls(text))
 
     def __getattr__(self, name: str) -> Any:
@@ -103,12 +101,10 @@ def escape_output() -> Iterator[None]:
 
 
 def raw_output() -> IO[str]:
-    """Return the unescaped standard output, for machine-readable text and for the output of rich."""
     return sys.stdout.raw if isinstance(sys.stdout, _Escaping) else sys.stdout
 
 
 def answer_output() -> IO[str]:
-    """Return the stream for answers: unescaped for a file or a pipe, escaped on a terminal."""
     return sys.stdout if sys.stdout.isatty() else raw_output()
 
 
@@ -133,7 +129,6 @@ def print_table(table: Any, width: int | None = None) -> None:
 
 
 def save_and_print(attention: "AttentionMap", path: Path) -> None:
-    """Save an attention map to a file, print the map, and open the file."""
     attention.save(path)
     print_table(attention.table())
     sys.stdout.write(f"Saved {path}\n")

@@ -123,7 +123,6 @@ def run(argv: list[str]) -> None:
 
 
 def _has_parallel_text(name: str) -> bool:
-    """Return whether `name` is the folder of a run for translation, for its help."""
     try:
         return RunFolder(Path(name)).read_config().on == "translation"
     except RegardError:

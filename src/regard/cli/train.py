@@ -139,7 +139,6 @@ def _summary(trained: AnyRun) -> str:
 
 
 def model_choice(argv: list[str]) -> dict[str, Any]:
-    """Return the flags in `argv` that determine the other flags and their defaults."""
     values_by_name = {name: take_flag(argv, f"--{name}")[0] for name in ("model", "preset", "attention")}
     return {name: values[-1] for name, values in values_by_name.items() if values}
 
@@ -198,5 +197,4 @@ def _transformer_choice() -> type[ModelChoice]:
 
 
 def _savepath_flag(savepath: Path) -> list[str]:
-    """Return the command-line words of --savepath, empty for the default folder."""
     return [] if savepath == Path(SAVEPATH) else ["--savepath", str(savepath)]

@@ -100,7 +100,6 @@ class Certificate(Result):
         return "" if size is None or size <= 1 else f", {MAX_DIFFERENCE:g} of the largest logit, {size:.3g}"
 
     def summary(self) -> str:
-        """Return one sentence with the differences."""
         values = {name.replace("_", "-"): getattr(self, name) for name in DIFFERENCES}
         figures = ", ".join(f"{name} within {value:.1g}" for name, value in values.items() if value is not None)
         figures += f" (limit {self.limit:.2g}{self._size})"

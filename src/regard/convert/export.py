@@ -132,7 +132,6 @@ def _find_converter(run: Any, to: str) -> Converter:
 
 
 def _select_examples(run: Any, examples: Sequence[str] | None, *, progress: bool) -> list[str]:
-    """Return the texts on which both programs are compared."""
     if run.task.answers == "tokens":
         texts = make_prompts(run.task, progress=progress) if examples is None else examples
         return select_prompts(run.task, texts, progress=progress)

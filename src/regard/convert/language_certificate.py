@@ -60,7 +60,6 @@ class ConvertedLanguageModel:
         model.generation_config = type(model.generation_config)(pad_token_id=0)
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokenize texts."""
         with hide_logs():  # a warning for texts longer than the model's context
             return [self._tokenizer(text).input_ids for text in texts]
 

@@ -130,7 +130,6 @@ def write_language_model(run: Any, folder: Path) -> None:
 
 
 def open_language_model(run: LanguageModelRun, folder: Path) -> ConvertedLanguageModel:
-    """Open an exported model."""
     del run
     model, tokenizer, _ = load_language_model(folder)
     return ConvertedLanguageModel(model, tokenizer)

@@ -245,7 +245,6 @@ def export_gpt2(state: Mapping[str, Tensor], flags: Mapping[str, Any], longest: 
 
 
 def export_llama(state: Mapping[str, Tensor], flags: Mapping[str, Any], longest: int) -> dict[str, Tensor]:
-    """Return a run's parameters by the names of a `LlamaForCausalLM`."""
     del longest
     return {LLAMA.external(name): tensor for name, tensor in _reorder_heads(state, flags, inverse=False).items()}
 

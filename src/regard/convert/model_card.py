@@ -73,7 +73,6 @@ def _training_data(run: Exportable) -> str:
 
 
 def _data(task: Any) -> list[str]:
-    """Return a list of the text files or data set."""
     if task.hub is not None:
         return [f"- training: data set {task.hub}, columns {' and '.join(task.languages)}"]
     parts = {"training": task.train, "validation": task.valid, "test": task.test}

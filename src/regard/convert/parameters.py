@@ -150,7 +150,6 @@ class IndexMap:
         self._bias = start_symbol_bias(rows)
 
     def back(self, theirs: Sequence[int]) -> list[int]:
-        """Return the run's indices for indices of the program."""
         return [self._here[index] for index in theirs]
 
     def answers(self, theirs: Sequence[Sequence[int]]) -> list[list[int]]:

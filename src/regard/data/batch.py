@@ -30,7 +30,6 @@ class PairBatch(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """The number of tokens in all targets, including `EOS`."""
         return int((self.target != PAD).sum())
 
     def share(self, rank: int, size: int) -> "PairBatch":
@@ -48,7 +47,6 @@ class PairBatch(NamedTuple):
         return PairBatch(self.source[:1], torch.full_like(self.target[:1], PAD))
 
     def to(self, device: torch.device) -> "PairBatch":
-        """Return the batch on a device."""
         alignment = None if self.alignment is None else self.alignment.to(device)
         return PairBatch(self.source.to(device), self.target.to(device), alignment)
 

@@ -65,7 +65,6 @@ class BpeDropout:
         ]
 
     def _find(self, piece: str) -> list[int]:
-        """Return the index of a piece, or the indices of the bytes of an unknown character."""
         if piece in self.indices:
             return [self.indices[piece]]
         return self.vocabulary.byte_tokens(piece) or [UNKNOWN]

@@ -107,7 +107,6 @@ class Buckets:
         return [tuple([column[row] for row in rows] for column in columns) for rows in batches]
 
     def _form_batches(self, lengths: np.ndarray, random: np.random.Generator) -> list[np.ndarray]:
-        """Return the pairs of each batch of a pool. `lengths` (pairs, 2): lengths of source and target."""
         # Sort by target length, then by source length, then at random.
         ranks = np.lexsort((random.random(len(lengths)), lengths[:, 0], lengths[:, 1]))
         batches = split_batches(lengths.max(1)[ranks], self.tokens, self.max_pairs)

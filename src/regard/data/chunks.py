@@ -41,7 +41,6 @@ class PairChunk:
 
     @property
     def size(self) -> int:
-        """The number of pairs, including skipped pairs."""
         return self.sentences.counts.pairs + self.sentences.counts.skipped
 
     def read(self, limit: int | None = None) -> Sentences:
@@ -139,7 +138,6 @@ def _chunks_of_pairs(text: PairSource) -> Iterator[PairChunk]:
 
 
 def _split_lines(content: bytes) -> list[bytes]:
-    """Return lines with their ends. Only a line feed ends a line."""
     lines = content.split(b"\n")
     return [line + b"\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
 
@@ -175,7 +173,6 @@ class Sample:
 
     @property
     def summary(self) -> str:
-        """A description of the size."""
         size = f"{plural(self.pairs, 'pair')} ({self.bytes / 1e6:,.1f} MB)"
         stretch = LINES * STRETCH
         return f"all {size}" if self.lines == stretch else f"{size}, the first {self.lines:,} of each {stretch:,}"

@@ -130,13 +130,11 @@ def _has_script(text: str, script: str) -> bool:
 
 
 def _letter_scripts(text: str) -> list[str]:
-    """Return the script of each letter of a text."""
     return [script for script in map(_script, text) if script]
 
 
 @lru_cache(maxsize=1 << 16)
 def _script(character: str) -> str:
-    """Return the script of a letter, or the empty string for other characters."""
     script = find_script(character) if character.isalpha() else ""
     return JOINT_SCRIPTS.get(script, script)
 

@@ -83,12 +83,10 @@ class Corpus:
 
     @property
     def summary(self) -> str:
-        """The number of pairs, and the number of skipped pairs."""
         return str(self.counts)
 
     @property
     def pools(self) -> int:
-        """The number of pools per epoch."""
         return -(-self._segments // POOL)
 
     @property
@@ -105,7 +103,6 @@ class Corpus:
         return UnknownShares(text=text, pairs=len(self), source=source, target=target)
 
     def symbol_counts(self) -> list[np.ndarray]:
-        """Return the number of occurrences of each symbol in the sources and in the targets."""
         return [side.counts(size) for side, size in zip(self.sides, self.symbols, strict=True)]
 
     def ranges(self, seed: int, epoch: int, pool: int) -> list[PairRange]:
@@ -115,11 +112,9 @@ class Corpus:
         return [(self, segment * SEGMENT, min((segment + 1) * SEGMENT, len(self))) for segment in segments]
 
     def lengths(self, begin: int, end: int) -> np.ndarray:
-        """Return the numbers of source and target tokens (pairs, 2) for the pairs `begin` to `end` - 1."""
         return np.stack([side.lengths(begin, end) for side in self.sides], 1)
 
     def read(self, begin: int, end: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return the sources and targets of the pairs `begin` to `end` - 1, including `EOS`."""
         source, target = self.sides
         return source.read(begin, end), target.read(begin, end)
 

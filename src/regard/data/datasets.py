@@ -27,7 +27,6 @@ class DataSet:
     """The available languages. The first two languages are the default pair."""
 
     def files(self, languages: Sequence[str]) -> list[str]:
-        """Return the names of the files in `languages`, part by part, with sources before targets."""
         parts = dict.fromkeys(name.split(".")[0] for name in self.checksums)
         return [f"{part}.{language}.gz" for part in parts for language in languages]
 

@@ -68,7 +68,6 @@ class HubText(PairSource):
         return [_digests[key]]
 
     def locations(self) -> list[str]:
-        """Return the names of the data set, the split and the languages."""
         return [self.name, self.split, *self.languages]
 
 

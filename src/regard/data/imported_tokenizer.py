@@ -75,7 +75,6 @@ class ImportedTokenizer:
 
     @cached_property
     def prefix(self) -> list[int]:
-        """Special tokens at the beginning of each sequence."""
         tokens, plain = self._tokenizer.encode("a").ids, self.encode("a")
         begins = range(len(tokens) - len(plain) + 1)
         return tokens[: next((begin for begin in begins if tokens[begin : begin + len(plain)] == plain), 0)]
@@ -85,7 +84,6 @@ class ImportedTokenizer:
         return self._encode(text).ids
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the indices of many texts."""
         return [self.encode(text) for text in texts]
 
     def _encode(self, text: str) -> Encoding:
@@ -98,18 +96,15 @@ class ImportedTokenizer:
             return self._tokenizer.decode(list(indices))
 
     def unknown(self, text: str) -> list[str]:
-        """Return the distinct parts of a text that are unknown tokens, sorted."""
         encoding = self._encode(text)
         spans = zip(encoding.ids, encoding.offsets, strict=True)
         return sorted({text[begin:end] for index, (begin, end) in spans if index == self.unknown_index})
 
     @property
     def tokenizer_json(self) -> str:
-        """The tokenizer as `tokenizer.json` of Hugging Face."""
         return self._tokenizer.to_str(pretty=True)
 
     def to_json(self) -> str:
-        """Return the tokenizer, the number of outputs and the special tokens as JSON."""
         stored = {"size": self._size, "special": self.special, "tokenizer": json.loads(self._tokenizer.to_str())}
         return json.dumps(stored)
 

@@ -31,23 +31,19 @@ class Mixture:
 
     @property
     def longest(self) -> int:
-        """The number of tokens of the longest sentence."""
         return max(corpus.longest for corpus in self.corpora)
 
     @property
     def summary(self) -> str:
-        """The fraction and the number of pairs of each corpus, and the number of skipped pairs."""
         parts = zip(self.shares, self.corpora, strict=True)
         return ", and ".join(f"{float(share):.1%} from {corpus.summary}" for share, corpus in parts)
 
     @property
     def pools(self) -> int:
-        """The number of pools. A mixture has a single infinite epoch."""
         return 1 << 62
 
     @property
     def shares(self) -> list[Fraction]:
-        """The fraction of each corpus. The fractions sum to 1."""
         # Use exact fractions, so that positions are exact after any number of pools.
         weights = [Fraction(weight) for weight in self.weights]
         return [weight / sum(weights) for weight in weights]

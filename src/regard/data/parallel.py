@@ -73,7 +73,6 @@ class PairCounts:
 
     @property
     def skipped(self) -> int:
-        """The number of skipped pairs."""
         return int(sum(getattr(self, field.name) for field in fields(self)) - self.pairs)
 
     def __add__(self, other: "PairCounts") -> "PairCounts":
@@ -115,7 +114,6 @@ class PairSource(ABC):
     def __iter__(self) -> Iterator[tuple[str, str]]: ...
 
     def identity(self) -> list[Any]:
-        """Return the digests of the content as plain data."""
         return [digest.sha256 for digest in self.digests()]
 
     @abstractmethod
@@ -191,7 +189,6 @@ class ParallelText(PairSource):
         return f"line {number} of {' and '.join(repr(str(path)) for path in paths)}"
 
     def digests(self) -> list[TextDigest]:
-        """Return a digest of each file, computed from its uncompressed content."""
         digests, before = [], 0
         for path in self.paths:
             digests.append(file_digest(path, lambda done, before=before: self.on_bytes(before + done)))  # type: ignore[misc]
@@ -199,7 +196,6 @@ class ParallelText(PairSource):
         return digests
 
     def locations(self) -> list[str]:
-        """Return the path of each file."""
         return [str(path.absolute()) for path in self.paths]
 
     def pair(self, lines: tuple[bytes | None, ...], number: int) -> tuple[str, str] | None:
@@ -252,20 +248,16 @@ class ConcatenatedText(PairSource):
             before += text.bytes
 
     def check(self) -> None:
-        """Check all texts."""
         for text in self.texts:
             text.check()
 
     def identity(self) -> list[Any]:
-        """Return the identity of each text."""
         return [text.identity() for text in self.texts]
 
     def digests(self) -> list[TextDigest]:
-        """Return the digests of all texts."""
         return [digest for text in self.texts for digest in text.digests()]
 
     def locations(self) -> list[str]:
-        """Return the locations of all texts."""
         return [name for text in self.texts for name in text.locations()]
 
 
@@ -310,7 +302,6 @@ def check_files(paths: Sequence[str | Path], *, way_out: str = LENIENT) -> None:
 
 
 def decompress(path: Path, raw: BinaryIO, stack: ExitStack) -> BinaryIO:
-    """Return an open file, or the decompressed content of a compressed file."""
     if path.suffix != ".gz":
         return raw
     # Add a buffer, because GzipFile reads lines with a slow Python function.

@@ -45,14 +45,12 @@ class RaggedWriter:
         self._write(1, np.zeros(1, BOUND))
 
     def append(self, values: np.ndarray, lengths: np.ndarray) -> None:
-        """Append rows, given as concatenated values (N,) and the number of values of each row (rows,)."""
         self._write(0, np.ascontiguousarray(values, self._dtype))
         ends = self._total + np.cumsum(lengths, dtype=np.int64)
         self._write(1, ends.astype(BOUND))
         self._total += len(values)
 
     def close(self) -> Checksums:
-        """Close both files, and return their checksums."""
         for file in self._files:
             file.close()
         return self._checksums[0], self._checksums[1]
@@ -87,15 +85,12 @@ class RaggedArray:
 
     @property
     def total(self) -> int:
-        """The total number of values in all rows."""
         return int(self._bounds(len(self), len(self))[0])
 
     def lengths(self, begin: int, end: int) -> np.ndarray:
-        """Return the numbers of values (end - begin,) int64 in the rows `begin` to `end` - 1."""
         return np.diff(self._bounds(begin, end))
 
     def counts(self, size: int) -> np.ndarray:
-        """Return the number of occurrences (size,) int64 of each value from 0 to `size` - 1."""
         counts, total = np.zeros(size, np.int64), self.total
         for begin in range(0, total, BLOCK):
             counts += np.bincount(self._read(0, self.dtype, begin, min(begin + BLOCK, total)), minlength=size)

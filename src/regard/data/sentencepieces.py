@@ -99,7 +99,6 @@ class SentencePieceVocabulary(SymbolVocabulary):
         return text[:end], text[end:]
 
     def pieces(self, text: str) -> list[str]:
-        """Return the tokens of a text, including unknown tokens."""
         return [piece if piece in self._indices else piece.strip(BLANK) for piece in self._pieces(text)]
 
     def offsets(self, text: str) -> list[Span]:
@@ -117,7 +116,6 @@ class SentencePieceVocabulary(SymbolVocabulary):
         return [*([(0, start)] if code else []), *((start + begin, start + end) for begin, end in spans)]
 
     def unknown(self, text: str) -> list[str]:
-        """Return the distinct unknown tokens of a text, sorted."""
         return sorted({piece.strip(BLANK) for piece in self._pieces(text) if piece not in self._indices})
 
     def decode(self, indices: Sequence[int]) -> str:

@@ -100,7 +100,6 @@ class SubwordVocabulary(SymbolVocabulary):
         return self._encode(text).ids
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the indices of many texts, encoded in parallel."""
         with library_errors("tokenizers", FAILURE, REMEDY):
             encodings = self._tokenizer.encode_batch_fast(list(map(replace_surrogates, texts)))
             return [encoding.ids for encoding in encodings]
@@ -112,7 +111,6 @@ class SubwordVocabulary(SymbolVocabulary):
 
     @property
     def splits_at_blanks(self) -> bool:
-        """Whether the tokens of a text are the concatenated tokens of its words."""
         stored = self._stored["pre_tokenizer"]
         first, *others = stored.get("pretokenizers", [stored])
         expected = {"type": "Metaspace", "replacement": BLANK, "prepend_scheme": "always", "split": True}
@@ -120,12 +118,10 @@ class SubwordVocabulary(SymbolVocabulary):
 
     @property
     def whole(self) -> list[str]:
-        """Symbols that stay whole, such as language tags."""
         return whole_symbols(self._stored["normalizer"])
 
     @property
     def lowercase(self) -> bool:
-        """Whether text is converted to lower case."""
         return any(step.get("type") == "Lowercase" for step in self._stored["normalizer"].get("normalizers", []))
 
     def byte_tokens(self, text: str) -> list[int]:
@@ -133,7 +129,6 @@ class SubwordVocabulary(SymbolVocabulary):
         return [self._indices[BYTE.format(value)] for value in text.encode()] if self._by_bytes else []
 
     def words(self, text: str) -> list[str]:
-        """Return the words of a text, before they are split into tokens."""
         with library_errors("tokenizers", FAILURE, REMEDY):
             normalized = self._tokenizer.normalizer.normalize_str(replace_surrogates(text))
             return [word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(normalized)]
@@ -148,11 +143,9 @@ class SubwordVocabulary(SymbolVocabulary):
         ]
 
     def offsets(self, text: str) -> list[Span]:
-        """Return the span of each token of a text. The span of a token for a space is the span of the space."""
         return list(self._encode(text).offsets)
 
     def unknown(self, text: str) -> list[str]:
-        """Return the distinct unknown tokens of a text, sorted."""
         tokens = zip(self.encode(text), self.pieces(text), strict=True)
         return sorted({piece for index, piece in tokens if index == UNKNOWN})
 
@@ -163,7 +156,6 @@ class SubwordVocabulary(SymbolVocabulary):
         return text.replace(BLANK, " ").removeprefix(" ")
 
     def to_json(self) -> str:
-        """Return the tokenizer as the JSON of the `tokenizers` library."""
         return self._tokenizer.to_str(pretty=True)
 
     @classmethod

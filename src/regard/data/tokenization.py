@@ -60,7 +60,6 @@ class TokenizedText(NamedTuple):
 
     @property
     def words(self) -> list[str]:
-        """The words."""
         return [self.text[begin:end].strip() for begin, end in self.spans]
 
 

@@ -44,13 +44,11 @@ class UnknownCount:
     """The number of characters of the known tokens; 0 if it was not counted."""
 
     def add(self, indices: Sequence[int]) -> None:
-        """Count the indices of a text."""
         self.tokens += len(indices)
         self.unknown += indices.count(UNKNOWN)
 
     @property
     def share(self) -> float:
-        """The fraction of unknown tokens, from 0 to 1."""
         return self.unknown / self.tokens if self.tokens else 0.0
 
     def warning(self, text: str) -> str:
@@ -81,13 +79,11 @@ class UnknownShares:
 
     @property
     def lengths(self) -> str:
-        """The mean numbers of tokens."""
         source, target = (side.tokens / max(self.pairs, 1) for side in (self.source, self.target))
         return f"{source:.1f} of the source, {target:.1f} of the target of the {self.text} text"
 
     @property
     def warnings(self) -> list[str]:
-        """Return a warning for each side in which more than a tenth of the tokens are unknown."""
         sides = {"source": self.source, "target": self.target}
         warnings = [count.warning(f"the {side} of the {self.text} text") for side, count in sides.items()]
         return [warning for warning in warnings if warning]
@@ -161,7 +157,6 @@ def write_unknown(folder: Path, shares: Iterable[UnknownShares]) -> None:
 
 
 def read_unknown(folder: Path) -> list[UnknownShares]:
-    """Return the numbers of unknown tokens of a run. The list is empty for a run of an earlier version."""
     path = folder / FILE
     remedy = "delete the file; the fractions of unknown tokens are then not shown"
     return read_json(path, list[UnknownShares], remedy) if is_file(path) else []

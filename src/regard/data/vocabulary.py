@@ -50,7 +50,6 @@ def is_blank(text: str) -> bool:
 
 
 def empty_if_blank(text: str) -> str:
-    """Return a text unchanged, or the empty string for a blank text."""
     return "" if is_blank(text) else text
 
 
@@ -113,7 +112,6 @@ class SymbolVocabulary:
         return len(self.symbols)
 
     def _pieces(self, text: str) -> Iterable[str]:
-        """Return the tokens of a text in the form of `symbols`."""
         raise NotImplementedError
 
     def encode(self, text: str) -> list[int]:
@@ -121,11 +119,9 @@ class SymbolVocabulary:
         return [self._indices.get(piece, UNKNOWN) for piece in self._pieces(text)]
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the indices of many texts."""
         return [self.encode(text) for text in texts]
 
     def labels(self, indices: Sequence[int]) -> list[str]:
-        """Return a label for each index, including special tokens, for plots."""
         return [self.symbols[index] for index in indices]
 
     def _known(self, indices: Sequence[int]) -> list[str]:
@@ -153,15 +149,12 @@ class CharacterVocabulary(SymbolVocabulary):
         return self.pieces(text)
 
     def pieces(self, text: str) -> list[str]:
-        """Return the symbols of a text."""
         return list(text)
 
     def offsets(self, text: str) -> list[Span]:
-        """Return the span of each symbol of a text."""
         return [(index, index + 1) for index in range(len(text))]
 
     def unknown(self, text: str) -> list[str]:
-        """Return the distinct unknown symbols of a text, sorted."""
         return sorted(set(self.pieces(text)) - self._indices.keys())
 
     def decode(self, indices: Sequence[int]) -> str:
@@ -180,9 +173,7 @@ class WordVocabulary(CharacterVocabulary):
     separator = " "
 
     def pieces(self, text: str) -> list[str]:
-        """Return the words of a text."""
         return text.split()
 
     def offsets(self, text: str) -> list[Span]:
-        """Return the span of each word of a text."""
         return word_spans(text, "words")

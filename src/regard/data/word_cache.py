@@ -84,7 +84,6 @@ class _Table(dict[str, int]):
         self._tokens.append(tokens)
 
     def indices(self) -> np.ndarray:
-        """Return the concatenated tokens of all words."""
         if self._tokens:
             new = np.fromiter(chain.from_iterable(self._tokens), np.uint32)
             self._flat, self._tokens = np.concatenate([self._flat, new]), []
@@ -107,7 +106,6 @@ def _split_words(sentences: Sequence[str]) -> list[str]:
 
 
 def _has_single_blanks(text: str) -> bool:
-    """Return whether single spaces separate the words of a text that begins and ends with a space."""
     return "  " not in text and BLANK not in text
 
 
@@ -118,7 +116,6 @@ class PlainTokenizer:
         self._encode = encode
 
     def __call__(self, sentences: Sequence[str]) -> Tokens:
-        """Return the tokens of sentences, and the number of tokens of each."""
         tokens = [[*self._encode(sentence), EOS] for sentence in sentences]
         lengths = np.array([len(sentence) for sentence in tokens], np.int64)
         return np.fromiter(chain.from_iterable(tokens), np.uint32), lengths

@@ -57,12 +57,10 @@ class EnsembleDecoder:
         return torch.cat([states for states, _ in steps], dim=-1), EnsembleState([after for _, after in steps])
 
     def logits(self, states: Tensor) -> Tensor:
-        """Return the logarithm of the mean probabilities (..., V) of states (..., D)."""
         parts = zip(self._decoders, states.split(self._widths, dim=-1), strict=True)
         log_probs = [decoder.logits(part).log_softmax(-1) for decoder, part in parts]
         return torch.stack(log_probs).logsumexp(0) - math.log(len(log_probs))
 
 
 def make_ensemble(models: Sequence[Seq2Seq], width: int) -> IncrementalDecoder:
-    """Return a decoder for a search with `width` prefixes: of one model, or of an ensemble."""
     return make_decoder(models[0], width) if len(models) == 1 else EnsembleDecoder(models, width)

@@ -107,5 +107,4 @@ def check_finite(values: Tensor) -> None:
 
 
 def impossible() -> InputError:
-    """Return the error for constraints that forbid every target."""
     return InputError("no target satisfies all constraints of the search: leave out or relax a constraint")

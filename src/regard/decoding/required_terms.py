@@ -75,7 +75,6 @@ class RequiredTerms:
         return TermProgress(occurs, begun, (occurs * lengths.unsqueeze(1)).sum(-1) + begun.amax(-1))
 
     def apply(self, scores: Tensor, prefixes: Tensor, sources: Sequence[int]) -> None:
-        """Forbid the end of sequence until all terms occur; see `rules.Rule`."""
         scores[..., EOS].masked_fill_(~self.progress(prefixes, sources).occurs.all(-1), -torch.inf)
 
     def extend(

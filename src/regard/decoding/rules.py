@@ -53,7 +53,6 @@ class RepetitionPenalty:
     penalty: float
 
     def apply(self, scores: Tensor, prefixes: Tensor, sources: Sequence[int]) -> None:
-        """Change logits; see `Rule`."""
         del sources
         tokens = prefixes[..., 1:]
         values = scores.gather(-1, tokens)
@@ -67,7 +66,6 @@ class MinLength:
     length: int
 
     def apply(self, scores: Tensor, prefixes: Tensor, sources: Sequence[int]) -> None:
-        """Change log-probabilities; see `Rule`."""
         del sources
         if prefixes.shape[-1] - 1 < self.length:
             scores[..., EOS] = -torch.inf
@@ -119,7 +117,6 @@ class Rules(Constraints):
         self.bans = [*bans, *([] if terms is None else [terms])]
 
     def log_probabilities(self, logits: Tensor, prefixes: Tensor, sources: Sequence[int]) -> Tensor:
-        """Return log-probabilities; see `Constraints`."""
         time = prefixes.shape[-1] - 1
         begun = [row for row, source in enumerate(sources) if self.prefixes and time < len(self.prefixes[source])]
         rows = torch.tensor(begun, device=logits.device, dtype=torch.int64)
@@ -141,7 +138,6 @@ class Rules(Constraints):
     def extend(
         self, log_probs: Tensor, prefixes: Tensor, totals: Tensor, sources: Sequence[int], width: int
     ) -> Extensions:
-        """Return the best extensions; see `Constraints`."""
         if self.terms is None:
             return super().extend(log_probs, prefixes, totals, sources, width)
         return self.terms.extend(log_probs, prefixes, totals, sources, width)

@@ -275,14 +275,12 @@ def _unfinished(prefixes: Tensor, totals: Tensor, alpha: float, count: int, ende
 
 
 def _done(finished: list[Hypothesis], reachable: float, width: int, n_best: int) -> bool:
-    """Return whether `width` hypotheses have finished, or no prefix can enter the best `n_best` hypotheses."""
     if len(finished) < n_best:
         return reachable == -torch.inf
     return len(finished) >= width or sorted(finished, key=_rank)[n_best - 1].score >= reachable
 
 
 def _rank(hypothesis: Hypothesis) -> tuple[bool, float]:
-    """Return a sort key: finished before unfinished, then by score."""
     return not hypothesis.finished, -hypothesis.score
 
 

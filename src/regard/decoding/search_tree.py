@@ -81,12 +81,10 @@ class SearchTree(Result):
         return [number for number in range(len(self.branches)) if number not in parents]
 
     def summary(self) -> str:
-        """Return the input, the beam size, and the numbers of tokens and answers in one line."""
         ended = sum(branch.ended for branch in self.branches)
         return f"{self.input!r}, beam {self.beam}: {len(self.branches)} tokens tried, {ended} answers"
 
     def table(self) -> Tree:
-        """Return the tree as printable text, with the answer's branches in bold."""
         root = Tree(Text(self.input))
         nodes: dict[int | None, Tree] = {None: root}
         for number, branch in enumerate(self.branches):

@@ -55,7 +55,6 @@ class Candidate(Result):
         return self.text
 
     def summary(self) -> str:
-        """Return the text and the log-probability in one line."""
         return f"{self.text!r}, log-probability {self.log_probability:.4f}"
 
 
@@ -246,5 +245,4 @@ def blank_answer(text: str = "") -> Candidate:
 
 
 def candidates(hypotheses: Sequence[Hypothesis], vocabulary: Vocabulary) -> list[Candidate]:
-    """Return hypotheses as texts."""
     return [Candidate(text=vocabulary.decode(hypothesis.tokens), **vars(hypothesis)) for hypothesis in hypotheses]

@@ -81,7 +81,6 @@ def bleu(
 
 
 def exact_share(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> float:
-    """Return the fraction (0 to 1) of translations that equal their reference."""
     expected = [reference.lower() for reference in references] if lowercase else references
     return sum(map(str.__eq__, translations, expected)) / len(references)
 

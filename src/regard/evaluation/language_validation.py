@@ -39,7 +39,6 @@ class LanguageValidation:
         return [self.task.sample(self.batchsize, generator, unseen=True) for _ in range(BATCHES)]
 
     def __call__(self, model: nn.Module) -> dict[str, float]:
-        """Return the loss and the fraction of correct outputs of a model as metrics."""
         figures = measure_tokens(cast(LanguageModel, model), self.task, self.batches, relevance=False)
         return {"valid_loss": figures.loss, "valid_exact_match": figures.exact_match}
 

@@ -104,7 +104,6 @@ class Adapter(ABC):
         return texts.alphabet if isinstance(texts, TextEncoder) else ()
 
     def uses_own_answers(self, inputs: Sequence[ModelInput]) -> bool:
-        """Return whether the model's own answer replaces the missing expected answer of any input."""
         del inputs
         return False
 
@@ -183,7 +182,6 @@ class Adapter(ABC):
 
 
 def with_steps(outputs: Tensor) -> Tensor:
-    """Return outputs (N,), (N, C) or (N, T, C) as (N, T, C)."""
     outputs = outputs.unsqueeze(-1) if outputs.dim() == 1 else outputs
     return outputs.unsqueeze(1) if outputs.dim() == 2 else outputs
 
@@ -200,7 +198,6 @@ def find_states(output: Any) -> Tensor:
 
 
 def _relative_change(states: Tensor, before: Tensor) -> float:
-    """Return the squared norm of the change of the states, divided by the squared norm of the states."""
     return float((states.float() - before.float()).square().sum() / before.float().square().sum())
 
 
@@ -216,19 +213,16 @@ class ClassifierAdapter(Adapter):
         return True
 
     def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
-        """Return an input, with the model's current prediction as the expected answer."""
         arguments = self.arguments(model, model_input)
         logits = self.logits(call_model(model, arguments))
         assert logits is not None
         return PreparedInput(input=model_input, arguments=arguments, truth=logits.argmax(-1))
 
     def names(self, model: nn.Module, classes: Sequence[int]) -> list[str]:
-        """Return the names of classes in the model's config."""
         names = getattr(model.config, "id2label", None) or {}
         return [str(names.get(number, number)) for number in classes]
 
     def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
-        """Return the class of an input."""
         arguments = self.arguments(model, model_input)
         logits = self.logits(call_model(model, arguments))
         assert logits is not None
@@ -251,7 +245,6 @@ class EncoderAdapter(Adapter):
     )
 
     def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
-        """Return an input with the model's current output states."""
         arguments = self.arguments(model, model_input)
         before = find_states(call_model(model, arguments))
         return PreparedInput(input=model_input, arguments=arguments, before=before)
@@ -259,7 +252,6 @@ class EncoderAdapter(Adapter):
     def outputs(
         self, model: nn.Module, prepared: PreparedInput, arguments: Any, count: int, loss: bool = False
     ) -> Tensor:
-        """Return the logits (N, Tq, C); logits (N, Tq) of tokens, as of a discriminator, are (N, Tq, 1)."""
         logits = super().outputs(model, prepared, arguments, count, loss)
         tokens = arguments.get(TOKENS)
         by_token = tokens is not None and logits.shape[1:] == (1, tokens.shape[1])
@@ -277,12 +269,10 @@ class CustomModel(Adapter):
 
     @property
     def accepts(self) -> str:  # type: ignore[override]
-        """Description of the inputs that a user may type."""
         return "a text that the function passed to look() accepts"
 
     @property
     def measure(self) -> str:  # type: ignore[override]
-        """Name of the loss."""
         return "change of the states" if self.own_loss is None else "loss"
 
     @property
@@ -301,7 +291,6 @@ class CustomModel(Adapter):
         return PreparedInput(input=model_input, arguments=arguments, before=before)
 
     def arguments(self, model: nn.Module, model_input: ModelInput) -> Any:
-        """Return what the user's function returns, a tensor as a tuple."""
         value, target = model_input
         arguments = self.make_arguments(value if target is None else (value, target))
         if isinstance(arguments, Tensor):
@@ -321,7 +310,6 @@ class CustomModel(Adapter):
     def outputs(
         self, model: nn.Module, prepared: PreparedInput, arguments: Any, count: int, loss: bool = False
     ) -> Tensor:
-        """Return the logits (N, Tq, C), or with `loss` the user's loss (N, 1, 1)."""
         if not loss or self.own_loss is None:
             return super().outputs(model, prepared, arguments, count)
         output, losses = call_model(model, arguments), []
@@ -336,7 +324,6 @@ class CustomModel(Adapter):
         return torch.stack(losses).view(count, 1, 1)
 
     def loss(self, model: nn.Module, prepared: PreparedInput) -> tuple[float, int]:
-        """Return the user's loss, or the relative change of the states."""
         if self.own_loss is None:
             return super().loss(model, prepared)
         return float(self.own_loss(model, prepared.input.value)), 1

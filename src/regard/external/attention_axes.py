@@ -162,12 +162,10 @@ class AxesProbe:
 
 
 def active_probe() -> AxesProbe | None:
-    """Return the probe that is running, during which nothing is recorded."""
     return getattr(probing, "probe", None)
 
 
 def mark(tensor: Tensor, origin: str) -> Tensor:
-    """Attach an origin to a tensor."""
     tensor.regard_origin = origin  # type: ignore[attr-defined]
     return tensor
 
@@ -201,7 +199,6 @@ class ProbeMode(TorchFunctionMode):
 
     @property
     def captures(self) -> bool:
-        """Whether a call of the running module is captured."""
         tracker = self.tracker
         return bool(tracker.running) and not tracker.captured_elsewhere and tracker.running[-1] not in self.own
 
@@ -294,7 +291,6 @@ class AxesFinder:
             self.running.pop()
 
     def count(self, site: str = "") -> None:
-        """Count a tensor of weights in all running modules."""
         for running in self.running:
             running.sites[site] += 1
 
@@ -344,7 +340,6 @@ class AxesFinder:
         return list(_tensors(self.running[-1].args, self.running[-1].kwargs)) if self.running else []
 
     def has_steps(self, count: int, batch: int) -> bool:
-        """Return whether an input of the running module may have a number of steps."""
         return count in _step_counts(self._inputs(), batch)
 
     def _is_by_head(self, shape: Sequence[int], keys: int, heads: int | None, *, sure: bool) -> bool:
@@ -409,7 +404,6 @@ def _axes_in(probe: AxesProbe, heads: int | None, *, projected: bool) -> Axes | 
         return (output != base) & ~(output.isnan() & base.isnan())
 
     def along(mask: Tensor, dim: int) -> Tensor:
-        """Return the indices of a dimension of the output that a mask contains."""
         return mask.movedim(dim, 0).flatten(1).any(1)
 
     every = used(0, partial(torch.ge, other=0))

@@ -34,7 +34,6 @@ MEMORY_ARGUMENTS = ("key_value_states", "encoder_hidden_states", "cross_attentio
 
 
 def uses_interface(module: nn.Module) -> bool:
-    """Return whether a module looks up its attention function."""
     return find_eager_function(type(module)) is not None
 
 
@@ -49,7 +48,6 @@ class _Layers:
         """Ids of layers that attend to another sequence in the current pass."""
 
     def note_memory(self, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
-        """Record whether a layer is about to attend to another sequence."""
         arguments = dict(zip(parameter_names(module), args, strict=False)) | kwargs
         self.cross.discard(id(module))
         if any(arguments.get(name) is not None for name in MEMORY_ARGUMENTS):
@@ -63,13 +61,11 @@ _patches = LibraryPatches()
 
 
 def applies(session: CaptureSession) -> bool:
-    """Return whether some layers of the model use the interface."""
     return any(map(uses_interface, session.tracker.modules.values()))
 
 
 @contextmanager
 def capture(session: CaptureSession) -> Iterator[set[str]]:
-    """Capture the layers of the model that use the interface; yields their names."""
     layers = _Layers(session)
     hooks = [session.tracker.hook_before(module, layers.note_memory) for module in layers.modules]
     with _recorded.include(layers), remove_hooks(hooks), _patches.apply(_lookups(set(map(type, layers.modules)))):
@@ -97,7 +93,6 @@ class _CapturedFunction:
         self.function, self.eager = _unwrap(function), _unwrap(eager)
 
     def __call__(self, module: nn.Module, *args: Any, **options: Any) -> Output:
-        """Call the wrapped function, and record its attention."""
         eager = self.eager or _unwrap(find_eager_function(type(module)))
         return attend(self.function, eager, module, *args, **options)
 
@@ -125,7 +120,6 @@ def _wrap_eager(original: Any) -> Any:
 
 
 def _unwrap(function: Any) -> Any:
-    """Return the original function for a patched eager function."""
     return getattr(function, "original", function)
 
 

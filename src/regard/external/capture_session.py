@@ -34,7 +34,6 @@ Half precision: 3e-2."""
 
 
 def holds(condition: Tensor) -> bool:
-    """Return whether a condition is known to be true everywhere; inside a vmap of PyTorch it is unknown."""
     return not is_transformed(condition) and bool(condition.all())
 
 
@@ -167,16 +166,13 @@ class CaptureSession:
             warnings.warn(message, stacklevel=3)
 
     def warn_mismatch(self, name: str, cause: str) -> None:
-        """Warn, once for each layer, that the recorded weights differ from those that the model used."""
         layer = name.split("#")[0]
         self.warn_once(layer, f"weights of {layer!r} differ from the weights that the model used: {cause}")
 
     def wants(self, name: str) -> bool:
-        """Return whether the session records a call with this name, or any call of its layer."""
         return is_wanted(self.layers, name)
 
     def concerns(self, layer: str) -> bool:
-        """Return whether the session records or changes any call of a layer."""
         return self.layers is None or is_wanted([name.split("#")[0] for name in self.layers], layer)
 
     def next_call_name(self, name: str) -> str | None:
@@ -342,7 +338,6 @@ class CaptureSession:
 
 
 def _as_step(part: CallRecord) -> CallRecord:
-    """Return weights (1, 1, N, Tk) as the weights of one step of N samples, (N, 1, 1, Tk)."""
     mask = None if part.mask is None else part.mask.transpose(0, 2)
     return part._replace(weights=part.weights.transpose(0, 2), mask=mask, steps=part.steps[:1])
 

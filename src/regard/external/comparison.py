@@ -54,12 +54,10 @@ class ModelComparison(Result):
     """Attention map of each input."""
 
     def summary(self) -> str:
-        """Return one line with both losses."""
         first, second = self.names
         return f"{self.measure} {self.losses[0]:.4f} of {first}, {self.losses[1]:.4f} of {second}"
 
     def table(self) -> RenderableType:
-        """Return a table with a row for each shared head, and the answers that differ."""
         added = [f"added, {name}" for name in self.names]
         entropy = [f"entropy, {name}" for name in self.names]
         heads = Table("layer", "head", *added, *entropy, "apart", box=None)

@@ -87,7 +87,6 @@ class ForwardTracker:
         self._is_new_pass = False
 
     def module(self, name: str) -> nn.Module:
-        """Return a module by any of its names."""
         return self.named[name]
 
     def name_of(self, module: nn.Module) -> str | None:
@@ -111,7 +110,6 @@ class ForwardTracker:
         return not self.paused and threading.get_ident() == self.thread
 
     def hook_before(self, module: nn.Module, function: Callable[[Any, Any, dict[str, Any]], Any]) -> Any:
-        """Call `function` with (module, args, kwargs) before each active run; returns the hook."""
         return module.register_forward_pre_hook(self._while_active(function), with_kwargs=True)
 
     def hook_after(
@@ -210,7 +208,6 @@ class ForwardTracker:
             self._before_sequence = Counter(self._calls), Counter(self.runs)
 
     def end_sequence(self) -> None:
-        """Reset the step and the cache after a pass."""
         self.start, self.cache = 0, None
 
     def number(self, name: str, step: int | None = None) -> str:
@@ -237,7 +234,6 @@ class ForwardTracker:
 
 
 def and_parents(name: str) -> list[str]:
-    """Return the names of a module and of all modules that contain it."""
     parts = name.split(".") if name else []
     return [".".join(parts[:count]) for count in range(len(parts) + 1)]
 

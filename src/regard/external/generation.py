@@ -26,7 +26,6 @@ _patches = LibraryPatches()
 
 
 def applies(session: CaptureSession) -> bool:
-    """Return whether any module of the model accepts a cache."""
     return any(is_transformers_model(model) or is_peft_model(model) for model in session.tracker.modules.values())
 
 

@@ -89,7 +89,6 @@ def find_output(modules: Mapping[str, nn.Module], name: str) -> str | None:
 
 
 def prunable_heads(model: nn.Module, layers: Sequence[Layer]) -> dict[str, list[list[int]]]:
-    """Return, by layer, the groups of heads that can be removed; a group is removed as a whole."""
     return {name: layer.head_groups for name, layer in prunable_layers(model, layers).items()}
 
 
@@ -129,7 +128,6 @@ class _Removal:
         shrink(prunable.layer, prunable.output, prunable.heads, kept)
 
     def undo(self) -> None:
-        """Put the heads back."""
         for module, (parameters, integers) in zip(self.modules, self.before, strict=True):
             module._parameters.update(parameters)
             vars(module).update(integers)
@@ -240,7 +238,6 @@ class PrunedExternalModel(Pruned):
     """The pruned model."""
 
     def json(self) -> dict[str, Any]:
-        """Return all fields as plain values; the model as the path of its folder."""
         figures = {name: to_plain(value) for name, value in vars(self).items() if name != "subject"}
         return {**figures, "folder": self.subject.where}
 

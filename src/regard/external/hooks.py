@@ -41,7 +41,6 @@ class DetachableHook:
         self.function = function
 
     def __call__(self, *args: Any) -> Any:
-        """Call the function; a copied hook has no function."""
         return None if self.function is None else self.function(*args)
 
     def __reduce__(self) -> tuple[type, tuple[()]]:

@@ -144,7 +144,6 @@ class InterfaceCall:
         self.on_mismatch = lambda share: None  # without outputs nothing is compared; this drops the session
 
     def forget_mask(self) -> None:
-        """Release a mask that can be rebuilt row by row."""
         if self.mask is not None and not _has_bias(self.options) and _is_causal_only(self.mask):
             self.mask, self.only_causal = None, True
 
@@ -272,7 +271,6 @@ def _hides_future(allowed: Tensor) -> bool:
 
 
 def _has_bias(options: Any) -> bool:
-    """Return whether the options add a bias for every query and key to the scores."""
     return any(isinstance(value, Tensor) and value.dim() == 4 for value in options.values())
 
 
@@ -298,7 +296,6 @@ def _float32_cast(query: Tensor) -> Callable[[Tensor], Tensor]:
 
 
 def _additive(mask: Tensor | None, query: Tensor) -> Tensor | None:
-    """Return a mask as the tensor that the eager function adds to the scores."""
     if mask is None or mask.dtype != torch.bool:
         return mask
     return torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, torch.finfo(query.dtype).min)

@@ -39,14 +39,12 @@ class CausalLMAdapter(_TextAdapter):
     no_truth = "has one token, so there is no next token to predict: give a longer text"
 
     def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
-        """Return a text, with the next token as the expected answer at each step."""
         arguments = self.arguments(model, model_input)
         tokens = arguments["input_ids"]
         truth = F.pad(tokens[:, 1:], (0, 1), value=IGNORED)
         return PreparedInput(input=model_input, arguments=arguments, truth=truth)
 
     def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
-        """Continue a text by at most `generate` tokens."""
         arguments = self.arguments(model, model_input)
         start = arguments["input_ids"].shape[1]
         sequence = generate_greedily(model, arguments, generate)
@@ -113,11 +111,9 @@ class Seq2SeqAdapter(Adapter):
     measure = "loss of the targets"
 
     def uses_own_answers(self, inputs: Sequence[ModelInput]) -> bool:
-        """Return whether any input has no target."""
         return any(model_input.target is None for model_input in inputs)
 
     def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
-        """Return a source and its target; a missing target is replaced by the text that the model generates."""
         if model_input.target is None:
             return self.answer(model, model_input, 0).prepared
         target = self.texts.target(model, model_input.target)
@@ -126,7 +122,6 @@ class Seq2SeqAdapter(Adapter):
         return PreparedInput(input=model_input, arguments=arguments, truth=target)
 
     def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
-        """Generate a target, or return the probability of each token of the expected target."""
         source = _text(model_input)
         if model_input.target is not None:
             prepared = self.prepare(model, model_input)
@@ -172,14 +167,12 @@ class MaskedLMAdapter(_TextAdapter):
 
     @property
     def mask_id(self) -> int:
-        """Id of the mask token."""
         number: int | None = getattr(self.texts.tokenizer, "mask_token_id", None)
         if number is None:
             raise InputError("the tokenizer has no mask token: pass a loss function to look()")
         return number
 
     def prepare(self, model: nn.Module, model_input: ModelInput) -> PreparedInput:
-        """Return a text, with its own tokens as the expected answer."""
         arguments = self.arguments(model, model_input)
         tokens = arguments["input_ids"]
         truth = tokens.masked_fill(self.texts.is_special(tokens), IGNORED)
@@ -208,7 +201,6 @@ class MaskedLMAdapter(_TextAdapter):
         return None if mask_id is None else (tokens == mask_id).nonzero()[:, 0].tolist() or None
 
     def answer(self, model: nn.Module, model_input: ModelInput, generate: int) -> Answer:
-        """Predict the masked tokens of a text."""
         arguments = self.arguments(model, model_input)
         tokens = arguments["input_ids"][0]
         positions = self.answer_steps(tokens)

@@ -82,7 +82,6 @@ def find_layers(model: nn.Module, arguments: Any, modules: str | None) -> tuple[
 def map_layers(
     model: nn.Module, adapter: Adapter, prepared: PreparedInput, tokenizer: Any, modules: str | None
 ) -> dict[str, LayerMap]:
-    """Run a model; returns the labeled map of each layer."""
     layers = _map_layers(model, prepared, tokenizer, modules)
     return {name: _label_layer(layer, adapter, model, prepared.input) for name, layer in layers.items()}
 

@@ -51,7 +51,6 @@ class LogitAttribution(Result):
         return heads + sum(sum(part.values()) for part in (self.feed_forward, self.embeddings, self.biases))
 
     def summary(self) -> str:
-        """Return the head with the largest part, in one line."""
         value, layer, head = max(
             ((value, layer, head) for layer, values in self.heads.items() for head, value in enumerate(values)),
             key=lambda part: abs(part[0]),
@@ -59,7 +58,6 @@ class LogitAttribution(Result):
         return f"{self.token!r} has logit {signed(self.logit)}; {layer} head {head} adds most, {signed(value)}"
 
     def table(self) -> Table:
-        """Return a table with a row for each layer, and the sums of the other parts."""
         most = max(map(len, self.heads.values()))
         table = Table("layer", *(f"head {head}" for head in range(most)), box=None, pad_edge=False)
         table.title = f"Parts of the logit {signed(self.logit)} of {self.token!r}, norms frozen"

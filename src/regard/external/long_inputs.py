@@ -105,8 +105,6 @@ class _LongSession(CaptureSession):
         return True
 
     def record_call(self, name: str, call: AttentionCall) -> None:
-        """Compute a call in blocks of rows; a call that continues from a cache replaces the record of its
-        layer."""
         if self.tracker.start and name in self.records and not self.warned:
             self.warned = True
             warnings.warn(

@@ -102,7 +102,6 @@ def input_name(inputs: Sequence[ModelInput], number: int) -> str:
 
 
 def label_input(inputs: Sequence[ModelInput], model_input: ModelInput) -> str:
-    """Return the label with which `find_input` finds an input again."""
     numbers = (number for number, known in enumerate(inputs) if known is model_input)
     return next((input_name(inputs, number) for number in numbers), model_input.text)
 
@@ -135,12 +134,10 @@ class TextEncoder:
 
     @cached_property
     def labeler(self) -> TokenLabeler:
-        """Labels of the tokens."""
         return TokenLabeler(self.tokenizer)
 
     @cached_property
     def alphabet(self) -> list[int]:
-        """All tokens except special tokens."""
         size = len(self.tokenizer) if callable(self.tokenizer) else self.tokenizer.get_vocab_size()
         return sorted({*range(size)} - {*getattr(self.tokenizer, "all_special_ids", ())})
 
@@ -196,7 +193,6 @@ class TextEncoder:
             return list(self.tokenizer(text_target=text, add_special_tokens=False)["input_ids"])
 
     def labels(self, ids: list[int]) -> list[str]:
-        """Return a label for each token."""
         with self._one_line_errors("label its tokens"):
             return self.labeler.labels(ids)
 
@@ -217,7 +213,6 @@ class TextEncoder:
         )
 
     def is_special(self, tokens: Tensor) -> Tensor:
-        """Return a mask of special tokens, (1, T) bool."""
         special = sorted(getattr(self.tokenizer, "all_special_ids", ()))
         return torch.isin(tokens, torch.tensor(special, device=tokens.device))
 
@@ -293,7 +288,6 @@ class ImageProcessor:
             raise InputError(f"image {name!r} was not uploaded: choose a file, PNG or JPEG")
 
     def colours(self, arguments: Any) -> np.ndarray:
-        """Return the image in a model's arguments as colors (height, width, 3), uint8."""
         values = arguments["pixel_values"][0].float().permute(1, 2, 0).cpu().numpy()
         values = values * np.array(self.deviation) + np.array(self.mean)
         pixels: np.ndarray = np.rint(values.clip(0, 1) * 255).astype(np.uint8)

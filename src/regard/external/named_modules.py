@@ -22,7 +22,6 @@ from regard.external.torch_attention import describe_weights
 
 
 def applies(session: CaptureSession) -> bool:
-    """Return whether the user passed a name pattern of modules."""
     return session.modules is not None
 
 

@@ -68,11 +68,9 @@ class NextTokens(Result):
     """The token drawn with `seed`."""
 
     def summary(self) -> str:
-        """Return the likeliest token in one line."""
         return f"{self.tokens[0].token!r} at position {self.position}: {self.tokens[0].probability:.1%}"
 
     def table(self) -> Table:
-        """Return a table with a row for each token."""
         columns = ["token", "probability", "logit", *(["without interventions"] if self.interventions else [])]
         table = Table(*columns, box=None, pad_edge=False)
         for item in self.tokens:
@@ -91,12 +89,10 @@ class TokenInput:
 
     @property
     def ids(self) -> list[int]:
-        """Tokens of the text."""
         return list(self.arguments["input_ids"][0].tolist())
 
     @property
     def labels(self) -> list[str]:
-        """Labels of the tokens."""
         return list(self.subject.called(self.ids))
 
     @torch.no_grad()

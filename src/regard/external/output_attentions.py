@@ -91,7 +91,6 @@ def _calls_sdpa(cls: Any) -> bool:
 
 @cache
 def names_in_code(cls: Any) -> set[str]:
-    """Return the names that the methods of a class use."""
     functions = (inspect.unwrap(value) for value in vars(cls).values() if inspect.isfunction(value))
     return {name for function in functions for name in function.__code__.co_names}
 
@@ -332,12 +331,10 @@ class LongformerWindows:
         return hooks
 
     def _begin(self, name: str, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
-        """Store the mask of the global steps."""
         del module, args
         self.global_steps[name] = kwargs[GLOBAL]
 
     def _end(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        """Store the weights of the global steps."""
         del module, args, kwargs
         self.global_rows.pop(name, None)
         if len(output) > 2:

@@ -244,7 +244,6 @@ def recorded_path(model: nn.Module) -> Iterator[None]:
 
 
 def regard_layers(tracker: ForwardTracker) -> dict[str, AttentionLayer]:
-    """Return Regard's own attention layers in a model, by each of their names."""
     return {name: module for name, module in tracker.named.items() if isinstance(module, AttentionLayer)}
 
 
@@ -270,7 +269,6 @@ def check_layers(layers: Collection[str] | None, tracker: ForwardTracker, likely
 
 
 def is_sequence_mixer(module: nn.Module) -> bool:
-    """Return whether a module mixes the steps of a sequence, judged by the name of its class."""
     cls: Any = type(module)
     return _mixes_steps(cls)
 
@@ -330,7 +328,6 @@ def _computes_softmax(module: nn.Module) -> bool:
 
 @cache
 def _inherited_names(cls: Any) -> set[str]:
-    """Return the names that the code of a class and of its bases uses."""
     bases = (base for base in cls.__mro__ if not base.__module__.startswith("torch."))
     return {name for base in bases for name in names_in_code(base)}
 

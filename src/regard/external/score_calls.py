@@ -59,7 +59,6 @@ def token_embeddings(model: nn.Module) -> frozenset[nn.Module]:
 
 @contextmanager
 def record_calls(model: nn.Module) -> Iterator[Calls]:
-    """Record the calls of all attention layers of a model for one input inside the block."""
     session = _InputSession(ForwardTracker(model))
     with capture(session):
         yield session.calls
@@ -73,7 +72,6 @@ class _InputSession(CaptureSession):
         self.calls: dict[str, list[ScoreCall]] = {}
 
     def record_call(self, name: str, call: AttentionCall) -> None:
-        """Keep the inputs of a call."""
         if call.inputs is not None:
             weights, mask = call.rows(slice(None))
             made = make_call(call.inputs(), weights.detach(), mask)

@@ -86,7 +86,6 @@ class TokenLabeler:
 
 
 def _decode_bytes(token: str) -> str:
-    """Return the text of a byte-level token, whose vocabulary writes each byte as a printable character."""
     text = bytes(_BYTES[character] for character in token if character in _BYTES)
     return text.decode("utf-8", errors="replace").replace("\n", "\\n")
 
@@ -174,13 +173,11 @@ class TokenLabels:
             self.present[name] = present
 
     def cut(self, model: str, count: int) -> None:
-        """Drop the rejected tokens of a model and of the models inside it, from step `count` on."""
         for name in self.continued:
             if is_inside(name, model):
                 self.tokens[name] = self.tokens[name][:, :count]
 
     def begin_pass(self, targets: Tensor | None, padding: int | None) -> None:
-        """Set the targets and the padding token for a pass of the whole model."""
         self.targets, self.padding = targets, padding
 
     def add_logits(self, logits: Tensor, start: int) -> None:

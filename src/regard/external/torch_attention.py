@@ -114,7 +114,6 @@ class SDPACall:
         return states.reshape(-1, 1, *states.shape[-2:]) if len(self.lead) != 2 else states
 
     def inputs(self) -> AttentionInputs:
-        """Return the tensors from which scores and contexts are computed."""
         biases = () if self.mask is None or self.mask.dtype == torch.bool else (self.mask,)
         return AttentionInputs(self.query, self.key, self.value, self.scale, biases)
 

@@ -37,7 +37,6 @@ class WeightedValues(Result):
     """Layers without values, with the reason."""
 
     def summary(self) -> str:
-        """Return the numbers of layers in one line."""
         return f"{len(self.norms)} layers, {len(self.left_out)} left out"
 
 

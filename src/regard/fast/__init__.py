@@ -27,5 +27,4 @@ import os
 
 
 def enabled() -> bool:
-    """Return whether fast paths are enabled; `REGARD_REFERENCE=1` disables them."""
     return os.environ.get("REGARD_REFERENCE", "") in ("", "0")

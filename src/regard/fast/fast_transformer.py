@@ -116,7 +116,6 @@ class FastTransformer:
         return make_screen(weight, bias, never)
 
     def _position(self, time: int) -> Tensor:
-        """Return the position vector (1, D) of a step."""
         vectors: Tensor = self.model.target_positions.vectors(time, 1)
         return vectors.to(self.model.target_embedding.weight.dtype)
 

@@ -63,7 +63,6 @@ def map_in_forks(function: Callable[[Batch], Output], batches: Sequence[Batch], 
 
 
 def _take(queue: BinaryIO) -> Iterator[int]:
-    """Yield the indices that this process takes from the queue."""
     while taken := queue.read(INDEX_BYTES):
         yield int.from_bytes(taken, "little")
 

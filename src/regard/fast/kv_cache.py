@@ -54,7 +54,6 @@ class SourceCache(NamedTuple):
     """Offset added to the scores, (B, H, 1, Ts)."""
 
     def layers(self) -> list[LayerCache]:
-        """Return the keys and values of each layer."""
         keys, values, offsets = self.keys.flatten(1, 2), self.values.flatten(1, 2), self.offsets.flatten(0, 1)
         return [LayerCache(*layer, offsets) for layer in zip(keys.unbind(), values.unbind(), strict=True)]
 

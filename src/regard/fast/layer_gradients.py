@@ -54,11 +54,9 @@ class Rows(NamedTuple):
     """(N,) int64, index of the row for each step; None if row n belongs to step n."""
 
     def expand(self) -> Tensor:
-        """Return the row for each step, (N, D)."""
         return self.rows if self.indices is None else self.rows.index_select(0, self.indices)
 
     def sum_by_row(self, grad: Tensor) -> Tensor:
-        """Return the gradient of the rows (R, any) for the gradient of the steps (N, any)."""
         if self.indices is None:
             return grad
         return grad.new_zeros(len(self.rows), grad.shape[1]).index_add_(0, self.indices, grad)
@@ -158,7 +156,6 @@ def _attention(
 
 
 def _scaled_bmm(query: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return a function for batched matrix products multiplied by 1 / √d, for queries (any, T, d)."""
     return partial(torch.baddbmm, query.new_zeros(()), beta=0, alpha=query.shape[-1] ** -0.5)
 
 
@@ -192,7 +189,6 @@ def layer_norm(norm: nn.LayerNorm, states: Tensor, grads: Grads) -> tuple[Tensor
 
 
 def linear_backward(layer: nn.Linear, states: Tensor, grad: Tensor, grads: Grads) -> Tensor:
-    """Return the gradient of states (N, D) for the gradient of `layer(states)` (N, any)."""
     grads[layer.weight], grads[layer.bias] = onednn_matmul(grad.t(), states), grad.sum(0)
     return onednn_matmul(grad, layer.weight)
 

@@ -105,7 +105,6 @@ class PackedLinear:
         return torch.addmm(self.bias, states, self._transposed)
 
     def write(self, outputs: Tensor, states: Tensor) -> None:
-        """Write the outputs for states (N, D) to `outputs` (N, V)."""
         if self.bias is not None or self._use_onednn(states.shape[0]):
             outputs.copy_(self(states))
         else:
@@ -177,7 +176,6 @@ def _products() -> dict[str, Callable[[], object]]:
 
 
 def linear_by_onednn(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return `states Wᵀ + b`, where the weight may be packed."""
     outputs: Tensor = torch.ops.mkldnn._linear_pointwise(states, weight, bias, "none", [], "")
     return outputs
 

@@ -56,7 +56,6 @@ class QueryGradient:
 
     @property
     def hooked(self) -> bool:
-        """Whether the model's attention is recorded or changed, which requires the model's own layers."""
         return any(layer.hook is not None for layer in self.layers)
 
     @torch.inference_mode()
@@ -136,7 +135,6 @@ def _embed(model: Any, inputs: Tensor, grads: Grads) -> tuple[Rows, Backward]:
 
 
 def _encoder_layer(layer: Any, states: Rows, shape: torch.Size, grads: Grads) -> tuple[Tensor, Backward]:
-    """Return the output (N, D) of self-attention and feed-forward, each with a residual connection."""
     attention = projections(layer.self_attention)
     inner, inner_backward = self_attention(attention, layer.attention_residual.norm, states, shape, grads)
     outputs, outer_backward = feed_forward(layer.feed_forward, layer.feed_forward_residual.norm, inner, grads)

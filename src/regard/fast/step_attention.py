@@ -47,7 +47,6 @@ class ProductAttention:
         return torch.bmm((query * self.scale).unsqueeze(1), self.prepared.mT)
 
     def begin_backward(self) -> None:
-        """Allocate buffers for the sums over all steps."""
         self.to_scores = torch.empty_like(self.weights)
         self.to_contexts = self.states.new_empty(*self.weights.shape[:2], self.states.shape[2])
 
@@ -72,7 +71,6 @@ class ProductAttention:
         return [to_prepared, to_states, *to_parameters]
 
     def finish_score(self, queries: Tensor) -> list[Tensor]:
-        """Return the gradients of the prepared keys and of the parameters of the score."""
         to_scores = self.to_scores.squeeze(2).permute(1, 2, 0)
         return [torch.bmm(to_scores, queries.transpose(0, 1)).mul_(self.scale)]
 
@@ -86,7 +84,6 @@ class AdditiveAttention(ProductAttention):
     """
 
     def begin(self, count: int, tensors: Sequence[Tensor]) -> None:
-        """Allocate buffers for `count` steps."""
         super().begin(count, tensors)
         self.project, self.energy = tensors[2:]
         self.keys, self.double_project = self.prepared * 2, self.project.t() * 2
@@ -103,7 +100,6 @@ class AdditiveAttention(ProductAttention):
         return (self.keys + self.queries[time].unsqueeze(1)).sigmoid_()
 
     def begin_backward(self) -> None:
-        """Allocate buffers for the sums over all steps."""
         super().begin_backward()
         self.to_energy, self.to_queries = torch.zeros_like(self.energy), torch.empty_like(self.queries)
         self.to_keys = torch.zeros_like(self.keys)
@@ -118,6 +114,5 @@ class AdditiveAttention(ProductAttention):
         return torch.mul(to_projected, self.energy, out=self.to_queries[time]).mul_(4) @ self.project
 
     def finish_score(self, queries: Tensor) -> list[Tensor]:
-        """Return the gradients of the prepared keys, of W and of v."""
         to_project = onednn_matmul(self.to_queries.flatten(0, 1).t(), queries.flatten(0, 1))
         return [self.to_keys.mul_(self.energy).mul_(4), to_project, self.to_energy.mul_(2)]

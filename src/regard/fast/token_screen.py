@@ -91,7 +91,6 @@ def make_screen(weight: Tensor, bias: Tensor | None, never: Sequence[int]) -> To
 
 
 def is_faster() -> bool:
-    """Return whether an int8 product is faster than a float32 product (see `regard.machine`)."""
     return choose("int8-products", _products, version=f"torch {torch.__version__}") == "int8"
 
 

@@ -31,7 +31,6 @@ class Norm:
         self.arguments = norm.normalized_shape, norm.weight, norm.bias, norm.eps
 
     def __call__(self, states: Tensor) -> Tensor:
-        """Return normalized states (N, D)."""
         return torch.layer_norm(states, *self.arguments)
 
 
@@ -42,11 +41,9 @@ class FastResidual:
         self.norm, self.pre_norm = Norm(residual.norm), residual.pre_norm
 
     def before(self, sums: Tensor) -> Tensor:
-        """Return the input of the layer."""
         return self.norm(sums) if self.pre_norm else sums
 
     def after(self, sums: Tensor) -> Tensor:
-        """Return the input of the next layer for the residual sum after this layer."""
         return sums if self.pre_norm else self.norm(sums)
 
 
@@ -65,7 +62,6 @@ class ProjectionBuffer:
             self.pairs = torch.view_as_complex(pairs)
 
     def rotate(self) -> None:
-        """Rotate queries and keys."""
         if self.rotation is not None:
             self.pairs.mul_(self.rotation)
 
@@ -111,7 +107,6 @@ class FastFeedForward:
         self.inner, self.outer = join_linears(layer.inner), join_linears(layer.outer)
 
     def __call__(self, sums: Tensor) -> Tensor:
-        """Add the feed-forward output of each step to `sums`."""
         inner = self.activate(self.inner(self.residual.before(sums)))
         return self.residual.after(self.outer.add_to(sums, inner))
 
@@ -124,7 +119,6 @@ class FastEncoderLayer:
         self.feed_forward = FastFeedForward(layer.feed_forward, layer.feed_forward_residual)
 
     def __call__(self, sums: Tensor, projections: ProjectionBuffer, place: Tensor, cache: LayerCache) -> Tensor:
-        """Attend to all steps; see `FastSelfAttention`."""
         return self.feed_forward(self.attention(sums, projections, place, cache))
 
 
@@ -139,7 +133,6 @@ class FastDecoderLayer:
     def __call__(
         self, sums: Tensor, projections: ProjectionBuffer, layer: LayerMemory, kept: list[Tensor]
     ) -> Tensor:
-        """Attend to all decoded steps and to the sources, and append the weights of the sources to `kept`."""
         sums = self.attention(sums, projections, layer.place, layer.cache)
         sums, weights = self.cross(sums, projections.shape, layer.memory)
         kept.append(weights)

@@ -61,7 +61,6 @@ def alignment_error_rate(counts: np.ndarray) -> np.ndarray:
 
 
 def agreement(predicted: Sequence[frozenset[Link]], known: Sequence[WordAlignment]) -> Agreement:
-    """Compare the links of sentence pairs with their reference links."""
     return agreement_from_counts(np.array([count_links(*pair) for pair in zip(predicted, known, strict=True)]))
 
 
@@ -77,7 +76,6 @@ def agreement_from_counts(counts: np.ndarray) -> Agreement:
 
 
 def _ratio(part: np.ndarray, whole: np.ndarray) -> Estimate | None:
-    """Return the ratio of two sums over sentences with its interval."""
     # Each rate is a ratio of sums, not a mean of ratios, so that long sentences count more, as in the definition.
     interval = ratio_interval(part, whole)
     if interval is None or interval.low is None or interval.high is None:

@@ -115,7 +115,6 @@ def alignment(model: Seq2Seq, task: PairTask, batches: Iterable[list[Pair]]) -> 
 
 
 def _interval(weights: Tensor, known: Tensor, pairs: np.ndarray) -> Interval | None:
-    """Return the error rate of steps (N, Ts) that belong to `pairs` (N,), with its interval over the pairs."""
     hits = known.gather(1, weights.argmax(-1, keepdim=True))[:, 0].numpy()
     links = 1.0 + (known.sum(-1) == 1).numpy()  # of a step with one origin, the link counts in A and in S
     wrong, total = (np.bincount(pairs, counts) for counts in (links * ~hits, links))

@@ -59,19 +59,16 @@ class AnswerTrace(TorchFunctionMode):
         self.logits: Tensor | None = None
 
     def record_call(self, inside: AttentionTrace) -> None:
-        """Record a call of the layer."""
         if inside.step in (None, 0):
             self.insides, self.projected, self.added, self.norm = [], None, None, None
         self.insides.append(inside)
 
     def record_output(self, projection: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        """Record the output projection, as a forward hook."""
         del projection
         if self.insides and self.added is None:
             self.projected, self.added = inputs[0], output
 
     def record_logits(self, model: nn.Module, inputs: object, logits: Tensor) -> None:
-        """Record the output of the model, as a forward hook."""
         del model, inputs
         self.logits = logits
 
@@ -86,7 +83,6 @@ class AnswerTrace(TorchFunctionMode):
 
     @property
     def _is_after_layer(self) -> bool:
-        """Whether the layer has run. Some parts normalize the context before the output projection."""
         return bool(self.insides) and (not self.projects or self.added is not None)
 
 

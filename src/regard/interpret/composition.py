@@ -61,12 +61,10 @@ class Composition(Result):
         return sorted(((score, *pair) for pair, score in self.scores.items()), key=lambda item: -item[0])
 
     def summary(self) -> str:
-        """Return the pair with the largest score."""
         score, sender, receiver = self.ranked()[0]
         return f"{sender} -> {receiver} has the largest score, {score:.3f}"
 
     def table(self) -> RenderableType:
-        """Return a table of the pairs with the largest scores."""
         table = Table("from", "to", "score", "random", box=None, pad_edge=False)
         table.title, table.title_justify = "Composition scores of heads", "left"
         for score, sender, receiver in self.ranked()[:LISTED]:
@@ -76,7 +74,6 @@ class Composition(Result):
         return Group(table, REMARK, *left_out)
 
     def json(self) -> dict[str, Any]:
-        """Return all fields as plain values; pairs as `sender -> receiver`."""
         return {**super().json(), "scores": {f"{a} -> {b}": score for (a, b), score in self.scores.items()}}
 
 
@@ -123,7 +120,6 @@ def composition(subject: Subject[Any]) -> Composition:
 
 
 def _shared_inputs(earlier: Layer, later: Layer) -> Sequence[Kind]:
-    """Return the inputs of the later layer that read the stream to which the earlier layer writes."""
     if later.kind == "cross":
         return KINDS[1:] if earlier.kind == "encoder" else KINDS[:1]
     return KINDS if (earlier.kind == "encoder") == (later.kind == "encoder") else ()

@@ -69,7 +69,6 @@ def jacobians(vector: Tensor, tensors: Sequence[Tensor]) -> list[tuple[list[int]
         return [None] * len(tensors)
 
     def products(rows: Tensor) -> list[Tensor | None]:
-        """Return rows (N, d) times the Jacobian of each tensor: (N, steps, D)."""
         gradients: Sequence[Tensor | None] = torch.autograd.grad(
             vector, tensors, rows, retain_graph=True, allow_unused=True, is_grads_batched=True
         )

@@ -44,7 +44,6 @@ STEPS = 5
 
 
 def edge_attribution_patching(graph: ResidualGraph, clean: Pass, corrupted: Pass, metric: Metrics) -> Edges:
-    """Return the EAP score of each edge: one pass with a gradient for all edges."""
     return score_edges(graph, clean, corrupted, edge_gradients(graph, metric))
 
 
@@ -80,7 +79,6 @@ def score_edges(graph: ResidualGraph, clean: Pass, corrupted: Pass, gradients: I
 
 
 def sender_gradients(graph: ResidualGraph, metric: Metrics) -> dict[str, Tensor]:
-    """Return the gradient (1, T, any) of the metric with respect to what each sender writes, over all paths."""
     with torch.enable_grad():
         passed = graph.full(1, send=lambda name, value: value.requires_grad_())
         gradients = list_gradients(metric(passed.logits).sum(), passed.sent)

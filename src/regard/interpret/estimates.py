@@ -72,7 +72,6 @@ def format_estimate(estimate: Estimate | None, form: Callable[[Estimate], str] =
 
 
 def resample_counts(samples: int, seed: int) -> np.ndarray:
-    """Return the number of times that each of N samples is drawn in each of R resamples, (R, N)."""
     # The result contains counts instead of indices, so that one matrix product computes the means of all
     # resamples.
     random = np.random.default_rng(seed)

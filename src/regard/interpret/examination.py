@@ -145,7 +145,6 @@ class Examination(Result):
         return layers
 
     def table(self) -> RenderableType:
-        """Return the measurements as tables."""
         parts: list[RenderableType] = []
         if self.uniform is not None:
             columns = ("fraction", "minus uniform", "minus another's")
@@ -189,11 +188,9 @@ class Examination(Result):
         return Path(path)
 
     def json(self) -> dict[str, Any]:
-        """Return all measurements as plain values, the sentences as `words`, and the version of Regard."""
         return {**super().json(), "words": self.sentences, "version": __version__}
 
     def summary(self) -> str:
-        """Return the task, the number of heads and the number of samples."""
         return f"{self.task}, {len(self.heads)} heads, {self.samples:,} {self.over}"
 
     def save(self, path: str | Path) -> Path:

@@ -50,7 +50,6 @@ class KindCount:
 
     @property
     def runs(self) -> int:
-        """Number of runs with at least one such head."""
         return sum(count > 0 for count in self.heads)
 
 
@@ -65,7 +64,6 @@ class LayerValue:
 
     @property
     def interval(self) -> Interval:
-        """Mean over the runs with a value, and their range."""
         return seed_range([value for value in self.values if value is not None])
 
 
@@ -148,7 +146,6 @@ class ExaminedRuns(Result):
         ]
 
     def table(self) -> RenderableType:
-        """Return tables over the runs, and a table of the runs with intervals over the samples."""
         first, total = self.examinations[0], len(self.runs)
         title = f"{self.summary()}, {first.samples:,} {first.over} each"
         counts = _table("How many heads get each sentence", "layer", "question", "sentence", "runs", "heads")
@@ -190,17 +187,14 @@ class ExaminedRuns(Result):
         return Path(path)
 
     def json(self) -> dict[str, Any]:
-        """Return all examinations, counts and values as plain values, and the sentences as `words`."""
         values = [{**to_plain(value), **to_plain(value.interval)} for value in self.values]
         return {**super().json(), "counts": to_plain(self.counts), "values": values, "words": self.sentences}
 
     def summary(self) -> str:
-        """Return the task and the seeds."""
         return f"{self.task}, {len(self.runs)} runs (seeds {', '.join(map(str, self.seeds))})"
 
 
 def _means(run: Examination, layer: str, measure: Callable[[HeadFindings], Estimate | None]) -> list[float]:
-    """Return the measured means of a layer's heads."""
     estimates = [measure(head) for head in run.heads if head.layer == layer]
     return [estimate.mean for estimate in estimates if estimate is not None]
 

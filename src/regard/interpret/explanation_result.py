@@ -102,7 +102,6 @@ class Explanation(Result):
         return self.weights[self.key]
 
     def summary(self) -> str:
-        """Return the query, the key and the weight."""
         pair = f"{self.query_label} (step {self.query}) attends to {self.key_labels[self.key]} (step {self.key})"
         return f"{self.layer} head {self.head}: {pair} with weight {self.weight:.4f}"
 

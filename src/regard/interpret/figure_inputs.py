@@ -34,7 +34,6 @@ class FigureOptions:
 
 
 def describe(subject: Subject[Any]) -> str:
-    """Return the name, the kind and the training steps of a model for a caption."""
     about = subject.about()
     steps = "" if about["step"] is None else f", {about['step']:,} training steps"
     return f"{subject.name} ({about['kind']}{steps})"
@@ -94,12 +93,10 @@ def many_maps(subject: Subject[Any], options: FigureOptions) -> tuple[list[Atten
 
 
 def counted(inputs: int) -> str:
-    """Return the number of inputs as text for a caption."""
     return f"{inputs:,} input{'s' if inputs != 1 else ''}"
 
 
 def interval_words(samples: int, heads: int) -> str:
-    """Return a sentence on the intervals of a figure."""
     if samples < 2:
         return "A single input has no intervals."
     return f"The data has, for each head, the {describe_interval(samples)}, without correction for {heads} heads."
@@ -135,5 +132,4 @@ def layer_labels(layers: Mapping[str, LayerKind]) -> dict[str, str]:
 
 
 def rounded(weights: np.ndarray) -> np.ndarray:
-    """Return weights in float64, rounded to 6 decimals for a data file."""
     return np.asarray(weights, dtype=np.float64).round(6)

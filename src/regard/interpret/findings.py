@@ -63,7 +63,6 @@ class HeadFindings(Result):
         return self.sentence()
 
     def summary(self) -> str:
-        """Return the name of the head."""
         return f"{self.layer} head {self.head}"
 
     def sentence(self) -> str:

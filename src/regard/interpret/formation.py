@@ -59,7 +59,6 @@ class Development:
 
 
 def join_snapshots(run: str, seed: int, steps: Sequence[int], scores: Sequence[HeadScores]) -> Development:
-    """Return the development of a run from the measurements of its snapshots."""
     names = ("uniform", "relevance", "entropy", "importance", "loss", "accuracy", "in_context")
     arrays = {name: np.array([getattr(snapshot, name) for snapshot in scores]) for name in names}
     roles = {role: np.stack([snapshot.roles[role] for snapshot in scores]) for role in scores[0].roles}
@@ -141,7 +140,6 @@ def median_interval(values: Sequence[float]) -> MedianInterval:
 
 
 def median_curves(curves: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return median, lower and upper end over seeds of curves (seeds, S), each (S,)."""
     ordered = np.sort(curves, axis=0)
     rank, _ = interval_rank(len(ordered))
     return np.median(ordered, axis=0), ordered[rank - 1], ordered[-rank]

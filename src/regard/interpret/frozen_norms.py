@@ -28,7 +28,6 @@ def is_linear(module: nn.Module) -> bool:
 
 
 def same_value(value: Tensor, linear: Tensor) -> Tensor:
-    """Return `value` bit for bit, with the gradients of `linear`."""
     return value.detach() + (linear - linear.detach())
 
 

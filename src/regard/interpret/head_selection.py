@@ -99,7 +99,6 @@ class AlignmentChoice(Result):
     """
 
     def table(self) -> "RenderableType":
-        """Return two tables: the quality of each method, and the error rate of each head."""
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text
@@ -217,7 +216,6 @@ def _count_links(weights: np.ndarray, known: WordAlignment) -> np.ndarray:
 
 
 def _error_rate(pairs: LinkedPairs, indices: Sequence[int], shifted: bool) -> float:
-    """Return the error rate of the averaged weights of some heads."""
     counts = sum(_count_links(weights[int(shifted), list(indices)].mean(0), known) for weights, known in pairs)
     return float(alignment_error_rate(np.asarray(counts)))
 

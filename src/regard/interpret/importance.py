@@ -66,7 +66,6 @@ class HeadImportance(Result):
         )
 
     def summary(self) -> str:
-        """Return the most important head."""
         value, layer, head = self.ranked()[-1]
         if all(number == 0 for number, _, _ in self.ranked()):
             return f"no head makes a difference to the {self.measure} that can be measured"
@@ -76,7 +75,6 @@ class HeadImportance(Result):
         )
 
     def table(self) -> RenderableType:
-        """Return a table with one row for each layer."""
         most = max(map(len, self.added.values()))
         over = f"({self.loss:.4f} with all on, {self.samples:,} samples)"
         title = f"{self.measure.capitalize()} added when a head is off {over}"
@@ -250,14 +248,12 @@ class Pruned(Result):
     parameters_after: int
 
     def summary(self) -> str:
-        """Return the number of removed heads and both losses."""
         return (
             f"{len(self.removed)} heads removed, {self.measure} {self.loss_before:.4f} before,"
             f" {self.loss_after:.4f} after"
         )
 
     def table(self) -> Table:
-        """Return the measurements as a table."""
         table = Table("", "before", "after", box=None, pad_edge=False)
         table.add_row("heads removed", "", ", ".join(f"{layer} {head}" for layer, head in self.removed))
         table.add_row("parameters", f"{self.parameters_before:,}", f"{self.parameters_after:,}")

@@ -218,7 +218,6 @@ class LinearPass:
             yield
 
     def _is_feed_forward(self, name: str) -> bool:
-        """Return whether a linear layer outside attention is in a block whose feed-forward layer is unknown."""
         block = BLOCK.match(name)
         return block is not None and block.group() not in self._blocks
 

@@ -66,7 +66,6 @@ class PatchingResult(DifferenceEffects):
     """Parts that were not patched, with the reason."""
 
     def summary(self) -> str:
-        """Return the head with the largest effect, in one line."""
         value, layer, head = max(
             (value, layer, head) for layer, values in self.heads.items() for head, value in enumerate(values)
         )
@@ -82,7 +81,6 @@ class PatchingResult(DifferenceEffects):
         return f"of the heads, {layer} head {head} restores the most, {value:.1%} of the difference"
 
     def table(self) -> RenderableType:
-        """Return a table with a row for each layer, feed-forward layer and block."""
         most = max(map(len, self.heads.values()))
         table = Table("layer", *(f"head {head}" for head in range(most)), "whole", box=None, pad_edge=False)
         first, second = self.answers
@@ -171,7 +169,6 @@ def patch(
 
 
 def input_text(subject: Subject[Any], value: Any, prepared: Any) -> str:
-    """Return an input as text: the text that the user passed, or the subject's own text."""
     return value if isinstance(value, str) else subject.look(prepared).input
 
 

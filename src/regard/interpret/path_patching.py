@@ -46,14 +46,12 @@ class PathPatchingResult(DifferenceEffects):
     """The effect of the paths from the embedding (`inputs`) and from feed-forward layers."""
 
     def summary(self) -> str:
-        """Return the path with the largest effect, in one line."""
         effects = {f"{layer}.{head}": v for layer, values in self.heads.items() for head, v in enumerate(values)}
         effects |= self.others
         name = max(effects, key=lambda sender: abs(effects[sender]))
         return f"the path {name} -> {', '.join(self.receivers)} carries the most, {effects[name]:.1%}"
 
     def table(self) -> RenderableType:
-        """Return a table with a row for each layer and for each other sender."""
         most = max(map(len, self.heads.values()), default=0)
         table = Table("from", *(f"head {head}" for head in range(most)), "whole", box=None, pad_edge=False)
         first, second = self.answers

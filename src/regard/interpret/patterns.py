@@ -26,7 +26,6 @@ def _offset(offset: int) -> Targets:
 
 
 def _same_symbol(layer: LayerMap) -> np.ndarray:
-    """Return the keys with the query's own symbol, except for the query's own step."""
     labels = np.array(layer.key_labels, dtype=object)
     same: np.ndarray = (labels[:, None] == labels[None, :]) & ~np.eye(len(labels), dtype=bool)
     return same

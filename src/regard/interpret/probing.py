@@ -71,7 +71,6 @@ class Probe:
 
 
 def choose_yardstick(probe: ProbeInput) -> Yardstick:
-    """Return the best method that the inputs of a subject permit at an acceptable cost."""
     if probe.tokens is None or probe.run_tokens is None:
         return MEAN
     return OTHER_TOKENS if 0 < len(probe.alphabet) <= MOST_LETTERS else RESAMPLED

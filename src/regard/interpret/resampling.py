@@ -115,7 +115,6 @@ class Resampling(Generic[Input]):
         self.unstable = np.abs(self.losses - [recorded[index][0][0] for index in kept])
 
     def is_zero(self, head: Head) -> bool:
-        """Return whether the context of a head is zero for all inputs."""
         return not any(self._vectors(group.calls, head).any() for group in self.groups)
 
     def replace(self, heads: Sequence[Head], *, mean: bool = False) -> tuple[np.ndarray, Change]:
@@ -183,7 +182,6 @@ class Resampling(Generic[Input]):
         return 1
 
     def _vectors(self, calls: ContextCalls, head: Head) -> Tensor:
-        """Return the contexts (M, F) of a head in all calls."""
         heads = self.heads[head[0]].heads
         parts = [call.unflatten(-1, (heads, -1))[..., head[1], :] for layer, call in calls if layer == head[0]]
         return torch.cat([part.flatten(1).float() for part in parts], 1) if parts else torch.zeros(0, 0)
@@ -214,14 +212,12 @@ def _insert(heads: int, members: list[int], calls: list[Tensor], contexts: Tenso
 
 
 def _others_mean(pool: Tensor, group: _Group[Any]) -> Tensor:
-    """Return for each of N inputs the mean of the contexts (M, ...) of all other inputs, (N, ...)."""
     if group.pool is group.calls:
         return (pool.float().sum(0) - pool) / (len(pool) - 1)
     return pool.float().mean(0).expand(len(group.inputs), *pool.shape[1:])
 
 
 def _stack(inputs: Sequence[ContextCalls]) -> ContextCalls:
-    """Return the contexts of N inputs as (N, B, T, H Dv)."""
     return [(calls[0][0], torch.stack([call for _, call in calls])) for calls in zip(*inputs, strict=True)]
 
 

@@ -61,7 +61,6 @@ class Pass(NamedTuple):
 
 
 def unchanged(name: str, value: Tensor) -> Tensor:
-    """Return the value: the change that changes nothing."""
     del name
     return value
 
@@ -79,7 +78,6 @@ class ResidualGraph:
 
     @property
     def copies(self) -> int:
-        """Number of copies of the input in one pass."""
         return max(1, min(MOST_COPIES, MOST_NUMBERS // self._order.logits.numel()))
 
     @cached_property
@@ -127,7 +125,6 @@ class ResidualGraph:
         return [Node(f"{layer}.{head}.{kind}", key, head) for head in range(self.head_inputs[layer].heads)]
 
     def part(self, value: Tensor, sender: Node) -> Tensor:
-        """Return a view of what a sender writes, (..., d), in the value (..., H d) of its key."""
         if sender.head is None:
             return value
         part: Tensor = value.unflatten(-1, (self.heads[sender.key].heads, -1))[..., sender.head, :]
@@ -225,7 +222,6 @@ def _receive_kind(receive: Change, layer: str, kind: Kind, value: Tensor) -> Ten
 
 
 def make_leaves(values: Values, count: int) -> dict[str, Tensor]:
-    """Return N copies of each value, for gradients with respect to the copies."""
     return {
         name: value.detach().expand(count, *value.shape[1:]).clone().requires_grad_()
         for name, value in values.items()

@@ -97,7 +97,6 @@ class HeadRoles(Result):
         return {(role.layer, role.head): role for role in self.heads}
 
     def summary(self) -> str:
-        """Return a text with the number of heads that have a role."""
         described = sum(role.role is not None and role.is_reliable for role in self.heads)
         return f"{self.task}: {described} of {len(self.heads)} heads have a role, over {self.samples} samples"
 

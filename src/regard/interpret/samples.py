@@ -58,13 +58,11 @@ class HeadSamples(Result):
     samples: list[HeadSample]
 
     def summary(self) -> str:
-        """Return the head, the token and the numbers of inputs and of incorrect answers."""
         token = "anything" if self.token is None else repr(self.token)
         errors = "" if self.wrong is None else f", {self.wrong} answered wrongly"
         return f"{self.layer} head {self.head} on {token}: {self.looked_at} inputs{errors}"
 
     def table(self) -> Table:
-        """Return a table with one row for each input."""
         table = Table("weight", "query", "key", "answer", "input", box=None, pad_edge=False)
         table.title, table.title_justify = self.summary(), "left"
         for sample in self.samples:

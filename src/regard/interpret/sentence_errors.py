@@ -66,7 +66,6 @@ def threshold(kind: str) -> float:
 
 
 def is_reliable(kind: str) -> bool:
-    """Return whether sentences of a kind may be said: their error rate was measured, and is low."""
     rate = error_rates().get(kind)
     return rate is not None and rate.high <= MOST_WRONG
 

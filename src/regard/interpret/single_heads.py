@@ -58,12 +58,10 @@ class HeadEffect(Result):
     outputs: list[OutputEffect]
 
     def summary(self) -> str:
-        """Return the number of changed predictions in one line."""
         changed = sum(output.predicted != output.without for output in self.outputs)
         return f"{self.layer} head {self.head} off: {changed} of {len(self.outputs)} predictions change"
 
     def table(self) -> Table:
-        """Return a table with a row for each output step."""
         columns = ("output", "predicted", "without", "its logit", "without", "its probability", "without")
         table = Table(*columns, "rises most", "falls most", box=None, pad_edge=False, title=self.summary())
         table.title_justify = "left"
@@ -150,14 +148,12 @@ class HeadsBetween(Result):
     heads: list[HeadWeight]
 
     def summary(self) -> str:
-        """Return the head with the largest weight in one line."""
         first = self.heads[0]
         return (
             f"{first.layer} head {first.head} attends most from {first.query} to {first.key}, {first.weight:.1%}"
         )
 
     def table(self) -> Table:
-        """Return a table with a row for each head."""
         table = Table("layer", "head", "weight", "from", "to", box=None, pad_edge=False)
         for head in self.heads:
             table.add_row(head.layer, str(head.head), f"{head.weight:.4f}", head.query, head.key)
@@ -217,12 +213,10 @@ class HeadWrites(Result):
     """The smallest first."""
 
     def summary(self) -> str:
-        """Return the most raised class in one line."""
         name, value = self.raised[0]
         return f"{self.layer} head {self.head} raises {name!r} the most at step {self.step}, {signed(value)}"
 
     def table(self) -> Table:
-        """Return a table with a row for each rank."""
         table = Table("raises", "by", "lowers", "by", box=None, pad_edge=False)
         table.title, table.title_justify = f"{self.summary()} (direct path, norms frozen)", "left"
         for (up, rise), (down, fall) in zip(self.raised, self.lowered, strict=True):

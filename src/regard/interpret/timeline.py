@@ -260,7 +260,6 @@ class Timeline(Result):
         return {**super().json(), **to_plain(derived), "words": self.sentences, "notes": self.notes}
 
     def summary(self) -> str:
-        """Return the task, and the numbers of seeds and snapshots."""
         seeds = f"{len(self.runs)} seed{'s' * (len(self.runs) > 1)}"
         return f"{self.task}, {seeds}, {len(self.steps)} snapshots"
 

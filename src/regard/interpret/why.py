@@ -191,7 +191,6 @@ class _Branch:
         return f"{self.side}: read {_step_text(source.key, keys)}, weight {weight:.4f}"
 
     def node(self, depth: int, top: int | None) -> TraceNode:
-        """Return the branch with `depth` more levels."""
         children, note = self.children() if depth > 0 else ([], "")
         return TraceNode(text=self.text, value=self.value, children=_expand(children, depth - 1, top), note=note)
 

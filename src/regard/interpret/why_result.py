@@ -72,11 +72,9 @@ class Trace(Result):
     fixed: str
 
     def summary(self) -> str:
-        """Return the score in one line."""
         return f"{self.root.text}: {signed(self.root.value, 4)}"
 
     def table(self) -> Tree:
-        """Return an indented tree."""
         from rich.text import Text
         from rich.tree import Tree
 
@@ -140,17 +138,14 @@ class Why(Result):
         return self.tracer(depth, top)
 
     def json(self) -> dict[str, Any]:
-        """Return all numbers as plain values."""
         names = [item.name for item in dataclasses.fields(self) if item.name != "tracer"]
         return {name: to_plain(getattr(self, name)) for name in names}
 
     def summary(self) -> str:
-        """Return the query, the key, the weight and the score."""
         pair = f"{self.query_label} (step {self.query}) on {self.key_label} (step {self.key})"
         return f"{self.layer} head {self.head}: {pair} has score {self.score:.4f}, weight {self.weight:.4f}"
 
     def table(self) -> RenderableType:
-        """Return the largest parts of query and key, and the largest pairs."""
         from rich.console import Group
         from rich.text import Text
 

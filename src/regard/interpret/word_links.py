@@ -65,7 +65,6 @@ def word_weights(
 
 
 def cross_attention_heads(model: Seq2Seq) -> list[Head]:
-    """Return all heads of the layers that attend to the source."""
     modules = dict(model.named_modules())
     return [(name, head) for name in model.cross_layers for head in range(int(modules[name].heads))]
 

@@ -171,7 +171,6 @@ def read_bytes(path: Path, *, most: int = MAX_BYTES) -> bytes:
 
 
 def damaged_file(path: Path, problem: object, remedy: str) -> InputError:
-    """Return a one-line error with the file, the problem, and the remedy."""
     return InputError(f"{str(path)!r} is damaged: {problem}; {remedy}")
 
 
@@ -214,7 +213,6 @@ def canonical_json(content: Any) -> str:
 
 
 def json_digest(content: Any) -> str:
-    """Return the SHA-256 digest of plain data in hexadecimal digits."""
     return hashlib.sha256(canonical_json(content).encode()).hexdigest()
 
 
@@ -234,7 +232,6 @@ def without_digest(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def has_valid_digest(content: dict[str, Any]) -> bool:
-    """Return whether an object contains the digest of its other content."""
     return content.get("digest") == json_digest(without_digest(content))
 
 
@@ -312,7 +309,6 @@ def _check_depth(value: object) -> None:
 
 
 def _containers(parent: object) -> list[object]:
-    """Return the lists and objects that are direct elements of a value."""
     children = parent.values() if isinstance(parent, dict) else parent if isinstance(parent, list) else ()
     return [child for child in children if isinstance(child, list | dict)]
 

@@ -153,7 +153,6 @@ class AutoregressiveModel(TaskModel):
     """Base of `Seq2Seq` and `LanguageModel`: models that predict the next token with a vocabulary layer."""
 
     def logits(self, states: Tensor) -> Tensor:
-        """Return logits (..., V) for states (..., D)."""
         return F.linear(states, *self.vocabulary_layer)
 
     @property

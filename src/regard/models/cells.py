@@ -44,7 +44,6 @@ class CellWeights(NamedTuple):
 
     @classmethod
     def split(cls, rnn: nn.LSTM | nn.GRU, width: int) -> "CellWeights":
-        """Split the weights of a layer whose input is an embedding of `width`, concatenated with other inputs."""
         names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
         inputs, state, input_bias, state_bias = (rnn.get_parameter(name) for name in names)
         embedding, extra = inputs.split([width, inputs.shape[1] - width], dim=1)

@@ -262,12 +262,10 @@ class DecoderOnly(LanguageModel):
 
     @property
     def input_embedding(self) -> nn.Module:
-        """The module that embeds the inputs."""
         return self.embedding
 
     @property
     def input_positions(self) -> Positions | Rotary | None:
-        """Positional encoding of the input."""
         if isinstance(self.positions, Concatenated):
             return self.positions.positions
         return self.positions or next((module for module in self.modules() if isinstance(module, Rotary)), None)

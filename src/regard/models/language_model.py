@@ -32,7 +32,6 @@ class CacheState(NamedTuple):
 
     @property
     def time(self) -> int:
-        """Number of steps so far, T."""
         return self.past[0].keys.shape[2]
 
     def choose(self, hypotheses: Tensor) -> "CacheState":

@@ -97,7 +97,6 @@ class PoolingModel(AnswerModel):
 
     @property
     def input_embedding(self) -> nn.Module:
-        """The letters' embedding."""
         return self.embedding
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -154,12 +154,10 @@ class QueryModel(AnswerModel):
 
     @property
     def input_embedding(self) -> nn.Module:
-        """The dense layer of the one-hot letters."""
         return self.embedding
 
     @property
     def input_positions(self) -> Positions | None:
-        """Positional encoding of the input."""
         return self.positions
 
     @property

@@ -159,7 +159,6 @@ class RecurrentSeq2Seq(Seq2Seq):
 
     @property
     def input_embedding(self) -> nn.Module:
-        """The module that embeds the source."""
         return self.source_embedding
 
     def encode(self, source: Tensor, source_mask: Tensor) -> Memory:
@@ -184,7 +183,6 @@ class RecurrentSeq2Seq(Seq2Seq):
 
     @property
     def vocabulary_layer(self) -> tuple[Tensor, Tensor | None]:
-        """Weight (V, D) and bias (V,)."""
         return self.output.weight, self.output.bias
 
     def start(self, memory: Memory) -> RecurrentState:

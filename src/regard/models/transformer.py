@@ -216,12 +216,10 @@ class Transformer(Seq2Seq):
 
     @property
     def input_embedding(self) -> nn.Module:
-        """The module that embeds the source, and, with a shared vocabulary, the target."""
         return self.source_embedding or self.target_embedding
 
     @property
     def input_positions(self) -> Positions | Rotary | None:
-        """Positional encoding of the source."""
         positions = self.source_positions
         if isinstance(positions, Concatenated):
             return positions.positions

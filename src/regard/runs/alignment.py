@@ -98,7 +98,6 @@ class Aligner:
 
     @property
     def unit(self) -> Unit:
-        """Default unit of alignment: words, or characters for a task on characters."""
         return "pieces" if self.task.source_vocabulary.unit == "characters" else "words"
 
     def kept(self) -> KeptHeads | None:

@@ -76,7 +76,6 @@ class TestReport(Result):
         return "\n  ".join([f"{matches}\n{title}", *lines])
 
     def table(self) -> Table:
-        """Return the result as a table."""
         from rich.table import Table
 
         table = Table("", "fraction", box=None, pad_edge=False)
@@ -139,7 +138,6 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         )
 
     def about(self) -> dict[str, Any]:
-        """Return a description of the run for a page."""
         seen = "" if self.config.training.vary_len else f"; all training inputs have {self.max_len} letters"
         return {**super().about(), "accepts": self.task.accepts + seen}
 
@@ -183,12 +181,10 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         return play_back(self.files, self.model, partial(map_of_answer, task=self.task, inputs=inputs))
 
     def called(self, classes: Sequence[int]) -> list[str]:
-        """Return output classes, which are numbers, as text."""
         check_indices("class", classes, self.task.classes)
         return [str(number) for number in classes]
 
     def draw(self, *, sample_len: int | None = None, signal: str | None = None, seed: int = 0) -> str:
-        """Return a random input; options as in `attend`."""
         return self.task.render(self._inputs(None, sample_len, signal, seed)[0])
 
     def check(self, input: str) -> None:
@@ -236,7 +232,6 @@ class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
         )
 
     def _logits(self, inputs: Tensor) -> Tensor:
-        """Return the logits (N, To, C) of inputs (N, T)."""
         logits: Tensor = self.model(inputs)
         return logits
 

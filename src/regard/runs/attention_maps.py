@@ -189,14 +189,12 @@ def map_of_links(task: str, pair: LinkedPair) -> AttentionMap:
 
 
 def note_of(length: str, unknown: list[str]) -> str:
-    """Return a warning about an unseen input length and about unknown symbols, or an empty string."""
     notes = [f"training {length}: expect errors"] if length else []
     notes += [f"not in the model's vocabulary: {', '.join(map(repr, unknown[:MOST_UNKNOWN]))}"] if unknown else []
     return "; ".join(notes)
 
 
 def add_note(attention: AttentionMap, note: str) -> AttentionMap:
-    """Return a map with a further note, which may be empty."""
     return dataclasses.replace(attention, note="; ".join(filter(None, (note, attention.note))))
 
 

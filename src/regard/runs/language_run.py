@@ -87,7 +87,6 @@ class LanguageReport(Result):
         return "\n".join(lines)
 
     def table(self) -> Table:
-        """Return the result as a table."""
         from rich.table import Table
 
         table = Table("", "", box=None, pad_edge=False, show_header=False)
@@ -110,7 +109,6 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     @property
     def measure(self) -> str:
-        """Name of the quantity that `loss` returns."""
         return "squared error / 2" if self.task.input_width else "loss"
 
     def test(self, *, samples: int = 1000, sample_len: int | None = None, seed: int = 0) -> LanguageReport:
@@ -217,7 +215,6 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         return play_back(self.files, self.model, partial(map_of_tokens, task=self.task, inputs=inputs))
 
     def called(self, classes: Sequence[int]) -> list[str]:
-        """Return the labels of tokens."""
         if self.task.input_width:
             return ["value" for _ in classes]
         check_indices("class", classes, len(self.task.vocabulary))
@@ -225,7 +222,6 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     @property
     def draws(self) -> bool:
-        """Whether unseen inputs can be generated; a task that learns from text needs its text file for this."""
         try:
             self.task.sample(1, make_generator(0, "sample"), unseen=True)
         except InputError:
@@ -254,7 +250,6 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         return map_of_tokens(self.model, self.task, self.prepare(input).unsqueeze(0))
 
     def losses(self, inputs: Sequence[Tensor]) -> np.ndarray:
-        """Return (N, 2): for each input, the total loss of its outputs, and the number of outputs."""
         inputs = [self.prepare(input) for input in inputs]
         lengths = [len(tokens) for tokens in inputs]
         losses = np.zeros((len(inputs), 2))
@@ -289,12 +284,10 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
         )
 
     def _logits(self, inputs: Tensor) -> Tensor:
-        """Return the logits (N, T, C) of inputs (N, T), or (N, T, W) for real-valued inputs."""
         logits: Tensor = self.model(inputs.to(next(self.model.parameters()).device))
         return logits
 
     def figures(self, *, seed: int = 0) -> Figures:
-        """Return the measurements for a comparison, with the relevance of the best head."""
         figures = self.test(seed=seed).figures
         heads = [share for layer in figures.relevance.values() for share in layer]
         if not heads:

@@ -51,7 +51,6 @@ class PairReport(Result):
         return "\n".join(lines)
 
     def table(self) -> Table:
-        """Return the result as a table."""
         from rich.table import Table
 
         table = Table("", "exact match", "alignment error", "fraction", "uniform", box=None, pad_edge=False)
@@ -113,7 +112,6 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
 
     @property
     def longest_seen(self) -> int:
-        """Length of the longest source in the training data."""
         return self.task.max_source
 
     def draw(self, *, sample_len: int | None = None, seed: int = 0) -> str:
@@ -135,12 +133,10 @@ class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         return [(pair.source, pair.target) for pair in pairs], [_links(pair) for pair in pairs]
 
     def trained_on(self, most: int) -> list[tuple[str, str]]:
-        """Return pairs generated as in training."""
         drawn = self.task.pairs(min(most, MOST_DRAWN), make_generator(0, "align"))
         return [(pair.source, pair.target) for pair in drawn]
 
     def alignment_error(self, inputs: Sequence[Pair]) -> dict[str, Interval]:
-        """Return the alignment error rate of each layer, with its interval over the pairs."""
         from regard.interpret.alignment import alignment as alignment_
 
         alignments = alignment_(self.model, self.task, [list(inputs)])

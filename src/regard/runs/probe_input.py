@@ -84,6 +84,5 @@ def patchable_run(run: Any) -> Patchable:
 
 
 def _run_sources(model: Seq2Seq, target_in: Tensor, sources: Tensor) -> Tensor:
-    """Return the logits (N, Tt, V) of sources (N, Ts) with one decoder input (1, Tt)."""
     logits: Tensor = model(sources, sources != PAD, target_in.expand(len(sources), -1))
     return logits

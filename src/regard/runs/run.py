@@ -66,7 +66,6 @@ class Figures(Result):
     """Tokenizer of sacrebleu for `bleu`."""
 
     def summary(self) -> str:
-        """Return the exact match as text."""
         return f"exact match {percent(self.exact_match, 2)}"
 
 

@@ -58,7 +58,6 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
 
     @property
     def importance_samples(self) -> int:
-        """Default number of unseen pairs for head importance."""
         return 500
 
     def translate(
@@ -316,7 +315,6 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         return play_back(self.files, self.model, attend)
 
     def called(self, classes: Sequence[int]) -> list[str]:
-        """Return the symbols of the target vocabulary at some indices."""
         check_indices("class", classes, len(self.task.target_vocabulary))
         return [label for index in classes for label in self.task.target_vocabulary.labels([index])]
 
@@ -325,7 +323,6 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         raise InputError(f"input is missing: {self.name} cannot generate inputs")
 
     def look(self, input: Any) -> AttentionMap:
-        """Return the attention map for a pair of source and target. The target is the decoder input."""
         source, target = self.prepare(input)[:2]
         return self._map(source, self.task.target_vocabulary.encode(target), forced=True)
 
@@ -335,7 +332,6 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         return np.array([(-score.log_probability, score.tokens) for score in scores], dtype=np.float64)
 
     def prepare(self, input: Any) -> Any:
-        """Return a pair of source and answer for a source; a pair is returned unchanged."""
         if isinstance(input, str):
             return input, self.translate([input])[0]
         if not isinstance(input, tuple | list) or [type(text) for text in input[:2]] != [str, str]:
@@ -343,7 +339,6 @@ class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
         return input
 
     def trial(self, input: Any) -> ProbeInput:
-        """Return a pair prepared for explanation methods. The target is the decoder input."""
         return trial_of_pair(self.model, self.task, *self.prepare(input)[:2])
 
     def check(self, input: str) -> None:

@@ -59,7 +59,6 @@ class FlatConfig(Generic[RunType]):
         self.run_config()
 
     def run_config(self) -> RunConfig:
-        """Return the config with separate parts for task, model and training."""
         # A value that equals its default may not have been given, and gives way to the attention mechanism.
         defaults = {option.name: option.default for option in dataclasses.fields(cast(Any, self))}
         return make_config(

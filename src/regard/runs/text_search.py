@@ -98,5 +98,4 @@ def _check_vocabularies(run: Translator, other: Translator) -> None:
 
 
 def _content(vocabulary: Any) -> Any:
-    """Return what determines the tokens of a vocabulary: its stored form, or else its list of symbols."""
     return vocabulary.to_json() if hasattr(vocabulary, "to_json") else vocabulary.symbols

@@ -77,7 +77,6 @@ class TranslationReport(Result):
         return "".join(f"{by_line.get(line, '')}\n" for line in range(1, self.total_lines + 1))
 
     def table(self) -> Table:
-        """Return the result as a table."""
         from rich.table import Table
 
         table = Table("", "", box=None, pad_edge=False, show_header=False)
@@ -101,7 +100,6 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
 
     @property
     def longest_seen(self) -> int:
-        """Length of the longest sentence in training, in tokens."""
         return self.task.config.max_len
 
     def test(
@@ -162,7 +160,6 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
             return ""
 
     def about(self) -> dict[str, Any]:
-        """Return a description of the run for a page."""
         shares = [str(share) for share in read_unknown(self.folder)]
         return {**super().about(), "bleu_tokenizer": self.config.bleu_tokenizer, "unknown": shares}
 
@@ -184,7 +181,6 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
 
     @property
     def guided(self) -> bool:
-        """Whether a head was trained with an alignment loss."""
         return self.task.config.guide is not None
 
     def trained_on(self, most: int) -> list[tuple[str, str]]:
@@ -194,7 +190,6 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
 
     @property
     def draws(self) -> bool:
-        """Whether the text file from which inputs are selected exists."""
         try:
             return self.task.config.hub is None and self._unseen_text() is not None
         except InputError:
@@ -213,7 +208,6 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
         return self.task.config.text("valid") or self.task.config.text("test")
 
     def figures(self, *, seed: int = 0) -> Figures:
-        """Return the measurements for a comparison, on the test text or else on the validation text."""
         del seed
         config = self.task.config
         report = self.test(config.test or config.valid or None)

@@ -47,7 +47,6 @@ def replace_unknown(
 
 
 def _pieces(tokens: list[int]) -> TokenizedText:
-    """Return the tokens of an answer, each as a word."""
     return TokenizedText("", tokens, list(range(len(tokens))), [(0, 0)] * len(tokens))
 
 

@@ -132,7 +132,6 @@ class AccessControl:
         return self._token is not None and _equal(request.cookies.get(self._cookie), self._token)
 
     def _cookie_header(self, request: Request) -> dict[str, str]:
-        """Return the header that stores the token as a cookie, after a request with the token in its URL."""
         if not self._token_in_url(request) or self._token_in_cookie(request):
             return {}
         return {"set-cookie": f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"}

@@ -90,7 +90,6 @@ class Explorer:
         return duplicate
 
     def about(self) -> dict[str, Any]:
-        """Return the facts that the page displays about the subject."""
         writes = isinstance(self.subject, GeneratesSequences)
         predicts, mask = prediction_kind(self.subject), mask_token(self.subject)
         more = {"writes": writes, "predicts": predicts, "mask": mask, "back": self.back}
@@ -206,18 +205,15 @@ class Explorer:
         return tokens.json()
 
     def logit_lens(self, request: LensRequest) -> dict[str, Any]:
-        """Return the likeliest tokens for the state after each block, as `LogitLens`."""
         with self._changed(request) as text:
             return logit_lens(self.subject, text, count=request.count).json()
 
     def logit_attribution(self, request: AttributionRequest) -> dict[str, Any]:
-        """Return the part of each head in the logit of a token, as `LogitAttribution`."""
         with self._changed(request) as text:
             parts = logit_attribution(self.subject, text, token=request.token, position=request.position)
         return parts.json()
 
     def value_norms(self, request: InterventionsRequest) -> dict[str, Any]:
-        """Return `norms` of values by layer, head and key, and in `left_out` the reasons for missing layers."""
         with self._changed(request) as text:
             values = weighted_values(self.subject, text)
         return {"norms": values.norms, "left_out": values.left_out}
@@ -244,7 +240,6 @@ class Explorer:
         return {"tree": tree.json(), "shown": shown, "maps": maps}
 
     def playback(self, request: PlaybackRequest) -> dict[str, Any]:
-        """Return `{steps, losses, frames}`, with a packed map for each snapshot of training."""
         playback = self.subject.playback(self._input(request.input, request.seed))
         return {**playback.data(), "frames": [map_data(frame, packed=True) for frame in playback.frames]}
 
@@ -309,7 +304,6 @@ class Explorer:
 
     @contextmanager
     def _changed(self, request: InterventionsRequest) -> Iterator[str]:
-        """Apply the interventions of a request inside a block; yield its input."""
         text = self._input(request.input, request.seed)
         with self._interventions(request.interventions):
             yield text

@@ -149,16 +149,13 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
 
     async def on_tick(self, counter: int) -> bool:
-        """Return whether the server should shut down."""
         return bool(self._signals) or await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Cancel all running requests and shut down."""
         for task in list(self.server_state.tasks):
             task.cancel()
         await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signal handling to the caller."""
         yield

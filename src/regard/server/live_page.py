@@ -80,7 +80,6 @@ def _module(name: str) -> Traversable:
 
 
 def _hash(script: str) -> str:
-    """Return a script's hash for a content security policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 

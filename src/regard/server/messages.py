@@ -191,7 +191,6 @@ def error_body(message: str) -> bytes:
 
 
 def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return the response for an error."""
     return Response(error_body(message), status, headers, "application/json")
 
 

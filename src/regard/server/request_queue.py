@@ -36,7 +36,6 @@ class RequestQueue:
 
     @property
     def busy(self) -> bool:
-        """Whether a job is running, including cancelled jobs."""
         return any(worker.busy for worker in self._workers)
 
     async def run(self, job: Job) -> bytes:

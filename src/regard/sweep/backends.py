@@ -42,7 +42,6 @@ JobT = TypeVar("JobT", bound=SweepJob)
 
 
 def say_reused(count: int, of: int, folder: Path, *, show: bool) -> None:
-    """State the number of stored measurements that are used again."""
     if count:
         print_status(f"{count} of {plural(of, 'measurement')} are stored in {folder} and used again", show=show)
 

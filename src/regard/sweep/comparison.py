@@ -25,15 +25,12 @@ class Comparison(Measurements, Result):
     """The measurements of every variant and seed, with tables and files."""
 
     def table(self) -> RenderableType:
-        """Return tables with one row for each variant, means, intervals and differences."""
         return tables(self)
 
     def json(self) -> dict[str, Any]:
-        """Return means, differences and their intervals as plain values for JSON."""
         return figures(self)
 
     def summary(self) -> str:
-        """Return the task and the number of variants and seeds."""
         seeds = len(next(iter(self.measured.values())))
         return f"{self.task}, {len(self.variants)} variants, {seeds} seeds each"
 

@@ -58,7 +58,6 @@ class Measurements:
         return [RunFolder(run).known_metrics() for run in self.folders(variant)]
 
     def folders(self, variant: Variant) -> list[Path]:
-        """Return the run folder of each seed."""
         seeds = range(len(self.measured[variant.name]))
         return [self.folder / folder_name(variant) / f"seed-{seed}" / self.task for seed in seeds]
 
@@ -115,7 +114,6 @@ def _check_tested(config: RunConfig) -> None:
 
 
 def folder_name(variant: Variant) -> str:
-    """Return the folder name of a variant. Characters that are invalid in a path are replaced by `-`."""
     return "".join(c if c.isalnum() or c in "=,._-" else "-" for c in variant.name) or "all"
 
 

@@ -70,7 +70,6 @@ class Job:
 
     @property
     def config(self) -> RunConfig:
-        """The config of the training run."""
         return config_from_json(self.stored)
 
     @property
@@ -80,7 +79,6 @@ class Job:
 
     @property
     def label(self) -> str:
-        """The variant and the seed, for messages."""
         return f"{self.folder.parent.name}, {self.folder.name}"
 
     @property
@@ -99,7 +97,6 @@ class Job:
         return dataclasses.replace(self, folder=self.folder.absolute())
 
     def measure(self, *, trust_code: bool = False) -> Measured:
-        """Train or resume the run, test the run, and save the measurement."""
         interrupted, began = self.interrupted(trust_code=trust_code), time.process_time()
         run = train(self.config, savepath=self.folder, resume=interrupted, progress=False, trust_code=trust_code)
         return _test(self, run, None if interrupted else time.process_time() - began)
@@ -144,12 +141,10 @@ class Job:
 
 
 def make_job(config: RunConfig, folder: Path) -> Job:
-    """Return a job that trains a config in a folder."""
     return Job(config_to_json(config.resolved()), folder)
 
 
 def config_to_json(config: RunConfig) -> dict[str, Any]:
-    """Return a config as plain JSON values."""
     values: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config)))
     return values
 

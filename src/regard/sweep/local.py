@@ -13,7 +13,6 @@ class Local:
     """This machine, with one single-threaded process for each core."""
 
     def run(self, jobs: Sequence[JobT], tell: Callable[[str], None]) -> Iterator[tuple[JobT, Any]]:
-        """Yield each job with its measurement (see `Backend`)."""
         yield from run_in_processes(_measure, jobs)
 
 

@@ -45,7 +45,6 @@ class Worker(Generic[JobT, ResultT]):
         child_pipe.close()  # otherwise the end of the child would not be noticed
 
     def begin(self, job: JobT) -> None:
-        """Send a job to the process."""
         self.job = job
         self.pipe.send(job)
 
@@ -67,7 +66,6 @@ class Worker(Generic[JobT, ResultT]):
         self._process.terminate()
 
     def join(self) -> int | None:
-        """Wait until the process ends, and return its exit status, which is negative after a signal."""
         self.pipe.close()
         self._process.join()
         return self._process.exitcode
@@ -187,7 +185,6 @@ def exit_on_signal(number: int, frame: object) -> None:
 
 
 def _stop_with_parent() -> None:
-    """Stop this process when its parent process ends for any reason."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "a worker has a parent process"
     parent.join()

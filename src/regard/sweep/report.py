@@ -204,7 +204,6 @@ def _links(comparison: Measurements, explorer: str) -> Links:
 
 
 def _range_json(values: Sequence[float]) -> dict[str, Any]:
-    """Return the mean and the range of one value per seed, and the confidence of the range for the median."""
     return {**dataclasses.asdict(seed_range(values)), "median_confidence": range_confidence(len(values))}
 
 
@@ -289,7 +288,6 @@ def _plot_band(axes: "Axes", positions: Sequence[float], intervals: Sequence[Int
 
 
 def _running_mean(values: np.ndarray) -> np.ndarray:
-    """Return the running mean of each row over `WINDOW` values."""
     sums = np.cumsum(values, axis=1)
     sums[:, WINDOW:] -= sums[:, :-WINDOW].copy()
     return sums / np.minimum(np.arange(values.shape[1]) + 1, WINDOW)

@@ -202,6 +202,5 @@ class _Training:
 
 
 def _measure(job: SweepJob) -> Any:
-    """Measure a job, and ignore the signal for the time limit, which the parent process handles."""
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     return job.measure()

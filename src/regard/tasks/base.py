@@ -108,7 +108,6 @@ class AnyTask(ABC):
 
     @classmethod
     def prepare(cls, config: Any, folder: Path, *, progress: bool = True) -> Self:
-        """Create the task for a new training run. Vocabularies learned from text are stored in `folder`."""
         del folder, progress
         return cls(config)  # type: ignore[call-arg]
 
@@ -120,13 +119,11 @@ class AnyTask(ABC):
 
     @classmethod
     def restore(cls, config: Any, files: Mapping[str, str]) -> Self:
-        """Create the task of a stored run from its `files`."""
         del files
         return cls(config)  # type: ignore[call-arg]
 
     @property
     def files(self) -> dict[str, str]:
-        """JSON files with data learned from text, by name. The files are stored with each run."""
         return {}
 
     @abstractmethod
@@ -134,7 +131,6 @@ class AnyTask(ABC):
         """Return the batches of a training run."""
 
     def example(self, generator: torch.Generator) -> tuple[str, str]:
-        """Sample an input and its answer as text."""
         raise NotImplementedError
 
     @property
@@ -177,17 +173,14 @@ class Task(AnyTask):
 
     @property
     def classes(self) -> int:
-        """Number of classes of each output step: counts from 0 to `max_len`."""
         return int(self.config.max_len + 1)
 
     @property
     def input_len(self) -> int:
-        """Number of input steps of the longest sequence, with signals."""
         return int(self.signals + self.config.max_len)
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """Number of letters, maximum input steps, output steps, and classes per output step."""
         return {
             "letters": len(self.vocabulary),
             "input_len": self.input_len,
@@ -196,7 +189,6 @@ class Task(AnyTask):
         }
 
     def batches(self, settings: BatchSettings, beginning: BatchContext) -> "SampleBatches":
-        """Return batches that are sampled one after another."""
         return SampleBatches(self, settings, beginning)
 
     @abstractmethod
@@ -245,7 +237,6 @@ class Task(AnyTask):
         return torch.randint(len(self.vocabulary), (batch, steps), generator=generator)
 
     def example(self, generator: torch.Generator) -> tuple[str, str]:
-        """Sample an input and its answer as text."""
         inputs, targets, _ = self.sample(1, generator)
         return self.render(inputs[0]), " ".join(map(str, targets[0].tolist()))
 
@@ -273,7 +264,6 @@ class Task(AnyTask):
 
     @property
     def accepts(self) -> str:
-        """Lengths and letters of an input."""
         return f"{self._lengths}: {self._letters}"
 
     @property
@@ -338,7 +328,6 @@ class SampleBatches:
         return self.ahead[self.taken - 1]
 
     def _draw_ahead(self) -> None:
-        """Sample a group of batches, and restore the previous state of the generator."""
         self.after, size = self.generator.clone_state(), self.settings.batchsize
         inputs, targets, _ = self.task.sample(size * self.together, self.after)
         self.taken = 0

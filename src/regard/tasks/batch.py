@@ -29,7 +29,6 @@ class Batch(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """Number of outputs."""
         return self.targets.numel()
 
     def share(self, rank: int, size: int) -> "Batch":
@@ -38,7 +37,6 @@ class Batch(NamedTuple):
         return self
 
     def to(self, device: torch.device) -> "Batch":
-        """Return the batch on a device."""
         mask = None if self.mask is None else self.mask.to(device)
         return Batch(self.inputs.to(device), self.targets.to(device), mask)
 
@@ -61,7 +59,6 @@ class TokenBatch(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """Number of outputs."""
         return int(self.is_output.sum())
 
     def share(self, rank: int, size: int) -> "TokenBatch":
@@ -78,7 +75,6 @@ class TokenBatch(NamedTuple):
         return TokenBatch(self.inputs[:1], torch.full_like(self.targets[:1], no_output(self.targets)), None)
 
     def to(self, device: torch.device) -> "TokenBatch":
-        """Return the batch on another device."""
         mask = None if self.mask is None else self.mask.to(device)
         return TokenBatch(self.inputs.to(device), self.targets.to(device), mask)
 

@@ -19,7 +19,6 @@ class Counting(Task):
 
     @property
     def outputs(self) -> int:
-        """One output step for each letter."""
         return int(self.config.vocab_size)
 
     def answer(self, inputs: Tensor) -> Tensor:
@@ -27,11 +26,9 @@ class Counting(Task):
         return self._occurrences(inputs).sum(-1)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Return the relevance: output step i depends on every occurrence of letter i."""
         return self._occurrences(inputs)
 
     def output_labels(self, inputs: Tensor) -> list[str]:
-        """Return the letter or difference that each output step represents."""
         return [f"count {letter}" for letter in self.vocabulary[1:]]
 
     def _occurrences(self, inputs: Tensor) -> Tensor:
@@ -59,7 +56,6 @@ class Difference(Counting):
 
     @property
     def outputs(self) -> int:
-        """One output step for each letter, and one for the difference."""
         return int(self.config.vocab_size + 1)
 
     def answer(self, inputs: Tensor) -> Tensor:
@@ -74,5 +70,4 @@ class Difference(Counting):
         return torch.cat([occurrences, occurrences[:, :1] | occurrences[:, 1:2]], dim=1)
 
     def output_labels(self, inputs: Tensor) -> list[str]:
-        """Return the letter or difference that each output step represents."""
         return [*super().output_labels(inputs), "|A - B|"]

@@ -52,7 +52,6 @@ class DatesTaskConfig:
 
     @property
     def names(self) -> list[str]:
-        """The locales as a list."""
         return [name.strip() for name in self.locales.split(",") if name.strip()]
 
 
@@ -82,28 +81,23 @@ class Dates(PairTask):
 
     @cached_property
     def styles(self) -> list[tuple[Style, ...]]:
-        """The styles of each locale."""
         return [_find_styles(name) for name in self.config.names]
 
     @cached_property
     def _year(self) -> list[str]:
-        """Write the dates of one year in all styles. These dates contain the names of all months and weekdays."""
         days = [FIRST + datetime.timedelta(days=day) for day in range(366)]
         return [write_date(style, day).source for styles in self.styles for style in styles for day in days]
 
     @cached_property
     def source_vocabulary(self) -> CharacterVocabulary:  # type: ignore[override]
-        """All characters of written dates."""
         return CharacterVocabulary("0123456789" + "".join(self._year))
 
     @cached_property
     def target_vocabulary(self) -> CharacterVocabulary:  # type: ignore[override]
-        """The characters of ISO 8601."""
         return CharacterVocabulary("0123456789-")
 
     @cached_property
     def max_source(self) -> int:  # type: ignore[override]
-        """Number of characters of the longest source."""
         return max(map(len, self._year)) + 1
 
     def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:
@@ -170,7 +164,6 @@ _DIGITS = {"y": (0, 4), "M": (5, 2), "L": (5, 2), "d": (8, 2)}
 
 
 def _value(field: str, date: datetime.date) -> int:
-    """Return the value of a field of a date."""
     return {"y": date.year, "M": date.month, "L": date.month, "d": date.day}.get(field[0], date.weekday())
 
 

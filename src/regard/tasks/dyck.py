@@ -60,7 +60,6 @@ class Dyck(TokenTask):
 
     @property
     def lengths(self) -> range:
-        """Even numbers up to `max_len`."""
         return range(2, self.config.max_len + 1, 2)
 
     @property
@@ -69,7 +68,6 @@ class Dyck(TokenTask):
         return int(self.config.test_len // 2 * 2)
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Draw brackets from left to right."""
         del unseen  # tests draw from the same distribution, or choose a longer length
         batch, longest = len(lengths), int(lengths.max())
         opens = torch.rand(batch, longest, generator=generator) < 0.5
@@ -92,7 +90,6 @@ class Dyck(TokenTask):
         return torch.where(has_answer, self.kinds + inputs.gather(1, innermost), IGNORE)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Each answer depends on the bracket that it closes."""
         innermost, has_answer = self._innermost(inputs)
         return mark_positions([innermost], has_answer)
 

@@ -59,11 +59,9 @@ class Induction(TokenTask):
 
     @property
     def lengths(self) -> range:
-        """Numbers of tokens: from twice `repeated` to `max_len`."""
         return range(2 * self.config.repeated, self.config.max_len + 1)
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Draw distinct tokens, and repeat some of them."""
         del unseen  # training draws a negligible fraction of all sequences
         batch, repeated = len(lengths), self.config.repeated
         tokens = torch.rand(batch, len(self.vocabulary), generator=generator).argsort(1)

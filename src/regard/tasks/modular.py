@@ -68,7 +68,6 @@ class Modular(TokenTask):
 
     @property
     def lengths(self) -> range:
-        """Number of tokens, which is always 3."""
         return range(3, 4)
 
     @cached_property
@@ -86,7 +85,6 @@ class Modular(TokenTask):
         return both.tensor_split([round(self.config.train_share * len(both))])  # type: ignore[return-value]
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Draw pairs with replacement from the training pairs, or with `unseen` from the held-out pairs."""
         pairs = self.pairs[unseen]
         return self._inputs(pairs[torch.randint(len(pairs), (len(lengths),), generator=generator)])
 
@@ -94,13 +92,11 @@ class Modular(TokenTask):
         return torch.nn.functional.pad(pairs, (0, 1), value=self.config.modulus)
 
     def answer(self, inputs: Tensor) -> Tensor:
-        """Return the sum of both numbers at the "="."""
         modulus = self.config.modulus
         sums = (inputs.roll(1, 1) + inputs.roll(2, 1)) % modulus
         return torch.where(self._ends_sum(inputs), sums, IGNORE)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Return the inputs on which the sum depends: both numbers."""
         current = torch.arange(inputs.shape[1], device=inputs.device).expand_as(inputs)
         return mark_positions([current - 1, current - 2], self._ends_sum(inputs))
 

@@ -64,7 +64,6 @@ class Mqar(TokenTask):
         return range(4 * self.config.pairs, self.config.max_len + 1)
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Sample pairs with different keys, and for each query a position of two tokens after the pairs."""
         del unseen  # training draws a negligible fraction of all sequences
         batch, pairs = len(lengths), self.config.pairs
         keys = 1 + torch.rand(batch, self.keys, generator=generator).argsort(1)[:, :pairs]

@@ -57,7 +57,6 @@ class SequenceTask(AnyTask):
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """Sizes of both vocabularies, maximum number of steps, and whether both sides share a vocabulary."""
         return {
             "source_symbols": len(self.source_vocabulary),
             "target_symbols": len(self.target_vocabulary),
@@ -86,7 +85,6 @@ class LengthSortedBatches:
         self._number, self._pool = -1, list[list[Pair]]()
 
     def draw(self, step: int) -> PairBatch:
-        """Return the batch of a training step, counted from 0."""
         number, index = divmod(step, BATCHES_PER_POOL)
         if number != self._number:
             self._number, self._pool = number, self._draw_pool(number)
@@ -134,16 +132,13 @@ class PairTask(SequenceTask):
 
     @property
     def longest_source(self) -> int:
-        """Maximum number of characters of a source that a model accepts: ten times the longest source."""
         return 10 * self.max_source
 
     @property
     def longest_target(self) -> int:
-        """Maximum number of characters of an answer: twice the longest target."""
         return 2 * self.max_target
 
     def batches(self, settings: BatchSettings, beginning: BatchContext) -> LengthSortedBatches:
-        """Return batches of similar length."""
         del beginning
         return LengthSortedBatches(self, settings)
 
@@ -161,16 +156,13 @@ class PairTask(SequenceTask):
         return [self.pair(generator, sample_len=sample_len, unseen=unseen) for _ in range(count)]
 
     def example(self, generator: torch.Generator) -> tuple[str, str]:
-        """Sample an input and its answer as text."""
         pair = self.pair(generator)
         return pair.source, pair.target
 
     def sample(self, batch: int, generator: torch.Generator) -> PairBatch:
-        """Sample a training batch."""
         return self.batch(self.pairs(batch, generator))
 
     def batch(self, pairs: Sequence[Pair]) -> PairBatch:
-        """Convert pairs to a batch of token indices."""
         return PairBatch(
             collate([self.source_vocabulary.encode(pair.source) for pair in pairs]),
             collate([self.target_vocabulary.encode(pair.target) for pair in pairs]),

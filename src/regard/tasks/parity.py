@@ -48,25 +48,20 @@ class Parity(TokenTask):
 
     @property
     def lengths(self) -> range:
-        """Numbers of tokens: from one bit to `max_len` bits, plus the "="."""
         return range(2, self.config.max_len + 2)
 
     @property
     def longest(self) -> int:
-        """Largest number of tokens: `test_len` bits, plus the "="."""
         return int(self.config.test_len + 1)
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Sample bits, where 0 and 1 have equal probability."""
         del unseen  # tests draw from the same distribution, or choose a longer length
         inputs = torch.randint(2, (len(lengths), int(lengths.max())), generator=generator)
         return inputs.scatter_(1, lengths[:, None] - 1, END)
 
     def answer(self, inputs: Tensor) -> Tensor:
-        """Return the parity of the bits before each "="."""
         return torch.where(inputs == END, (inputs == 1).cumsum(1) % 2, IGNORE)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Return the inputs on which the answer depends: all bits before the "="."""
         before = torch.ones_like(inputs[0], dtype=torch.bool).expand(inputs.shape[1], -1).tril()
         return (inputs == END)[:, :, None] & (inputs != END)[:, None, :] & before

@@ -72,17 +72,13 @@ class Phrases(PairTask):
 
     @cached_property
     def source_vocabulary(self) -> WordVocabulary:  # type: ignore[override]
-        """All English words of the grammar."""
         return WordVocabulary(english_words())
 
     @cached_property
     def target_vocabulary(self) -> WordVocabulary:  # type: ignore[override]
-        """All German words of the grammar."""
         return WordVocabulary(german_words())
 
     def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:
-        """Sample a sentence. With `unseen`, sample a sentence that is held out from training."""
-
         def pick(choices: Sequence[str]) -> str:
             return choices[int(torch.randint(len(choices), (), generator=generator))]
 
@@ -235,7 +231,6 @@ _MODALS = {english: (one, many) for english, many, one in MODALS}
 
 
 def inflect(adjective: str, ending: str) -> str:
-    """Return the German form of an English adjective, with an ending."""
     return ADJECTIVES[adjective].removesuffix("e") + ending
 
 

@@ -70,7 +70,6 @@ class Recall(Task):
         return ((steps == key) | (steps == key + 1)).unsqueeze(1)
 
     def output_labels(self, inputs: Tensor) -> list[str]:
-        """Return the name of the output, which contains the requested key."""
         return [f"value of {self.vocabulary[int(inputs[inputs != PAST_END][-1])]}"]
 
     def sample(
@@ -82,7 +81,6 @@ class Recall(Task):
         vary_len: bool = False,
         signal: str | None = None,
     ) -> Batch:
-        """Sample a batch of `batch` inputs of `sample_len` steps (default `max_len`); see `Task.sample`."""
         if signal is not None:
             raise InputError(f"signal {signal!r} does not fit: recall has no signals")
         shortest = 2 * self.config.pairs + 1

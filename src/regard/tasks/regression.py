@@ -54,7 +54,6 @@ class Regression(TokenTask):
 
     @property
     def lengths(self) -> range:
-        """Numbers of inputs: two for each point."""
         return range(2, 2 * self.config.points + 1, 2)
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
@@ -86,19 +85,16 @@ class Regression(TokenTask):
         return answers
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Return the inputs on which each answer depends: its x and all earlier points."""
         steps = torch.ones(inputs.shape[1], inputs.shape[1], dtype=torch.bool, device=inputs.device).tril()
         steps[1::2] = False
         return steps.expand(inputs.shape[0], -1, -1)
 
     def example(self, generator: torch.Generator) -> tuple[str, str]:
-        """Draw two points with values. The second value is the answer."""
         inputs, targets, _ = self.sample(1, generator, sample_len=4)
         return self.render(inputs[0, :3]), f"{targets[0, 2]:.4g}"
 
     @property
     def accepts(self) -> str:
-        """Form of an input."""
         shape = f"1 to {self.config.points} points of {self.config.dims} numbers"
         return f"{shape}, each with its value (optional for the last point), such as 0.5,1=2; 1,0=-1; 2,1"
 

@@ -58,7 +58,6 @@ class SelectiveCopy(TokenTask):
         return range(2 * self.config.letters, self.config.max_len + 1)
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Draw the letters and their positions."""
         del unseen  # training draws a negligible fraction of all sequences
         batch, letters, longest = len(lengths), self.config.letters, int(lengths.max())
         copied = 2 + torch.randint(self.config.vocab_size, (batch, letters), generator=generator)
@@ -75,7 +74,6 @@ class SelectiveCopy(TokenTask):
         return torch.where(has_answer, inputs.gather(1, places), IGNORE)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Return the inputs on which each answer depends: the letter that it copies."""
         places, has_answer = self._places(inputs)
         return mark_positions([places], has_answer)
 

@@ -48,7 +48,6 @@ class _Reordering(PairTask):
         """Return the positions of the source in the order of the answer."""
 
     def alignment(self, source: str) -> tuple[tuple[int, ...], ...]:
-        """Return the source position of each symbol of the answer."""
         return tuple((position,) for position in self.order(source))
 
     def known(self, source: str) -> Pair | None:
@@ -58,7 +57,6 @@ class _Reordering(PairTask):
         return Pair(source, "".join(source[p] for p in self.order(source)), self.alignment(source))
 
     def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:
-        """Sample a sequence of `sample_len` symbols (default: 1 to max_len)."""
         del unseen  # training covers a negligible fraction of 26 ** 20 sequences
         return self.uniform_pair(self.alphabet, generator, sample_len)
 
@@ -98,7 +96,6 @@ class Sort(_Reordering):
         return sorted(range(len(source)), key=source.__getitem__)
 
     def alignment(self, source: str) -> tuple[tuple[int, ...], ...]:
-        """Return the positions of all equal digits for each digit of the answer."""
         return tuple(
             tuple(position for position, digit in enumerate(source) if digit == answer)
             for answer in sorted(source)

@@ -24,7 +24,6 @@ class Signal(Task):
 
     @property
     def outputs(self) -> int:
-        """One output step for each signal."""
         return self.signals
 
     def answer(self, inputs: Tensor) -> Tensor:
@@ -32,7 +31,6 @@ class Signal(Task):
         return self._occurrences(inputs).sum(-1)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Return the relevance: output step i depends on signal i and on every letter equal to this signal."""
         own_signal = torch.eye(self.signals, dtype=torch.bool, device=inputs.device)
         return torch.cat([own_signal.expand(len(inputs), -1, -1), self._occurrences(inputs)], dim=2)
 
@@ -63,6 +61,5 @@ class Signal2(Signal):
 
 
 def _ordinal(letters: list[str], step: int) -> str:
-    """Return the ordinal of a letter among equal letters: 1st, 2nd, ..."""
     number = letters[: step + 1].count(letters[step])
     return {1: "1st", 2: "2nd", 3: "3rd"}.get(number, f"{number}th")

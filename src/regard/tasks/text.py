@@ -83,7 +83,6 @@ class Text(TokenTask):
 
     @classmethod
     def prepare(cls, config: TextTaskConfig, folder: Path, *, progress: bool = True) -> Self:
-        """Learn the vocabulary from the text."""
         from regard.data.token_file import check_text_file, learn_vocabulary
 
         del folder, progress
@@ -97,7 +96,6 @@ class Text(TokenTask):
 
     @classmethod
     def digests(cls, config: TextTaskConfig, *, progress: bool = True) -> "dict[str, list[TextDigest]]":
-        """Return the digest of the text."""
         from regard.data.parallel import file_digest
 
         del progress
@@ -114,16 +112,13 @@ class Text(TokenTask):
 
     @property
     def files(self) -> dict[str, str]:
-        """The vocabulary as JSON."""
         return {"text": self.tokenizer.to_json()}
 
     @property
     def lengths(self) -> range:
-        """Numbers of tokens: from 1 to `max_len`."""
         return range(1, self.config.max_len + 1)
 
     def batches(self, settings: BatchSettings, beginning: BatchContext) -> TokenBatches:
-        """Write the tokens to a file in the folder of prepared text, and return training batches."""
         from regard.data.token_file import prepare_tokens
 
         path, show = self.config.path, beginning.progress
@@ -163,13 +158,11 @@ class Text(TokenTask):
         return part
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Draw sequences from random positions."""
         return self.draw_with_targets(lengths, generator, unseen=unseen)[0]
 
     def draw_with_targets(
         self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Draw sequences from random positions, and return them with the next token of each token."""
         import numpy as np
 
         part, length = self.tokens(unseen=unseen), int(lengths.max())
@@ -194,7 +187,6 @@ class Text(TokenTask):
 
     @property
     def accepts(self) -> str:
-        """Description of a valid input."""
         return f"text of 1 to {self.longest} tokens"
 
     def parse(self, text: str) -> Tensor:

@@ -62,17 +62,14 @@ class TokenTask(AnyTask):
 
     @property
     def longest(self) -> int:
-        """Largest number of inputs that a model accepts."""
         return self.lengths[-1]
 
     @property
     def outputs(self) -> int:
-        """Number of classes of an output: the size of the vocabulary, or 1 for a real output."""
         return len(self.vocabulary) or 1
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """Sizes for the constructor of a model: `symbols`, `longest` and `input_width`."""
         return {"symbols": self.outputs, "longest": self.longest, "input_width": self.input_width}
 
     @abstractmethod
@@ -150,18 +147,15 @@ class TokenTask(AnyTask):
             )
 
     def batches(self, settings: BatchSettings, beginning: BatchContext) -> BatchSource:
-        """Return the source of training batches."""
         del beginning
         return TokenBatches(self, settings)
 
     def example(self, generator: torch.Generator) -> tuple[str, str]:
-        """Draw a sample, and return its inputs and outputs as text."""
         inputs, targets, _ = self.sample(1, generator)
         return self.render(inputs[0]), self.render(targets[0][targets[0] != IGNORE])
 
     @property
     def accepts(self) -> str:
-        """Description of a valid input: its numbers of tokens, and the tokens."""
         return f"1 to {self.longest} tokens: {self._tokens}"
 
     @property
@@ -223,7 +217,6 @@ class TokenBatches:
         self.task, self.settings = task, settings
 
     def draw(self, step: int) -> TokenBatch:
-        """Return the batch of a training step, counted from 0."""
         generator = make_generator(self.settings.seed, f"tokens/{step}")
         return self.task.sample(self.settings.batchsize, generator, vary_len=self.settings.vary_len)
 

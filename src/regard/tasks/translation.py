@@ -50,7 +50,6 @@ class Translation(SequenceTask):
 
     @classmethod
     def prepare(cls, config: TranslationTaskConfig, folder: Path, *, progress: bool = True) -> Self:
-        """Return the task with vocabularies learned from the text or stored in `folder`."""
         from regard.data.own_vocabulary import read_own_vocabularies
         from regard.data.prepare import learn_vocabularies
 
@@ -65,7 +64,6 @@ class Translation(SequenceTask):
 
     @classmethod
     def digests(cls, config: TranslationTaskConfig, *, progress: bool = True) -> "dict[str, list[TextDigest]]":
-        """Return digests of the text by flag."""
         return config.digests(progress=progress)
 
     @classmethod
@@ -77,12 +75,9 @@ class Translation(SequenceTask):
 
     @property
     def files(self) -> dict[str, str]:
-        """Both vocabularies as JSON, by side."""
         return {"source": self.source_vocabulary.to_json(), "target": self.target_vocabulary.to_json()}
 
     def batches(self, settings: BatchSettings, beginning: BatchContext) -> "Buckets":
-        """Prepare the corpora, and return batches of sentences of similar length, sampled by the weights of the
-        corpora."""
         from regard.data.bpe_dropout import BpeDropout
         from regard.data.buckets import BatchPosition, Buckets
         from regard.data.mixture import Mixture
@@ -170,7 +165,6 @@ class Translation(SequenceTask):
 
     @property
     def longest_source(self) -> int:
-        """Maximum number of tokens of a source: four times the maximum length in training."""
         return 4 * self.config.max_len
 
     @property

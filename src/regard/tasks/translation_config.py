@@ -174,7 +174,6 @@ class TranslationTaskConfig:
 
     @property
     def extra_paths(self) -> dict[str, list[str]]:
-        """Files of each further validation text, by name."""
         named = (text.partition("=") for text in self.extra_valid)
         return {name: files.split(",") for name, _, files in named}
 

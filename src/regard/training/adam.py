@@ -59,7 +59,6 @@ class Adam:
 
     @property
     def param_groups(self) -> list[dict[str, list[nn.Parameter]]]:
-        """The parameters in the form that `torch.amp.GradScaler` reads."""
         return [{"params": list(self.parameters.values())}]
 
     def zero_grad(self) -> None:
@@ -117,7 +116,6 @@ class Adam:
 
 
 def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the trainable parameters by name."""
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 

@@ -119,7 +119,6 @@ class Checkpoint:
 
 
 def copy_tensors(source: RunFolder, target: RunFolder) -> None:
-    """Write the weights, snapshots and kept models of a run to another run, with the config of that run."""
     files = [source.model_file, *source.snapshots, *list_steps(source.kept_folder)]
     for path in files:
         tensors, step = _read(source, path, None)
@@ -218,7 +217,6 @@ class TrainingState:
 
     @property
     def model(self) -> nn.Module:
-        """The model."""
         model: nn.Module = self.objective.model
         return model
 

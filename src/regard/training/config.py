@@ -207,7 +207,6 @@ def changed_config(config: RunConfig, flags: Mapping[str, object]) -> RunConfig:
 
 
 def changed_flags(config: RunConfig, base: RunConfig) -> dict[str, object]:
-    """Return the flags of `config` whose values differ from those of `base`."""
     before = base.flags()
     return {name: value for name, value in config.flags().items() if name in before and value != before[name]}
 

@@ -29,16 +29,13 @@ class Criterion(NamedTuple):
 
     @property
     def metric(self) -> str:
-        """Name in metrics.jsonl, such as bleu, or bleu/NAME for another text."""
         return "/".join(filter(None, [METRICS[self.figure], self.text]))
 
     def value(self, metrics: Mapping[str, float]) -> float:
-        """Return the figure with the sign that makes larger values better."""
         figure = metrics[self.metric]
         return figure if self.figure in ("bleu", "chrf") else -figure
 
     def describe(self, metrics: Mapping[str, float]) -> str:
-        """Return the figure with its name and unit."""
         text = f" on {self.text}" if self.text else ""
         return f"{TITLES[self.figure].format(metrics[self.metric])}{text}"
 

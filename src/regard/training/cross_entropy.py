@@ -148,7 +148,6 @@ BUFFERS = _Buffers()
 
 
 def _multiply(name: str, left: Tensor, right: Tensor, offset: Tensor | None = None) -> Tensor:
-    """Return the product of two matrices plus an offset for each column, in the buffer `name`."""
     out = BUFFERS.take(name, (len(left), right.shape[1]), left.dtype, left.device)
     return torch.mm(left, right, out=out) if offset is None else torch.addmm(offset, left, right, out=out)
 

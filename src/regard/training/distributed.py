@@ -44,17 +44,14 @@ class DistributedContext:
 
     @property
     def first(self) -> bool:
-        """Whether this process writes files and messages."""
         return self.rank == 0
 
     def share(self, batch: AnyBatch) -> AnyBatch:
-        """Return the rows of a batch for this process, on its device."""
         if self.size == 1 and self.device == CPU:  # batches are created on the CPU
             return batch
         return cast(AnyBatch, batch.share(self.rank, self.size).to(self.device))
 
     def total(self, value: Tensor) -> Tensor:
-        """Return the sum of a tensor over all processes."""
         if self.size > 1:
             dist.all_reduce(value)
         return value
@@ -94,7 +91,6 @@ class DistributedContext:
             self.wait()
 
     def wait(self) -> None:
-        """Wait for all processes."""
         if self.size > 1:
             dist.barrier()
 

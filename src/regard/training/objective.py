@@ -88,7 +88,6 @@ class SequenceObjective(Objective[Seq2Seq, PairBatch]):
     """Cross-entropy of every target token, given the source and the preceding target tokens."""
 
     def forward(self, batch: PairBatch, step: int, tokens: int) -> tuple[Tensor, Tensor]:
-        """Return the loss of a batch divided by `tokens`, and whether each sample is correct."""
         model, settings = self.model, self.settings
         forced = teacher_forcing(settings, batch.target, self.generator, step)
         passes = 2 if settings.r_drop else 1
@@ -122,7 +121,6 @@ class TokenObjective(Objective[LanguageModel, TokenBatch]):
     """
 
     def forward(self, batch: TokenBatch, step: int, tokens: int) -> tuple[Tensor, Tensor]:
-        """Return the loss of a batch divided by `tokens`, and whether each output is correct: (N,) bool."""
         del step
         states = self.model.read(batch.inputs, batch.mask)
         if tokens == batch.targets.numel():  # all steps are outputs: selecting them would copy the states
@@ -137,7 +135,6 @@ class TokenObjective(Objective[LanguageModel, TokenBatch]):
 
 
 def make_objective(model: TaskModel, settings: TrainingConfig, generator: torch.Generator) -> Objective[Any, Any]:
-    """Return a model with its loss."""
     return OBJECTIVES[model.answers](model, settings, generator)
 
 

@@ -45,7 +45,6 @@ def product_type(precision: Precision, context: DistributedContext = SINGLE_PROC
 
 
 def _faster_in_bfloat16() -> bool:
-    """Return whether the products of a linear layer and of its gradients take less time in bfloat16."""
     return choose(PRECISION, _products, version=f"torch {torch.__version__}") == "bfloat16"
 
 

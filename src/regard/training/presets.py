@@ -42,7 +42,6 @@ def marian() -> Preset:
 
 
 def small() -> Preset:
-    """Return a model with four layers and width 256."""
     model = TransformerConfig(hidden=256, heads=4, inner=1024, enc_layers=4, dec_layers=4, dropout=0.3)
     return Preset(model, TranslationTraining(steps=12_000, lr=0.002))
 

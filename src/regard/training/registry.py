@@ -64,12 +64,10 @@ class ModelSpec:
     """Dataclass of the training options of the model on a synthetic task."""
 
     def part_classes(self, task: type[AnyTask]) -> "dict[str, type[DataclassInstance]]":
-        """Return the dataclasses of options for a task: task, model, training."""
         training = self.settings if task.draws or task.answers == "tokens" else TranslationTraining
         return {"task": task.config_class, "model": self.config, "training": training}
 
     def has_presets(self, task: type[AnyTask]) -> bool:
-        """Return whether `preset` applies to the model on a task."""
         return self.name == "transformer" and not task.draws
 
 
@@ -105,5 +103,4 @@ def find_model(name: str) -> ModelSpec:
 
 
 def models_for(task: type[AnyTask]) -> list[str]:
-    """Return the names of the built-in models that are compatible with a task."""
     return [name for name, (answers, *_) in MODELS.items() if answers == task.answers]

@@ -77,17 +77,14 @@ class RunFolder:
 
     @property
     def config_file(self) -> Path:
-        """File of the config. A folder with this file is a run."""
         return self.path / "config.json"
 
     @property
     def model_file(self) -> Path:
-        """File of the weights."""
         return self.path / "model.safetensors"
 
     @property
     def metrics_file(self) -> Path:
-        """File of loss and exact match by training step."""
         return self.path / "metrics.jsonl"
 
     @property
@@ -97,7 +94,6 @@ class RunFolder:
 
     @property
     def kept_folder(self) -> Path:
-        """Folder of the models that `keep` preserves for averaging."""
         return self.path / "kept"
 
     @property
@@ -110,7 +106,6 @@ class RunFolder:
         return status.st_dev, status.st_ino
 
     def exists(self) -> bool:
-        """Return whether the folder contains a run."""
         return is_file(self.config_file)
 
     def stored(self) -> dict[str, Any]:
@@ -149,7 +144,6 @@ class RunFolder:
 
     @property
     def config_text(self) -> str:
-        """The config as JSON, as stored in every tensor file."""
         return canonical_json(without_digest(self.stored()))
 
     @property
@@ -179,7 +173,6 @@ class RunFolder:
         return differences(stored, config, self.model_file.name) or "the file has changed since it was written"
 
     def damaged_file(self, name: str, problem: object) -> InputError:
-        """Return an error for a damaged file."""
         return InputError(f"run {str(self.path)!r} is damaged: {name}: {problem}; {MEND}")
 
     def refuse_edited(self, name: str, problem: str, mend: str = MEND) -> None:

@@ -49,7 +49,6 @@ class Recipe:
     """Decay of matrices and embeddings, times the learning rate (Loshchilov and Hutter 2019)."""
 
     def default_lr(self, model: ModelConfig) -> float:
-        """Return the peak learning rate of a model."""
         return self.encoder_lr if model.enc_layers else self.lr
 
     def schedule(self, step: int, steps: int) -> float:
@@ -79,12 +78,10 @@ def regard_recipe() -> Recipe:
 
 
 def seed_recipe() -> Recipe:
-    """Return the primer's recipe: Adam with PyTorch's defaults and a constant rate."""
     return Recipe(lr=0.01, encoder_lr=0.001, output_lr=1.0, betas=(0.9, 0.999), warmup=None, clip=None)
 
 
 def recurrent_recipe() -> Recipe:
-    """Return the recipe of recurrent models."""
     return Recipe(lr=0.005, encoder_lr=0.005, output_lr=1.0, betas=(0.9, 0.98), warmup=0.1, clip=1.0)
 
 
@@ -158,7 +155,6 @@ class TrainingConfig:
 
     @property
     def optimization(self) -> Recipe:
-        """Settings of the optimizer and of the learning rate schedule."""
         return recurrent_recipe()
 
     def schedule_at(self, step: int, first: int = 0) -> float:
@@ -215,7 +211,6 @@ class QueryTraining(SampledTraining):
 
     @property
     def optimization(self) -> Recipe:
-        """Settings of the optimizer and of the learning rate schedule."""
         return RECIPES[self.recipe]()
 
 
@@ -239,7 +234,6 @@ class TransformerTraining(SampledTraining):
 
     @property
     def optimization(self) -> Recipe:
-        """Settings of the optimizer and of the learning rate schedule."""
         return transformer_recipe()
 
 
@@ -252,7 +246,6 @@ class OwnAnswerTraining(SampledTraining):
 
     @property
     def optimization(self) -> Recipe:
-        """Settings of the optimizer and of the learning rate schedule."""
         return transformer_recipe()
 
 

@@ -146,7 +146,6 @@ class _Digests(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def write_digests(folder: RunFolder, checkpoint: Path, rank: int, size: int) -> None:
-    """Write the digests of those files of a checkpoint that are assigned to process `rank` of `size`."""
     share = [path for path in list_files(checkpoint) if path.suffix != ".json"][rank::size]
     files = {path.name: file_digest(path) for path in share}
     content = {"config": folder.config_text, "files": files}

@@ -60,7 +60,6 @@ def delay_signals() -> Iterator[list[int]]:
 
 
 def exit_by_signal(number: int) -> None:
-    """End the process with the default effect of the signal `number`."""
     if number == signal.SIGINT:
         raise Interrupted
     raise Terminated(128 + number)

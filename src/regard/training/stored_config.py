@@ -48,12 +48,10 @@ LARGEST_CONFIG = 1 << 20
 
 
 def vocabulary_digest(vocabularies: dict[str, str]) -> str:
-    """Return the SHA-256 digest of vocabularies, which are passed as JSON by name."""
     return hashlib.sha256(json.dumps(vocabularies, sort_keys=True).encode()).hexdigest()
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 digest of a file in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -84,7 +82,6 @@ def config_from_json(stored: Mapping[str, Any]) -> RunConfig:
 
 
 def upgrade_config(stored: dict[str, Any]) -> dict[str, Any]:
-    """Return a stored config with the names of the current format."""
     if "size" not in stored:
         return stored
     others = {name: value for name, value in stored.items() if name not in ("task", "size")}
@@ -97,7 +94,6 @@ def bare_config(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_intact(stored: dict[str, Any]) -> bool:
-    """Return whether a stored config contains the digest of its content. Earlier formats have no digest."""
     return has_valid_digest(stored) or (stored["format"] in EARLIER_FORMATS and "digest" not in stored)
 
 

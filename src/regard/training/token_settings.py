@@ -63,7 +63,6 @@ class TokenTraining(SampledTraining):
 
     @property
     def optimization(self) -> Recipe:
-        """Settings of the optimizer and of the learning rate schedule."""
         return Recipe(
             lr=LR,
             encoder_lr=LR,

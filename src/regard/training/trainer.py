@@ -133,12 +133,10 @@ class Learner:
 
     @property
     def step(self) -> int:
-        """Number of finished training steps."""
         return self.state.step
 
     @property
     def progress(self) -> Progress:
-        """Position in the data and validation history."""
         return self.state.progress
 
     def learn(self, lr: float) -> Outcome:

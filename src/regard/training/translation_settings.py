@@ -105,5 +105,4 @@ class TranslationTraining(TrainingConfig):
 
     @property
     def optimization(self) -> Recipe:
-        """Settings of the optimizer and of the learning rate schedule."""
         return transformer_recipe(self.warmup, self.clip, self.schedule, self.weight_decay)

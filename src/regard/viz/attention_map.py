@@ -69,7 +69,6 @@ class AttentionMap(Map, Result):
         )
 
     def table(self) -> "RenderableType":
-        """Return a heatmap of characters."""
         from regard.viz.terminal import heatmap
 
         return heatmap(self)
@@ -82,7 +81,6 @@ class AttentionMap(Map, Result):
         return data
 
     def summary(self) -> str:
-        """Return the prediction and the number of layers in one line."""
         return f"{self.task} {self.input!r}, prediction {self.prediction!r}, {len(self.layers)} layers"
 
     def __str__(self) -> str:
@@ -155,11 +153,9 @@ class Maps(Sequence[AttentionMap], Result):
         return self._maps[0].table()
 
     def json(self) -> dict[str, Any]:
-        """Return all maps as plain values."""
         return {"maps": [attention.json() for attention in self._maps]}
 
     def summary(self) -> str:
-        """Return the number of inputs and the names of the layers."""
         return f"{len(self)} inputs, layers {', '.join(self._maps[0].layers)}"
 
     def __rich__(self) -> "RenderableType":
@@ -195,7 +191,6 @@ class Playback(Result):
     """Pairs of a training step and the loss of the training batch at this step."""
 
     def table(self) -> "RenderableType":
-        """Return a line for each frame: its step, its prediction, and the largest weight of each layer."""
         from rich.table import Table
 
         table = Table("step", "prediction", "largest weights", box=None, pad_edge=False)
@@ -205,7 +200,6 @@ class Playback(Result):
         return table
 
     def summary(self) -> str:
-        """Return the number of frames and the range of steps."""
         return f"{len(self.frames)} frames, steps {self.steps[0]:,} to {self.steps[-1]:,}"
 
     def data(self) -> dict[str, Any]:

@@ -83,7 +83,6 @@ def _caption(attention: Map, scale: str, characters: int) -> list[str]:
 
 
 def _scale_maximum(weights: np.ndarray) -> float:
-    """Return the weight of the darkest color."""
     _, queries, keys = weights.shape
     weights = finite(weights)
     causal = queries == keys > 1 and not weights[:, 0, 1:].any() and not weights[:, 1, 2:].any()
@@ -182,18 +181,15 @@ def _draw_panel(axes: Axes, panel: _Panel, colours: ScalarMappable) -> None:
 
 
 def label_interval(count: int, side: float, spacing: float = LABEL_SPACING) -> int:
-    """Return n such that every n-th of `count` labels fits along a side, with `spacing` inches per label."""
     return max(int(np.ceil(count * spacing / side - 1e-6)), 1)
 
 
 def _visible_labels(labels: Sequence[str], side: float) -> Iterator[tuple[int, str]]:
-    """Yield the index and the text of each label that fits along a side."""
     for step in range(0, len(labels), label_interval(len(labels), side)):
         yield step, short_label(labels[step])
 
 
 def short_label(label: str, length: int = LABEL_LENGTH) -> str:
-    """Return the drawable form of a label, cut to `length` characters."""
     label = shown_label(label)
     return drawable(label if cell_len(label) <= length else f"{set_cell_size(label, length - 1)}…")
 

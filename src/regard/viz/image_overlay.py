@@ -24,7 +24,6 @@ HEADER, MARGIN, GAP, CAPTION_LINE, TITLE = 0.65, 0.2, 0.12, 0.16, 0.36
 
 
 def has_patches(attention: Map) -> bool:
-    """Return whether a map can be drawn on its input image."""
     return attention.pixels is not None and any(layer.patches for layer in attention.plotted_layers)
 
 
@@ -86,7 +85,6 @@ def _header(attention: Map, layers: Sequence[LayerMap]) -> str:
 
 
 def query_description(layer: LayerMap) -> str:
-    """Return a description of the weights that `patch_weights` returns."""
     if layer.patches is not None and layer.patches.first:
         return f"weights of {drawable(layer.query_labels[0])}, from 0 to the largest weight of the layer"
     return "mean weights of all patches, from 0 to the largest weight of the layer"

@@ -35,14 +35,12 @@ FRAME = (170, 170, 170, 255)
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of a size in inches."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
 def letter_size() -> tuple[float, float]:
-    """Return the mean width of a character of a tick label, and the line spacing."""
     points = FontProperties(size=rcParams["xtick.labelsize"]).get_size_in_points()
     return points * 0.6 / 72, points * 1.2 / 72
 
@@ -99,26 +97,22 @@ class MatrixPlot:
 
     @property
     def cell(self) -> float:
-        """Side of a cell."""
         queries, keys = self.weights.shape
         left = SIDES + letter_size()[0] * max(map(cell_len, self.queries))
         return float(min((self.width - left - BAR) / keys, LARGEST_CELL, TALLEST / queries))
 
     @property
     def rotated(self) -> bool:
-        """Whether the labels of keys are vertical."""
         return letter_size()[0] * (max(map(cell_len, self.keys)) + 0.5) > self.cell
 
     @property
     def height(self) -> float:
-        """Height with labels."""
         letter, line = letter_size()
         labels = letter * max(map(cell_len, self.keys)) if self.rotated else line
         return max(self.cell * len(self.weights), 0.5) + SIDES + labels
 
     @property
     def interval(self) -> int:
-        """Every `interval`-th step has a label."""
         return label_interval(1, self.cell, letter_size()[1])
 
     @property
@@ -176,13 +170,11 @@ class HeadGrid:
 
     @property
     def largest(self) -> float:
-        """Weight of the darkest color, which `EXCEEDING` percent of the weights above 0 exceed."""
         weights = np.concatenate([finite(row)[row > 0].ravel() for row in self.rows])
         return float(np.percentile(weights, 100 - EXCEEDING)) if weights.size else 1.0
 
     @property
     def panels(self) -> tuple[float, list[float]]:
-        """Width of all panels, and height of the panels in each row."""
         left = SIDES + letter_size()[0] * max(map(len, self.labels))
         across = min((self.width - left - BAR) / max(map(len, self.rows)), PANEL)
         heights = [across * min(max(row.shape[1] / row.shape[2], 0.25), 1.5) for row in self.rows]

@@ -68,12 +68,10 @@ def write_page(path: str | Path, maps: Sequence[Map], **options: Any) -> Path:
 
 
 def modules() -> list[str]:
-    """Return the file names of the view's JavaScript modules."""
     return sorted(file.name for file in VIEW.iterdir() if file.name.endswith(".js"))
 
 
 def bundle(folder: Traversable = VIEW, entry: str = ENTRY) -> str:
-    """Return the module `entry` of a folder and its imports as in `bundle_modules`."""
     return bundle_modules(folder.joinpath, entry)
 
 

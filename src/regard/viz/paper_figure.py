@@ -78,7 +78,6 @@ class PaperFigure(Result):
         return Path(path).with_suffix(".caption.txt"), Path(path).with_suffix(f".data.{kind}")
 
     def json(self) -> dict[str, Any]:
-        """Return the kind, caption, width and data as plain values."""
         return {
             "kind": self.kind,
             "caption": self.caption,
@@ -87,7 +86,6 @@ class PaperFigure(Result):
         }
 
     def summary(self) -> str:
-        """Return kind and width."""
         return f"{self.kind}, {self.width} inches wide"
 
     def __str__(self) -> str:

@@ -34,7 +34,6 @@ class ValueInterval(NamedTuple):
 
 
 def make_panels(count: int, width: float, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
-    """Return a figure with panels of equal height, side by side or, in a narrow figure, one below the other."""
     wide = width >= NARROW
     figure = new_figure(width, height if wide else height * count)
     return figure, list(figure.subplots(*((1, count) if wide else (count, 1)), squeeze=False, **options).flat)
@@ -107,7 +106,6 @@ def similarity(vectors: np.ndarray) -> np.ndarray:
 
 
 def head_table(values: Mapping[str, Sequence[float]]) -> np.ndarray:
-    """Return one value per head as (layers, heads), with NaN where a layer has fewer heads."""
     table = np.full((len(values), max(map(len, values.values()))), np.nan)
     for row, head_values in enumerate(values.values()):
         table[row, : len(head_values)] = head_values

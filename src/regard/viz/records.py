@@ -56,7 +56,6 @@ def make_maps(records: Mapping[str, Record]) -> Maps:
 
 
 def make_layer_maps(records: Mapping[str, Record], index: int) -> dict[str, LayerMap]:
-    """Build the maps of one input of the recorded batch, by the names of their layers."""
     return {name: _layer(name, record, index) for name, record in records.items() if index < len(record.weights)}
 
 

@@ -133,7 +133,6 @@ def _render_table(table: Table) -> str:
 
 
 def _render_cell(cell: object) -> str:
-    """Return a cell as HTML; a `Text` with the style `link URL` becomes a link."""
     text = html.escape(_plain_text(cell))
     if not (isinstance(cell, Text) and str(cell.style).startswith(LINK)):
         return text

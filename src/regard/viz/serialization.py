@@ -113,7 +113,6 @@ def _json_number(value: float) -> Any:
 
 
 def _plain(fields: Mapping[str, Any]) -> Any:
-    """Return intermediate values with the keys of their data, arrays packed and sequences as lists."""
     return {name: _plain_value(value) for name, value in fields.items()}
 
 

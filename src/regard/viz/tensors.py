@@ -88,14 +88,12 @@ def _layers(weights: Any, input: int | None) -> list[np.ndarray]:
 
 
 def _dimensions(weights: Any) -> int:
-    """Return the number of dimensions of a tensor, an array, or nested lists of numbers or tensors."""
     if isinstance(weights, list | tuple):
         return 1 + _dimensions(weights[0]) if weights else 1
     return int(np.ndim(weights)) if not hasattr(weights, "dim") else int(weights.dim())
 
 
 def _array(weights: Any) -> np.ndarray:
-    """Return weights from any device as float32."""
     if hasattr(weights, "detach"):
         weights = weights.detach().float().cpu()
     return np.asarray(weights, dtype=np.float32)

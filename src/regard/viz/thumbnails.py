@@ -25,7 +25,6 @@ EARLY = 4
 
 
 def thumbnail_side(layer: LayerMap) -> int:
-    """Return the side in steps of the squares of a layer's thumbnail; 1 for a small layer."""
     rows, columns = layer.weights.shape[1:]
     return math.ceil(max(int(rows), int(columns)) / PIXELS)
 

@@ -115,7 +115,6 @@ def _run_file(path: Path, flags: WriteFlags, server: ForkServer) -> None:
 
 
 def _puzzle_of(path: Path, flags: WriteFlags) -> Puzzle:
-    """Return the puzzle of the flag, or of the file's name."""
     if flags.puzzle is None and path.stem not in PUZZLES:
         raise InputError(f"{path.name!r} is not the name of a puzzle: add --puzzle NAME ({', '.join(PUZZLES)})")
     return find_puzzle(flags.puzzle or path.stem)

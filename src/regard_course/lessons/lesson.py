@@ -51,7 +51,6 @@ class LessonRun:
 
     @property
     def command(self) -> str:
-        """The shell command that trains this run."""
         return " ".join(["regard train", self.task, *(f"--{name}={value}" for name, value in self.flags.items())])
 
 
@@ -157,7 +156,6 @@ class Range:
         return self.describe()
 
     def describe(self, language: str = ENGLISH) -> str:
-        """Return the limits and the median as text."""
         say, low, high = find_language(language).say, _percent(self.low), _percent(self.high)
         if low == high:
             return say("{0} (all seeds)", low)
@@ -196,7 +194,6 @@ class Lesson:
     """State of the translation."""
 
     def say(self, text: str, *values: object) -> str:
-        """Return a page's text in the language of the lesson."""
         return find_language(self.language).say(text, *values)
 
     @property
@@ -223,7 +220,6 @@ class Lesson:
 
     @property
     def code(self) -> str:
-        """The Python code of the part By hand."""
         (code,) = re.findall(r"```python\n(.*?)```", self.parts["By hand"], re.DOTALL)
         return str(code)
 
@@ -291,7 +287,6 @@ def find_lesson(name: str, language: str = ENGLISH) -> Lesson:
 
 
 def english_text(name: str) -> str:
-    """Return the English text of a lesson."""
     return files(__package__).joinpath(f"text/{name}.md").read_text(encoding="utf-8")
 
 

@@ -71,7 +71,6 @@ class AnswerTable(Program):
     table: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def answer(self, text: str, answer: str = "") -> list[Any]:
-        """Return the answer at each step of a text."""
         del answer
         shown = [None if value == NO_VALUE else value for value in self.table[text]]
         return shown + [None] * (self.outputs - len(shown) if self.family == "encoder" else 0)
@@ -126,7 +125,6 @@ def hide_program(path: Path, puzzle: Puzzle, folder: Path, server: ForkServer, *
 
 
 def _rows(puzzle: Puzzle, selector: Selector) -> dict[str, list[list[int]]]:
-    """Return the selected steps of each step, for each input."""
     return {text: puzzle.evaluation(text).selected(selector) for text in puzzle.inputs}
 
 
@@ -195,7 +193,6 @@ class ClaimReport(Result):
     claims: list[ScoredClaim]
 
     def summary(self) -> str:
-        """Return the numbers of right claims about heads that answers need, and about all other heads."""
         counts = []
         for needed in (True, False):
             claims = [claim for claim in self.claims if claim.needed == needed]
@@ -206,7 +203,6 @@ class ClaimReport(Result):
         return f"right: {counts[0]}, and {counts[1]}"
 
     def table(self) -> str:
-        """Return the verdict of each claim as text."""
         lines = [
             f"  {claim.head:14} {claim.verdict}{': ' if claim.words else ''}{claim.words}"
             for claim in self.claims

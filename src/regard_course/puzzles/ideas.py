@@ -32,7 +32,6 @@ def letter_at(place: Callable[[str, int], int]) -> Callable[[str], list[Value]]:
 
 
 def letter_at_earlier(place: Callable[[str, int], int]) -> Callable[[str], list[Value]]:
-    """As `_at`, for a causal puzzle: later steps have no value."""
     return each_step(lambda text, step: text[place(text, step)] if 0 <= place(text, step) <= step else None)
 
 

@@ -45,7 +45,6 @@ class CompiledPuzzle:
     inputs: Sequence[Texts]
 
     def count_right(self, model: TaskModel) -> int:
-        """Return the number of inputs to which all answers of a model are right."""
         return sum(int(_are_right(model, group).sum()) for group in self.inputs)
 
     def attention(self, model: TaskModel, text: str) -> dict[Place, Tensor]:
@@ -137,7 +136,6 @@ class HeadMatch:
 
     @property
     def matches(self) -> bool:
-        """Whether the trained head does what the selector does."""
         return self.similarity >= LEAST_SIMILARITY
 
     def __str__(self) -> str:
@@ -186,5 +184,4 @@ def match_heads(compiled: CompiledPuzzle, trained: TaskModel) -> list[HeadMatch]
 
 
 def _similarity(first: Tensor, second: Tensor) -> float:
-    """Return the mean attention in common."""
     return float(torch.minimum(first, second).sum(-1).mean())

@@ -86,11 +86,9 @@ class Puzzle:
 
     @functools.cached_property
     def expected(self) -> dict[str, list[str]]:
-        """The right answers of each input, as shown."""
         return {text: [show_answer(value) for value in self.solve(text)] for text in self.inputs}
 
     def evaluation(self, text: str) -> Evaluation:
-        """Return the interpreter for a text."""
         return Evaluation(text, causal=self.causal)
 
     def program(self, answer: Expression) -> Program:
@@ -109,12 +107,10 @@ class Puzzle:
 
     @property
     def number(self) -> int:
-        """Number of the puzzle, from 1."""
         return list(PUZZLES).index(self.name) + 1
 
     @property
     def sentences(self) -> str:
-        """The task, and what a step sees."""
         return f"{self.task} {CAUSAL if self.causal else ALL}"
 
     @property
@@ -132,14 +128,12 @@ class Puzzle:
 
     @property
     def texts(self) -> str:
-        """What the inputs are, in a sentence."""
         if self.listed is not None:
             return f"Texts are like {' and '.join(self.inputs[:: len(self.inputs) // 2][:2])}."
         return f"Texts have 1 to {self.longest} letters: {', '.join(self.alphabet)}."
 
     @property
     def hints(self) -> list[str]:
-        """Three hints and the solution, as Markdown."""
         text = files("regard_course.puzzles").joinpath("hints.md").read_text(encoding="utf-8")
         [part] = re.findall(rf"^# {self.name}\n(.*?)(?=^# |\Z)", text, re.MULTILINE | re.DOTALL)
         return [*re.findall(r"^\d\. (.*)$", part, re.MULTILINE), part[part.index("```") :].strip()]
@@ -181,7 +175,6 @@ def _dates() -> list[str]:
 
 
 def each_step(answer: Callable[[str, int], Any]) -> Callable[[str], list[Value]]:
-    """Return the function that answers a text step by step."""
     return lambda text: [answer(text, step) for step in range(len(text))]
 
 

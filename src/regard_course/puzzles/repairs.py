@@ -161,12 +161,10 @@ def _change_condition(condition: Condition, puzzle: Puzzle) -> Iterator[Change]:
 
 
 def _sample(puzzle: Puzzle) -> Sequence[str]:
-    """Return the shortest and the longest inputs."""
     return [*puzzle.inputs[: SAMPLE // 2], *puzzle.inputs[-SAMPLE // 2 :]]
 
 
 def _kinds(expression: Expression, puzzle: Puzzle) -> set[type]:
-    """Return the types of the values of an expression."""
     with contextlib.suppress(InputError, TypeError, KeyError):
         values = [value for text in _sample(puzzle) for value in puzzle.evaluation(text).values(expression)]
         return {type(value) for value in values if value is not None}

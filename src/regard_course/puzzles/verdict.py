@@ -62,20 +62,16 @@ class PuzzleReport(Result):
 
     @property
     def text_label(self) -> str:
-        """What `text` is."""
         return "stops at the input" if self.trouble else "smallest wrong input"
 
     @property
     def right(self) -> bool:
-        """Whether all answers are right."""
         return self.correct == self.inputs
 
     def summary(self) -> str:
-        """Return the number of right inputs in one line."""
         return f"{self.puzzle}: {self.correct} of {self.inputs} inputs right"
 
     def table(self) -> str:
-        """Return the report as text."""
         if self.right:
             return f"{self.puzzle}: right for all {self.inputs} inputs"
         lines = [f"{self.puzzle}: wrong, {self.correct} of {self.inputs} inputs are right"]

@@ -55,7 +55,6 @@ class WritingPage:
         """Fraction of the training that is done, None while nothing is trained."""
 
     def version(self, text: str) -> str:
-        """Return a value that changes with everything that `live` shows."""
         changed = self.path.stat().st_mtime_ns if self.path.exists() else 0
         return f"{changed} {text} {self.progress} {self.trained is not None}"
 

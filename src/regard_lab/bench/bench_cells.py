@@ -60,7 +60,6 @@ class Cell(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def draw_inputs(known: KnownModel, samples: int) -> Subjects:
-    """Return a model with the unseen inputs on which all methods are measured."""
     known.subject.model.eval()
     inputs = known.subject.unseen(samples, known.seed, purpose="bench")
     return Subjects(known, inputs, Background(known.subject, seed=known.seed))

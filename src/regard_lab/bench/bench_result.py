@@ -48,12 +48,10 @@ class BenchResult(Result):
         ]
 
     def table(self) -> Group:
-        """Return the means over each kind of model, the tables of all models, and what is left out."""
         groups = group_tables(self.groups, self.methods)
         tables = [*groups, *detail_tables(self.columns, self.methods)]
         return Group(CAPTION, *(Group("", table) for table in tables), "", *self.notes)
 
     def summary(self) -> str:
-        """Return the numbers of methods, models and seeds."""
         models = len({(column.kind, column.name) for column in self.columns})
         return f"{len(self.methods)} methods, {models} models, {self.seeds} seeds, {self.samples} inputs each"

@@ -43,7 +43,6 @@ class Entry:
 
     @property
     def fails(self) -> bool:
-        """Whether the mean is below 0.75."""
         return self.mean < FAILURE
 
 

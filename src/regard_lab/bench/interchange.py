@@ -41,7 +41,6 @@ class Texts(NamedTuple):
     answers: Tensor  # (N, Tq); IGNORE without an answer
 
     def pick(self, rows: Tensor) -> "Texts":
-        """Return some of the texts."""
         return Texts(tuple(part[rows] for part in self.reads), self.answers[rows])
 
 
@@ -137,13 +136,11 @@ def _changed(components: Components, change: Any) -> Iterator[None]:
 
 
 def _apply(change: Any, name: str, module: nn.Module, args: Any, output: Tensor) -> Tensor:
-    """Change the output of a module, as a forward hook."""
     changed: Tensor = change(name, output)
     return changed
 
 
 def answers_of(compiled: Compiled, logits: Tensor, texts: Texts) -> Tensor:
-    """Return the answers (N, Tq) of a compiled model; IGNORE where the text has none, or the margin is small."""
     largest = logits.topk(2, -1)
     unclear = (largest.values[..., 0] - largest.values[..., 1] < MARGIN) | (texts.answers == IGNORE)
     return largest.indices[..., 0].masked_fill(unclear, IGNORE)

@@ -73,6 +73,5 @@ def compiled_model(name: str, seed: int) -> KnownModel:
 
 
 def trap_model(name: str, seed: int) -> KnownModel:
-    """Return a trap of `TRAPS`; `seed` as in `compiled_model`."""
     trap = TRAPS[name].build(seed)
     return KnownModel(name, "trap", trap.program.family, seed, run_compiled(trap, seed), trap.circuit)

@@ -51,7 +51,6 @@ def choose_methods(choices: Choice | Sequence[Choice] = ALL) -> list[ChosenMetho
 
 
 def reload_method(text: str, name: str) -> ChosenMethod:
-    """Return the method `name` of a choice, in another process."""
     return next(method for method in _load(text) if method.name == name)
 
 
@@ -106,6 +105,5 @@ def _load_file(path: Path) -> list[Callable[..., Any]]:
 
 
 def _source_digest(*functions: Callable[..., Any]) -> str:
-    """Return a digest of the version of Regard and of the code that the modules of some functions can import."""
     files = sorted({inspect.getfile(inspect.unwrap(function)) for function in functions})
     return " ".join([__version__, *(code_digest(Path(file)) for file in files)])

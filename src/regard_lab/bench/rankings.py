@@ -57,12 +57,10 @@ class Subjects:
 
     @cached_property
     def answered(self) -> list[int]:
-        """The inputs that have an answer at some step, on which heads and edges can be ranked."""
         probes = map(self.known.subject.trial, self.inputs)
         return [index for index, probe in enumerate(probes) if probe is not None and probe.steps != []]
 
     def mean_scores(self, method: ChosenMethod, level: Level) -> Any:
-        """Return the scores of heads or edges, averaged over the inputs."""
         return average([self.scores(method, index, level) for index in self.answered])
 
     def scores(self, method: ChosenMethod, index: int, level: Level) -> Any:
@@ -268,6 +266,5 @@ def _random_edges(known: KnownModel) -> float:
 
 
 def _rounded(values: np.ndarray) -> list[Any]:
-    """Return numbers with 6 significant digits."""
     rounded: list[Any] = np.vectorize(lambda value: float(f"{value:.6g}"))(values).tolist()
     return rounded

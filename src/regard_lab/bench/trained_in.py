@@ -102,7 +102,6 @@ def _meets_bars(agreement: InterchangeAgreement) -> bool:
 
 
 def _digest(compiled: Compiled) -> str:
-    """Return a digest of the version of Regard, the program, and the settings of the training."""
     settings = [HEAD_WIDTH, BATCH, LR, STEPS, CHECK_EVERY, CHECK_PAIRS, TEST_PAIRS, INTERCHANGE, OUTSIDE, MARGIN]
     program = digest_tensors(compiled.model.state_dict())
     return hashlib.sha256(repr([__version__, program, settings]).encode()).hexdigest()[:12]
@@ -145,7 +144,6 @@ def training_steps(
 
 
 def draw_texts(group: Texts, generator: torch.Generator) -> Texts:
-    """Return a batch of texts."""
     return group.pick(torch.randint(len(group.answers), (BATCH,), generator=generator))
 
 

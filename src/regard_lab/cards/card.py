@@ -39,7 +39,6 @@ class TestRow:
 
     @property
     def shown(self) -> bool:
-        """Whether the interval of the difference excludes zero."""
         return self.difference.excludes_zero
 
 
@@ -173,6 +172,5 @@ def _shares(probe: str, mechanism: str, results: Results) -> Shares:
 
 
 def _mean_share(seeds: Sequence[ProbeResult], name: str, *, largest: bool) -> float:
-    """Return the mean over seeds of the mean, or of the largest value, over all heads."""
     by_seed = [getattr(result.tests[""].shares, name) for result in seeds]
     return fmean(max(map(max, heads)) if largest else average_heads(heads) for heads in by_seed)

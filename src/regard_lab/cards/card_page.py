@@ -119,7 +119,6 @@ def write_markdown(cards: Sequence[Card], path: str | Path) -> list[Path]:
 
 
 def all_claims(cards: Sequence[Card]) -> list[ClaimResult]:
-    """Return the claims of all cards, each once."""
     return list({result.claim.name: result for card in cards for result in card.claims}.values())
 
 

@@ -154,7 +154,6 @@ def card_json(card: Card) -> dict[str, Any]:
 
 
 def number_text(interval: Interval) -> str:
-    """Return a number and its interval."""
     if interval.low is None or interval.high is None:
         return signed(interval.value)
     return f"{signed(interval.value)} ({signed(interval.low)} to {signed(interval.high)})"

@@ -55,7 +55,6 @@ class CardCell:
 
     @property
     def path(self) -> Path:
-        """File of the result."""
         digest = PROBES[self.probe].digest(self.steps) + code_digest(self.mechanism)
         return self.folder / file_name(self.mechanism) / f"{self.probe}-seed-{self.seed}-{digest}.json"
 
@@ -92,22 +91,18 @@ class CardJob:
 
     @property
     def folder(self) -> Path:
-        """Folder of the job's notes on a cluster."""
         return self.cells[0].path.parent / self.cells[0].probe
 
     @property
     def label(self) -> str:
-        """The mechanism and the probe, for messages."""
         return f"{self.cells[0].mechanism}, {self.cells[0].probe}"
 
     @property
     def stored(self) -> dict[str, Any]:
-        """The mechanism as the config of a model, which names the code of custom parts."""
         return {"model": {"attention": self.cells[0].mechanism}}
 
     @property
     def saved_state(self) -> str:
-        """The number of cells with a result, as text."""
         return f"seed {sum(is_file(cell.path) for cell in self.cells)} of {len(self.cells)}"
 
     def absolute(self) -> "CardJob":

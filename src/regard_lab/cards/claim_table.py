@@ -34,25 +34,21 @@ def _irrelevant(result: ProbeResult) -> float:
 
 
 def _entropy_growth(result: ProbeResult) -> float:
-    """Return the mean entropy at four times the length, divided by that at the length of training."""
     longer, trained = (average_heads(result.tests[test].shares.entropy) for test in ("x4", ""))
     return longer / max(trained, 1e-9)
 
 
 def _remaining(result: ProbeResult) -> float:
-    """Return the score at twice the length, divided by that at the length of training."""
     return result.tests["x2"].score / max(result.tests[""].score, 1e-9)
 
 
 def _minus(first: MeasuredPair, second: MeasuredPair, value: Value) -> SeedDifference:
-    """Return a function for the differences of a value between two pairs, by seed."""
     return lambda results: [
         value(one) - value(other) for one, other in zip(results[first], results[second], strict=True)
     ]
 
 
 def _averaged(differences: Sequence[SeedDifference]) -> SeedDifference:
-    """Return a function for the mean of several differences, by seed."""
     return lambda results: [
         statistics.fmean(row) for row in zip(*(part(results) for part in differences), strict=True)
     ]

@@ -60,7 +60,6 @@ class ClaimResult:
 
     @property
     def smallest(self) -> float | None:
-        """The smallest mean difference whose interval would exclude zero: half the width of the interval."""
         low, high = self.interval.low, self.interval.high
         return None if low is None or high is None else (high - low) / 2
 

@@ -59,12 +59,10 @@ class Letters(TokenTask):
 
     @property
     def lengths(self) -> range:
-        """Numbers of tokens in training: twice the number of letters."""
         return range(2 * self.config.shortest, 2 * self.config.letters + 1, 2)
 
     @property
     def longest(self) -> int:
-        """Largest number of tokens: twice the largest number of letters in a test."""
         return int(2 * self.config.test_letters)
 
     @abstractmethod
@@ -72,7 +70,6 @@ class Letters(TokenTask):
         """Return the position (B, N) of each answer's letter, for letters (B, N) and their numbers (B, 1)."""
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Draw the letters, and append the answer."""
         del unseen  # training draws a negligible fraction of all sequences
         batch, counts, most = len(lengths), lengths[:, None] // 2, int(lengths.max()) // 2
         letters = 1 + torch.randint(self.config.vocab_size, (batch, most), generator=generator)
@@ -88,7 +85,6 @@ class Letters(TokenTask):
         return torch.where(has_answer, inputs.gather(1, sources), IGNORE)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Return the inputs on which each answer depends: the letter that it repeats."""
         sources, has_answer = self.sources(inputs)
         marked = torch.zeros(*inputs.shape, inputs.shape[1], dtype=torch.bool, device=inputs.device)
         return marked.scatter_(2, sources[:, :, None], value=True) & has_answer[:, :, None]
@@ -141,7 +137,6 @@ class SortLetters(Letters):
         return letters.masked_fill(places >= counts, self.config.vocab_size + 1).argsort(dim=1, stable=True)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Return the inputs on which each answer depends: all letters before the separator."""
         _, has_answer = self.sources(inputs)
         letters = (inputs == 0).cumsum(1) == 0
         return has_answer[:, :, None] & letters[:, None, :]
@@ -180,17 +175,14 @@ class HelpText(TokenTask):
 
     @property
     def lengths(self) -> range:
-        """Numbers of characters."""
         return range(1, self.config.max_len + 1)
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Draw sequences from random positions of the training part, or of the held-out part."""
         return self.draw_with_targets(lengths, generator, unseen=unseen)[0]
 
     def draw_with_targets(
         self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Draw sequences, and return them with the next character of each character."""
         begin = round((1 - HELD_OUT) * len(self.tokens))
         part, length = self.tokens[begin:] if unseen else self.tokens[:begin], int(lengths.max())
         begins = torch.randint(len(part) - length, (len(lengths), 1), generator=generator)

@@ -66,7 +66,6 @@ class CardProbe:
     """Whether the probe serves only claims, and is not a part of every card."""
 
     def build_task(self) -> TokenTask:
-        """Return the task."""
         return self.task(self.task_config)
 
     def build_config(self, mechanism: str) -> DecoderOnlyConfig:

@@ -191,7 +191,6 @@ def _plant(
 def _fit(
     sets: Sequence[_Set], kinds: Sequence[str], names: Sequence[str], without: int | None = None
 ) -> Classifier:
-    """Fit a classifier to all sentences but those of one fold."""
     rows = [part.indices % FOLDS != without for part in sets]
     features = np.concatenate([part.features[own] for part, own in zip(sets, rows, strict=True)])
     labels = [part.kind for part, own in zip(sets, rows, strict=True) for _ in range(own.sum())]

@@ -72,7 +72,6 @@ class TrustReport(Result):
     faults: list[FaultResult]
 
     def table(self) -> RenderableType:
-        """Return the results as a table, with the meaning of its columns."""
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text
@@ -132,7 +131,6 @@ class Calibration:
 
 
 def store_calibration(run: SequenceRun, calibration: Calibration) -> None:
-    """Store a calibration in the folder of a run."""
     content = msgspec.to_builtins(calibration, enc_hook=lambda array: array.tolist())
     run.files.write_derived(FILE, {"format": FORMAT, "calibration": content})
 

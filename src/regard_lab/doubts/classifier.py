@@ -58,30 +58,25 @@ class Classifier:
     """(2, F): mean and standard deviation of the distances of good translations from the median."""
 
     def inputs(self, features: np.ndarray) -> np.ndarray:
-        """Return the inputs (N, 2 F) of features (N, F)."""
         distances = features - self.usual[1]
         return np.concatenate([distances / self.scales[0], -distances / self.scales[1]], axis=1).clip(0, LARGEST)
 
     def kind_odds(self, features: np.ndarray) -> np.ndarray:
-        """Return the log-odds (N, K) of each kind of fault against good, for features (N, F)."""
         odds: np.ndarray = self.inputs(features) @ self.weights[:, :-1].T + self.weights[:, -1]
         return odds
 
     def log_odds(self, features: np.ndarray) -> np.ndarray:
-        """Return the log-odds (N,) of any fault against good, for features (N, F)."""
         combined = np.logaddexp.reduce(self.kind_odds(features), axis=1)
         distance = features[:, self.probability] - self.usual[1, self.probability]
         odds: np.ndarray = combined + self.further * distance
         return odds
 
     def shifts(self, features: np.ndarray) -> np.ndarray:
-        """Return how far the features (N, F) are from the mean of good translations, in standard deviations."""
         above, below = np.split(self.inputs(features), 2, axis=1)
         shifts: np.ndarray = (above - below - self.centre[0]) / self.centre[1]
         return shifts
 
     def contributions(self, features: np.ndarray, kinds: np.ndarray) -> np.ndarray:
-        """Return what each feature of translations (N, F) adds to the log-odds of their kinds (N,): (N, F)."""
         parts: np.ndarray = (self.inputs(features) * self.weights[kinds, :-1]).reshape(len(kinds), 2, -1).sum(1)
         return parts
 

@@ -97,7 +97,6 @@ class Planter:
         return faulty
 
     def other(self, index: int, generator: Generator) -> int:
-        """Return the index of another pair."""
         return (index + 1 + int(generator.integers(max(len(self.sources) - 1, 1)))) % len(self.sources)
 
     def exchange(self, index: int, options: Callable[[str], Sequence[str]], generator: Generator) -> Changed:
@@ -113,7 +112,6 @@ class Planter:
         return words
 
     def similar_words(self, word: str) -> Sequence[str]:
-        """Return the other words of similar frequency."""
         return [other for other in self.similar[self.frequency.get(word, 0)] if other != word]
 
     def other_numbers(self, word: str) -> Sequence[str]:

@@ -94,7 +94,6 @@ class FeatureReader:
         return np.concatenate(columns, axis=1)
 
     def _model_features(self, traces: Sequence[SearchTrace]) -> np.ndarray:
-        """Return the features of attention and probabilities (N, F)."""
         order = sorted(range(len(traces)), key=lambda row: (len(traces[row].source), len(traces[row].tokens)))
         parts = [order[begin : begin + BATCH] for begin in range(0, len(order), BATCH)]
         features = np.concatenate([self._batch_features([traces[row] for row in part]) for part in parts])

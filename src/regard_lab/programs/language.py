@@ -62,7 +62,6 @@ class Expression:
 
     @property
     def parts(self) -> "tuple[Expression, ...]":
-        """Expressions from which this expression is computed."""
         return ()
 
     @cached_property
@@ -97,7 +96,6 @@ class Elementwise(Expression):
 
     @property
     def parts(self) -> tuple[Expression, ...]:
-        """The arguments."""
         return self.arguments
 
 
@@ -110,7 +108,6 @@ class Otherwise(Expression):
 
     @property
     def parts(self) -> tuple[Expression, ...]:
-        """The argument."""
         return (self.argument,)
 
 
@@ -142,7 +139,6 @@ class Selector:
 
     @property
     def parts(self) -> tuple[Expression, ...]:
-        """Keys and queries of all conditions."""
         return tuple(part for pair in self.conditions for part in (pair.keys, pair.queries))
 
 
@@ -161,7 +157,6 @@ class Aggregate(Attended):
 
     @property
     def parts(self) -> tuple[Expression, ...]:
-        """The values, and the expressions of the selector."""
         return (self.values, *self.selector.parts)
 
 
@@ -173,7 +168,6 @@ class Average(Attended):
 
     @property
     def parts(self) -> tuple[Expression, ...]:
-        """The numbers, and the expressions of the selector."""
         return (*self.selector.parts, *([] if self.numbers is None else [self.numbers]))
 
 
@@ -201,7 +195,6 @@ def select(
 
 
 def select_all(key_side: Side = "input", query_side: Side = "input") -> Selector:
-    """Select all steps of one side for each step of the other."""
     return Selector(key_side, query_side)
 
 
@@ -269,7 +262,6 @@ class Evaluation:
         return [None] * self.output if isinstance(self.output, int) else [None, *self.output]
 
     def values(self, expression: Expression) -> list[Value]:
-        """Return the value at each step."""
         if expression not in self.known:
             self.known[expression] = self._compute(expression)
         return self.known[expression]

@@ -36,7 +36,6 @@ def yes_no(expression: Expression) -> Expression:
 
 
 def token_at(index: Expression) -> Expression:
-    """Return the token at an index, at each step of the index."""
     return aggregate(select(indices, index), tokens)
 
 
@@ -57,7 +56,6 @@ def follower(symbol: Expression) -> Expression:
 
 
 def earlier(distance: int) -> Expression:
-    """Return the index of the step that is `distance` steps earlier."""
     return indices.map(lambda index: index - distance)
 
 
@@ -239,7 +237,6 @@ def encoder_decoder_programs() -> list[Program]:
 
 
 def read_at(place: Expression) -> Expression:
-    """Return the token whose place is the index of the output step."""
     return aggregate(select(place, steps), tokens)
 
 

@@ -164,7 +164,6 @@ class Planner:
         return self.write_units(side, 0, values, copies(values, rows), [Reading(values, rows, -1, POSITION)])
 
     def plan_aggregate(self, expression: Aggregate) -> Reading:
-        """Plan a head that copies the value at the selected step."""
         values = self.read(expression.values)
         columns = self.allocate(expression.side, len(values.values))
         head, time = self.plan_head(expression, values, values.matrix, columns, -0.5)
@@ -253,7 +252,6 @@ class Planner:
         return head, time
 
     def connect(self, readings: Iterable[Reading], receiver: str) -> None:
-        """Add the edges from the writers of what a node reads."""
         self.edges |= {(writer, receiver) for reading in readings for writer in reading.writers}
 
     def write_units(
@@ -285,7 +283,6 @@ class Planner:
         return next(found, None)
 
     def stack(self, side: Side) -> str:
-        """Return the name of the stack of layers of a side."""
         return "encoder" if side == "input" and self.program.family != "decoder-only" else "decoder"
 
     def _attention_after(self, keys: Side, queries: Side, ready: int) -> tuple[str, int]:
@@ -320,7 +317,6 @@ class Planner:
 
 
 def _of_tokens(expression: Expression) -> bool:
-    """Return whether an expression is a function of one token."""
     if isinstance(expression, Elementwise):
         return all(map(_of_tokens, expression.arguments))
     return isinstance(expression, Tokens)

@@ -53,15 +53,12 @@ class Program:
 
     @property
     def answer_side(self) -> Side:
-        """The side whose steps have answers."""
         return "input" if self.family == "decoder-only" else "output"
 
     def alphabet_of(self, side: Side) -> str:
-        """Return the symbols of one side."""
         return self.alphabet if side == "input" else (self.symbols or self.alphabet)
 
     def steps_of(self, side: Side) -> int:
-        """Return the largest number of steps of one side. A written answer has one step more than symbols."""
         if side == "input":
             return self.longest
         return self.outputs + 1 if self.family == "encoder-decoder" else self.outputs
@@ -72,7 +69,6 @@ class Program:
         return Evaluation(text, output, causal=self.family == "decoder-only")
 
     def answer(self, text: str, answer: str = "") -> list[Value]:
-        """Return the true answer at each step; `answer` as in `evaluation`."""
         return self.evaluation(text, answer).values(self.result)
 
     def write(self, text: str) -> str:
@@ -86,7 +82,6 @@ class Program:
 
     @cached_property
     def inputs(self) -> int:
-        """Number of possible inputs."""
         return sum(len(self.alphabet) ** length for length in range(1, self.longest + 1))
 
     def texts(self, length: int) -> list[str]:

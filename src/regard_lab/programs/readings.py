@@ -54,7 +54,6 @@ class Unit(NamedTuple):
 
 
 def unit_rows(columns: range) -> Tensor:
-    """Return the matrix (dimensions, WIDTH) that reads some dimensions."""
     rows = torch.zeros(len(columns), WIDTH)
     rows[range(len(columns)), list(columns)] = 1.0
     return rows
@@ -84,7 +83,6 @@ def apply(function: Callable[[Value], Value], reading: Reading) -> Reading:
 
 
 def copies(values: Sequence[Value], rows: Tensor) -> list[Unit]:
-    """Return a unit for each value, which adds what the row of the value reads."""
     return [Unit(row, {value: 1.0}) for value, row in zip(values, rows, strict=True)]
 
 

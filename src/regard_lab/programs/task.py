@@ -30,7 +30,6 @@ REMEMBERED = 1 << 16
 
 @lru_cache(REMEMBERED)
 def answers(program: Program, text: str, answer: str = "") -> tuple[Value, ...]:
-    """Return the true answer at each step, as `Program.answer` does, and store it for later calls."""
     return tuple(program.answer(text, answer))
 
 
@@ -80,16 +79,13 @@ class EncoderProgramTask(_ProgramInputs, Task):
 
     @property
     def outputs(self) -> int:
-        """Number of output steps."""
         return self.program.outputs
 
     @property
     def classes(self) -> int:
-        """Number of possible values of an output step."""
         return len(self.values)
 
     def _draw(self, batch: int, steps: int, generator: torch.Generator) -> Tensor:
-        """Sample each symbol uniformly over the alphabet, after the additional step."""
         inputs = torch.randint(1, len(self.vocabulary), (batch, steps), generator=generator)
         inputs[:, 0] = 0
         return inputs
@@ -113,7 +109,6 @@ class EncoderProgramTask(_ProgramInputs, Task):
 
     @property
     def accepts(self) -> str:
-        """Lengths and letters of an input."""
         return f"1 to {self.program.longest} letters: {', '.join(self.program.alphabet)}"
 
     _lengths = accepts
@@ -134,11 +129,9 @@ class TokenProgramTask(_ProgramInputs, TokenTask):
 
     @property
     def lengths(self) -> range:
-        """Numbers of tokens of an input, with the additional step."""
         return range(2, self.program.longest + 2)
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Draw inputs with each symbol uniform over the alphabet, after the additional step."""
         del unseen  # nothing is trained
         shape = (len(lengths), int(lengths.max()))
         inputs = torch.randint(1, 1 + len(self.program.alphabet), shape, generator=generator)
@@ -162,7 +155,6 @@ class TokenProgramTask(_ProgramInputs, TokenTask):
 
     @property
     def accepts(self) -> str:
-        """Description of a valid input."""
         return f"1 to {self.program.longest} tokens: {', '.join(self.program.alphabet)}"
 
 
@@ -188,16 +180,13 @@ class PairProgramTask(PairTask):
 
     @property
     def longest_source(self) -> int:
-        """Largest number of symbols of a source: positions are planted up to it."""
         return self.max_source
 
     @property
     def longest_target(self) -> int:
-        """Largest number of symbols of an answer."""
         return self.max_target
 
     def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:
-        """Sample a source of `sample_len` symbols (default: 1 to the largest number), and return its pair."""
         del unseen  # nothing is trained
         return self.uniform_pair(self.program.alphabet, generator, sample_len)
 

@@ -60,12 +60,10 @@ class Trap(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name of the trap."""
         return self.build.__name__.replace("_", "-")
 
     @property
     def summary(self) -> str:
-        """Description in one line."""
         return str(self.build.__doc__).partition("\n")[0].removeprefix("Return ")
 
 
@@ -80,7 +78,6 @@ def three_heads(name: str) -> Program:
 
 
 def encoder(name: str, result: Expression, outputs: int = LONGEST) -> Program:
-    """Return an encoder program."""
     return Program(
         name=name, summary="", family="encoder", alphabet="abc", longest=LONGEST, outputs=outputs, result=result
     )
@@ -97,7 +94,6 @@ class SummingPlanner(Planner):
     truth: HeadTruth = NEEDED
 
     def plan_aggregate(self, expression: Aggregate) -> Reading:
-        """Plan the heads, and the units."""
         values, rows, heads = self.read(expression.values), list[Tensor](), list[Reading]()
         for _ in range(self.copies):
             columns = self.allocate(expression.side, len(values.values))
@@ -258,7 +254,6 @@ def decoy(seed: int) -> Compiled:
 
 
 def aggregate_even(values: Expression) -> Expression:
-    """Return the value at twice the index of the output step."""
     return Aggregate("output", select(indices, steps.map(lambda step: 2 * step)), values)
 
 

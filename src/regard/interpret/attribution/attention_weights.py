@@ -54,7 +54,6 @@ def query_rows(trial: Trial[Any], queries: int) -> list[list[int]]:
 
 
 def of_outputs(trial: Trial[Any], rows: np.ndarray) -> np.ndarray:
-    """Return the rows (..., S, Tk) of the explained output steps among the rows (..., Tq, Tk) of queries."""
     groups = query_rows(trial, rows.shape[-2])
     return np.stack([rows[..., group, :].mean(-2) for group in groups], -2)
 

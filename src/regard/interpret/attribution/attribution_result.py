@@ -53,18 +53,15 @@ class Attribution(Result):
         return sorted(scores, key=lambda item: -item[0])
 
     def summary(self) -> str:
-        """Return method, level and input in one line."""
         return f"{self.method} of {self.level}, {self.input}"
 
     def table(self) -> RenderableType:
-        """Return a table of the scores, and the remarks."""
         tables = {"inputs": self._input_table, "heads": self._head_table, "edges": self._edge_table}
         table = tables[self.level]()
         left_out = [f"left out: {name} ({reason})" for name, reason in self.left_out.items()]
         return Group(f"{self.method} ({self.level}): {self.input}", table, *self.remarks, *left_out)
 
     def json(self) -> dict[str, Any]:
-        """Return all fields as plain values; edges as `sender -> receiver`."""
         edges = None if self.edges is None else {f"{a} -> {b}": score for (a, b), score in self.edges.items()}
         return {**super().json(), "edges": edges}
 

@@ -41,19 +41,16 @@ class Background(Generic[Input]):
 
     @cached_property
     def components(self) -> Components:
-        """Heads and feed-forward layers of the subject."""
         return self.subject.components
 
     @cached_property
     def inputs(self) -> Sequence[Input]:
-        """The other inputs."""
         if self._inputs is not None:
             return self._inputs
         return self.subject.unseen(self.samples, self.seed, purpose="attribution")
 
     @cached_property
     def prepared(self) -> list[ProbeInput]:
-        """The other inputs, prepared for explanation methods."""
         return [probe for probe in map(self.subject.trial, self.inputs) if probe is not None]
 
     @property
@@ -77,15 +74,12 @@ class Background(Generic[Input]):
         return [read_contexts(self.components, probe) for probe in self.probes]
 
     def mean_embedding(self, length: int) -> Tensor:
-        """Return the mean embedding (length, D) at each position."""
         return position_means(self.embeddings, length)
 
     def mean_contexts(self, layer: str, length: int) -> Tensor:
-        """Return the mean contexts (length, H, Dv) of a layer at each position."""
         return position_means([contexts[layer] for contexts in self.contexts], length)
 
     def draw_contexts(self, layer: str, length: int, count: int, generator: torch.Generator) -> Tensor:
-        """Return the contexts (count, length, H, Dv) of a layer for randomly drawn other inputs."""
         order = torch.randperm(len(self.contexts), generator=generator)
         chosen = order.repeat(-(-count // len(order)))[:count].tolist()
         return torch.stack([resize(self.contexts[index][layer], length, generator) for index in chosen])

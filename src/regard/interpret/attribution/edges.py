@@ -37,20 +37,17 @@ Effects = Callable[[Pass, Pass], Edges]
 
 
 def eap(trial: Trial[Any]) -> Edges:
-    """Return the scores of edge attribution patching."""
     graph = graph_of_probe(trial.subject, trial.probe)
     gradients = list(edge_gradients(graph, _metric(trial)))  # the same for all corrupted inputs
     return _mean_effects(trial, graph, lambda clean, corrupted: score_edges(graph, clean, corrupted, gradients))
 
 
 def eap_ig(trial: Trial[Any]) -> Edges:
-    """Return the scores of edge attribution patching with integrated gradients."""
     graph = graph_of_probe(trial.subject, trial.probe)
     return _mean_effects(trial, graph, partial(integrated_edge_gradients, graph, metric=_metric(trial)))
 
 
 def patched_edges(trial: Trial[Any]) -> Edges:
-    """Return the exact effects of all edges; the time grows with the number of edges."""
     graph = graph_of_probe(trial.subject, trial.probe)
     return _mean_effects(trial, graph, partial(edge_patching, graph, metric=_metric(trial)))
 

@@ -113,7 +113,6 @@ def _run_captum(captum: Any, name: str, trial: Trial[Any]) -> Tensor:
 
 
 def _sum_over_width(scores: Tensor, name: str) -> Tensor:
-    """Return scores (..., Tk) of scores (..., Tk, D)."""
     joined = scores.norm(dim=-1) if name.lower() == "saliency" else scores.sum(-1).abs()
     return joined.detach()
 

@@ -36,18 +36,15 @@ def replace_heads(trial: Trial[Any], replacement: Callable[[str, Tensor], Tensor
 
 
 def zero_heads(trial: Trial[Any]) -> dict[str, Tensor]:
-    """Return the changes when the context of each head is set to zero: the head is off."""
     return replace_heads(trial, lambda name, contexts: torch.zeros_like(contexts).unsqueeze(0))
 
 
 def mean_heads(trial: Trial[Any]) -> dict[str, Tensor]:
-    """Return the changes when the context of each head is its mean over other inputs, at each step."""
     background = trial.background
     return replace_heads(trial, lambda name, contexts: background.mean_contexts(name, len(contexts)).unsqueeze(0))
 
 
 def resampled_heads(trial: Trial[Any]) -> dict[str, Tensor]:
-    """Return the changes when the context of each head is that of another input, averaged over 5 other inputs."""
     generator = trial.draws("resampled")
     draw = trial.background.draw_contexts
     return replace_heads(trial, lambda name, contexts: draw(name, len(contexts), RESAMPLES, generator))

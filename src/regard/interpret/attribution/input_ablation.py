@@ -30,7 +30,6 @@ def replace_each(trial: Trial[Any], replacement: Tensor) -> Tensor:
 
 
 def zero_inputs(trial: Trial[Any]) -> Tensor:
-    """Return the absolute changes (S, Tk) when each embedding is set to zero (positions stay)."""
     return replace_each(trial, torch.zeros_like(trial.embedding))
 
 

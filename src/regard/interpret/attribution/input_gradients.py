@@ -59,12 +59,10 @@ def gradient_times_input(trial: Trial[Any]) -> Tensor:
 
 
 def integrated_from_zero(trial: Trial[Any]) -> Tensor:
-    """Return integrated gradients (S, Tk) with zero vectors as the baseline."""
     return integrated_gradients(trial, torch.zeros_like(trial.embedding)).abs()
 
 
 def integrated_from_mean(trial: Trial[Any]) -> Tensor:
-    """Return integrated gradients (S, Tk) with the mean embeddings of other inputs as the baseline."""
     return integrated_gradients(trial, trial.background.mean_embedding(len(trial.embedding))).abs()
 
 

@@ -30,13 +30,11 @@ class Method:
 
     @property
     def functions(self) -> Mapping[Level, MethodFunction]:
-        """The function of each level at which the method is defined."""
         functions = {level: getattr(self, level) for level in LEVELS}
         return {level: function for level, function in functions.items() if function is not None}
 
     @property
     def levels(self) -> tuple[Level, ...]:
-        """The levels at which the method is defined."""
         return tuple(self.functions)
 
 

@@ -87,7 +87,6 @@ class Trial(Generic[Input]):
 
     @property
     def components(self) -> Components:
-        """Heads and feed-forward layers of the model."""
         return self.background.components
 
     @cached_property
@@ -119,7 +118,6 @@ class Trial(Generic[Input]):
 
     @cached_property
     def clean(self) -> Tensor:
-        """The explained values (S,) of the unchanged model."""
         return self.values(self.logits.unsqueeze(0))[0]
 
     @property
@@ -134,7 +132,6 @@ class Trial(Generic[Input]):
 
     @cached_property
     def records(self) -> Mapping[str, Record]:
-        """The attention of each layer of the unchanged model."""
         with torch.no_grad(), self.subject.recording() as records:
             self.probe.run(1)
         return records
@@ -160,7 +157,6 @@ class Trial(Generic[Input]):
         return slice(start, start + count)
 
     def draws(self, stream: str) -> torch.Generator:
-        """Return a generator that depends on the seed, on a name, and on the input."""
         tokens = self.embedding if self.probe.tokens is None else self.probe.tokens
         number = zlib.crc32(np.ascontiguousarray(tokens.cpu().numpy()).tobytes())
         return make_generator(self.seed, f"attribution/{stream}/{number}")
