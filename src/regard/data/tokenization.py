@@ -37,6 +37,24 @@ def find_script(letter: str) -> str:
     return unicodedata.name(letter, "").partition(" ")[0].lower()
 
 
+def is_letter(letter: str) -> bool:
+    """Return whether a character is part of a word: a letter, a mark, a number or an underscore."""
+    return any(part == "_" or unicodedata.category(part)[0] in "LMN" for part in letter)
+
+
+def has_border(text: str, position: int) -> bool:
+    """Return whether a term can begin or end at a position of a text: not between two letters of a script with
+    spaces between words.
+
+    >>> [has_border(text, 1) for text in ("ab", "a b", "狗跑", "a狗")]
+    [False, True, True, True]
+    """
+    pair = text[position - 1 : position + 1] if position else ""
+    return not (len(pair) == 2 and all(map(is_letter, pair))) or any(
+        find_script(letter) in WITHOUT_BLANKS for letter in pair
+    )
+
+
 class Tokenizer(Protocol):
     """Splits a text into tokens."""
 

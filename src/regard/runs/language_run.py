@@ -170,22 +170,29 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
             top_p=top_p,
             seed=seed,
         )
-        tokens = [
-            self.task.parse(prompt)[0].tolist() for prompt in ([prompts] if isinstance(prompts, str) else prompts)
-        ]
+        prompts = [prompts] if isinstance(prompts, str) else list(prompts)
+        tokens = [self.task.parse(prompt)[0].tolist() for prompt in prompts]
         longest = None if self.model.learned_positions is None else self.task.longest
         if new is None:
             left = DEFAULT_NEW if longest is None else longest - max(map(len, tokens), default=0)
             new = max(1, min(DEFAULT_NEW, left))
         answers = decoding.generate(self.model, tokens, search, most=new, longest=longest)
+        # A space at the end of a prompt may be no token, and then is the space before the continuation.
+        spaces = [
+            " " * (text[-1:].isspace() and not self.task.render(torch.tensor(prompt))[-1:].isspace())
+            for text, prompt in zip(prompts, tokens, strict=True)
+        ]
         return [
             [
                 decoding.Candidate(
-                    text=self.task.continuation(torch.tensor(prompt), torch.tensor(best.tokens)), **vars(best)
+                    text=self.task.continuation(torch.tensor(prompt), torch.tensor(best.tokens)).removeprefix(
+                        space
+                    ),
+                    **vars(best),
                 )
                 for best in ranked
             ]
-            for prompt, ranked in zip(tokens, answers, strict=True)
+            for prompt, space, ranked in zip(tokens, spaces, answers, strict=True)
         ]
 
     def attend(
