@@ -37,22 +37,17 @@ def find_script(letter: str) -> str:
     return unicodedata.name(letter, "").partition(" ")[0].lower()
 
 
-def is_letter(letter: str) -> bool:
-    """Return whether a character is part of a word: a letter, a mark, a number or an underscore."""
-    return any(part == "_" or unicodedata.category(part)[0] in "LMN" for part in letter)
+def is_whole(text: str, begin: int, end: int) -> bool:
+    """Return whether a part of a text is a whole term: not beside a letter, except in scripts without spaces.
 
-
-def has_border(text: str, position: int) -> bool:
-    """Return whether a term can begin or end at a position of a text: not between two letters of a script with
-    spaces between words.
-
-    >>> [has_border(text, 1) for text in ("ab", "a b", "狗跑", "a狗")]
-    [False, True, True, True]
+    >>> [is_whole(text, 1, 2) for text in ("ab", " b", "我狗跑", "a狗", "a-")]
+    [False, True, True, True, False]
     """
-    pair = text[position - 1 : position + 1] if position else ""
-    return not (len(pair) == 2 and all(map(is_letter, pair))) or any(
-        find_script(letter) in WITHOUT_BLANKS for letter in pair
-    )
+    for inside, outside in ((text[begin], text[:begin][-1:]), (text[end - 1], text[end : end + 1])):
+        is_letter = "_" in outside or "L" <= unicodedata.category(outside or " ")[0] <= "N"
+        if is_letter and not {find_script(inside), find_script(outside)} & WITHOUT_BLANKS:
+            return False
+    return True
 
 
 class Tokenizer(Protocol):

@@ -1,6 +1,5 @@
 """Controls of a search: how answers begin, how long they are, what they must contain and must not repeat."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
@@ -8,7 +7,7 @@ from typing import Annotated, NamedTuple
 
 from regard.arguments import Limits, check_fields
 from regard.data import BOS, PAD, UNKNOWN, Vocabulary
-from regard.data.tokenization import WITHOUT_BLANKS, Span, find_script, has_border, is_letter
+from regard.data.tokenization import WITHOUT_BLANKS, Span, find_script, is_whole
 from regard.data.vocabulary import is_blank
 from regard.decoding.extensions import NEVER, UNCONSTRAINED, Constraints
 from regard.decoding.required_terms import RequiredTerms
@@ -16,8 +15,6 @@ from regard.decoding.rules import MinLength, NoRepeatNgram, RepetitionPenalty, R
 from regard.errors import InputError, plural, shorten
 
 LARGEST_REPETITION_PENALTY = 100
-WORD = re.compile(r"\w+|\W")
-"""A word, or another character."""
 LONGEST_SHOWN = 20
 """Maximum number of characters of a text in an error message."""
 
@@ -85,13 +82,13 @@ class Controls:
     def missing(self, text: str, tokens: Sequence[int], vocabulary: Vocabulary) -> list[str]:
         """Return the terms of a text that do not occur in the tokens of an answer."""
         required = dict.fromkeys([*self.terms, *(term for _, term in self.translations(text))])
-        answer = vocabulary.decode(tokens)
-        return [
-            term
-            for term in required
-            if not _contains(tokens, encode_constraint("term", term, vocabulary))
-            and not (_is_dense(term) and vocabulary.decode(vocabulary.encode(term)) in answer)
-        ]
+        answer, dense = (
+            vocabulary.decode(tokens),
+            [term for term in required if find_script(term[0]) in WITHOUT_BLANKS],
+        )
+        within = {term for term in dense if vocabulary.decode(vocabulary.encode(term)) in answer}
+        lacking = [term for term in required if term not in within]
+        return [term for term in lacking if not _contains(tokens, encode_constraint("term", term, vocabulary))]
 
     def translations(self, text: str) -> list[tuple[Span, str]]:
         """Return the span of each of the glossary's terms in a text, with its translation."""
@@ -99,23 +96,21 @@ class Controls:
             return []
         found, position = list[tuple[Span, str]](), 0
         for begin in range(len(text)):
-            if begin < position or not _is_edge(text[begin], text[begin - 1 : begin]):
-                continue
-            for term in self._terms.get(_first_word(text, begin), ()):
+            for term in self._terms.get(text[begin], ()) if begin >= position else ():
                 end = begin + len(term)
-                if text.startswith(term, begin) and _is_edge(text[end - 1], text[end : end + 1]):
+                if text.startswith(term, begin) and is_whole(text, begin, end):
                     found.append(((begin, end), self.glossary[term]))
                     position = end
                     break
         return found
 
-    # One pattern with all terms would try each term at each word of a text.
+    # One list of all terms would try each term at each word of a text.
     @cached_property
     def _terms(self) -> dict[str, list[str]]:
-        """The terms of the glossary by their first word, the longest first."""
+        """The terms of the glossary by their first character, the longest first."""
         terms: dict[str, list[str]] = {}
         for term in sorted(self.glossary, key=len, reverse=True):
-            terms.setdefault(_first_word(term), []).append(term)
+            terms.setdefault(term[0], []).append(term)
         return terms
 
 
@@ -128,18 +123,6 @@ class Requirement(NamedTuple):
     """Terms that the target contains, each as tokens."""
     limit: int
     """Maximum length in tokens, without the end of sequence."""
-
-
-def _is_edge(inside: str, outside: str) -> bool:
-    """Return whether a term may begin or end with a character beside another one, which may be empty."""
-    return has_border(inside + outside, 1) if is_letter(inside) else not is_letter(outside)
-
-
-def _first_word(text: str, begin: int = 0) -> str:
-    """Return the word that begins at a position of a text, up to the first position at which a term may end."""
-    match = WORD.match(text, begin)
-    ends = range(begin + 1, match.end()) if match else ()
-    return text[begin : next((end for end in ends if has_border(text, end)), match.end() if match else begin)]
 
 
 def _contains(tokens: Sequence[int], term: Sequence[int]) -> bool:
@@ -156,15 +139,13 @@ def encode_constraint(kind: str, text: str, vocabulary: Vocabulary) -> list[int]
             f"{kind} {shorten(text)} has {vocabulary.unit} not seen in training: "
             f"{' '.join(map(repr, vocabulary.unknown(text)))}: choose another {kind}"
         )
-    if kind == "term" and _is_dense(text):  # without the space that begins the first token of a text
+    if (
+        kind == "term" and find_script(text.strip()[0]) in WITHOUT_BLANKS
+    ):  # without the space that begins the first token of a text
         text = f"\N{REPLACEMENT CHARACTER}{text.strip()}"
         spans = zip(vocabulary.encode(text), vocabulary.offsets(text), strict=True)
         tokens = [token for token, (begin, _) in spans if begin] or tokens
     return tokens
-
-
-def _is_dense(term: str) -> bool:
-    return find_script(term.strip()[:1]) in WITHOUT_BLANKS
 
 
 def find_requirements(

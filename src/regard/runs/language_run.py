@@ -177,23 +177,17 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
             left = DEFAULT_NEW if longest is None else longest - max(map(len, tokens), default=0)
             new = max(1, min(DEFAULT_NEW, left))
         answers = decoding.generate(self.model, tokens, search, most=new, longest=longest)
-        # A space at the end of a prompt may be no token, and then is the space before the continuation.
-        spaces = [
-            " " * (text[-1:].isspace() and not self.task.render(torch.tensor(prompt))[-1:].isspace())
-            for text, prompt in zip(prompts, tokens, strict=True)
-        ]
-        return [
-            [
-                decoding.Candidate(
-                    text=self.task.continuation(torch.tensor(prompt), torch.tensor(best.tokens)).removeprefix(
-                        space
-                    ),
-                    **vars(best),
-                )
-                for best in ranked
+        found = list[list[decoding.Candidate]]()
+        for text, prompt, ranked in zip(prompts, map(torch.tensor, tokens), answers, strict=True):
+            # A space at the end of a prompt may be no token, and then is the space before the continuation.
+            space = " " * (text[-1:].isspace() > self.task.render(prompt)[-1:].isspace())
+            ends = [
+                self.task.continuation(prompt, torch.tensor(best.tokens)).removeprefix(space) for best in ranked
             ]
-            for prompt, space, ranked in zip(tokens, spaces, answers, strict=True)
-        ]
+            found.append(
+                [decoding.Candidate(text=end, **vars(best)) for end, best in zip(ends, ranked, strict=True)]
+            )
+        return found
 
     def attend(
         self, input: str | None = None, *, sample_len: int | None = None, seed: int = 0

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from regard.data.markup import UNIT
-from regard.data.tokenization import Span, has_border, word_spans
+from regard.data.tokenization import Span, is_whole, word_spans
 from regard.data.vocabulary import UNKNOWN
 
 if TYPE_CHECKING:
@@ -140,10 +140,11 @@ def _extend(item: _Item, words: Words) -> bool:
     answer = item.answers[0].text
     word, following = item.repeat
     item.repeat = ("", "")
-    placed = " " not in answer or has_border(answer, len(item.prefix))
-    item.failed = item.prefix.endswith(item.placed) and not placed
-    repeated = re.compile(rf"\W*{re.escape(word)}").match(answer, len(item.prefix))
-    if word and repeated and has_border(answer, repeated.end()):
+    end = len(item.prefix)
+    item.failed = item.prefix.endswith(item.placed) and " " in answer
+    item.failed = item.failed and not is_whole(answer, end - len(item.placed), end)
+    repeated = re.compile(rf"\W*{re.escape(word)}").match(answer, end)
+    if word and repeated and is_whole(answer, repeated.end() - len(word), repeated.end()):
         item.prefix += following
         return True
     places = [(term, _place(term, words, len(item.prefix))) for term in item.waiting]
@@ -165,7 +166,7 @@ def _is_placed(term: Term, text: str, answer: str, words: Words) -> bool:
     """Return whether a translation stands in its place in an answer, as whole words, and in the sentence."""
     place = _place(term, words)
     return place is not None and any(
-        (" " not in answer or all(has_border(answer, position) for position in match.span()))
+        (" " not in answer or is_whole(answer, *match.span()))
         and match.start() < words[place[0]][0][1]
         and words[place[0]][0][0] < match.end()
         and (not SENTENCE_END.search(answer[: match.start()]) or bool(SENTENCE_END.search(text[: term[0][0]])))
