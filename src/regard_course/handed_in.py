@@ -56,6 +56,8 @@ class HandedIn:
                 self.add_problem(path, "is a link that leaves the person's folder: not followed")
             elif _kind(target) == stat.S_IFDIR:
                 self.add_problem(path, "is a link to a folder: not followed")
+            elif path.suffix == ".py" != target.suffix and _kind(target) == stat.S_IFREG:
+                self.add_problem(path, "is a link to a file that does not end in .py: not read")
             elif path.suffix == ".py" or _kind(target) != stat.S_IFREG:
                 self.add_file(target)
             return
@@ -66,6 +68,8 @@ class HandedIn:
             self.files.append(path)
             if odd := odd_name(path.name):
                 self.add_problem(path, odd, read=True)
+        elif path.suffix in (".PY", ".Py", ".ipynb"):
+            self.add_problem(path, "does not end in .py: not read")
 
 
 def show_name(name: str) -> str:
@@ -124,7 +128,9 @@ def find_people(folder: Path) -> dict[str, HandedIn]:
         else:
             person.add_file(entry)
         if not person.files and not person.problems:
-            continue
+            if person.home != entry:
+                continue
+            person.problems.append(Problem(show_name(entry.name), "contains no Python file"))
         own = entry.stem if entry.suffix == ".py" else entry.name
         if own not in names:
             shown = show_name(own)

@@ -42,9 +42,10 @@ def test_the_command_writes_a_page_without_network(tmp_path: Path, command: Comm
         re.findall(r'data-key="([^"]*)"', line)[0]: line for line in text.splitlines() if 'row" data-key' in line
     }
     assert list(lines) == ["anna", "ben", "carl", "dora"]
-    assert ">✓</td>" in lines["anna"] and "✗ 0/9</td>" in lines["ben"] and ">0/0</td>" in lines["dora"]
+    assert ">✓</td>" in lines["anna"] and "✗ 0/9</td>" in lines["ben"] and ">0/9</td>" in lines["dora"]
+    assert "dora contains no Python file" in lines["dora"]
     assert ">1/" in lines["ben"] and ">2026-11-27</td>" in lines["ben"] and ">0/" in lines["anna"]
-    (ranked,) = re.findall(r"<tr><td>(\d+)</td><td><details><summary>([^<]*)", text)
+    ranked, _ = re.findall(r"<tr><td>(\d+)</td><td><details><summary>([^<]*)", text)
     assert ranked == ("2", UNDIVIDED) and "<p>ben, carl</p>" in text and not (tmp_path / "marks.csv").exists()
     (folder / "dora" / PROGRESS).write_text("{}}")
     status, _, err = command("check", folder, "--page", page)

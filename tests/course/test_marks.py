@@ -162,6 +162,11 @@ def hostile_class(tmp_path: Path) -> Path:
         ("loop/gone.py", "none.py"),
     ):  # fmt: skip
         (folder / name).symlink_to(target)
+    write(folder, notes__text=RIGHT, endings__score=RIGHT)
+    (folder / "notes" / "text.py").rename(folder / "notes" / "text.txt")
+    (folder / "notes" / "score.py").symlink_to("text.txt")
+    (folder / "endings" / "score.py").rename(folder / "endings" / "score.PY")
+    (folder / "sheet.ipynb").write_text("{}")
     os.mkfifo(folder / "pipe" / "score.py")
     os.mkfifo(folder / "top")
     with socket.socket(socket.AF_UNIX) as server:
@@ -189,6 +194,10 @@ UNREAD = {
     "top: top": "is a pipe (FIFO): not read",
     "socket: score.py": "is a socket: not read",
     "folder: score.py": "is a folder in place of a file: not read",
+    "file: file": "contains no Python file",
+    "notes: score.py": "is a link to a file that does not end in .py: not read",
+    "endings: score.PY": "does not end in .py: not read",
+    "sheet.ipynb: sheet.ipynb": "does not end in .py: not read",
 }
 ODD = {"esc\\x1b[2J", "new\\nline", "bidi\\u202e", "\\udcff\\udcfe", "'=cmd", "'@sum", "z" * 49 + "…" + "z" * 10}
 

@@ -1,5 +1,6 @@
 """Data sets in the format of the Hugging Face Hub, from local folders."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -50,3 +51,9 @@ def test_training_on_a_data_set(folder: Path, tmp_path: Path) -> None:
     run = regard.train("translation", **flags, savepath=tmp_path, progress=False)
     assert isinstance(run, regard.TranslationRun) and len(run.test().translations) == 48
     assert [line["step"] for line in run.metrics if "bleu" in line] == [2, 4]
+
+
+def test_a_folder_with_a_file_that_expands_like_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "train.jsonl.gz").write_bytes(gzip.compress(b'{"de": "ein Hund", "en": "a dog"}\n' * 3_000_000))
+    with pytest.raises(InputError, match="expands to more than 100 times its size"):
+        HubText(str(tmp_path), ("de", "en"), "train")

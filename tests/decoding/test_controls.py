@@ -10,8 +10,9 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from regard.data.batch import collate
+from regard.data.subword_training import train_subwords
 from regard.data.vocabulary import BOS, EOS, UNKNOWN, CharacterVocabulary
-from regard.decoding.controls import Controls, Requirement, find_requirements, make_constraints
+from regard.decoding.controls import Controls, Requirement, encode_constraint, find_requirements, make_constraints
 from regard.decoding.search import Hypothesis, beam_search
 from regard.decoding.translation import Search, search_batch, translate
 from regard.errors import InputError
@@ -247,6 +248,30 @@ def test_glossary_terms_are_those_of_a_pattern_of_all_terms(terms: dict[str, str
     matches = pattern.finditer(text) if glossary else ()
     expected = [(match.span(), glossary[match.group()]) for match in matches]
     assert Controls(glossary=glossary).translations(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "term", "begins"),
+    [
+        ("我看见狗在跑", "狗", [3]), ("หมากินข้าว", "กิน", [3]), ("iPhoneを買う", "iPhone", [0]),
+        ("あ狗い狗う", "狗", [1, 3]), ("ឆ្កែស៊ីត្រី", "ស៊ី", [4]), ("doghouse", "dog", []),
+        ("ཁྱི་མེ་ཏོག་ཉོ་", "མེ་ཏོག་", [4]),
+        ("कुत्ता", "ता", []), ("घर कुत्ता", "कुत्ता", [3]),
+    ],
+)  # fmt: skip
+def test_glossary_terms_in_scripts_without_spaces(text: str, term: str, begins: list[int]) -> None:
+    found = Controls(glossary={term: "x"}).translations(text)
+    assert [span for span, _ in found] == [(begin, begin + len(term)) for begin in begins]
+
+
+def test_terms_without_spaces_stand_within_the_text() -> None:
+    vocabulary = train_subwords(["我看见狗在跑", "狗在跑", "狗"] * 100, kind="bpe", size=60)
+    term = encode_constraint("term", "狗", vocabulary)
+    assert term == vocabulary.encode("我狗")[-1:] != vocabulary.encode("狗")
+    controls = Controls(terms=["狗"])
+    for text in ("我看见狗在跑", "狗在跑"):  # with and without the space that begins the first token
+        assert not controls.missing("", vocabulary.encode(text), vocabulary)
+    assert controls.missing("", vocabulary.encode("在跑"), vocabulary) == ["狗"]
 
 
 def test_default_limit_grows_by_the_length_of_the_constraints() -> None:

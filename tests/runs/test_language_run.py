@@ -1,6 +1,7 @@
 """Runs of language models: train, resume, test, generate, attend, examine, prune."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -289,6 +290,14 @@ def test_prompt_and_continuation_are_the_whole_text(
     assert prompt + best.text == run.task.render(torch.tensor(tokens))
     _, out, _ = command("generate", run.folder, prompt, "--new", "3")
     assert out == f"{prompt}{best.text}\n"
+
+
+def test_a_space_at_the_end_of_a_prompt_is_the_space_before_the_continuation(tmp_path: Path) -> None:
+    flags: dict[str, Any] = {"hidden": 8, "heads": 2, "layers": 1, "inner": 8, "steps": 2}
+    run: Any = regard.train("mqar", **flags, savepath=tmp_path, progress=False)
+    for prompt in ("k1 v2 k3", "k1 v2 k3 "):
+        [[best]] = run.generate(prompt, new=2)
+        assert re.fullmatch(r"k1 v2 k3( [kv.]\d*){2}", prompt + best.text)
 
 
 def test_tokens_of_several_letters_continue_after_a_space() -> None:

@@ -12,13 +12,13 @@ from regard.runs.placed_terms import _is_placed, _place, place_terms
 
 
 class Words:
-    """A vocabulary of words and punctuation."""
+    """A vocabulary of words, punctuation and Chinese letters."""
 
     def encode(self, text: str) -> list[int]:
         return [4] * len(self.offsets(text))
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
-        return word_spans(text, "parts")
+        return word_spans(text, "parts", [] if text.isascii() else [(at, at + 1) for at in range(len(text))])
 
 
 class FakeAligner:
@@ -32,12 +32,12 @@ class FakeAligner:
     def align(self, pairs: Any, unit: str) -> list[Any]:
         found = []
         for text, answer in pairs:
-            sides = [[side[slice(*span)] for span in word_spans(side, "parts")] for side in (text, answer)]
+            sides = [[side[slice(*span)] for span in Words().offsets(side)] for side in (text, answer)]
             links = [
                 (first, second)
                 for first, source in enumerate(sides[0])
                 for second, target in enumerate(sides[1])
-                if target in {"Hund": ("dog", "canine"), "Mann": ("man", "gentleman")}.get(source, ())
+                if target in {"Hund": ("dog", "canine", "狗", "犬"), "Mann": ("man", "gentleman")}.get(source, ())
             ]
             weights = np.zeros((len(sides[1]), len(sides[0])))
             for first, second in links:
@@ -76,6 +76,12 @@ def test_terms_replace_the_aligned_words() -> None:
     assert best.text == "a man has a canine." and not best.misplaced
     best = place({"Hund": "canine", "Mann": "gentleman"}, "gentleman canine a man has a dog.")
     assert best.text == "a gentleman has a canine." and not best.misplaced  # and not "gentleman man"
+
+
+def test_terms_replace_words_without_spaces() -> None:
+    answers = {"": "我看狗跑。", "我看犬": "我看犬狗跑。", "我看犬跑": "我看犬跑。"}
+    best = place({"Hund": "犬"}, "我看狗跑。犬", answers=answers)
+    assert best.text == "我看犬跑。" and not best.misplaced
 
 
 def test_a_term_that_has_no_place_is_named() -> None:

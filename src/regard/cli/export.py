@@ -16,7 +16,7 @@ DESCRIPTION = (
     "(needs the extra export), or to Hugging Face as a Marian model (needs the extra hub); a decoder-only "
     "language model to Hugging Face as a GPT-2 or Llama model. Both programs process one hundred sentences (20 "
     "prompts for a language model), and certificate.json stores the largest differences between their outputs. "
-    "If a difference exceeds 1e-4, nothing is written. RUN: a task's name, or the folder of a run."
+    "If a difference exceeds its limit, nothing is written. RUN: a task's name, or the folder of a run."
 )
 
 

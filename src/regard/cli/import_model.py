@@ -13,7 +13,7 @@ DESCRIPTION = (
     "Import a Hugging Face Marian, GPT-2 or Llama model with its tokenizer as a run (needs the extra hub). Both "
     "programs process one hundred sentences (20 prompts for a language model), and certificate.json stores the "
     "largest differences between their outputs. "
-    "If a difference exceeds 1e-4, nothing is written. FOLDER: the model's folder."
+    "If a difference exceeds its limit, nothing is written. FOLDER: the model's folder."
 )
 
 

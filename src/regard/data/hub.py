@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.data.parallel import PairCounts, PairSource, TextDigest
+from regard.data.parallel import PairCounts, PairSource, TextDigest, check_files
 from regard.data.vocabulary import is_blank
 from regard.errors import InputError
 from regard.io.reading import canonical_json, is_folder
@@ -75,6 +75,8 @@ def _load(name: str, split: str) -> Any:
     datasets = import_library("datasets", f"data set {name!r}", "hub")
     failure, remedy = f"cannot load split {split!r} of data set {name!r}", "check the names and the files"
     if is_folder(Path(name)):
+        for path in sorted(Path(name).rglob("*.gz")):  # the library would decompress it without a limit
+            check_files([path], way_out="")
         with library_errors("datasets", failure, remedy), offline():
             return datasets.load_dataset(str(Path(name)), split=split)
     check_hub_name(name)

@@ -37,6 +37,19 @@ def find_script(letter: str) -> str:
     return unicodedata.name(letter, "").partition(" ")[0].lower()
 
 
+def is_whole(text: str, begin: int, end: int) -> bool:
+    """Return whether a part of a text is a whole term: not beside a letter, except in scripts without spaces.
+
+    >>> [is_whole(text, 1, 2) for text in ("ab", " b", "我狗跑", "a狗", "a-")]
+    [False, True, True, True, False]
+    """
+    for inside, outside in ((text[begin], text[:begin][-1:]), (text[end - 1], text[end : end + 1])):
+        is_letter = "_" in outside or "L" <= unicodedata.category(outside or " ")[0] <= "N"
+        if is_letter and not {find_script(inside), find_script(outside)} & WITHOUT_BLANKS:
+            return False
+    return True
+
+
 class Tokenizer(Protocol):
     """Splits a text into tokens."""
 

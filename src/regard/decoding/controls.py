@@ -1,13 +1,12 @@
 """Controls of a search: how answers begin, how long they are, what they must contain and must not repeat."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from typing import Annotated, NamedTuple
 
 from regard.arguments import Limits, check_fields, public
-from regard.data.tokenization import Span
+from regard.data.tokenization import WITHOUT_BLANKS, Span, find_script, is_whole
 from regard.data.vocabulary import BOS, PAD, UNKNOWN, Vocabulary, is_blank
 from regard.decoding.extensions import NEVER, UNCONSTRAINED, Constraints
 from regard.decoding.required_terms import RequiredTerms
@@ -15,9 +14,6 @@ from regard.decoding.rules import MinLength, NoRepeatNgram, RepetitionPenalty, R
 from regard.errors import InputError, plural, shorten
 
 LARGEST_REPETITION_PENALTY = 100
-WORD = re.compile(r"(?<!\w)(?:\w+|\W)")
-"""A word, or another character that no word precedes directly."""
-WORD_CHARACTER = re.compile(r"\w")
 LONGEST_SHOWN = 20
 """Maximum number of characters of a text in an error message."""
 
@@ -86,31 +82,35 @@ class Controls:
     def missing(self, text: str, tokens: Sequence[int], vocabulary: Vocabulary) -> list[str]:
         """Return the terms of a text that do not occur in the tokens of an answer."""
         required = dict.fromkeys([*self.terms, *(term for _, term in self.translations(text))])
-        return [term for term in required if not _contains(tokens, vocabulary.encode(term))]
+        answer, dense = (
+            vocabulary.decode(tokens),
+            [term for term in required if find_script(term[0]) in WITHOUT_BLANKS],
+        )
+        within = {term for term in dense if vocabulary.decode(vocabulary.encode(term)) in answer}
+        lacking = [term for term in required if term not in within]
+        return [term for term in lacking if not _contains(tokens, encode_constraint("term", term, vocabulary))]
 
     def translations(self, text: str) -> list[tuple[Span, str]]:
         """Return the span of each of the glossary's terms in a text, with its translation."""
         if not self.glossary:
             return []
         found, position = list[tuple[Span, str]](), 0
-        while word := WORD.search(text, position):
-            begin, position = word.span()
-            for term in self._terms.get(word.group(), ()):
+        for begin in range(len(text)):
+            for term in self._terms.get(text[begin], ()) if begin >= position else ():
                 end = begin + len(term)
-                if text.startswith(term, begin) and not WORD_CHARACTER.match(text, end):
+                if text.startswith(term, begin) and is_whole(text, begin, end):
                     found.append(((begin, end), self.glossary[term]))
                     position = end
                     break
         return found
 
-    # One pattern with all terms would try each term at each word of a text.
+    # One list of all terms would try each term at each word of a text.
     @cached_property
     def _terms(self) -> dict[str, list[str]]:
-        """The terms of the glossary by their first word, the longest first."""
+        """The terms of the glossary by their first character, the longest first."""
         terms: dict[str, list[str]] = {}
         for term in sorted(self.glossary, key=len, reverse=True):
-            if word := WORD.match(term):
-                terms.setdefault(word.group(), []).append(term)
+            terms.setdefault(term[0], []).append(term)
         return terms
 
 
@@ -139,6 +139,12 @@ def encode_constraint(kind: str, text: str, vocabulary: Vocabulary) -> list[int]
             f"{kind} {shorten(text)} has {vocabulary.unit} not seen in training: "
             f"{' '.join(map(repr, vocabulary.unknown(text)))}: choose another {kind}"
         )
+    if (
+        kind == "term" and find_script(text.strip()[0]) in WITHOUT_BLANKS
+    ):  # without the space that begins the first token of a text
+        text = f"\N{REPLACEMENT CHARACTER}{text.strip()}"
+        spans = zip(vocabulary.encode(text), vocabulary.offsets(text), strict=True)
+        tokens = [token for token, (begin, _) in spans if begin] or tokens
     return tokens
 
 

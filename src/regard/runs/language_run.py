@@ -177,23 +177,22 @@ class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
             top_p=top_p,
             seed=seed,
         )
-        tokens = [
-            self.task.parse(prompt)[0].tolist() for prompt in ([prompts] if isinstance(prompts, str) else prompts)
-        ]
+        prompts = [prompts] if isinstance(prompts, str) else list(prompts)
+        tokens = [self.task.parse(prompt)[0].tolist() for prompt in prompts]
         longest = None if self.model.learned_positions is None else self.task.longest
         if new is None:
             left = DEFAULT_NEW if longest is None else longest - max(map(len, tokens), default=0)
             new = max(1, min(DEFAULT_NEW, left))
         answers = generate(self.model, tokens, search, most=new, longest=longest)
-        return [
-            [
-                Candidate(
-                    text=self.task.continuation(torch.tensor(prompt), torch.tensor(best.tokens)), **vars(best)
-                )
-                for best in ranked
+        found = list[list[Candidate]]()
+        for text, prompt, ranked in zip(prompts, map(torch.tensor, tokens), answers, strict=True):
+            # A space at the end of a prompt may be no token, and then is the space before the continuation.
+            space = " " * (text[-1:].isspace() > self.task.render(prompt)[-1:].isspace())
+            ends = [
+                self.task.continuation(prompt, torch.tensor(best.tokens)).removeprefix(space) for best in ranked
             ]
-            for prompt, ranked in zip(tokens, answers, strict=True)
-        ]
+            found.append([Candidate(text=end, **vars(best)) for end, best in zip(ends, ranked, strict=True)])
+        return found
 
     def attend(self, input: str | None = None, *, sample_len: int | None = None, seed: int = 0) -> AttentionMap:
         """Predict the token after each token of an input, and return the attention of each layer.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from regard.data.markup import UNIT
-from regard.data.tokenization import Span, word_spans
+from regard.data.tokenization import Span, is_whole, word_spans
 from regard.data.vocabulary import UNKNOWN
 
 if TYPE_CHECKING:
@@ -140,9 +140,11 @@ def _extend(item: _Item, words: Words) -> bool:
     answer = item.answers[0].text
     word, following = item.repeat
     item.repeat = ("", "")
-    whole = re.compile(r"\W|$") if " " in answer else re.compile("")
-    item.failed = item.prefix.endswith(item.placed) and not whole.match(answer, len(item.prefix))
-    if word and re.match(rf"\W*{re.escape(word)}(?!\w)", answer[len(item.prefix) :]):
+    end = len(item.prefix)
+    item.failed = item.prefix.endswith(item.placed) and " " in answer
+    item.failed = item.failed and not is_whole(answer, end - len(item.placed), end)
+    repeated = re.compile(rf"\W*{re.escape(word)}").match(answer, end)
+    if word and repeated and is_whole(answer, repeated.end() - len(word), repeated.end()):
         item.prefix += following
         return True
     places = [(term, _place(term, words, len(item.prefix))) for term in item.waiting]
@@ -163,10 +165,10 @@ def _extend(item: _Item, words: Words) -> bool:
 def _is_placed(term: Term, text: str, answer: str, words: Words) -> bool:
     """Return whether a translation stands in its place in an answer, as whole words, and in the sentence."""
     place = _place(term, words)
-    pattern = rf"(?<!\w){re.escape(term[1])}(?!\w)" if " " in answer else re.escape(term[1])
     return place is not None and any(
-        match.start() < words[place[0]][0][1]
+        (" " not in answer or is_whole(answer, *match.span()))
+        and match.start() < words[place[0]][0][1]
         and words[place[0]][0][0] < match.end()
         and (not SENTENCE_END.search(answer[: match.start()]) or bool(SENTENCE_END.search(text[: term[0][0]])))
-        for match in re.finditer(pattern, answer)
+        for match in re.finditer(re.escape(term[1]), answer)
     )

@@ -68,18 +68,20 @@ def run(argv: list[str]) -> None:
     if flags.data:
         text = ParallelText(flags.data, lenient=flags.lenient)
         pairs = [pair for pair in read_pairs(text, "calibration") if run.too_long(pair[0]) is None]
-        pairs = pairs[: flags.samples]
         vocabularies = (run.task.source_vocabulary, run.task.target_vocabulary)
-        for warning in unknown_in_pairs("calibration", pairs, vocabularies).warnings:
+        for warning in unknown_in_pairs("calibration", pairs[: flags.samples], vocabularies).warnings:
             print_message(f"warning: {warning}")
         name_of_text = ", ".join(path.name for path in flags.data)
     else:
         config = run.task.config
         files = getattr(config, "valid", ()) or getattr(config, "test", ())
         name_of_text = ", ".join(Path(file).name for file in files) or "generated pairs"
-        pairs = [(source, target) for source, target, *_ in run.unseen(flags.samples, 0, purpose="calibrate")]
+        most = flags.samples + bool(files)  # one more shows that the text is longer
+        pairs = [(source, target) for source, target, *_ in run.unseen(most, 0, purpose="calibrate")]
+    if len(pairs) > flags.samples:
+        print_message(f"only the first {flags.samples:,} pairs of {name_of_text} are used: --samples raises this")
     earlier = (run.folder / FILE).exists()
-    report = calibrate_doubt(run, pairs, text=name_of_text, reverse=reverse, **options)
+    report = calibrate_doubt(run, pairs[: flags.samples], text=name_of_text, reverse=reverse, **options)
     print_table(report.table())
     replaced = " instead of the earlier calibration" if earlier else ""
     sys.stdout.write(f"Stored in {run.folder}{replaced}: `regard translate {name} --doubt` uses it\n")

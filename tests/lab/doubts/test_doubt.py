@@ -170,7 +170,7 @@ def test_the_command_line(german: regard.TranslationRun, tmp_path: Path, command
     (tmp_path / "pairs.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS))
     status, out, err = command("trust", run, "--data", tmp_path / "pairs.tsv", "--json", tmp_path / "r.json")
     assert status == 0, err
-    assert "detached" in out and "Stored in" in out
+    assert "detached" in out and "Stored in" in out and "only the first" not in err
     assert json.loads((tmp_path / "r.json").read_text())["pairs"] == 100
     (tmp_path / "in.txt").write_text("\n".join([*sources[:3], "", sources[3]]) + "\n")
     for name in ("d.html", "d.json", "d.tsv"):
@@ -240,6 +240,22 @@ def test_a_run_that_generates_its_pairs_is_calibrated(
         [("3. Mai 1979", "2024-11-30"), ("3. Mai 1979", "1979-05-03")], "references"
     )
     assert detached is not None and good is not None and detached.log_odds > good.log_odds
+
+
+def test_pairs_beyond_samples_are_named(
+    german: regard.TranslationRun, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = list[int]()
+
+    def stop(_: object, pairs: list[tuple[str, str]], **options: object) -> None:
+        counts.append(len(pairs))
+        raise InputError("stop")
+
+    monkeypatch.setattr("regard.cli.trust.calibrate_doubt", stop)
+    (tmp_path / "pairs.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS))
+    for samples, words in ((60, "only the first 60 pairs of pairs.tsv are used"), (len(PAIRS), "")):
+        _, _, err = command("trust", german.folder, "--data", tmp_path / "pairs.tsv", "--samples", samples)
+        assert words in err and counts[-1] == samples and ("only" in err) == bool(words)
 
 
 def test_runs_without_a_text_are_refused(trained: regard.AnswerRun, command: Command) -> None:
