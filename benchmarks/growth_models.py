@@ -10,7 +10,7 @@ from torch import nn
 
 import regard
 from regard.attention.multihead import MultiHeadAttention
-from regard.training.cross_entropy import cross_entropy
+from regard.training.objective import cross_entropy
 
 WIDTH, HEADS = 64, 4
 LENGTHS = spread_sizes(40, 4000)

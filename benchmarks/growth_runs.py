@@ -13,8 +13,7 @@ import regard
 from regard.external.comparison import ModelComparison
 from regard.interpret.roles import HeadRole, HeadRoles
 from regard.runs.head_timeline import timeline
-from regard.sweep.comparison import Comparison
-from regard.sweep.grid import folder_name, make_variants, measure_grid
+from regard.sweep.comparison import Comparison, folder_name, make_variants, measure_grid
 from regard.sweep.job import MEASURED, Measured, _compared, make_job
 from regard.sweep.local import Local
 from regard.training.config import make_config

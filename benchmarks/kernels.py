@@ -21,7 +21,7 @@ from regard.attention.dropout import Dropout
 from regard.attention.functional import attention_weights
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.positions import Rotary
-from regard.training.cross_entropy import cross_entropy
+from regard.training.objective import cross_entropy
 
 WIDTH, HEADS, SYMBOLS, TOKENS, RATE, SMOOTHING = 128, 4, 12_000, 4000, 0.2, 0.1
 AGREEMENT = 3.0

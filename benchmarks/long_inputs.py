@@ -20,7 +20,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import regard
-from regard.external.long_inputs import record_long
+from regard.external.layer_maps import record_long
 
 WAYS = ("forward", "record_long", "page")
 

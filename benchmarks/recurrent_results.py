@@ -16,8 +16,7 @@ from markdown_tables import RESULTS, markdown, spread, write_tables
 
 from regard.runs.loading import load
 from regard.runs.pair_run import PairRun
-from regard.sweep.comparison import Comparison, compare
-from regard.sweep.grid import Variant
+from regard.sweep.comparison import Comparison, Variant, compare
 from regard.sweep.job import Measured
 
 LENGTHS = [20, 50, 100, 200]

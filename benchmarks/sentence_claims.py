@@ -20,14 +20,15 @@ from regard.interpret.importance import HeadImportance, head_importance
 from regard.interpret.needs import Group, Needs, find_needs, not_learned
 from regard.interpret.patterns import FIXED, PAIRED, UNIFORM, role_kind, searched_roles
 from regard.interpret.relevance import even_weights
-from regard.interpret.role_strengths import (
+from regard.interpret.roles import (
     EVEN,
+    UNTRAINED,
     HeadCandidates,
+    choose_roles,
     measure_candidates,
     role_strengths,
     uniform_deviation,
 )
-from regard.interpret.roles import UNTRAINED, choose_roles
 from regard.statistics import LEVEL, Interval, benjamini_hochberg
 from regard.viz.maps import LayerMap
 from regard_lab.bench.known_models import KnownModel

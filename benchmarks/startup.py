@@ -94,7 +94,7 @@ COMMANDS = {
     "prune signal2": ["prune", "signal2", "--heads", "1", "--output", "pruned-{round}"],
     "draw counting": ["draw", "counting", "--plot", "drawn.svg"],
     "learn --help": ["learn", "--help"],
-    "check": ["check", "own.py"],
+    "check": ["check", "check.py"],
     "clean": ["clean", "source.txt", "target.txt", "--savepath", "clean-{round}"],
     "data --help": ["data", "--help"],
     "positions": ["positions", "--width", "8", "--length", "8", "--plot", "drawn.svg"],
@@ -131,7 +131,7 @@ def main() -> None:
         (folder / "target.txt").write_text("\n".join(word[::-1] for word in WORDS * 20) + "\n")
         pairs = [f"{word}\t{word[::-1]}" for word in WORDS]
         (folder / "pairs.tsv").write_text("\n".join(pairs) + "\n")
-        (folder / "own.py").write_text(SOLVED)
+        (folder / "check.py").write_text(SOLVED)
         for argv in FIRST:
             subprocess.run([sys.executable, "-m", "regard", *argv], cwd=folder, check=True, capture_output=True)
         torch: list[dict[str, int]] = []

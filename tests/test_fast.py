@@ -16,7 +16,7 @@ from regard.decoding.incremental import ModuleDecoder, make_decoder
 from regard.fast import memory, onednn, threads, topk
 from regard.fast.softmax import padded_softmax
 from regard.models.query import QueryModel, QueryModelConfig
-from regard.models.recurrent_decoder import RecurrentDecoder
+from regard.models.recurrent import RecurrentDecoder
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.training.adam import Adam
 

@@ -110,7 +110,7 @@ def test_only_a_task_finds_modules_beside_its_file(here: Path, tmp_path: Path) -
 
 
 CODE = {
-    "own.py": "import beside\nfrom inside.part import value\ndef later():\n    import late\n",
+    "check.py": "import beside\nfrom inside.part import value\ndef later():\n    import late\n",
     "beside.py": "import importlib\nimportlib.import_module('named')\nexec(open('read.py').read())\n",
     "named.py": "",
     "read.py": "",
@@ -125,8 +125,8 @@ CODE = {
     "inside/other_text.txt": "",
 }
 CLOSURES = {
-    "own.py": {
-        *("own.py", "beside.py", "named.py", "read.py", "late.py", "broken.py"),
+    "check.py": {
+        *("check.py", "beside.py", "named.py", "read.py", "late.py", "broken.py"),
         *("inside/__init__.py", "inside/part.py", "inside/unnamed.py"),
     },
     "inside/part.py": {"inside/__init__.py", "inside/part.py", "inside/unnamed.py"},
@@ -160,8 +160,8 @@ def test_the_digest_of_code_needs_no_readable_helper(code: Path) -> None:
     os.mkfifo(code / "beside.py")
     (code / "late.py").unlink()
     (code / "late.py").symlink_to("late.py")
-    assert {path.name for path in code_files(code / "own.py")} == {
-        "own.py",
+    assert {path.name for path in code_files(code / "check.py")} == {
+        "check.py",
         "__init__.py",
         "part.py",
         "unnamed.py",

@@ -6,7 +6,7 @@ regard check mine.py --exercises own_exercise.py               checks an answer,
 
 import numpy as np
 
-from regard_course.own import make_exercise
+from regard_course.check import make_exercise
 
 
 def moving_average(values, width):

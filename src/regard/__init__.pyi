@@ -12,17 +12,17 @@ from regard.evaluation.bleu import Quality as Quality
 from regard.evaluation.scoring import Scored as Scored
 from regard.external.comparison import ModelComparison as ModelComparison
 from regard.external.head_pruning import PrunedExternalModel as PrunedExternalModel
+from regard.external.layer_maps import (
+    LongRecord as LongRecord,
+    LongRecords as LongRecords,
+    record_long as record_long,
+)
 from regard.external.loading import look as look
 from regard.external.logit_attribution import (
     LogitAttribution as LogitAttribution,
     logit_attribution as logit_attribution,
 )
 from regard.external.logit_lens import LogitLens as LogitLens, logit_lens as logit_lens
-from regard.external.long_inputs import (
-    LongRecord as LongRecord,
-    LongRecords as LongRecords,
-    record_long as record_long,
-)
 from regard.external.model import ExternalModel as ExternalModel
 from regard.external.next_tokens import (
     NextToken as NextToken,
@@ -32,7 +32,6 @@ from regard.external.next_tokens import (
 from regard.external.recording import intervene as intervene, record as record
 from regard.external.weighted_values import WeightedValues as WeightedValues, weighted_values as weighted_values
 from regard.fast.memory import keep_memory as keep_memory
-from regard.interpret.agreement import Agreement as Agreement
 from regard.interpret.alignment import Alignment as Alignment
 from regard.interpret.attribution.attribution_result import Attribution as Attribution
 from regard.interpret.attribution.method_runs import attribute as attribute
@@ -51,6 +50,7 @@ from regard.interpret.formation import (
     RoleHead as RoleHead,
 )
 from regard.interpret.head_selection import (
+    Agreement as Agreement,
     AligningHeads as AligningHeads,
     AlignmentChoice as AlignmentChoice,
     KeptHeads as KeptHeads,
@@ -112,10 +112,13 @@ from regard.runs.translation_run import TranslationReport as TranslationReport, 
 from regard.server.live_page import write_live_page as write_live_page
 from regard.server.serve import show as show
 from regard.statistics import Interval as Interval
-from regard.sweep.comparison import Comparison as Comparison, compare as compare
-from regard.sweep.grid import Variant as Variant
+from regard.sweep.comparison import (
+    Comparison as Comparison,
+    Contrast as Contrast,
+    Variant as Variant,
+    compare as compare,
+)
 from regard.sweep.job import Measured as Measured
-from regard.sweep.statistics import Contrast as Contrast
 from regard.tasks.all_tasks import Example as Example, list_tasks as list_tasks
 from regard.tasks.pairs import Pair as Pair
 from regard.training.config import RunConfig as RunConfig, make_config as make_config

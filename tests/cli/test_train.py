@@ -89,9 +89,9 @@ def test_a_run_stores_its_config(command: Command, tmp_path: Path) -> None:
 def test_custom_task(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.tasks.test_find_task import OWN_TASK
 
-    (tmp_path / "own.py").write_text(OWN_TASK)
+    (tmp_path / "check.py").write_text(OWN_TASK)
     monkeypatch.chdir(tmp_path)
-    status, out, err = command("train", "own.py", "--steps", "3", "--savepath", tmp_path)
+    status, out, err = command("train", "check.py", "--steps", "3", "--savepath", tmp_path)
     assert status == 0, err
     monkeypatch.chdir("/")  # the run stores the path of its task
     status, out, err = command("test", "vowels", "--savepath", tmp_path, "--samples", "5")

@@ -212,11 +212,11 @@ def test_nothing_is_written_if_outputs_differ(
     monkeypatch: pytest.MonkeyPatch,
     command: Callable[..., tuple[int, str, str]],
 ) -> None:
-    from regard.convert import huggingface_import
+    from regard.convert import import_model
 
-    original = huggingface_import.from_external
+    original = import_model.from_external
     monkeypatch.setattr(
-        huggingface_import,
+        import_model,
         "from_external",
         lambda *inputs: {name: tensor * 1.01 for name, tensor in original(*inputs).items()},
     )

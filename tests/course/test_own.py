@@ -10,7 +10,7 @@ from regard.errors import InputError
 
 OWN = '''
 import numpy as np
-from regard_course.own import make_exercise
+from regard_course.check import make_exercise
 
 def moving_average(values, width):
     """Return the mean of each step and the width - 1 steps before it, or of all steps so far.
@@ -45,9 +45,9 @@ pytestmark = pytest.mark.usefixtures("one_server")
 
 
 def write(folder: Path, own: str = OWN, mine: str = MINE) -> tuple[Path, Path]:
-    (folder / "own.py").write_text(own, encoding="utf-8")
+    (folder / "check.py").write_text(own, encoding="utf-8")
     (folder / "mine.py").write_text(mine, encoding="utf-8")
-    return folder / "mine.py", folder / "own.py"
+    return folder / "mine.py", folder / "check.py"
 
 
 def test_a_right_answer_and_a_named_mistake(tmp_path: Path, command: Command) -> None:
@@ -69,15 +69,17 @@ def test_stubs_are_those_of_the_file(tmp_path: Path, command: Command) -> None:
     assert status == 0 and "--exercises" in out, err
     (stub,) = (tmp_path / "stubs").iterdir()
     text = stub.read_text()
-    assert "def moving_average(values, width):" in text and "--exercises own.py" in text and "mean(1)" not in text
+    assert (
+        "def moving_average(values, width):" in text and "--exercises check.py" in text and "mean(1)" not in text
+    )
     assert regard.check(stub, exercises=own).exercises[0].state == "not begun"
 
 
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("def inputs", "1 / 0\ndef inputs", "own.py cannot be run: ZeroDivisionError"),
-        ("average = make_exercise", "make_exercise", "own.py defines no exercise"),
+        ("def inputs", "1 / 0\ndef inputs", "check.py cannot be run: ZeroDivisionError"),
+        ("average = make_exercise", "make_exercise", "check.py defines no exercise"),
         ("[:, t : t + width]", f"[:, {WINDOW}]", "no input shows the mistake looks_ahead"),
         ('    """The window contains later steps."""\n', "", "the mistake looks_ahead has no docstring"),
         ('"width": 3', '"size": 3', "must have the arguments values, width"),
@@ -86,7 +88,7 @@ def test_stubs_are_those_of_the_file(tmp_path: Path, command: Command) -> None:
             '"width": open},\n        "by',
             "may contain arrays, numbers, text and lists only",
         ),
-        ('"width": 3', '"width": "3"', "exercise moving_average of own.py fails: TypeError"),
+        ('"width": 3', '"width": "3"', "exercise moving_average of check.py fails: TypeError"),
     ],
 )
 def test_an_invalid_file_is_refused_in_one_line(tmp_path: Path, old: str, new: str, words: str) -> None:

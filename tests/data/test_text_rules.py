@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from regard.data.bpe_dropout import BpeDropout
+from regard.data.corpus_builder import corpus_tokenizer
 from regard.data.prepare import TokenizerConfig, parse_vocabulary
 from regard.data.subword_training import train_subwords
 from regard.data.subwords import SubwordVocabulary
 from regard.data.text_rules import check_symbols, make_normalizer
 from regard.data.vocabulary import BLANK, EOS, UNKNOWN, TokenizerKind
-from regard.data.word_cache import corpus_tokenizer
 from regard.errors import InputError
 
 SYMBOLS = ("<2en>", "<2e", "__NUM__", "ﬁ", "„X“")

@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from regard.data import word_cache
+from regard.data import corpus_builder
+from regard.data.corpus_builder import CachedTokenizer, PlainTokenizer, corpus_tokenizer
 from regard.data.subword_training import train_subwords
 from regard.data.subwords import SubwordVocabulary, vocabulary_from_symbols
 from regard.data.vocabulary import BLANK, EOS, TokenizerKind
-from regard.data.word_cache import CachedTokenizer, PlainTokenizer, corpus_tokenizer
 
 TEXT = ["der kleine Hund läuft.", "die kleinen Hunde laufen, sagt der Hund.", "İ Σας é e\u0301 “so”"] * 3
 KINDS: list[TokenizerKind] = ["bpe", "unigram", "words", "characters"]
@@ -73,7 +73,7 @@ def test_line_separators_are_ordinary_characters(subwords: SubwordVocabulary, se
 
 
 def test_a_full_table_of_words_is_cleared(subwords: SubwordVocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_cache, "CAPACITY", 3)
+    monkeypatch.setattr(corpus_builder, "CAPACITY", 3)
     cut = corpus_tokenizer(subwords)
     for sentences in (TEXT, ["Hund", "läuft der"], [], TEXT[:1]):
         tokens, lengths = cut(sentences)

@@ -15,7 +15,7 @@ import regard
 from regard.attention.blocks import EncoderLayer
 from regard.attention.records import Recorder
 from regard.external.capture_session import CaptureSession
-from regard.external.long_inputs import record_long
+from regard.external.layer_maps import record_long
 
 STATES = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))
 TOKENS = torch.arange(5, 11).unsqueeze(0)

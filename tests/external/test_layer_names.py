@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import regard
 from regard.attention.blocks import EncoderLayer
-from regard.external.long_inputs import record_long
+from regard.external.layer_maps import record_long
 
 
 class Kernels(TorchDispatchMode):

@@ -9,14 +9,14 @@ from torch import nn
 
 import regard
 from regard.errors import InputError
-from regard.external import capture_session, long_inputs
-from regard.external.long_inputs import record_long
+from regard.external import capture_session, layer_maps
+from regard.external.layer_maps import record_long
 from regard.external.recording import record
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_inputs, "BLOCK", 32)
+    monkeypatch.setattr(layer_maps, "BLOCK", 32)
 
 
 def compare(long: Any, whole: Any) -> None:

@@ -14,7 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 import regard
 from regard.attention.blocks import EncoderLayer
 from regard.errors import InputError
-from regard.external.long_inputs import record_long
+from regard.external.layer_maps import record_long
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:There is a performance drop", "ignore:.*torch.jit.script:DeprecationWarning"

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from regard import record
 from regard.attention.scores import SCORES, General
-from regard.models import recurrent_decoder
-from regard.models.recurrent_decoder import RecurrentDecoder
+from regard.models import recurrent
+from regard.models.recurrent import RecurrentDecoder
 
 E, D, M = 3, 5, 7
 FUSED = ("dot", "scaled_dot", "general", "concat", "additive")
@@ -87,7 +87,7 @@ class Own(General):
 
 
 def test_unsupported_cases_use_single_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recurrent_decoder, "run_decoder", lambda *args: pytest.fail("it took all steps at once"))
+    monkeypatch.setattr(recurrent, "run_decoder", lambda *args: pytest.fail("it took all steps at once"))
     run(*make("general", PLACES[0], cell="gru"))
     decoder, given = make("general", PLACES[0])
     nothing = torch.tensor([[True] * 4, [False] * 4])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from regard.data.word_alignment import WordAlignment
-from regard.interpret.agreement import agreement, alignment_error_rate, count_links
+from regard.interpret.head_selection import agreement, alignment_error_rate, count_links
 
 
 def test_rates_match_a_worked_example() -> None:

@@ -10,8 +10,7 @@ import torch
 
 import regard
 from regard.interpret.patterns import ROLE_KINDS, searched_roles
-from regard.interpret.role_strengths import measure_candidates
-from regard.interpret.roles import choose_roles, head_roles
+from regard.interpret.roles import choose_roles, head_roles, measure_candidates
 from regard.viz.maps import LayerMap
 
 LENGTH, OUTPUTS, SAMPLES = 12, 4, 30

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard import record
 from regard.attention.scores import SCORES, Concat, Dot
 from regard.errors import InputError
-from regard.models.recurrent_decoder import Memory, RecurrentDecoder
+from regard.models.recurrent import Memory, RecurrentDecoder
 from tests.attention.reference import score_of
 
 E, D, M = 3, 5, 7

@@ -8,7 +8,7 @@ import numpy as np
 from regard.data.tokenization import word_spans
 from regard.decoding.controls import Controls
 from regard.decoding.translation import Candidate, Search
-from regard.runs.placed_terms import _is_placed, _place, place_terms
+from regard.runs.sequence_run import _is_placed, _place, place_terms
 
 
 class Words:

@@ -12,8 +12,8 @@ import regard
 from regard.data.vocabulary import UNKNOWN, CharacterVocabulary, Vocabulary, WordVocabulary
 from regard.decoding.controls import Controls
 from regard.decoding.translation import Candidate
-from regard.runs import unknown_words
-from regard.runs.unknown_words import replace_unknown
+from regard.runs import sequence_run
+from regard.runs.sequence_run import replace_unknown
 from tests.conftest import TINY
 from tests.german import sentences, write
 
@@ -54,7 +54,7 @@ def test_unknown_symbols_become_the_aligned_words(
             weights[..., unknown[0], :3] = 0.1, 0.1, 0.4
             yield weights
 
-    monkeypatch.setattr(unknown_words, "word_weights", known_weights)
+    monkeypatch.setattr(sequence_run, "word_weights", known_weights)
     source = WordVocabulary(["heute", "der"])
     task = SimpleNamespace(source_vocabulary=source, target_vocabulary=vocabulary)
     heads = SimpleNamespace(heads=[("cross", 0)], shifted=False)

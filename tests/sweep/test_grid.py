@@ -14,10 +14,8 @@ import regard
 from regard import plugins
 from regard.errors import InputError
 from regard.sweep import job
-from regard.sweep.comparison import compare
-from regard.sweep.grid import Variant, make_variants
+from regard.sweep.comparison import Variant, compare, format_mean, make_variants
 from regard.sweep.job import Measured
-from regard.sweep.report import format_mean
 from tests.conftest import TINY
 from tests.german import write
 

@@ -6,11 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.sweep.comparison import Comparison
-from regard.sweep.grid import Variant
+from regard.sweep.comparison import Comparison, Variant, differences, figures, tables
 from regard.sweep.job import Measured
-from regard.sweep.report import figures, tables
-from regard.sweep.statistics import differences
 
 
 def _comparison(values: dict[str, list[float]]) -> Comparison:

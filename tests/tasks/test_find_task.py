@@ -41,7 +41,7 @@ def test_by_name() -> None:
 
 
 def test_in_a_users_file(tmp_path: Path) -> None:
-    file = tmp_path / "own.py"
+    file = tmp_path / "check.py"
     file.write_text(OWN_TASK)
     task = find_task(str(file)).restore(None, {})
     assert isinstance(task, Task)
@@ -49,10 +49,10 @@ def test_in_a_users_file(tmp_path: Path) -> None:
 
 
 def test_a_file_is_run_once_unless_it_changes(tmp_path: Path) -> None:
-    file = tmp_path / "own.py"
+    file = tmp_path / "check.py"
     file.write_text(OWN_TASK + "\nwith open(__file__ + '.runs', 'a') as runs: runs.write('x')\n")
-    assert find_task(str(file)) is find_task(str(tmp_path / "." / "own.py"))
-    assert (tmp_path / "own.py.runs").read_text() == "x"
+    assert find_task(str(file)) is find_task(str(tmp_path / "." / "check.py"))
+    assert (tmp_path / "check.py.runs").read_text() == "x"
     before = find_task(str(file))
     os.utime(file, ns=(1, 1))
     assert find_task(str(file)) is not before

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.training import cross_entropy as loss
-from regard.training.cross_entropy import cross_entropy
+from regard.training import objective as loss
+from regard.training.objective import cross_entropy
 
 
 def make(

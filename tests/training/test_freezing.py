@@ -12,10 +12,9 @@ from regard.errors import InputError
 from regard.models.base import TaskModel
 from regard.tasks.all_tasks import find_task
 from regard.training.adam import trained_parameters
-from regard.training.building import build_model, start
+from regard.training.building import build_model, freeze, parts_of, start
 from regard.training.checkpoint import Checkpoint
 from regard.training.config import make_config
-from regard.training.freezing import freeze, parts_of
 from tests.german import write
 
 FEW: dict[str, Any] = {

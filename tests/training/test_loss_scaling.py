@@ -90,7 +90,7 @@ def test_float16_is_refused_for_sharded_parameters() -> None:
 
 
 def test_cross_entropy_is_computed_in_float32() -> None:
-    from regard.training.cross_entropy import cross_entropy
+    from regard.training.objective import cross_entropy
 
     generator = make_generator(0, "states")
     states, weight = torch.randn(1, 50, 8, generator=generator) * 10, torch.randn(3000, 8, generator=generator)

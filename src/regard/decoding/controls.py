@@ -3,15 +3,290 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from regard.arguments import Limits, check_fields, public
 from regard.data.tokenization import WITHOUT_BLANKS, Span, find_script, is_whole
-from regard.data.vocabulary import BOS, PAD, UNKNOWN, Vocabulary, is_blank
-from regard.decoding.extensions import NEVER, UNCONSTRAINED, Constraints
-from regard.decoding.required_terms import RequiredTerms
-from regard.decoding.rules import MinLength, NoRepeatNgram, RepetitionPenalty, Rule, Rules
+from regard.data.vocabulary import BOS, EOS, PAD, UNKNOWN, Vocabulary, is_blank
+from regard.decoding.extensions import (
+    NEVER,
+    UNCONSTRAINED,
+    Constraints,
+    Extensions,
+    check_finite,
+    log_probabilities,
+    select_extensions,
+)
 from regard.errors import InputError, plural, shorten
+from regard.fast.topk import topk
+
+# Terms that must occur in an answer: a beam search that keeps prefixes with few and with many of the terms.
+#
+# Without special treatment, the best prefixes of a beam rarely contain the terms. Dynamic beam allocation (Post &
+# Vilar 2018) therefore divides the beam among banks: bank c contains the prefixes with c tokens of the terms. The
+# places of the beam are filled by turns (Hu et al. 2019): first the best prefix of each bank, from the last bank
+# to bank 0, then the second best prefix of each bank, and so on. The next tokens of all terms are candidates even
+# if they are unlikely. So each step increases the largest number of tokens, until one prefix contains all terms.
+#
+# Differences from both papers: the number of tokens is computed from the prefix, so terms may overlap, and a
+# finished answer leaves the beam. For a source without terms, the search is plain beam search.
+#
+# Letters: B is the number of sources, K the number of prefixes per source, T the number of steps, P the number of
+# terms per source, L the number of tokens per term, V the size of the target vocabulary.
+
+MISSING = -1
+"""Fills terms up to L tokens. Never equals a token."""
+
+
+class TermProgress(NamedTuple):
+    """Occurrences of the terms in prefixes."""
+
+    occurs: Tensor
+    """Whether each term occurs, (..., P)."""
+    begun: Tensor
+    """Number of tokens at the end of the prefix with which each term begins, (..., P)."""
+    tokens: Tensor
+    """Number of tokens of the terms that occur, and of the longest beginning of another term, (...)."""
+
+
+class RequiredTerms:
+    """Terms that must occur in the answers to the sources of a batch.
+
+    `terms`: for each source a list of terms, each a sequence of tokens.
+
+    >>> terms = RequiredTerms([[[4, 5], [5, 6]]])
+    >>> terms.progress(torch.tensor([[[1, 4, 5]]]), [0])
+    TermProgress(occurs=tensor([[[ True, False]]]), begun=tensor([[[0, 1]]]), tokens=tensor([[3]]))
+    """
+
+    def __init__(self, terms: Sequence[Sequence[Sequence[int]]]) -> None:
+        count = max(map(len, terms))
+        longest = max((len(term) for source in terms for term in source), default=0)
+        self.terms = torch.full((len(terms), count, longest), MISSING)
+        for row, source in enumerate(terms):
+            for number, term in enumerate(source):
+                self.terms[row, number, : len(term)] = torch.tensor(term)
+        self.lengths = (self.terms != MISSING).sum(-1)
+
+    def progress(self, prefixes: Tensor, sources: Sequence[int]) -> TermProgress:
+        """Return the occurrences of the terms in prefixes (B, K, T); `sources`: the source of each row."""
+        terms, lengths = (part[list(sources)].to(prefixes.device) for part in (self.terms, self.lengths))
+        occurs = (lengths == 0).unsqueeze(1).expand(-1, prefixes.shape[1], -1)
+        begun = torch.zeros_like(occurs, dtype=torch.int64)
+        # Whether the first `length` tokens of a term end at each step, (B, K, T, P).
+        ends = prefixes.new_ones(*prefixes.shape, terms.shape[1], dtype=torch.bool)
+        for length, tokens in enumerate(terms.unbind(-1), start=1):
+            before = F.pad(ends[:, :, :-1], (0, 0, 1, 0), value=length == 1)
+            ends = before & (prefixes.unsqueeze(-1) == tokens[:, None, None])
+            is_whole = (lengths == length).unsqueeze(1)
+            occurs = occurs | (is_whole & ends.any(2))
+            begun = begun.masked_fill(ends[:, :, -1] & ~is_whole, length)
+        begun = begun.masked_fill(occurs, 0)
+        return TermProgress(occurs, begun, (occurs * lengths.unsqueeze(1)).sum(-1) + begun.amax(-1))
+
+    def apply(self, scores: Tensor, prefixes: Tensor, sources: Sequence[int]) -> None:
+        scores[..., EOS].masked_fill_(~self.progress(prefixes, sources).occurs.all(-1), -torch.inf)
+
+    def extend(
+        self, log_probs: Tensor, prefixes: Tensor, totals: Tensor, sources: Sequence[int], width: int
+    ) -> Extensions:
+        """Return the best extensions of each bank; see `extensions.Constraints`."""
+        count, symbols = log_probs.shape[1:]
+        indices = self._candidates(log_probs, prefixes, totals, sources, width)
+        parents, tokens = indices // symbols, indices % symbols
+        values = (totals.unsqueeze(-1) + log_probs).flatten(1).gather(1, indices)
+        check_finite(values)
+        is_copy = F.pad(indices[:, 1:] == indices[:, :-1], (1, 0))
+        values = values.masked_fill(is_copy, -torch.inf)
+        values, order = values.sort(dim=1, descending=True, stable=True)
+        parents, tokens = parents.gather(1, order), tokens.gather(1, order)
+        order = _by_turns(self._banks(prefixes, parents, tokens, sources), values == -torch.inf)
+        values, parents, tokens = (part.gather(1, order) for part in (values, parents, tokens))
+        ends, parents, tokens, values = select_extensions(values, parents, tokens, width, count)
+        # Prefixes with all terms come first, because the search returns the first ones at the length limit.
+        banks = self._banks(prefixes, parents, tokens, sources).masked_fill(values == -torch.inf, -1)
+        order = values.argsort(dim=1, descending=True, stable=True)
+        order = order.gather(1, banks.gather(1, order).argsort(dim=1, descending=True, stable=True))
+        return Extensions(ends, parents.gather(1, order), tokens.gather(1, order), values.gather(1, order))
+
+    def _banks(self, prefixes: Tensor, parents: Tensor, tokens: Tensor, sources: Sequence[int]) -> Tensor:
+        """Return the bank (B, M) of each extension: the number of tokens of the terms that it contains."""
+        before = prefixes.gather(1, parents.unsqueeze(-1).expand(-1, -1, prefixes.shape[-1]))
+        # The end of sequence does not change the bank, because an ended prefix contains all terms.
+        return self.progress(torch.cat([before, tokens.unsqueeze(-1)], dim=-1), sources).tokens
+
+    def _candidates(
+        self, log_probs: Tensor, prefixes: Tensor, totals: Tensor, sources: Sequence[int], width: int
+    ) -> Tensor:
+        """Return the indices (B, M) of candidates among all K V extensions, in ascending order, with repetitions.
+
+        Candidates: the best extensions, the best extension of each prefix, and the next token of each term that
+        does not occur in a prefix.
+        """
+        count, symbols = log_probs.shape[1:]
+        _, best = topk(log_probs, totals, min(2 * width, count * symbols))
+        progress = self.progress(prefixes, sources)
+        terms = self.terms[list(sources)].to(prefixes.device).unsqueeze(1).expand(-1, count, -1, -1)
+        position = progress.begun.clamp_max(terms.shape[-1] - 1).unsqueeze(-1)
+        following = terms.gather(-1, position).squeeze(-1)
+        likeliest = log_probs.argmax(-1, keepdim=True)
+        following = torch.where(progress.occurs, likeliest, following)
+        begin = torch.arange(count, device=prefixes.device).mul(symbols).unsqueeze(-1)
+        more = torch.cat([likeliest, following], dim=-1) + begin
+        return torch.cat([best, more.flatten(1)], dim=1).sort(dim=1).values
+
+
+def _by_turns(bank: Tensor, impossible: Tensor) -> Tensor:
+    """Return the order (B, M) of extensions that takes one extension of each bank by turns, the last bank first.
+
+    `bank` (B, M): bank of each extension, the most likely extension first. Impossible extensions come last.
+
+    >>> _by_turns(torch.tensor([[0, 0, 0, 2]]), torch.zeros(1, 4, dtype=torch.bool))
+    tensor([[3, 0, 1, 2]])
+    """
+    same_bank = bank.unsqueeze(2) == bank.unsqueeze(1)
+    turn = (same_bank.tril(-1) & ~impossible.unsqueeze(1)).sum(2)
+    banks = int(bank.max()) + 1
+    key = (turn * banks - bank).masked_fill(impossible, bank.shape[1] * banks + 1)
+    return key.argsort(dim=1, stable=True)
+
+
+# Rules for the next token of an answer: one class per option, applied before the best extensions are chosen.
+#
+# | option of `Controls` | class               | when           | effect                                         |
+# |----------------------|---------------------|----------------|------------------------------------------------|
+# | `repetition_penalty` | `RepetitionPenalty` | before softmax | makes tokens of the prefix less likely         |
+# | `min_length`         | `MinLength`         | after softmax  | forbids an early end of sequence               |
+# | `no_repeat_ngram`    | `NoRepeatNgram`     | after softmax  | forbids tokens that repeat an n-gram           |
+# | `terms`, `glossary`  | `RequiredTerms`     | after softmax  | forbids the end of sequence before all terms   |
+# | `prefix`             | `Rules`             | last           | forbids all tokens but the prefix's next token |
+#
+# Forbidden tokens have log-probability -inf, and the other tokens keep their log-probability: the search finds
+# the target that the model considers most likely among the targets that satisfy the rules.
+#
+# Letters: B is the number of sources, K the number of prefixes per source, T the number of steps, V the size of
+# the target vocabulary.
+
+
+class Rule(Protocol):
+    """A rule for the next token."""
+
+    def apply(self, scores: Tensor, prefixes: Tensor, sources: Sequence[int]) -> None:
+        """Change scores (B, K, V) of the next tokens in place: logits, or log-probabilities after the softmax.
+
+        `prefixes` (B, K, T): tokens so far, from `BOS` on. `sources`: index in the batch of the source of each
+        row.
+        """
+
+
+@dataclass(frozen=True)
+class RepetitionPenalty:
+    """Divides positive logits of the tokens that occur in the prefix by `penalty`, and multiplies negative logits
+    by it (Keskar et al. 2019, section 4.1, who divide all logits, which makes tokens with negative logits more
+    likely).
+
+    >>> logits = torch.tensor([[[2.0, -2.0, 1.0]]])
+    >>> RepetitionPenalty(2.0).apply(logits, torch.tensor([[[9, 0, 1]]]), [0])
+    >>> logits
+    tensor([[[ 1., -4.,  1.]]])
+    """
+
+    penalty: float
+
+    def apply(self, scores: Tensor, prefixes: Tensor, sources: Sequence[int]) -> None:
+        del sources
+        tokens = prefixes[..., 1:]
+        values = scores.gather(-1, tokens)
+        scores.scatter_(-1, tokens, torch.where(values > 0, values / self.penalty, values * self.penalty))
+
+
+@dataclass(frozen=True)
+class MinLength:
+    """Forbids the end of sequence before an answer has `length` tokens."""
+
+    length: int
+
+    def apply(self, scores: Tensor, prefixes: Tensor, sources: Sequence[int]) -> None:
+        del sources
+        if prefixes.shape[-1] - 1 < self.length:
+            scores[..., EOS] = -torch.inf
+
+
+@dataclass(frozen=True)
+class NoRepeatNgram:
+    """Forbids tokens after which an n-gram of `size` tokens occurs twice (Paulus et al. 2018, section 2.5).
+
+    >>> log_probs = torch.zeros(1, 1, 7)
+    >>> NoRepeatNgram(2).apply(log_probs, torch.tensor([[[1, 4, 5, 4]]]), [0])
+    >>> log_probs
+    tensor([[[0., 0., 0., 0., 0., -inf, 0.]]])
+    """
+
+    size: int
+
+    def apply(self, scores: Tensor, prefixes: Tensor, sources: Sequence[int]) -> None:
+        """Change log-probabilities; see `Rule`."""
+        del sources
+        if prefixes.shape[-1] <= self.size:
+            return
+        ngrams = prefixes[..., 1:].unfold(-1, self.size, 1)  # (B, K, N, size)
+        begin = prefixes[..., prefixes.shape[-1] - self.size + 1 :]  # the last size - 1 tokens
+        repeats = (ngrams[..., :-1] == begin.unsqueeze(-2)).all(-1)
+        # A sum, because several n-grams may have the same last token, and only some of them repeat.
+        bans = torch.zeros_like(scores[..., :1]).masked_fill(repeats, -torch.inf)
+        scores.scatter_add_(-1, ngrams[..., -1], bans)
+
+
+class Rules(Constraints):
+    """The rules for the sources of a batch.
+
+    `penalties`: rules that change logits. `bans`: rules that change log-probabilities. `prefixes`: tokens with
+    which the answer to each source begins, or an empty sequence. `terms`: terms that must occur. `never`: tokens
+    that never occur in an answer.
+    """
+
+    def __init__(
+        self,
+        *,
+        penalties: Sequence[Rule] = (),
+        bans: Sequence[Rule] = (),
+        prefixes: Sequence[Sequence[int]] = (),
+        terms: RequiredTerms | None = None,
+        never: Sequence[int] = NEVER,
+    ) -> None:
+        self.penalties, self.prefixes, self.terms, self.never = penalties, prefixes, terms, never
+        self.bans = [*bans, *([] if terms is None else [terms])]
+
+    def log_probabilities(self, logits: Tensor, prefixes: Tensor, sources: Sequence[int]) -> Tensor:
+        time = prefixes.shape[-1] - 1
+        begun = [row for row, source in enumerate(sources) if self.prefixes and time < len(self.prefixes[source])]
+        rows = torch.tensor(begun, device=logits.device, dtype=torch.int64)
+        forced = torch.tensor([self.prefixes[sources[row]][time] for row in begun], device=logits.device)
+        # The rules do not apply to forced tokens, which are not a choice of the search.
+        forced_log_probs = (
+            log_probabilities(logits[rows]).take_along_dim(forced[:, None, None], -1) if begun else None
+        )
+        for rule in self.penalties:
+            rule.apply(logits, prefixes, sources)
+        log_probs = log_probabilities(logits, self.never)
+        for rule in self.bans:
+            rule.apply(log_probs, prefixes, sources)
+        if forced_log_probs is not None:
+            log_probs[rows] = -torch.inf
+            log_probs[rows, :, forced] = forced_log_probs.squeeze(-1)
+        return log_probs
+
+    def extend(
+        self, log_probs: Tensor, prefixes: Tensor, totals: Tensor, sources: Sequence[int], width: int
+    ) -> Extensions:
+        if self.terms is None:
+            return super().extend(log_probs, prefixes, totals, sources, width)
+        return self.terms.extend(log_probs, prefixes, totals, sources, width)
+
 
 LARGEST_REPETITION_PENALTY = 100
 LONGEST_SHOWN = 20

@@ -33,7 +33,6 @@ from regard.interpret.findings import HeadFindings, correct_heads, describe_alig
 from regard.interpret.head_measures import SHARE, measure_movement, measure_ranking, measure_relevance, share
 from regard.interpret.importance import HeadImportance, head_importance
 from regard.interpret.needs import Need, find_needs, inputs_needed
-from regard.interpret.plots import importance_plot, relevance_plot
 from regard.interpret.probing import YARDSTICKS, Probe, choose_yardstick, probe_inputs
 from regard.interpret.relevance import even_weights
 from regard.interpret.roles import MIN_SAMPLES, HeadRoles, head_roles
@@ -45,6 +44,53 @@ from regard.training.run_folder import RunFolder
 from regard.version import __version__
 from regard.viz.report_page import Links, Part, Plot, render_page
 from regard.viz.subject import Input, Subject
+
+# Plots of an examination: the importance of each head, and its attention on relevant inputs.
+
+WIDTH, ROW_HEIGHT = 8.0, 0.22
+"""Width of a plot and height of a head's row, in inches."""
+
+
+def importance_plot(importance: HeadImportance) -> bytes:
+    """Draw the loss increase when each head is disabled, with its interval, as SVG; the most important head is
+    first.
+    """
+    values = [
+        (f"{layer} {head}", value, importance.interval(layer, head))
+        for value, layer, head in importance.ranked()[::-1]
+    ]
+    return _draw_svg(values, "added to the loss when the head is off (nats)", 0.0, "")
+
+
+def relevance_plot(heads: Sequence[HeadFindings], uniform: Estimate) -> bytes:
+    """Draw the fraction of each head's attention on relevant inputs with its interval, and the fraction under
+    uniform attention.
+    """
+    shares = [
+        (f"{head.layer} {head.head}", head.relevance.mean, head.relevance)
+        for head in heads
+        if head.relevance is not None
+    ]
+    unit = "fraction of attention on what the answer depends on (mean and interval)"
+    return _draw_svg(shares, unit, uniform.mean, "uniform attention")
+
+
+def _draw_svg(
+    values: Sequence[tuple[str, float, Estimate | None]], unit: str, reference: float, reference_name: str
+) -> bytes:
+    from regard.viz.figure import figure_bytes
+    from regard.viz.plots import ValueInterval, draw_intervals, make_panels
+
+    figure, [axes] = make_panels(1, WIDTH, 1.0 + ROW_HEIGHT * max(len(values), 2))
+    intervals = [
+        ValueInterval(name, value, value if known is None else known.low, value if known is None else known.high)
+        for name, value, known in values
+    ]
+    draw_intervals(axes, intervals, unit, reference, reference_name)
+    axes.tick_params(labelsize=8)
+    axes.grid(axis="x", alpha=0.3)
+    return figure_bytes(figure, "svg")
+
 
 _IMPORTANCE_CAPTION = (
     "Points: loss increase when each head is disabled, with its interval; the table below has the numbers"

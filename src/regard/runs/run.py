@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
@@ -18,14 +18,18 @@ from regard.attention.interventions import intervene
 from regard.attention.multihead import MultiHeadAttention, keep_heads
 from regard.attention.names import short_name
 from regard.attention.recording import record_own
+from regard.data.vocabulary import replace_surrogates
 from regard.errors import InputError
+from regard.interpret.score_calls import own_forward_pass
+from regard.models.seq2seq import Seq2Seq
 from regard.result import Result, percent, to_plain
-from regard.runs.forward_pass import replay
+from regard.runs.attention_maps import pair_batch
 from regard.runs.probe_input import patchable_run
 from regard.statistics import Interval
 from regard.training.building import build_model
 from regard.training.config import ModelPart, TaskPart, TrainingPart
 from regard.training.run_folder import RunFolder
+from regard.viz.forward_pass import ForwardPass
 from regard.viz.maps import layer_kind
 from regard.viz.subject import Layer
 
@@ -46,6 +50,19 @@ if TYPE_CHECKING:
     from regard.viz.forward_pass import ForwardPass
     from regard.viz.subject import Patchable, ProbeInput
     from regard.viz.widget import AttentionWidget
+
+# The forward pass of a run whose attention `attend` shows.
+
+
+def replay(run: Any, input: str) -> ForwardPass:
+    """Return the pass of a run on an input; the decoder input of a sequence model is its best answer."""
+    model = run.model.eval()
+    if isinstance(model, Seq2Seq):
+        [[best, *_]] = run.search([input])
+        batch = pair_batch(model, run.task, replace_surrogates(input), best.tokens)
+        return own_forward_pass(model, partial(model, batch.source, batch.source_mask, batch.target_in))
+    inputs = run.task.parse(input).to(next(model.parameters()).device)
+    return own_forward_pass(model, partial(model, inputs))
 
 
 @public

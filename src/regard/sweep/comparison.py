@@ -1,20 +1,553 @@
 """Compare variants of a training run over several seeds: train missing runs, test them, and report
 differences."""
 
-from collections.abc import Mapping, Sequence
+import csv
+import dataclasses
+import io
+import itertools
+import json
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from rich.console import RenderableType
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from regard.arguments import Limits, public
-from regard.result import Result
-from regard.sweep.backends import Backend
-from regard.sweep.grid import Measurements, make_variants, measure_grid
+from regard.errors import InputError
+from regard.io.writing import refuse_links, write_file
+from regard.progress import counting_bar, print_status
+from regard.result import Result, percent
+from regard.statistics import (
+    LEVEL,
+    Interval,
+    describe_range,
+    holm,
+    permutation_p,
+    range_confidence,
+    seed_range,
+    smallest_group,
+    welch_difference,
+)
+from regard.sweep.backends import Backend, say_reused
+from regard.sweep.job import Job, Measured, make_job
 from regard.sweep.local import Local
-from regard.sweep.report import figures, tables, write_page, write_report
 from regard.tasks.all_tasks import find_task
+from regard.training.config import RunConfig, make_config
+from regard.training.run_folder import RunFolder
+from regard.viz.report_page import Links, Part, Plot, render_page
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# A grid of variants and seeds. Each cell is trained and tested once, on one or several machines.
+#
+#     DIR/TASK/VARIANT/seed-N/TASK/          the run
+#     DIR/TASK/VARIANT/seed-N/measured.json  its measurement
+#
+# Cells with a measurement are not trained again. Interrupted training runs are resumed.
+
+
+@public
+@dataclass(frozen=True)
+class Variant:
+    """One combination of the varied flags and their values."""
+
+    varied: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The flags as text, for example `pooling=last,max_len=20`."""
+        return ",".join(f"{name}={value}" for name, value in self.varied.items())
+
+
+@dataclass(frozen=True, repr=False)
+class Measurements:
+    """All measurements of a grid, by variant and seed."""
+
+    task: str
+    folder: Path
+    variants: list[Variant]
+    measured: dict[str, list[Measured]]
+    """For each variant name, one measurement per seed."""
+
+    def values(self, variant: Variant, quantity: str) -> list[float]:
+        """Return one quantity for each seed, without missing values."""
+        values = (getattr(measured, quantity) for measured in self.measured[variant.name])
+        return [value for value in values if value is not None]
+
+    def metrics(self, variant: Variant) -> list[list[dict[str, Any]]]:
+        """Return the training metrics of each seed. Raises `InputError` if metrics are missing."""
+        return [RunFolder(run).known_metrics() for run in self.folders(variant)]
+
+    def folders(self, variant: Variant) -> list[Path]:
+        seeds = range(len(self.measured[variant.name]))
+        return [self.folder / folder_name(variant) / f"seed-{seed}" / self.task for seed in seeds]
+
+
+def make_variants(vary: Mapping[str, Sequence[Any]]) -> list[Variant]:
+    """Return all combinations of values. The last flag varies fastest.
+
+    >>> [variant.name for variant in make_variants({"a": [1, 2], "b": ["x"]})]
+    ['a=1,b=x', 'a=2,b=x']
+
+    Raises `InputError` for a flag without values or with repeated values.
+    """
+    for name, values in vary.items():
+        if isinstance(values, str) or not isinstance(values, Sequence):
+            raise InputError(f"vary {name}={values!r} is not a list of values: give a list such as [{values!r}]")
+        if not values or len(set(values)) < len(values):
+            raise InputError(
+                f"vary {name}={','.join(map(str, values))}: give at least one value, and each value once"
+            )
+    return [Variant(dict(zip(vary, values, strict=True))) for values in product(*vary.values())]
+
+
+def measure_grid(
+    task: str,
+    variants: Sequence[Variant],
+    seeds: int,
+    folder: Path,
+    flags: Mapping[str, Any],
+    *,
+    on: Backend,
+    progress: bool,
+) -> dict[str, list[Measured]]:
+    """Measure every variant with seeds from 0, and return the measurements by variant name.
+
+    Raises `InputError` before any training starts if a variant is invalid.
+    """
+    jobs = []
+    for variant in variants:
+        for seed in range(seeds):
+            config = make_config(task, {**flags, **variant.varied, "seed": seed})
+            _check_tested(config)
+            jobs.append(make_job(config, folder / folder_name(variant) / f"seed-{seed}"))
+    for job in jobs:
+        refuse_links(job.folder, below=folder.parent)
+    measured = _measure_all(jobs, on, progress=progress)
+    return {variant.name: measured[index * seeds : (index + 1) * seeds] for index, variant in enumerate(variants)}
+
+
+def _check_tested(config: RunConfig) -> None:
+    """Raise `InputError` for a task that neither generates samples nor has a test text."""
+    task, task_config = find_task(config.on), cast("Any", config.task)
+    if not task.draws and task_config.text("test") is None:
+        raise InputError(f"{task.name} has no test text: give a text with --test")
+
+
+def folder_name(variant: Variant) -> str:
+    return "".join(c if c.isalnum() or c in "=,._-" else "-" for c in variant.name) or "all"
+
+
+def _measure_all(jobs: list[Job], on: Backend, *, progress: bool) -> list[Measured]:
+    """Measure the jobs that have no measurement, and return the measurements of all jobs."""
+    measurements = {job.folder: job.read() for job in jobs}
+    missing = [job for job in jobs if measurements[job.folder] is None]
+    say_reused(len(jobs) - len(missing), len(jobs), jobs[0].folder.parent.parent, show=progress)
+    folders = {folder for job in missing for folder in (job.folder, *list(job.folder.parents)[:3])}
+    new = [folder for folder in folders if not folder.exists()]
+    if missing:
+        with (
+            _empty_folders_removed(new),
+            counting_bar("compare", len(jobs) - len(missing), len(jobs), show=progress) as advance,
+        ):
+            for job, measured in on.run(missing, partial(print_status, show=progress)):
+                measurements[job.folder] = measured
+                advance()
+    return [measurement for job in jobs if (measurement := measurements[job.folder]) is not None]
+
+
+@contextmanager
+def _empty_folders_removed(folders: Sequence[Path]) -> Iterator[None]:
+    """Remove those of some folders that are empty after the block. Processes that stop at the same time leave
+    the folder that they share."""
+    try:
+        yield
+    finally:
+        for folder in sorted(folders, key=lambda path: len(path.parts), reverse=True):
+            with suppress(OSError):  # not empty, or absent
+                folder.rmdir()
+
+
+# Differences between variants over seeds, and whether they are shown.
+#
+# Each difference has Welch's interval, widened so that all intervals hold at once with 95 % confidence
+# (Bonferroni), if seeds vary normally. Seeds that succeed or fail do not vary normally: of six equal variants of
+# which half of the seeds fail, such intervals exclude zero for some pair in 29 % of comparisons with three seeds.
+# A verdict therefore is "different" only if the permutation test, which holds for every distribution, also
+# rejects (Holm's correction for the number of pairs).
+
+MAX_PAIRS = 15
+"""Number of pairs above which each variant is compared only with the first variant."""
+Verdict = Literal["different", "different if seeds vary normally", "not shown to differ", "unknown with one seed"]
+
+
+@public
+@dataclass(frozen=True, kw_only=True)
+class Contrast:
+    """The mean of variant `one` minus the mean of variant `other`."""
+
+    one: Variant
+    other: Variant
+    interval: Interval
+    """Welch's interval; without ends if the seeds of each variant agree, which leaves no spread to estimate
+    it."""
+    seeds: int
+    """Number of seeds of the variant with fewer seeds."""
+    p_value: float
+    """P-value of the permutation test, corrected for the number of pairs."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the seeds show; see the module."""
+        if self.seeds < 2:
+            return "unknown with one seed"
+        agree = self.interval.low is None
+        if self.p_value <= 1 - LEVEL and (agree or self.interval.excludes_zero):
+            return "different"
+        return "different if seeds vary normally" if self.interval.excludes_zero else "not shown to differ"
+
+    @property
+    def shown(self) -> bool:
+        """Whether a difference is shown for every distribution of the seeds."""
+        return self.verdict == "different"
+
+
+def differences(comparison: Measurements, quantity: str) -> list[Contrast]:
+    """Return the differences of a quantity between all pairs of variants.
+
+    With more than `MAX_PAIRS` pairs, only differences from the first variant are returned. Variants without
+    values are omitted.
+    """
+    values = {variant.name: comparison.values(variant, quantity) for variant in comparison.variants}
+    variants = [variant for variant in comparison.variants if values[variant.name]]
+    pairs = list(itertools.combinations(variants, 2))
+    if len(pairs) > MAX_PAIRS:
+        pairs = [(variants[0], variant) for variant in variants[1:]]
+    level = 1 - (1 - LEVEL) / max(len(pairs), 1)
+    samples = [(values[first.name], values[second.name]) for first, second in pairs]
+    return [
+        Contrast(
+            one=one,
+            other=other,
+            interval=welch_difference(*groups, level),
+            seeds=min(map(len, groups)),
+            p_value=p_value,
+        )
+        for (one, other), groups, p_value in zip(
+            pairs, samples, holm([permutation_p(*groups) for groups in samples]), strict=True
+        )
+    ]
+
+
+def describe_verdicts(contrasts: list[Contrast]) -> str:
+    """Return a note that says what the verdicts mean for this number of seeds and pairs."""
+    pairs, seeds = len(contrasts), min(contrast.seeds for contrast in contrasts)
+    note = "different: by an exact permutation test with Holm's correction"
+    if seeds < (least := smallest_group(pairs)):
+        note += f", which needs {least} seeds for {pairs} pair{'s' * (pairs > 1)}"
+    return f"{note}. Intervals assume that seeds vary normally, not that some succeed and others fail."
+
+
+# Reports of a comparison: tables, JSON, CSV, curves and a page.
+
+QUANTITIES: dict[str, tuple[str, Callable[[float], str]]] = {
+    "bleu": ("BLEU", "{:.2f}".format),
+    "exact_match": ("exact match", partial(percent, digits=2)),
+    "steps_to_99": ("steps to 99 %", "{:.0f}".format),
+    "seconds": ("seconds", "{:.1f}".format),
+    "parameters": ("parameters", "{:,.0f}".format),
+    "relevance": ("attention on relevant", percent),
+    "uniform": ("uniform", percent),
+    "alignment_error": ("alignment error", percent),
+}
+"""Columns of the table: the name and the format of each quantity."""
+
+
+def format_mean(values: Sequence[float], form: Callable[[float], str]) -> str:
+    """Format the mean of values, with their range if they differ."""
+    return format_interval(seed_range(values), form) if values else ""
+
+
+def format_interval(interval: Interval, form: Callable[[float], str]) -> str:
+    """Format a value, and its interval if the printed digits of its ends differ."""
+    value = form(interval.value)
+    if interval.low is None or interval.high is None or form(interval.low) == form(interval.high):
+        return value
+    return f"{value} ({form(interval.low)} to {form(interval.high)})"
+
+
+def tables(comparison: Measurements) -> RenderableType:
+    """Return a table with one row for each variant. If several flags vary, also return a table of exact match by
+    the last flag."""
+    seeds = len(next(iter(comparison.measured.values())))
+    names = list(comparison.variants[0].varied)
+    parts: list[RenderableType] = []
+    if len(names) > 1:
+        parts += [_by_last(comparison), ""]
+    shown = [name for name in QUANTITIES if any(comparison.values(v, name) for v in comparison.variants)]
+    title = f"{comparison.task}: mean (range) over {seeds} seeds{_tokenizers(comparison)}"
+    table = _table(title, *names, *(QUANTITIES[name][0] for name in shown))
+    for variant in comparison.variants:
+        cells = {name: format_mean(comparison.values(variant, name), QUANTITIES[name][1]) for name in shown}
+        reached = len(comparison.values(variant, "steps_to_99"))
+        if "steps_to_99" in cells and reached < seeds:
+            cells["steps_to_99"] = f"{cells['steps_to_99']} on {reached} of {seeds}".strip()
+        table.add_row(*map(str, variant.varied.values()), *cells.values())
+    return Group(*parts, table, Text(describe_range(seeds), style="dim"), *_differences(comparison))
+
+
+def _tokenizers(comparison: Measurements) -> str:
+    """Return the tokenizer of BLEU, or a warning if the variants have different tokenizers."""
+    tokenizers = sorted(
+        {str(seed.bleu_tokenizer) for seeds in comparison.measured.values() for seed in seeds} - {"None"}
+    )
+    if len(tokenizers) > 1:
+        return f"; BLEU is not comparable, because its tokenizers are {', '.join(tokenizers)}"
+    return f"; BLEU with tokenizer {tokenizers[0]}" if tokenizers else ""
+
+
+def main_quantity(comparison: Measurements) -> str:
+    """Return the quantity by which variants are compared: BLEU if it was measured, else exact match."""
+    return "bleu" if any(comparison.values(variant, "bleu") for variant in comparison.variants) else "exact_match"
+
+
+def _differences(comparison: Measurements) -> list[RenderableType]:
+    """Return a table of the differences between variants."""
+    quantity = main_quantity(comparison)
+    name, form = QUANTITIES[quantity]
+    contrasts = differences(comparison, quantity)
+    if not contrasts:
+        return []
+    title = f"Differences in {name} (95 % intervals that hold for all {len(contrasts)} at once)"
+    table = _table(title if len(contrasts) > 1 else f"Difference in {name} (95 % interval)", "", "", "")
+    table.show_header = False
+    for contrast in contrasts:
+        names = f"{contrast.one.name} minus {contrast.other.name}"
+        table.add_row(names, format_interval(contrast.interval, form), contrast.verdict)
+    return ["", table, Text(describe_verdicts(contrasts), style="dim")]
+
+
+def _by_last(comparison: Measurements) -> Table:
+    """Return a table of exact match: the values of the last flag are columns, all other combinations rows."""
+    *names, last = comparison.variants[0].varied
+    columns = (f"{last}={value}" for value in _flag_values(comparison, last))
+    table = _table(f"Exact match by {last}", *names, *columns)
+    for others, variants in _series(comparison).items():
+        form = QUANTITIES["exact_match"][1]
+        cells = [format_mean(comparison.values(variant, "exact_match"), form) for variant in variants]
+        table.add_row(*map(str, others), *cells)
+    return table
+
+
+def _table(title: str, *columns: str) -> Table:
+    return Table(*columns, box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
+
+
+def _flag_values(comparison: Measurements, flag: str) -> list[Any]:
+    return list(dict.fromkeys(variant.varied[flag] for variant in comparison.variants))
+
+
+def _series(comparison: Measurements) -> dict[tuple[Any, ...], list[Variant]]:
+    """Group variants by the values of all flags except the last one."""
+    series: dict[tuple[Any, ...], list[Variant]] = {}
+    for variant in comparison.variants:
+        series.setdefault(tuple(variant.varied.values())[:-1], []).append(variant)
+    return series
+
+
+def write_report(comparison: Measurements) -> list[Path]:
+    """Write all report files to the folder of the runs, and return their paths.
+
+    results.json and results.csv have one line for each run. summary.json has means, ranges, differences and their
+    intervals. curves.png shows the learning curves, and values.png shows exact match by the last flag.
+    """
+    lines = [
+        {"task": comparison.task, **variant.varied, "seed": seed, **dataclasses.asdict(measured)}
+        for variant in comparison.variants
+        for seed, measured in enumerate(comparison.measured[variant.name])
+    ]
+    table = io.StringIO()
+    writer = csv.DictWriter(table, lines[0], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    contents = {
+        "results.json": (json.dumps(lines, indent=1) + "\n").encode(),
+        "results.csv": table.getvalue().encode(),
+        "summary.json": (json.dumps(figures(comparison), indent=1) + "\n").encode(),
+        "curves.png": learning_curves(comparison, "png"),
+        "values.png": curves(comparison, "png"),
+    }
+    for name, content in contents.items():
+        write_file(comparison.folder / name, content)
+    return [comparison.folder / name for name in contents]
+
+
+def write_page(comparison: Measurements, path: str | Path, explorer: str | None = None) -> Path:
+    """Write a page with tables and curves that works offline, and return its path.
+
+    `explorer`: the address at which `regard show` serves the variants, used for links from the page.
+    """
+    table = tables(comparison)
+    assert isinstance(table, Group)
+    runs = [
+        (f"{variant.name or comparison.task}, seed {seed}", f"regard show {folder}")
+        for variant in comparison.variants
+        for seed, folder in enumerate(comparison.folders(variant))
+    ]
+    shown = Table("run", "command to view it", title="All runs", title_justify="left", box=None)
+    for name, command in runs:
+        shown.add_row(Text(name), Text(command))
+    parts: list[Part] = [
+        table,
+        Plot(
+            lambda: learning_curves(comparison, "svg"), "Learning curves: exact match and loss by training step"
+        ),
+        Plot(lambda: curves(comparison, "svg"), "Exact match by the last flag, with the range of the seeds"),
+        shown,
+    ]
+    if explorer is not None and len(runs) > 1:
+        parts.append(_links(comparison, explorer))
+    write_file(Path(path), render_page(f"Comparison: {comparison.task}", parts).encode())
+    return Path(path)
+
+
+def _links(comparison: Measurements, explorer: str) -> Links:
+    """Return links to the first run, alone and side by side with other runs.
+
+    The other runs are the first seed of every variant, and the other seeds of the first variant, which show the
+    random variation.
+    """
+    runs = [(variant, 0) for variant in comparison.variants]
+    runs += [(comparison.variants[0], seed) for seed in range(1, len(comparison.folders(comparison.variants[0])))]
+    names = [f"{variant.name or comparison.task}, seed {seed}" for variant, seed in runs]
+    folders = [shlex.quote(str(comparison.folders(variant)[seed])) for variant, seed in runs]
+    title = f"In the explorer, served by: regard show {folders[0]} --compare-with {' '.join(folders[1:])}"
+    comparisons = [
+        (f"{names[0]} | {name}", f"{explorer}#beside=model-{number}") for number, name in enumerate(names[1:])
+    ]
+    return Links(title, [(names[0], explorer), *comparisons])
+
+
+def _range_json(values: Sequence[float]) -> dict[str, Any]:
+    return {**dataclasses.asdict(seed_range(values)), "median_confidence": range_confidence(len(values))}
+
+
+def figures(comparison: Measurements) -> dict[str, Any]:
+    """Return means with the range of the seeds, and differences with their intervals, as JSON values."""
+    means = [
+        {
+            **variant.varied,
+            **{
+                quantity: _range_json(values)
+                for quantity in QUANTITIES
+                if (values := comparison.values(variant, quantity))
+            },
+        }
+        for variant in comparison.variants
+    ]
+    quantity = main_quantity(comparison)
+    contrasts = [
+        {
+            "one": contrast.one.name,
+            "other": contrast.other.name,
+            **dataclasses.asdict(contrast.interval),
+            "p_value": contrast.p_value,
+            "different": contrast.shown,
+            "verdict": contrast.verdict,
+        }
+        for contrast in differences(comparison, quantity)
+    ]
+    tokenizers = {
+        variant: [seed.bleu_tokenizer for seed in seeds] for variant, seeds in comparison.measured.items()
+    }
+    extra = {"bleu_tokenizers": tokenizers} if quantity == "bleu" else {}
+    return {
+        "task": comparison.task,
+        "level": LEVEL,
+        "means": means,
+        "differences": {quantity: contrasts},
+        **extra,
+    }
+
+
+def learning_curves(comparison: Measurements, format: str) -> bytes:
+    """Draw exact match and loss of training batches over the steps.
+
+    Each line is the smoothed mean over the seeds, with a band for their range.
+    """
+    from regard.viz.figure import figure_bytes
+    from regard.viz.matrix_plots import new_figure  # matplotlib is slow to import
+
+    figure = new_figure(11, 4.2)
+    for axes, quantity in zip(figure.subplots(1, 2), ("exact_match", "loss"), strict=True):
+        for variant in comparison.variants:
+            lines = comparison.metrics(variant)
+            shared = set.intersection(*({line["step"] for line in seed} for seed in lines))
+            steps = sorted(shared)
+            values = np.array([[line[quantity] for line in seed if line["step"] in shared] for seed in lines])
+            smooth = _running_mean(values)
+            intervals = [seed_range(column) for column in smooth.T.tolist()]
+            _plot_band(axes, steps, intervals, label=variant.name or comparison.task)
+        axes.set(xlabel="training step", ylabel=QUANTITIES.get(quantity, (quantity,))[0])
+        axes.grid(alpha=0.3)
+    figure.axes[0].set_ylim(-0.02, 1.02)
+    figure.axes[1].set_yscale("log")
+    if len(comparison.variants) <= MOST_LABELS:
+        figure.axes[0].legend(fontsize=8)
+    return figure_bytes(figure, format)
+
+
+MOST_LABELS = 20
+"""Number of lines of a plot up to which it has a legend. A longer legend leaves no space for the lines."""
+WINDOW = 10
+"""Number of metrics lines that are averaged for a point of a learning curve: the point's line and earlier
+lines."""
+
+
+def _plot_band(axes: "Axes", positions: Sequence[float], intervals: Sequence[Interval], **style: Any) -> None:
+    """Plot values as a line, with a band from `low` to `high` if there are any."""
+    (line,) = axes.plot(positions, [interval.value for interval in intervals], **style)
+    low = [interval.value if interval.low is None else interval.low for interval in intervals]
+    high = [interval.value if interval.high is None else interval.high for interval in intervals]
+    axes.fill_between(positions, low, high, alpha=0.2, color=line.get_color(), linewidth=0)
+
+
+def _running_mean(values: np.ndarray) -> np.ndarray:
+    sums = np.cumsum(values, axis=1)
+    sums[:, WINDOW:] -= sums[:, :-WINDOW].copy()
+    return sums / np.minimum(np.arange(values.shape[1]) + 1, WINDOW)
+
+
+def curves(comparison: Measurements, format: str) -> bytes:
+    """Draw exact match by the last flag: for each series the mean over the seeds, with a band for their range."""
+    from regard.viz.figure import figure_bytes
+    from regard.viz.matrix_plots import new_figure
+
+    last = list(comparison.variants[0].varied)[-1]
+    figure = new_figure(7, 4.5)
+    axes = figure.subplots()
+    values = _flag_values(comparison, last)
+    numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    positions = values if numeric else list(range(len(values)))
+    for others, variants in _series(comparison).items():
+        means = [seed_range(comparison.values(variant, "exact_match")) for variant in variants]
+        _plot_band(axes, positions, means, marker="o", label=", ".join(map(str, others)) or comparison.task)
+    axes.set(xlabel=last, ylabel="exact match (mean, range of the seeds)", ylim=(-0.02, 1.02))
+    axes.set_xticks(positions, [str(value) for value in values])
+    if len(_series(comparison)) <= MOST_LABELS:
+        axes.legend()
+    axes.grid(alpha=0.3)
+    return figure_bytes(figure, format)
+
 
 COMPARISONS = "comparisons"
 

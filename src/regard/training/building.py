@@ -1,26 +1,229 @@
 """Build the model of a run and its initial training state."""
 
-from collections.abc import Mapping
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from regard.attention.blocks import make_encoder_layer
 from regard.attention.hooks import find_layer
 from regard.attention.multihead import keep_heads
+from regard.attention.names import short_name
+from regard.attention.positions import make_positions
+from regard.attention.scores import make_score
+from regard.data.batch import PairBatch, collate
 from regard.errors import InputError
-from regard.models.base import TaskModel
+from regard.models.base import AnswerModel, ModelConfig, TaskModel
+from regard.models.language_model import LanguageModel
+from regard.models.seq2seq import Seq2Seq
 from regard.plugins import PluginError, describe_error
 from regard.streams import make_generator
+from regard.tasks.all_tasks import TASKS
 from regard.tasks.base import AnyTask
+from regard.tasks.batch import Batch, BatchContext, TokenBatch
 from regard.training.adam import make_optimizer, trained_parameters
 from regard.training.checkpoint import Checkpoint, TrainingState
 from regard.training.config import RunConfig
-from regard.training.custom_code import check_custom_model, check_custom_parts
+from regard.training.custom_attention import check_custom_attention
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
-from regard.training.freezing import freeze
 from regard.training.objective import make_objective
 from regard.training.run_folder import RunFolder
 from regard.training.tensor_file import tensor_specs
+
+# Freezing: parts of a model whose parameters are not trained.
+#
+# A part is a dotted name in the model, without the name of the list that contains the layers: `encoder`,
+# `encoder.0`, `decoder.1.cross`. Modules of source and target with the same name form one part: `embedding`
+# stands for `source_embedding` and `target_embedding`.
+
+SIDES = ("source_", "target_")
+
+
+def freeze(model: nn.Module, parts: Sequence[str]) -> None:
+    """Exclude the parameters of some parts from training, so that they have no gradient.
+
+    Raises `InputError` for an unknown part, or if no trainable parameters remain.
+    """
+    named = dict(model.named_parameters())
+    for part in parts:
+        parameters = [parameter for name, parameter in named.items() if _is_in(name, part)]
+        if not parameters:
+            raise InputError(
+                f"freeze {part!r}: the model has no part with this name; choose {', '.join(parts_of(model))}, "
+                f"or a part of these parts"
+            )
+        for parameter in parameters:
+            parameter.requires_grad_(False)
+    if parts and not any(parameter.requires_grad for parameter in named.values()):
+        raise InputError(f"freeze {' '.join(parts)} freezes the whole model: leave at least one part to train")
+
+
+def parts_of(model: nn.Module) -> list[str]:
+    """Return the parts of a model in the order of its modules, each part followed by its layers."""
+    layers_of_part: dict[str, list[str]] = {}
+    for name, _ in model.named_parameters():
+        part, *inner = _without_side(short_name(name)).split(".")
+        layers = layers_of_part.setdefault(part, [])
+        if inner and inner[0].isdigit() and f"{part}.{inner[0]}" not in layers:
+            layers.append(f"{part}.{inner[0]}")
+    return [name for part, layers in layers_of_part.items() for name in (part, *layers)]
+
+
+def _is_in(name: str, part: str) -> bool:
+    name = short_name(name)
+    return any(f"{alias}.".startswith(f"{part}.") for alias in (name, _without_side(name)))
+
+
+def _without_side(name: str) -> str:
+    """Return a name without `source_` or `target_`."""
+    return next((name.removeprefix(side) for side in SIDES if name.startswith(side)), name)
+
+
+# Checks of custom code: a score, layer, model or task that fails raises an error before training.
+#
+# Each check runs the forward and backward pass for a batch of two samples. A check takes about as long as a
+# training step, and does not change the random state. An error is one line, and is raised before files are
+# written.
+
+SAMPLES = 2
+"""Number of samples in the test batch."""
+WIDTH = 8
+"""Width of the queries, keys and states for testing a custom part."""
+
+
+def check_custom_parts(model: ModelConfig) -> None:
+    """Raise `PluginError` unless each custom score, positional encoding, layer and part of the attention works
+    separately."""
+    check_custom_attention(model.mechanism)
+    if ":" in model.score:
+        check_score(model.score)
+    if ":" in model.positions:
+        states = torch.zeros(2, 5, WIDTH)
+        part = f"positions {model.positions!r}"
+        _check_part(part, lambda: make_positions(model.positions, WIDTH, 7), states, offset=2)
+    if ":" in model.layer:
+        states, mask = torch.zeros(2, 5, WIDTH), torch.ones(2, 1, 5, dtype=torch.bool)
+        part = f"layer {model.layer!r}"
+        _check_part(part, lambda: make_encoder_layer(model.layer, WIDTH, 2, 11), states, mask=mask)
+
+
+def check_score(name: str) -> None:
+    """Raise `PluginError` unless a custom score returns a number for each query and key."""
+    query, keys = torch.zeros(2, 3, 5, WIDTH), torch.zeros(2, 3, 7, WIDTH)
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            score = make_score(name, WIDTH, WIDTH)
+            scores = score(query, score.prepare(keys))
+    except InputError:
+        raise
+    except Exception as error:  # custom code can raise anything
+        raise PluginError(
+            f"score {name!r} fails on queries {tuple(query.shape)} and keys {tuple(keys.shape)}: "
+            f"{describe_error(error)}; its forward must accept queries and the result of its prepare"
+        ) from error
+    _check_tensor(f"score {name!r}", "scores", scores, (2, 3, 5, 7))
+
+
+def check_custom_model(config: RunConfig, task: AnyTask, model: TaskModel) -> None:
+    """Raise `PluginError` unless custom code works on a small batch. The model is not changed."""
+    code = " with ".join(config.custom_parts)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            _check_batch(code, config, task, copy.deepcopy(model))
+    except InputError:
+        raise
+    except Exception as error:  # custom code can raise anything
+        raise PluginError(f"{code} fails on a batch of {SAMPLES}: {describe_error(error)}; fix it") from error
+
+
+def _check_part(part: str, make: Callable[[], nn.Module], states: Tensor, **others: Any) -> None:
+    """Raise `PluginError` unless a part returns states of the same shape as its input."""
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            result = make()(states, *others.values())
+    except InputError:
+        raise
+    except Exception as error:  # custom code can raise anything
+        arguments = {"states": states, **others}
+        shown = [
+            f"{name} {tuple(value.shape) if isinstance(value, Tensor) else value}"
+            for name, value in arguments.items()
+        ]
+        raise PluginError(
+            f"{part} fails when it is called with {' and '.join(shown)}: {describe_error(error)}; fix it"
+        ) from error
+    _check_tensor(part, "states", result, tuple(states.shape))
+
+
+def _check_batch(code: str, config: RunConfig, task: AnyTask, model: TaskModel) -> None:
+    device = next((parameter.device for parameter in model.parameters()), None)
+    if device is None:
+        raise PluginError(
+            f"{code} has no parameters: there is nothing to train; wrap its tensors in nn.Parameter"
+        )
+    batch = _draw_batch(code, config, task).to(device)
+    if isinstance(batch, Batch):
+        assert isinstance(model, AnswerModel)
+        logits = model(batch.inputs, batch.mask)
+        _check_tensor(code, "logits", logits, (SAMPLES, task.sizes["outputs"], task.sizes["classes"]))
+    elif isinstance(batch, TokenBatch):
+        assert isinstance(model, LanguageModel)
+        logits = model(batch.inputs, batch.mask)
+        _check_tensor(code, "logits", logits, (*batch.targets.shape, task.sizes["symbols"]))
+    else:
+        assert isinstance(model, Seq2Seq) and isinstance(batch, PairBatch)
+        logits = _check_steps(code, model, task, batch)
+    if not logits.requires_grad:
+        raise PluginError(f"{code} gives logits that depend on no parameter: there is nothing to train")
+    logits.float().logsumexp(-1).mean().backward()
+
+
+def _check_steps(code: str, model: Seq2Seq, task: AnyTask, batch: PairBatch) -> Tensor:
+    """Decode a complete target, then its first token as a single step. Returns the logits of the complete
+    target."""
+    memory, symbols = model.encode(batch.source, batch.source_mask), task.sizes["target_symbols"]
+    logits = model.decode(batch.target_in, memory)
+    _check_tensor(code, "logits", logits, (*batch.target_in.shape, symbols))
+    states, _ = model.step(batch.target_in[:, :1], model.start(memory))
+    _check_tensor(code, "logits of one step", model.logits(states), (SAMPLES, 1, symbols))
+    return logits
+
+
+def _draw_batch(code: str, config: RunConfig, task: AnyTask) -> Batch | PairBatch | TokenBatch:
+    """Return a small batch, sampled by the task or, for a task with text, random. Batches of custom tasks are
+    checked."""
+    if not task.draws:
+        text = collate([[index] for index in range(SAMPLES)])
+        return PairBatch(text, text)
+    settings: Any = config.training
+    settings = dataclasses.replace(settings, batchsize=SAMPLES)
+    batch = task.batches(settings, BatchContext(generator=torch.Generator().manual_seed(0))).draw(0)
+    if isinstance(batch, Batch) and config.on not in TASKS:
+        _check_answers(code, task, batch)
+    return batch
+
+
+def _check_answers(code: str, task: Any, batch: Batch) -> None:
+    """Raise `PluginError` unless the answers and the relevance of a task match its `sizes`."""
+    outputs, classes = task.sizes["outputs"], task.sizes["classes"]
+    _check_tensor(code, "answers", batch.targets, (SAMPLES, outputs))
+    if batch.targets.dtype != torch.int64 or not ((batch.targets >= 0) & (batch.targets < classes)).all():
+        raise PluginError(
+            f"{code} gives answers that are not classes: expected int64 from 0 to {classes - 1}, the range of "
+            "its property classes"
+        )
+    _check_tensor(code, "relevance", task.relevance(batch.inputs), (SAMPLES, outputs, batch.inputs.shape[1]))
+    task.render(batch.inputs[0])
+
+
+def _check_tensor(code: str, name: str, value: object, expected: tuple[int, ...]) -> None:
+    if not isinstance(value, Tensor):
+        raise PluginError(f"{code} gives {name} of type {type(value).__name__}: expected a tensor {expected}")
+    if tuple(value.shape) != expected:
+        raise PluginError(f"{code} gives {name} of shape {tuple(value.shape)}: expected {expected}")
 
 
 def build_model(config: RunConfig, task: AnyTask) -> TaskModel:

@@ -8,8 +8,11 @@ alignment loss trains one attention head to attend to the aligned source words (
 As in the paper, the guided head is the first head of the penultimate layer with attention to the source.
 """
 
-from collections.abc import Iterator
+import math
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -25,8 +28,213 @@ from regard.models.base import AnswerModel, TaskModel
 from regard.models.language_model import LanguageModel
 from regard.models.seq2seq import Seq2Seq
 from regard.tasks.batch import Batch, TokenBatch
-from regard.training.cross_entropy import cross_entropy
 from regard.training.settings import TrainingConfig
+
+# Cross-entropy over a large vocabulary, computed in chunks without storing all logits.
+#
+# The logits of all target steps over 12,000 subwords are the largest tensor in a training step of a translation
+# model: 190 MB for 4,000 target steps. This tensor is read and written again for the softmax, its gradient, and
+# the two products of the backward pass. This module computes one chunk of target steps at a time, from states to
+# gradients. The chunk stays in the processor's cache, in reused memory. Only the gradients of the states and of
+# the weight are stored.
+#
+# Apart from the matrix products, the passes over a chunk take most of the time. Three optimizations reduce these
+# passes. The gradients are divided by the sum of the softmax instead of the softmax itself, because the gradients
+# have far fewer values. The uniform part of label smoothing is computed from a sum of states and a sum of the
+# weight. Powers have base 2, because PyTorch computes powers of 2 three times as fast as powers of e.
+#
+# Letters: P passes over the same steps, N target steps, D width, V vocabulary.
+
+CHUNK, GPU_CHUNK = 1 << 24, 1 << 28
+"""Size of a chunk's logits in bytes: on a CPU, a chunk stays in the cache; on a GPU, few large operations are
+faster than many small ones."""
+BITS = 1 / math.log(2)
+"""Bits in a nat."""
+FAR = 60.0
+"""Largest logit in bits for which powers of 2 and their sums do not overflow in float32 and bfloat16."""
+
+
+def cross_entropy(
+    states: Tensor,
+    layer: tuple[Tensor, Tensor | None],
+    target: Tensor,
+    smoothing: float = 0.0,
+    agreement: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """Return the cross-entropy in nats, summed over all steps, and whether each step is correct: (N,) bool.
+
+    `states`: (P, N, D). `layer`: weight (V, D), and bias (V,) or None. `target`: (N,) int64. The loss is the
+    sum over the passes. Correctness is that of the first pass. `smoothing`: fraction of the target distribution
+    that is spread uniformly over the vocabulary (Szegedy et al. 2016, section 7). `agreement`: weight of the
+    mean of the two Kullback-Leibler divergences between two passes, per step (alpha of R-Drop, Liang et al.
+    2021, section 2). Under autocast, matrix products have the dtype of autocast. Sums and logarithms are
+    float32 (float64 for float64 states).
+
+    >>> loss, correct = cross_entropy(torch.eye(2)[None], (torch.eye(2), None), torch.tensor([0, 0]))
+    >>> round(loss.item(), 3), correct.tolist()
+    (1.627, [True, False])
+    """
+    apply: Any = _CrossEntropy.apply
+    loss, right = apply(states, *layer, target, smoothing, agreement)
+    return loss, right
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """Computes gradients in the forward pass. The backward pass multiplies them by the gradient of the loss."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        states: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        target: Tensor,
+        smoothing: float,
+        agreement: float,
+    ) -> tuple[Tensor, Tensor]:
+        device, passes = states.device.type, len(states)
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
+        if dtype == torch.float16:  # sums over the vocabulary exceed its largest number, 65,504
+            dtype = torch.float32
+        loss = torch.zeros((), dtype=torch.promote_types(dtype, torch.float32), device=states.device)
+        right = torch.empty_like(target, dtype=torch.bool)
+        grads: list[Tensor | None] = [None, None, None]
+        if any(ctx.needs_input_grad):
+            grads = [None if value is None else torch.zeros_like(value) for value in (states, weight, bias)]
+        widest = loss.dtype if agreement else dtype
+        size = CHUNK if device == "cpu" else GPU_CHUNK
+        rows = max(1, size // (len(weight) * passes * widest.itemsize))
+        with torch.autocast(device, enabled=False):
+            unit = 1.0 if agreement else BITS
+            narrow, offset = weight.to(dtype), None if bias is None else (bias * unit).to(dtype)
+            for begin in range(0, len(target), rows):
+                part = slice(begin, begin + rows)
+                chunk, goal = states[:, part].flatten(0, 1), target[part].repeat(passes)
+                logits = _multiply("logits", (chunk * unit).to(dtype), narrow.T, offset)
+                find = partial(_agree, agreement=agreement) if agreement else _aim
+                cost, hits, share = find(logits, goal, smoothing)
+                loss += cost
+                right[part] = hits.view(passes, -1)[0]
+                grad_states, grad_weight, grad_bias = grads
+                if grad_states is not None:
+                    grad_states[:, part] = ((logits @ narrow) * share).unflatten(0, (passes, -1))
+                if grad_weight is not None:
+                    grad_weight += _multiply("weight", logits.T, (chunk * share).to(dtype))
+                if grad_bias is not None:
+                    grad_bias += share.to(dtype).squeeze(1) @ logits
+            _smooth(smoothing, loss, (states, weight, bias), grads)
+        ctx.save_for_backward(*grads)
+        ctx.mark_non_differentiable(right)
+        return loss, right
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        factor = grads[0]
+        scaled = (None if grad is None else grad * factor.to(grad.dtype) for grad in ctx.saved_tensors)
+        return (*scaled, None, None, None)
+
+
+def _smooth(
+    smoothing: float, loss: Tensor, inputs: tuple[Tensor, Tensor, Tensor | None], grads: list[Tensor | None]
+) -> None:
+    """Subtract the uniform part of label smoothing, a fraction of the mean logit, from loss and gradients."""
+    states, weight, bias = inputs
+    even, steps = smoothing / len(weight), states.shape[:2].numel()
+    seen = states.sum((0, 1), dtype=loss.dtype)  # states may be bfloat16
+    mean = weight.sum(0, dtype=loss.dtype) * even
+    loss -= seen @ mean
+    if bias is not None:
+        loss -= bias.sum() * (even * steps)
+    amounts: list[Tensor | float] = [mean, seen * even, even * steps]
+    for grad, amount in zip(grads, amounts, strict=True):
+        if grad is not None:
+            grad -= amount
+
+
+class _Buffers(threading.local):
+    """Buffers shared by all chunks of a thread."""
+
+    def __init__(self) -> None:
+        self.buffers: dict[str, Tensor] = {}
+
+    def take(self, name: str, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
+        """Return an uninitialized tensor that is valid until the next request for the same name."""
+        size, buffer = math.prod(shape), self.buffers.get(name)
+        if buffer is None or buffer.numel() < size or (buffer.dtype, buffer.device) != (dtype, device):
+            with torch.inference_mode(False):
+                buffer = self.buffers[name] = torch.empty(size, dtype=dtype, device=device)
+        return buffer[:size].view(*shape)
+
+
+BUFFERS = _Buffers()
+
+
+def _multiply(name: str, left: Tensor, right: Tensor, offset: Tensor | None = None) -> Tensor:
+    out = BUFFERS.take(name, (len(left), right.shape[1]), left.dtype, left.device)
+    return torch.mm(left, right, out=out) if offset is None else torch.addmm(offset, left, right, out=out)
+
+
+def _aim(logits: Tensor, goal: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the loss without the uniform part of smoothing, the correct steps (N, 1), and a factor per row (N,
+    1).
+
+    `logits`: (N, V) in bits. `goal`: (N,). `logits` is overwritten. Its product with the factor is the gradient
+    of the loss.
+    """
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    largest, aim = _largest(logits), logits.gather(1, goal.unsqueeze(1))
+    hits, raised = aim == largest, torch.zeros((), dtype=wide, device=logits.device)
+    if logits.device.type != "cpu" or bool((largest.abs() > FAR).any()):  # on a GPU, the check would synchronize
+        logits -= largest
+        aim, raised = aim - largest, largest.to(wide)
+    aim = aim.to(wide)
+    # PyTorch sums bfloat16 in float32, but takes five times as long if the result must be float32.
+    total = logits.exp2_().sum(1, keepdim=True).to(wide)
+    cost = (total.log2() + smoothing * raised - (1 - smoothing) * aim).sum() / BITS
+    # For bfloat16, `scatter_` would process every value.
+    rows = torch.arange(len(goal), device=goal.device)
+    logits[rows, goal] = (aim.exp2() - (1 - smoothing) * total).to(logits.dtype).squeeze(1)
+    return cost, hits, 1 / total
+
+
+def _largest(logits: Tensor) -> Tensor:
+    """Return the largest logit (N, 1) of each row."""
+    if logits.dtype == torch.bfloat16 and logits.device.type == "cpu":
+        # If at least one value is not negative, the bits of the largest bfloat16 value are also the largest
+        # integer. Comparing integers is ten times as fast.
+        largest = logits.view(torch.int16).amax(1, keepdim=True)
+        if bool((largest >= 0).all()):
+            return largest.view(torch.bfloat16)
+    return logits.amax(1, keepdim=True)
+
+
+def _agree(logits: Tensor, goal: Tensor, smoothing: float, agreement: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the results of `_aim`, including the loss for the divergence between two passes.
+
+    `logits`: (2N, V) in nats, with the logits of the first pass before those of the second pass. The loss of a
+    step is `agreement` * (KL(p, q) + KL(q, p)) / 2. With a = log p - log q, its gradient with respect to the
+    logits of p is `agreement` * (p (1 + a - KL(p, q)) - q) / 2. The gradient for q is analogous.
+    """
+    half, dtype, device = agreement / 2, torch.promote_types(logits.dtype, torch.float32), logits.device
+    wide, goal = logits, goal.unsqueeze(1)
+    if logits.dtype != dtype:
+        wide = BUFFERS.take("wide", logits.shape, dtype, device).copy_(logits)
+    largest, aim = wide.amax(1, keepdim=True), wide.gather(1, goal)
+    belief = torch.softmax(wide, 1, out=BUFFERS.take("belief", wide.shape, dtype, device))
+    # The largest probability is at least 1 / V, so its logarithm is finite.
+    total = largest - belief.amax(1, keepdim=True).log()
+    (one, two), (first, second) = belief.chunk(2), wide.chunk(2)
+    apart = torch.sub(first, second, out=BUFFERS.take("apart", one.shape, dtype, device))
+    apart.sub_(torch.sub(*total.chunk(2))).mul_(half)
+    there, back = (torch.linalg.vecdot(probabilities, apart).unsqueeze(1) for probabilities in (one, two))
+    torch.add(apart, 1 + half - there, out=first).mul_(one).sub_(two, alpha=half)
+    torch.sub(1 + half + back, apart, out=second).mul_(two).sub_(one, alpha=half)
+    wide.scatter_add_(1, goal, torch.full_like(aim, smoothing - 1))
+    if wide is not logits:
+        logits.copy_(wide)
+    cost = (total - (1 - smoothing) * aim).sum() + (there - back).sum()
+    return cost, aim == largest, torch.ones_like(aim)
+
 
 Model = TypeVar("Model", AnswerModel, Seq2Seq, LanguageModel)
 AnyBatch = TypeVar("AnyBatch", Batch, PairBatch, TokenBatch)

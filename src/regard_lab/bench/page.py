@@ -1,18 +1,193 @@
 """The bench as a page, on which each failure links to the attention of an input on which the method fails, and as
 Markdown tables."""
 
+import dataclasses
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+import numpy as np
 
 from regard.arguments import public
 from regard.io.writing import make_folder, write_file
+from regard.viz.attention_map import AttentionMap
+from regard.viz.maps import LayerMap
+from regard.viz.page import write_page
 from regard.viz.report_page import Part, markdown_table, render_page
+from regard_lab.bench.bench_cells import draw_inputs
 from regard_lab.bench.bench_result import BenchResult
+from regard_lab.bench.catalogue import KnownModelChoice
 from regard_lab.bench.columns import Column
-from regard_lab.bench.failures import address_of, write_failures
 from regard_lab.bench.methods import ORACLE, RANDOM
-from regard_lab.bench.rankings import FAILURE, KNOWN_INPUTS, RIGHT
+from regard_lab.bench.rankings import FAILURE, KNOWN_INPUTS, RIGHT, Subjects
 from regard_lab.bench.tables import CAPTION, detail_tables, group_tables, score_text
+
+# Attention maps of failures: an input on which a method ranks badly, with its ranking beside the truth.
+
+EXPLANATION = "explanation"
+"""Name of the layer of a map that shows a ranking of inputs beside the truth."""
+
+
+class Failure(NamedTuple):
+    """A method that fails on a model, with the ranking of its worst sample."""
+
+    method: str
+    level: str
+    truth: str
+    seed: int
+    mean: float
+    worst: Mapping[str, Any]
+
+
+def find_failures(result: BenchResult) -> dict[tuple[str, str], list[Failure]]:
+    """Return the failures on each model, by its kind and name. The random ranking is no failure."""
+    entries = {
+        (column.kind, column.name, method, column.level, column.truth): entry
+        for column in result.columns
+        for method, entry in column.entries.items()
+        if entry.fails and method != RANDOM
+    }
+    failures: dict[tuple[str, ...], Failure] = {}
+    for cell in result.cells:
+        for score in cell.scores:
+            place = (cell.kind, cell.model, cell.method, score.level, score.truth)
+            if place not in entries or score.worst is None:
+                continue
+            known = failures.get(place)
+            if known is None or score.worst["auroc"] < known.worst["auroc"]:
+                failures[place] = Failure(
+                    cell.method, score.level, score.truth, cell.seed, entries[place].mean, score.worst
+                )
+    by_model: dict[tuple[str, str], list[Failure]] = {}
+    for (kind, model, *_), failure in failures.items():
+        by_model.setdefault((kind, model), []).append(failure)
+    return by_model
+
+
+def write_failures(result: BenchResult, folder: Path) -> dict[tuple[str, ...], str]:
+    """Write one page of attention maps for each model with failures. Return the address of each failure below the
+    folder of `folder`, by kind, model, method, level and truth."""
+    addresses: dict[tuple[str, ...], str] = {}
+    for (kind, model), failures in find_failures(result).items():
+        subjects: dict[int, Subjects] = {}
+        maps: list[AttentionMap] = []
+        path = folder / f"{kind}-{model}.html"
+        for failure in failures:
+            if failure.seed not in subjects:
+                known = KnownModelChoice(model, kind).build(failure.seed, result.folder)  # type: ignore[arg-type]
+                subjects[failure.seed] = draw_inputs(known, result.samples)
+            attention, place = _draw_failure(subjects[failure.seed], failure)
+            state = urlencode({"map": len(maps), **place})
+            addresses[kind, model, failure.method, failure.level, failure.truth] = (
+                f"{folder.name}/{path.name}#{state}"
+            )
+            maps.append(attention)
+        write_page(path, maps)
+    return addresses
+
+
+def address_of(addresses: Mapping[tuple[str, ...], str], column: Column, method: str) -> str | None:
+    """Return the address of a failure, or None."""
+    return addresses.get((column.kind, column.name, method, column.level, column.truth))
+
+
+def _draw_failure(subjects: Subjects, failure: Failure) -> tuple[AttentionMap, dict[str, Any]]:
+    """Return the attention map of a failure, and the layer and head that the page opens."""
+    worst = failure.worst
+    attention = subjects.known.subject.look(subjects.inputs[worst.get("sample", 0)])
+    note = (
+        f"{failure.method} ranks {failure.level} with AUROC {worst['auroc']:.2f} here (seed {failure.seed}), "
+        f"{failure.mean:.2f} on average"
+    )
+    if failure.level == "inputs":
+        layers = {EXPLANATION: _input_layer(attention, failure), **attention.layers}
+        return _noted(attention, note, layers), {"layer": EXPLANATION, "head": 0}
+    if failure.level == "heads":
+        return _draw_heads(subjects, attention, failure, note)
+    high, low = (
+        ", ".join(f"{sender} to {receiver}" for sender, receiver, _ in worst[end]) for end in ("high", "low")
+    )
+    note += f". Ranked high, but not in the circuit: {high}. Ranked low, but in the circuit: {low}"
+    return _noted(attention, note, attention.layers), {}
+
+
+def _input_layer(attention: AttentionMap, failure: Failure) -> LayerMap:
+    """Return a layer with two heads: the ranking of the method, and the truth; rows sum to 1."""
+    scores, truth = (
+        np.array(failure.worst["scores"], dtype=np.float64),
+        np.array(failure.worst["truth"], dtype=bool),
+    )
+    fitting = [
+        layer
+        for layer in attention.layers.values()
+        if len(layer.query_labels) == len(truth) and len(layer.key_labels) >= truth.shape[1]
+    ]
+    queries = fitting[-1].query_labels if fitting else [f"output {step}" for step in range(len(truth))]
+    keys = (
+        fitting[-1].key_labels[: truth.shape[1]]
+        if fitting
+        else [f"input {step}" for step in range(truth.shape[1])]
+    )
+    return LayerMap(
+        name=EXPLANATION,
+        title=f"Ranks by {failure.method}, beside the known answer",
+        weights=np.stack([_rank_weights(scores), _rank_weights(truth)]).astype(np.float32),
+        query_labels=list(queries),
+        key_labels=list(keys),
+        relevant=truth,
+        kind_override="cross",
+        head_names=(f"{failure.method.replace('_', ' ')} (ranks)", "known answer"),  # a long name needs spaces
+    )
+
+
+def _rank_weights(scores: np.ndarray) -> np.ndarray:
+    """Return weights (Tq, Tk) that sum to 1 in each row, and are proportional to the number of smaller scores.
+
+    >>> _rank_weights(np.array([[-1.0, 0.0, 2.0]])).tolist()
+    [[0.0, 0.3333333333333333, 0.6666666666666666]]
+    """
+    smaller = (scores[:, None, :] < scores[:, :, None]).sum(2)
+    weights: np.ndarray = smaller / np.maximum(smaller.sum(1, keepdims=True), 1)
+    return weights
+
+
+def _draw_heads(
+    subjects: Subjects, attention: AttentionMap, failure: Failure, note: str
+) -> tuple[AttentionMap, dict[str, Any]]:
+    """Name each head by its score, its rank and whether it belongs to the known answer."""
+    circuit = subjects.known.circuit
+    assert circuit is not None, "only models with a circuit have known heads"
+    kind = failure.truth.split(", ")[0]
+    truth: Mapping[str, Sequence[bool | None]] = getattr(circuit, kind)
+    scores = {
+        (layer, head): value
+        for layer, values in failure.worst["scores"].items()
+        for head, value in enumerate(values)
+    }
+    ranked = sorted(scores, key=lambda place: -scores[place])
+    layers = {}
+    for name, layer in attention.layers.items():
+        names = []
+        for head in range(len(layer.weights)):
+            known = truth.get(name, ())[head : head + 1]
+            answer = "unknown" if not known or known[0] is None else kind if known[0] else f"not {kind}"
+            place = (name, head)
+            rank = f"rank {ranked.index(place) + 1}" if place in scores else "not ranked"
+            names.append(f"head {head} ({rank}, {answer})")
+        layers[name] = dataclasses.replace(layer, head_names=tuple(names))
+    misplaced = next(
+        ((layer, head) for layer, head in ranked if layer in layers and truth.get(layer, ())[head] is False), None
+    )
+    state = {} if misplaced is None else {"layer": misplaced[0], "head": misplaced[1]}
+    return _noted(attention, note, layers), state
+
+
+def _noted(attention: AttentionMap, note: str, layers: dict[str, LayerMap]) -> AttentionMap:
+    notes = "; ".join(filter(None, (note, attention.note)))
+    return dataclasses.replace(attention, note=notes, layers=layers, sums=None)
+
 
 WIDTH = 12
 """Number of models beside each other in a table of the page."""

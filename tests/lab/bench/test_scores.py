@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from regard.statistics import auroc
-from regard_lab.bench.letters import assign_letters
+from regard_lab.bench.columns import assign_letters
 from regard_lab.bench.scores import merge_truths, score_edges, score_heads, score_inputs
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from regard.cli import main
-from regard_lab.cards.claim_table import CLAIMS, claims_of
+from regard_lab.cards.card import CLAIMS, claims_of
 from regard_lab.cards.claims import Claim, ClaimResult, evaluate_claims
 from regard_lab.cards.mechanisms import MECHANISMS
 from regard_lab.cards.probe_training import ProbeMeasures, ProbeResult

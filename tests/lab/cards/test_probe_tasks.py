@@ -5,7 +5,7 @@ import torch
 
 from regard.streams import make_generator
 from regard.tasks.batch import IGNORE
-from regard_lab.cards.probe_tasks import (
+from regard_lab.cards.probes import (
     CopyLetters,
     HelpText,
     HelpTextConfig,
