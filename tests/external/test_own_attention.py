@@ -632,3 +632,36 @@ def test_model_trains_while_its_attention_is_recorded() -> None:
         model(states).sum().backward()
     assert len(records) == 2
     torch.testing.assert_close([parameter.grad for parameter in model.parameters()], expected)
+
+
+def test_probes_call_no_hooks_of_the_user_and_the_projection_after_the_heads_is_found() -> None:
+    calls = list[Tensor]()
+    model, states = Form(matmul).eval(), torch.randn(4, 4, D)  # needs a probe
+    with model.to_out.register_forward_pre_hook(lambda module, args: calls.append(args[0])):
+        with torch.no_grad(), regard.record(model):
+            model(states)
+        assert len(calls) == 1
+        with torch.no_grad(), regard.intervene(model, "", heads=[1]):
+            model(states)
+    assert len(calls) == 2 and not calls[1].unflatten(-1, (H, -1))[..., 1, :].any()
+    layered = nn.Sequential(nn.Embedding(9, D), Form(causal), nn.Linear(D, 9)).eval()
+    subject = regard.look(layered, lambda text: torch.tensor([[int(word) for word in text]]), inputs=["1234"])
+    assert list(subject.components.heads) == ["1"]
+    effects = regard.patch(subject, "1234", "5234").heads
+    assert effects is not None and len(effects)
+
+
+def test_a_loss_of_a_model_with_an_output_for_each_step_is_attributed() -> None:
+    model = nn.Sequential(nn.Embedding(9, D), Form(causal), nn.Linear(D, 9)).eval()
+
+    def loss(model: nn.Module, text: str) -> Tensor:
+        return F.cross_entropy(model(read(text))[0], read(text)[0])
+
+    def read(text: str) -> Tensor:
+        return torch.tensor([[int(word) for word in text]])
+
+    texts = ["12345", "54321", "13524"]
+    subject = regard.look(model, read, loss=loss, inputs=texts)
+    attribution = regard.attribute(subject, texts[0], method="ablation_resampled")
+    assert attribution.inputs is not None and attribution.inputs.shape == (1, 5)
+    assert subject.examine(texts).yardstick is not None

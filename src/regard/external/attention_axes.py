@@ -39,7 +39,7 @@ from torch.overrides import TorchFunctionMode
 
 from regard.attention.hooks import AttentionLayer
 from regard.external.forward_tracker import ForwardTracker
-from regard.external.hooks import probing, remove_hooks
+from regard.external.hooks import DetachableHook, probing, remove_hooks
 
 HEADS = ("num_heads", "n_heads", "n_head", "num_attention_heads", "heads", "nhead", "nheads", "num_head", "h")
 """Names of attributes that may contain the number of heads."""
@@ -139,7 +139,7 @@ class AxesProbe:
         self.projected: Tensor | None = None
         module, args, kwargs, _ = self.running
         copied = [value.clone() if isinstance(value, Tensor) else value for value in (*args, *kwargs.values())]
-        with torch.random.fork_rng(devices=[]), _state_restored(module, args, kwargs):
+        with torch.random.fork_rng(devices=[]), _state_restored(module, args, kwargs), _without_hooks(module):
             forward: Any = module.forward
             output = forward(*copied[: len(args)], **dict(zip(kwargs, copied[len(args) :], strict=True)))
             output = [self.projected] if projected else output
@@ -576,6 +576,22 @@ def _step_counts(inputs: Iterable[Tensor], batch: int) -> set[int]:
                 {sizes[-2], math.prod(sizes[-3:-1]), math.prod(sizes[-2:])} if len(sizes) > 3 else {sizes[0]}
             )
     return counts
+
+
+@contextmanager
+def _without_hooks(module: nn.Module) -> Iterator[None]:
+    """Call no hooks of the user inside the block: these would see the changed weights, and more calls."""
+    tables = [table for part in module.modules() for table in (part._forward_pre_hooks, part._forward_hooks)]
+    before = [(table, dict(table)) for table in tables if table]
+    for table, hooks in before:
+        for key in [key for key, hook in hooks.items() if not isinstance(hook, DetachableHook)]:
+            del table[key]
+    try:
+        yield
+    finally:
+        for table, hooks in before:
+            table.clear()
+            table.update(hooks)
 
 
 @contextmanager

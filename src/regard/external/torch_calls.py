@@ -223,8 +223,8 @@ def _attend(modes: Sequence[TorchCallMode], weights: Tensor, keys: int, *, produ
                 f"{layer} attends in windows, where no single weight can be set: change whole heads instead"
             )
     else:
-        by_convention = product and is_transformed(weights)  # a module cannot be probed inside vmap
-        axes = finder.find(weights.shape, keys, product=product, convention=weights if by_convention else None)
+        convention = weights if product and is_transformed(weights) else None  # vmap allows no probe
+        axes = finder.find(weights.shape, keys, product=product, convention=convention)
     if axes is None:
         return weights
     heads = finder.find_heads() or len(weights) + 1
