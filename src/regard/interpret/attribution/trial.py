@@ -84,8 +84,8 @@ class Trial(Generic[Input]):
             self.background = Background(self.subject, seed=self.seed)
         probe = self.subject.trial(self.input)
         # A class and a batch can be explained only in logits; otherwise, the user's loss is the output.
-        by_loss = probe.loss is not None and self.target == PREDICTED and self.clean_pass is None
-        self.probe: ProbeInput = probe.loss if by_loss else probe
+        by_loss = self.target == PREDICTED and self.clean_pass is None
+        self.probe: ProbeInput = probe.loss if by_loss and probe.loss is not None else probe
         # Computed at once, so that no method computes them while the model is changed.
         logits, self._embeddings = read_pass(self.probe) if self.clean_pass is None else self.clean_pass
         self.logits: Tensor = logits.float()
