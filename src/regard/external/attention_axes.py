@@ -165,8 +165,8 @@ class AxesProbe:
 
         if not dims or len(by_step(first)) != count or int(by_step(first).sum(0).max()) > 1:
             return False  # windows, or a module that mixes steps after its weights
-        tests = (lambda index: index % 2 == 1), (lambda index: index >= count // 2)
-        return any(bool(by_step(used(test))[~test(torch.arange(count))].any()) for test in tests)
+        tests = partial(torch.bitwise_and, other=1), partial(torch.ge, other=count // 2)  # odd rows, late rows
+        return any(bool(by_step(used(test))[~test(torch.arange(count)).bool()].any()) for test in tests)
 
     def visit(self, site: str, weights: Tensor) -> Tensor:
         """Return weights, with changed rows if they are those of the probe."""
