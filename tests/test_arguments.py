@@ -68,6 +68,7 @@ def sample(hint: Any) -> Any:
         Path: Path("x"),
         Tensor: torch.zeros(1, 2, 8),
         bytes: b"x",
+        torch.device: torch.device("cpu"),
     }
     if origin in plain:
         return plain[origin]
@@ -146,9 +147,10 @@ def exported() -> Iterator[tuple[str, Callable[..., Any], Any, type | None]]:
         if is_checked and not getattr(value, "_is_protocol", False):
             if "__init__" in vars(value) and not inspect.isabstract(value):
                 yield name, value, inspect.unwrap(value.__init__), value
-            for method in [] if issubclass(value, nn.Module) else vars(value):
+            for method in vars(value):
                 member = inspect.getattr_static(value, method)
-                if not method.startswith("_") and inspect.isfunction(member):
+                is_forward = issubclass(value, nn.Module) and method == "forward"  # checked after an error
+                if not (method.startswith("_") or is_forward) and inspect.isfunction(member):
                     yield f"{name}.{method}", getattr(empty(value), method), inspect.unwrap(member), value
 
 
@@ -239,6 +241,10 @@ def layer_misuses() -> Iterator[tuple[str, Callable[[], Any]]]:
         yield "causal", partial(lambda wrong: multi(STATES, causal=wrong), wrong=wrong)
         yield "prepared", partial(lambda wrong: single(STATES, STATES, STATES, prepared=wrong), wrong=wrong)
     yield "step", lambda: multi(STATES, step="last")
+    yield "causal", lambda: multi.attend_self(STATES, causal="no")
+    yield "memory", lambda: multi.attend(STATES, STATES)
+    yield "states", lambda: decoder.project([1])
+    yield "width", lambda: multi.weigh(torch.zeros(1, 2, 3, 0), STATES, None, None)
     for lengths in (torch.tensor([-1, 2]), torch.tensor([1.5, 2.0]), [1, 2], torch.tensor([1j])):
         yield "lengths", partial(lambda lengths: length_mask(lengths, 3), lengths=lengths)
     yield "device", lambda: causal_mask(2, 3, "nope")  # type: ignore[arg-type]

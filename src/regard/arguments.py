@@ -34,7 +34,7 @@ from regard.errors import PACKAGES, InputError, is_own, one_line, unknown_choice
 LONGEST_SHOWN = 60
 """Largest number of characters of a value in a message."""
 UNIONS = (Union, types.UnionType)
-TENSOR_ERRORS = (RuntimeError, IndexError, ValueError, TypeError, AttributeError)
+TENSOR_ERRORS = (RuntimeError, IndexError, ValueError, TypeError, AttributeError, ArithmeticError)
 """Errors of PyTorch for tensors that do not fit, and of Python for values that are not tensors."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 Member = TypeVar("Member", bound=Callable[..., Any])
@@ -448,9 +448,10 @@ def guard_class(cls: type) -> None:
     layer = "torch" in sys.modules and issubclass(cls, sys.modules["torch"].nn.Module)
     for name, member in list(vars(cls).items()):
         method = member.__func__ if isinstance(member, classmethod | staticmethod) else member
-        if not isinstance(method, types.FunctionType) or (name != "__init__" and (name.startswith("_") or layer)):
+        is_checked = name == "__init__" or not (name.startswith("_") or (layer and name == "forward"))
+        if not isinstance(method, types.FunctionType) or not is_checked:
             continue
-        guarded = guard(method, cls, always=layer)
+        guarded = guard(method, cls, always=layer and name == "__init__")
         setattr(cls, name, guarded if method is member else type(member)(guarded))
     if layer and "forward" in vars(cls):
         cls.forward = guard_forward(vars(cls)["forward"], cls)  # type: ignore[attr-defined]

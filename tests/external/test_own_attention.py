@@ -36,7 +36,7 @@ class OperatorCapture(TorchDispatchMode):
     def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = operator(*args, **(kwargs or {}))
         name = operator.overloadpacket.__name__
-        if name in ("_softmax", "_safe_softmax"):
+        if name in ("_softmax", "_safe_softmax", "softmax"):
             self.weights.append(result.clone())
         elif name.startswith("_scaled_dot_product"):
             query, key = args[0].double(), args[1].double()
@@ -289,6 +289,23 @@ def talking_heads(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return join(torch.einsum("bhqk,hg->bgqk", form.zero(weights, 1), mix) @ v)
 
 
+def softmin(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = split(q, k, v)
+    return join(form.zero(F.softmin(-q @ k.mT, -1), 1) @ v)
+
+
+def written_to_a_tensor(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = split(q, k, v)
+    weights = torch.empty_like(scores := q @ k.mT)
+    torch.softmax(scores, -1, out=weights)
+    return join(form.zero(weights, 1) @ v)
+
+
+def first_query(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    first, k, v = split(q[:, :1], k, v)
+    return torch.cat([join(form.zero((first @ k.mT).softmax(-1), 1) @ v), q[:, 1:]], 1)
+
+
 def fused(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     context = SDPA(*split(q, k, v))
     return join(form.zero(context, 1))
@@ -342,6 +359,9 @@ FORMS: dict[str, tuple[Callable[..., Tensor], str]] = {
     "multiply and sum": (multiply_and_sum, "bhqk"),
     "sink": (sink, "bhqk"),
     "talking heads": (talking_heads, "bhqk"),
+    "softmin": (softmin, "bhqk"),
+    "written to a tensor": (written_to_a_tensor, "bhqk"),
+    "first query": (first_query, "bhqk"),
     "fused": (fused, "bhqk"),
     "fused folded": (fused_folded, "(bh)qk"),
     "fused windows": (fused_windows, "bhwqk"),
@@ -411,10 +431,50 @@ def selected_queries(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return join(v.mean(2, keepdim=True).expand_as(v).scatter(2, rows, weights @ v))
 
 
+def last_query(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    last, k, v = split(q[:, -1:], k, v)
+    return torch.cat([q[:, :-1], join((last @ k.mT).softmax(-1) @ v)], 1)
+
+
+def blocks_of_queries(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = split(q, k, v)
+    return join(torch.cat([(block @ k.mT).softmax(-1) @ v for block in q.split(2, dim=2)], 2))
+
+
+def reversed_queries(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = split(q.flip(1), k, v)
+    return join((q @ k.mT).softmax(-1) @ v).flip(1)
+
+
+def sorted_queries(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """As in Reformer (Kitaev et al. 2020), each sample has its own order of queries."""
+    order = q[..., :1].argsort(1).expand_as(q)
+    sorted_q, k, v = split(q.gather(1, order), k, v)
+    return torch.zeros_like(q).scatter(1, order, join((sorted_q @ k.mT).softmax(-1) @ v))
+
+
+def queries_with_heads(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    weights = (q.unflatten(-1, (H, -1)).flatten(1, 2) @ k[..., : D // H].mT).softmax(-1)  # (B, Tq H, Tk)
+    return (weights @ v[..., : D // H]).unflatten(1, (-1, H)).flatten(2)
+
+
+def vmap_of_heads(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return (q @ k.mT).softmax(-1) @ v
+
+    return join(torch.vmap(attend, in_dims=1, out_dims=1)(*split(q, k, v)))
+
+
 @pytest.mark.parametrize(("batch", "steps"), [(2, 6), (4, 4), (3, 5)])
 @pytest.mark.parametrize(
     ("attend", "reason"),
     [
+        (last_query, "belong to selected queries"),
+        (blocks_of_queries, "belong to selected queries"),
+        (reversed_queries, "belong to selected queries"),
+        (sorted_queries, "belong to selected queries"),
+        (queries_with_heads, "heads and samples cannot be distinguished"),
+        (vmap_of_heads, "heads, samples and queries cannot be distinguished"),
         (channels, "not queries .attention over channels"),
         (fused_channels, "not queries .attention over channels"),
         (linear, "not queries .attention over channels"),
@@ -423,13 +483,53 @@ def selected_queries(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 )
 def test_rows_that_are_no_queries_are_named(attend: Any, reason: str, batch: int, steps: int) -> None:
     model, states = nn.Sequential(nn.Linear(D, D), Form(attend)).eval(), torch.randn(batch, steps, D)
-    with torch.no_grad(), pytest.warns(UserWarning, match=f"not recorded: 1 .Form: the rows of .*{reason}"):
+    with torch.no_grad(), pytest.warns(UserWarning, match=f"not recorded: 1 .Form: .*{reason}"):
         with regard.record(model) as records:
             model(states)
     assert not records and list(records.left_out) == ["1"]
     if attend is not linear:
         with pytest.raises(InputError, match=reason), torch.no_grad(), regard.intervene(model, "1", heads=[0]):
             model(states)
+
+
+def differential(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Two maps for each head (Ye et al. 2024)."""
+    q, k = split(q, k, heads=2 * H)
+    first, second = (q @ k.mT).softmax(-1).unflatten(1, (H, 2)).unbind(2)
+    return join((first - second / 2) @ split(v)[0])
+
+
+def half_of_the_heads(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = split(q, k, v)
+    parts = [slice(0, H // 2), slice(H // 2, H)]
+    return join(torch.cat([(q[:, part] @ k[:, part].mT).softmax(-1) @ v[:, part] for part in parts], 1))
+
+
+@pytest.mark.parametrize(("attend", "maps"), [(differential, 2 * H), (half_of_the_heads, H // 2)])
+def test_number_of_maps_that_differs_from_the_heads_is_said(attend: Any, maps: int) -> None:
+    model, states = Form(attend), torch.randn(2, 6, D)
+    with pytest.warns(UserWarning, match=f"the model computes {maps} maps in each call, and has {H} heads"):
+        with torch.no_grad(), regard.record(model) as records:
+            model(states)
+    assert records[""].weights.shape == (2, maps, 6, 6)
+
+
+def test_loop_over_samples_and_heads_is_exact_for_one_sample_or_refused() -> None:
+    def loop_of_samples(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        rows = [loop(form, *(part[index : index + 1, :, :] for part in (q, k, v))) for index in range(len(q))]
+        return torch.cat(rows)
+
+    def loop_without_batch(form: Form, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return torch.stack([loop(form, *parts) for parts in zip(q, k, v, strict=True)])
+
+    for attend in (loop_of_samples, loop_without_batch):
+        model, states = Form(attend), torch.randn(1, 4, D)
+        with torch.no_grad(), regard.record(model) as records:
+            model(states)
+        captured = torch.stack([weights.reshape(4, 4) for weights in operator_weights(model, states)])
+        torch.testing.assert_close(records[""].weights, captured[None])
+        with torch.no_grad(), pytest.warns(UserWarning, match="not recorded"), regard.record(model):
+            model(torch.randn(3, 4, D))
 
 
 class OneHead(nn.Module):
@@ -532,3 +632,34 @@ def test_model_trains_while_its_attention_is_recorded() -> None:
         model(states).sum().backward()
     assert len(records) == 2
     torch.testing.assert_close([parameter.grad for parameter in model.parameters()], expected)
+
+
+def test_probes_call_no_hooks_of_the_user_and_the_projection_after_the_heads_is_found() -> None:
+    calls = list[Tensor]()
+    model, states = Form(matmul).eval(), torch.randn(4, 4, D)  # needs a probe
+    with model.to_out.register_forward_pre_hook(lambda module, args: calls.append(args[0])):
+        with torch.no_grad(), regard.record(model):
+            model(states)
+        assert len(calls) == 1
+        with torch.no_grad(), regard.intervene(model, "", heads=[1]):
+            model(states)
+    assert len(calls) == 2 and not calls[1].unflatten(-1, (H, -1))[..., 1, :].any()
+    layered = nn.Sequential(nn.Embedding(9, D), Form(causal), nn.Linear(D, 9)).eval()
+    subject = regard.look(layered, lambda text: torch.tensor([[int(word) for word in text]]), inputs=["1234"])
+    assert list(subject.components.heads) == ["1"]
+
+
+def test_a_loss_of_a_model_with_an_output_for_each_step_is_attributed() -> None:
+    model = nn.Sequential(nn.Embedding(9, D), Form(causal), nn.Linear(D, 9)).eval()
+
+    def loss(model: nn.Module, text: str) -> Tensor:
+        return F.cross_entropy(model(read(text))[0], read(text)[0])
+
+    def read(text: str) -> Tensor:
+        return torch.tensor([[int(word) for word in text]])
+
+    texts = ["12345", "54321", "13524"]
+    subject = regard.look(model, read, loss=loss, inputs=texts)
+    attribution = regard.attribute(subject, texts[0], method="ablation_resampled")
+    assert attribution.inputs is not None and attribution.inputs.shape == (1, 5)
+    assert subject.examine(texts).yardstick is not None

@@ -16,6 +16,7 @@ precision and in functions with their own backward pass.
 
 import math
 import types
+import weakref
 from collections import Counter
 from collections.abc import (
     Callable,
@@ -29,7 +30,7 @@ from collections.abc import (
 )
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -39,7 +40,7 @@ from torch.overrides import TorchFunctionMode
 from regard.attention.hooks import AttentionLayer
 from regard.errors import is_own
 from regard.external.forward_tracker import ForwardTracker
-from regard.external.hooks import probing, remove_hooks
+from regard.external.hooks import DetachableHook, probing, remove_hooks
 
 HEADS = ("num_heads", "n_heads", "n_head", "num_attention_heads", "heads", "nhead", "nheads", "num_head", "h")
 """Names of attributes that may contain the number of heads."""
@@ -47,7 +48,7 @@ STATE_DEPTH = 6
 """Number of nested levels of attributes and containers whose state is restored after a probe."""
 LEVELS = 3
 """Number of nested modules that are probed: a module around the one with the weights may join the heads."""
-SOFTMAXES = (F.softmax, torch.softmax, Tensor.softmax, torch.special.softmax)
+SOFTMAXES = (F.softmax, torch.softmax, Tensor.softmax, torch.special.softmax, F.softmin)
 SITES = (*SOFTMAXES, F.scaled_dot_product_attention)
 """Functions that compute weights, or contexts with the rows of weights."""
 PRODUCTS = (
@@ -62,6 +63,11 @@ CHANNELS = "the rows of weights {} are not queries (attention over channels, lan
 SELECTED = "the rows of weights {} belong to selected queries, and it is unknown which"
 FOLDED = "heads and samples cannot be distinguished in weights {}"
 UNKNOWN = "heads, samples and queries cannot be distinguished in weights {}"
+
+
+Result = TypeVar("Result")
+_shuffled = weakref.WeakKeyDictionary[nn.Module, bool]()
+"""By module with weights (B, H, Tq, Tk): whether it changes the order of its queries."""
 
 
 class Axes(NamedTuple):
@@ -134,13 +140,34 @@ class AxesProbe:
         self.projected: Tensor | None = None
         module, args, kwargs, _ = self.running
         copied = [value.clone() if isinstance(value, Tensor) else value for value in (*args, *kwargs.values())]
-        with torch.random.fork_rng(devices=[]), _state_restored(module, args, kwargs):
+        with torch.random.fork_rng(devices=[]), _state_restored(module, args, kwargs), _without_hooks(module):
             forward: Any = module.forward
             output = forward(*copied[: len(args)], **dict(zip(kwargs, copied[len(args) :], strict=True)))
             output = [self.projected] if projected else output
             return next(
                 _tensors(output if isinstance(output, Tensor | Mapping | Sequence) else vars(output))
             ).clone()
+
+    def used_at(
+        self, axis: int, rows: Callable[[Tensor], Tensor], base: Tensor, *, projected: bool = False
+    ) -> Tensor:
+        """Return the numbers of the output `base`, True where they depend on selected rows of weights."""
+        output = self.run(axis, rows, projected=projected)
+        return (output != base) & ~(output.isnan() & base.isnan())
+
+    def is_shuffled(self, axis: int, *, projected: bool = False) -> bool:
+        """Return whether each row is used at one position, and not at its own: code may sort the queries."""
+        used = partial(self.used_at, axis, base=self.run(projected=projected), projected=projected)
+        first, count = used(lambda index: index == 0), self.shape[axis]
+        dims = [dim for dim in range(first.dim()) if not first.movedim(dim, 0).flatten(1).any(1).all()]
+
+        def by_step(mask: Tensor) -> Tensor:
+            return mask.movedim(dims, list(range(len(dims)))).flatten(0, len(dims) - 1).flatten(1)
+
+        if not dims or len(by_step(first)) != count or int(by_step(first).sum(0).max()) > 1:
+            return False  # windows, or a module that mixes steps after its weights
+        tests = partial(torch.bitwise_and, other=1), partial(torch.ge, other=count // 2)  # odd rows, late rows
+        return any(bool(by_step(used(test))[~test(torch.arange(count)).bool()].any()) for test in tests)
 
     def visit(self, site: str, weights: Tensor) -> Tensor:
         """Return weights, with changed rows if they are those of the probe."""
@@ -155,7 +182,7 @@ class AxesProbe:
             raise ValueError("a repeated run computes weights of another shape")
         if self._rows is not None:
             noise = torch.rand(weights.shape, generator=torch.Generator().manual_seed(0)).to(weights) + 0.1
-            rows = self._rows(torch.arange(weights.shape[self._axis], device=weights.device))
+            rows = self._rows(torch.arange(weights.shape[self._axis], device=weights.device)).to(weights.device)
             sizes = [-1 if axis == self._axis else 1 for axis in range(weights.dim())]
             weights = weights + noise * rows.reshape(sizes)
         return mark(weights, WEIGHTS)
@@ -168,6 +195,11 @@ def active_probe() -> AxesProbe | None:
 def mark(tensor: Tensor, origin: str) -> Tensor:
     tensor.regard_origin = origin  # type: ignore[attr-defined]
     return tensor
+
+
+def in_place_of(output: Tensor | None, weights: Tensor) -> Tensor:
+    """Return weights; with `out=`, the tensor from which the code reads them."""
+    return weights if output is None else output.copy_(weights)
 
 
 def origin_of(tensor: Tensor) -> str | None:
@@ -206,7 +238,7 @@ class ProbeMode(TorchFunctionMode):
         kwargs = kwargs or {}
         result, probe = function(*args, **kwargs), active_probe()
         if probe is not None and function in SITES and self.captures:
-            return probe.visit("", result)
+            return in_place_of(kwargs.get("out"), probe.visit("", result))
         if isinstance(result, Tensor):
             operands = [
                 value
@@ -305,19 +337,30 @@ class AxesFinder:
         return None
 
     def find(
-        self, shape: Sequence[int], keys: int, site: str = "", *, product: bool = True, convention: bool = False
+        self,
+        shape: Sequence[int],
+        keys: int,
+        site: str = "",
+        *,
+        product: bool = True,
+        convention: Tensor | None = None,
     ) -> Axes | str | None:
         """Return the axes of the weights that were counted last, the reason if they are unknown, or None if they
         weigh no values.
 
         `shape`: that of the weights; `keys`: the axis over which they were normalized. `site`: the module through
         which they pass, or "" for a function. `product`: whether the scores are products of queries and keys.
-        `convention`: whether the function requires (..., H, Tq, Tk).
+        `convention`: a tensor of the call, if the function requires (..., H, Tq, Tk).
         """
-        heads = self.find_heads()
-        sure = convention and heads is None
+        heads, by_convention = self.find_heads(), convention is not None
+        copies = (
+            torch.func.debug_unwrap(convention).numel() // convention.numel() if convention is not None else 1
+        )
+        if heads is not None and copies > 1 < heads and copies % heads == 0:
+            return UNKNOWN  # vmap over the heads, or over as many samples
+        sure = by_convention and heads is None
         if product and self._is_by_head(shape, keys, shape[-3] if sure else heads, sure=sure):
-            return BY_HEAD
+            return SELECTED if self._is_shuffled(shape, site) else BY_HEAD
         if not self.running:
             return UNKNOWN if product else None
         key = id(self.running[-1].module), site, len(shape), keys, product, tuple(size == 1 for size in shape)
@@ -329,7 +372,7 @@ class AxesFinder:
             if isinstance(axes, Axes):
                 no_heads = heads is None and axes.heads == 1 and "h" not in axes.roles
                 unclear = no_heads or axes.roles[-2] != "q" or "q" in axes.roles[:-2]
-            if convention and unclear:
+            if by_convention and unclear:
                 axes = Axes(("s",) * (len(shape) - 3) + ("h", "q", "k"))
             self._known[key] = axes, shape
         if isinstance(axes, Axes) and axes.head is not None:
@@ -355,6 +398,16 @@ class AxesFinder:
         unique = sure or heads == 1 or heads not in (shape[0], shape[2])
         return unique and not channels and self.has_steps(shape[2], shape[0])
 
+    def _is_shuffled(self, shape: Sequence[int], site: str) -> bool:
+        """Return whether the innermost module changes the order of its queries; probes each module once."""
+        module = self.running[-1].module if self.running else None
+        if module is None or shape[2] < 2 or type(module).__module__.startswith("transformers."):
+            return False
+        if module not in _shuffled:
+            probe = AxesProbe(self.running[-1], site, self.running[-1].sites[site] - 1, shape, 3)
+            _shuffled[module] = self._try_probe(probe, lambda probe: probe.is_shuffled(2)) is True
+        return _shuffled[module]
+
     def _probe(
         self, shape: Sequence[int], keys: int, site: str, heads: int | None, *, product: bool
     ) -> Axes | str | None:
@@ -362,12 +415,12 @@ class AxesFinder:
         result: Axes | str = UNKNOWN
         for level, running in enumerate(self.running[: -LEVELS - 1 : -1]):
             probe = AxesProbe(running, site, running.sites[site] - 1, shape, keys)
-            axes = self._try_probe(probe, heads)
+            axes = self._try_probe(probe, partial(_axes_in, heads=heads))
             if not (probe.used or product or site) and axes != UNKNOWN:
                 return None
             if isinstance(axes, str) and level == 0:
                 # A module of several layers mixes steps after its weights, and a norm may multiply them by zero.
-                projected = self._try_probe(probe, heads, projected=True)
+                projected = self._try_probe(probe, partial(_axes_in, heads=heads, projected=True))
                 axes = projected if isinstance(projected, Axes) else axes
             if not isinstance(axes, Axes):  # the modules around it mix steps, too
                 return axes if level == 0 else result
@@ -380,13 +433,13 @@ class AxesFinder:
                 return axes
         return result
 
-    def _try_probe(self, probe: AxesProbe, heads: int | None, *, projected: bool = False) -> Axes | str:
+    def _try_probe(self, probe: AxesProbe, find: Callable[[AxesProbe], Result]) -> Result | str:
         tracker = self.tracker
         running, captured = list(tracker.running), tracker.captured_elsewhere
         probing.probe, tracker.captured_elsewhere = probe, False
         try:
             with torch.no_grad(), ProbeMode(tracker):
-                return _axes_in(probe, heads, projected=projected)
+                return find(probe)
         except Exception:  # a user's module may refuse to run again, or with other numbers
             return UNKNOWN
         finally:
@@ -394,14 +447,11 @@ class AxesFinder:
             tracker.running[:] = running
 
 
-def _axes_in(probe: AxesProbe, heads: int | None, *, projected: bool) -> Axes | str:
+def _axes_in(probe: AxesProbe, heads: int | None, *, projected: bool = False) -> Axes | str:
     """Return the axes from the output of one module, or from its first projection after the weights."""
     base, shape = probe.run(projected=projected), probe.shape
 
-    def used(axis: int, rows: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return the numbers of the output, True where they depend on selected rows of weights."""
-        output = probe.run(axis, rows, projected=projected)
-        return (output != base) & ~(output.isnan() & base.isnan())
+    used = partial(probe.used_at, base=base, projected=projected)
 
     def along(mask: Tensor, dim: int) -> Tensor:
         return mask.movedim(dim, 0).flatten(1).any(1)
@@ -415,7 +465,9 @@ def _axes_in(probe: AxesProbe, heads: int | None, *, projected: bool) -> Axes | 
         for axis, mask in first.items()
     }
     features = [
-        dim for dim in dims if every.shape[dim] > 1 and all(dim not in limit for limit in limits.values())
+        dim
+        for dim in dims
+        if every.shape[dim] > 1 < along(every, dim).sum() and all(dim not in limit for limit in limits.values())
     ]
     if len(features) > 1 or not every.any():
         return CHANNELS if every.any() else UNKNOWN
@@ -432,7 +484,8 @@ def _axes_in(probe: AxesProbe, heads: int | None, *, projected: bool) -> Axes | 
     separate = [axis for axis in first if limits[axis]]
     single = [axis for axis in others if shape[axis] == 1]
     lowest = max(separate + single, default=-1)
-    if lowest in separate and not positions(every).all() and not _is_block(first[lowest], every, along):
+    # Several softmaxes of a module, or a module with one query, use a block of steps if it splits the queries.
+    if not positions(every).all() and (probe.count > 1 or not _is_block(first.get(lowest, every), every, along)):
         return SELECTED
 
     def shares(axis: int) -> bool:
@@ -463,7 +516,10 @@ def _axes_in(probe: AxesProbe, heads: int | None, *, projected: bool) -> Axes | 
             return FOLDED
         # If both fit, the first rows are those of one sample only if heads are adjacent.
         folded[axis] = "hs" if not adjacent or (spread and block) else "sh"
-    if len(shape) == 2 and any(states.dim() > 2 for states in _tensors(probe.running.args, probe.running.kwargs)):
+    inputs = list(_tensors(probe.running.args, probe.running.kwargs))
+    if len(shape) == 2 and any(
+        states.dim() > 2 and (len(states) > 1 or shape[others[0]] == 1) for states in inputs
+    ):
         return Axes(("s", "k") if probe.keys else ("k", "s"))  # one query for each sample
     separate = [axis for axis in separate if axis not in folded]
     if not separate and not single:
@@ -472,18 +528,22 @@ def _axes_in(probe: AxesProbe, heads: int | None, *, projected: bool) -> Axes | 
     query = max(separate if heads == 1 and len(separate) > 1 and len(single) == 1 else separate + single)
     # Queries of two axes, such as rows and columns of an image, share their keys; windows do not.
     above, keys = [axis for axis in separate if min(others) < axis < query], shape[probe.keys]
-    counts = _step_counts(_tensors(probe.running.args, probe.running.kwargs), shape[0])
+    if folded and max(folded) > query:
+        return FOLDED  # heads and queries share an axis
+    if query in first and probe.is_shuffled(query, projected=projected):
+        return SELECTED
+    counts = _step_counts(inputs, shape[0])
     grid = {query, above[-1]} if above and shape[query] * shape[above[-1]] == keys in counts else {query}
     letters = dict.fromkeys(joined, "h") | folded | dict.fromkeys(grid, "q") | {probe.keys: "k"}
     return Axes(tuple(letters.get(axis, "s") for axis in range(len(shape))), heads if folded and heads else 1)
 
 
 def _is_block(first: Tensor, every: Tensor, along: Callable[[Tensor, int], Tensor]) -> bool:
-    """Return whether the rows are those of a block of steps, and the first row is that of its first step."""
+    """Return whether the rows are those of the first steps, and the first row is that of the first step."""
     dims = [dim for dim in range(every.dim()) if not along(every, dim).all()]
     for dim in dims:
         steps, row = along(every, dim).nonzero()[:, 0], along(first, dim).nonzero()[:, 0]
-        if len(steps) != steps[-1] - steps[0] + 1 or row.tolist() != steps[:1].tolist():
+        if int(steps[-1]) + 1 != len(steps) or row.tolist() != [0]:
             return False
     return bool(dims)
 
@@ -512,6 +572,22 @@ def _step_counts(inputs: Iterable[Tensor], batch: int) -> set[int]:
                 {sizes[-2], math.prod(sizes[-3:-1]), math.prod(sizes[-2:])} if len(sizes) > 3 else {sizes[0]}
             )
     return counts
+
+
+@contextmanager
+def _without_hooks(module: nn.Module) -> Iterator[None]:
+    """Call no hooks of the user inside the block: these would see the changed weights, and more calls."""
+    tables = [table for part in module.modules() for table in (part._forward_pre_hooks, part._forward_hooks)]
+    before = [(table, dict(table)) for table in tables if table]
+    for table, hooks in before:
+        for key in [key for key, hook in hooks.items() if not isinstance(hook, DetachableHook)]:
+            del table[key]
+    try:
+        yield
+    finally:
+        for table, hooks in before:
+            table.clear()
+            table.update(hooks)
 
 
 @contextmanager

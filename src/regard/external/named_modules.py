@@ -92,8 +92,8 @@ class WeightsHook:
         session.axes.count(layer)
         if weights.dim() == 2:
             return Axes(("q", "k"))
-        by_convention = is_transformed(weights)  # a module cannot be probed inside vmap
-        axes = session.axes.find(weights.shape, weights.dim() - 1, layer, convention=by_convention)
+        convention = weights if is_transformed(weights) else None  # a module cannot be probed inside vmap
+        axes = session.axes.find(weights.shape, weights.dim() - 1, layer, convention=convention)
         if isinstance(axes, Axes):
             return axes
         reason = (axes or UNKNOWN).format(tuple(weights.shape))

@@ -81,7 +81,7 @@ def make_trial(
             tokens=passes.input[0] if is_tokens else None,
             run_tokens=(lambda rows: passes.run(len(rows), rows, loss=loss)) if is_tokens else None,
             alphabet=_up_to(adapter.alphabet, getattr(embedding, "num_embeddings", None)),
-            steps=adapter.answer_steps(passes.input[0]) if is_tokens else None,
+            steps=adapter.answer_steps(passes.input[0]) if is_tokens and not loss else None,
             keys_before=not is_tokens,
         )
 

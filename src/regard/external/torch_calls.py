@@ -15,6 +15,7 @@ would miss.
 """
 
 import inspect
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -28,7 +29,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from torch.overrides import handle_torch_function, has_torch_function
 
 from regard.attention.layer_record import is_transformed
-from regard.errors import InputError, is_own
+from regard.errors import InputError, is_own, plural
 from regard.external.attention_axes import (
     BY_HEAD,
     FOLDED,
@@ -40,6 +41,8 @@ from regard.external.attention_axes import (
     Axes,
     ProbeMode,
     active_probe,
+    find_heads,
+    in_place_of,
     origin_of,
 )
 from regard.external.attention_call import AttentionCall
@@ -144,7 +147,8 @@ class TorchCallMode(ProbeMode):
                 if not modes or not isinstance(dim, int) or weights.dim() < 2 or not weights.numel():
                     return weights
                 scores = args[0] if args else kwargs["input"]
-                return _attend(modes, weights, dim % weights.dim(), product=origin_of(scores) == PRODUCT)
+                attended = _attend(modes, weights, dim % weights.dim(), product=origin_of(scores) == PRODUCT)
+                return in_place_of(kwargs.get("out"), attended)
             callers = [(mode, mode.tracker.running[-1]) for mode in modes]
             for mode, caller in callers:
                 mode.session.kernel_callers.add(caller)
@@ -156,7 +160,8 @@ class TorchCallMode(ProbeMode):
             # Layers from transformers keep to the convention, and a probe could change their caches.
             layer_class = type(callers[0][0].tracker.module(callers[0][1]))
             if len(shape) > 2 and not (len(shape) == 4 and layer_class.__module__.startswith("transformers.")):
-                axes = callers[0][0].session.axes.find(shape, len(shape) - 1, convention=True)
+                query = args[0] if args else kwargs["query"]
+                axes = callers[0][0].session.axes.find(shape, len(shape) - 1, convention=query)
             targets, known = _targets(callers, axes or UNKNOWN, shape, len(shape) - 1)
             if not targets:
                 return function(*args, **kwargs)
@@ -212,8 +217,8 @@ def _attend(modes: Sequence[TorchCallMode], weights: Tensor, keys: int, *, produ
                 f"{layer} attends in windows, where no single weight can be set: change whole heads instead"
             )
     else:
-        by_convention = product and is_transformed(weights)  # a module cannot be probed inside vmap
-        axes = finder.find(weights.shape, keys, product=product, convention=by_convention)
+        convention = weights if product and is_transformed(weights) else None  # vmap allows no probe
+        axes = finder.find(weights.shape, keys, product=product, convention=convention)
     if axes is None:
         return weights
     heads = finder.find_heads() or len(weights) + 1
@@ -262,6 +267,14 @@ def _targets(
                     f"{layer}: {reason}: name a module where they are (B, H, Tq, Tk) with modules=, or leave out "
                     "heads, query and key"
                 )
+        elif shape:
+            module = mode.tracker.module(layer)
+            count = axes.heads * math.prod(shape[axis] for axis, role in enumerate(axes.roles) if role == "h")
+            if find_heads(module) not in (None, count) and not type(module).__module__.startswith(
+                "transformers."
+            ):
+                what = f"computes {plural(count, 'map')} in each call, and has {find_heads(module)} heads"
+                session.warn_once(layer, f"{layer or 'the model'} {what}: heads= counts the maps")
         one_head = axes if isinstance(axes, Axes) and axes.head is not None else None
         if one_head is None or one_head.head == 0:
             mode.names[layer] = layer if session.unconfirmed is not None else session.next_call_name(layer)

@@ -78,10 +78,11 @@ class Trial(Generic[Input]):
         if self.background is None:
             self.background = Background(self.subject, seed=self.seed)
         probe = self.subject.trial(self.input)
-        # A class can be explained only in logits; otherwise, the user's loss is the output.
-        self.probe: ProbeInput = probe.loss if probe.loss is not None and self.target == PREDICTED else probe
+        # A class and a batch can be explained only in logits; otherwise, the user's loss is the output.
+        by_loss = self.target == PREDICTED and self.clean_pass is None
+        self.probe: ProbeInput = probe.loss if by_loss and probe.loss is not None else probe
         # Computed at once, so that no method computes them while the model is changed.
-        logits, self._embeddings = read_pass(probe) if self.clean_pass is None else self.clean_pass
+        logits, self._embeddings = read_pass(self.probe) if self.clean_pass is None else self.clean_pass
         self.logits: Tensor = logits.float()
         """(Tq, C), of the unchanged model."""
 
