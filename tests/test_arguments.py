@@ -241,9 +241,9 @@ def layer_misuses() -> Iterator[tuple[str, Callable[[], Any]]]:
         yield "causal", partial(lambda wrong: multi(STATES, causal=wrong), wrong=wrong)
         yield "prepared", partial(lambda wrong: single(STATES, STATES, STATES, prepared=wrong), wrong=wrong)
     yield "step", lambda: multi(STATES, step="last")
-    yield "causal", lambda: multi.attend_self(STATES, causal="no")
-    yield "memory", lambda: multi.attend(STATES, STATES)
-    yield "states", lambda: decoder.project([1])
+    yield "causal", lambda: multi.attend_self(STATES, causal="no")  # type: ignore[arg-type]
+    yield "memory", lambda: multi.attend(STATES, STATES)  # type: ignore[arg-type]
+    yield "states", lambda: decoder.project([1])  # type: ignore[arg-type]
     yield "width", lambda: multi.weigh(torch.zeros(1, 2, 3, 0), STATES, None, None)
     for lengths in (torch.tensor([-1, 2]), torch.tensor([1.5, 2.0]), [1, 2], torch.tensor([1j])):
         yield "lengths", partial(lambda lengths: length_mask(lengths, 3), lengths=lengths)
