@@ -170,6 +170,12 @@ def test_damaged_and_foreign_folders_are_refused(theirs: Path, tmp_path: Path) -
     folder = copied(theirs, tmp_path / "a")
     (folder / "config.json").write_text('{"model_type": "bart"}')
     refused(folder, "model_type bart is not supported")
+    for number, (kind, field) in enumerate(
+        (("marian", "encoder_layers"), ("gpt2", "n_layer"), ("llama", "num_hidden_layers"))
+    ):
+        folder = copied(theirs, tmp_path / f"large{number}")
+        (folder / "config.json").write_text(json.dumps({"model_type": kind, field: 10**7}))
+        refused(folder, f"its config has {field} 10000000 is out of range: choose from 0 to 1000")
     folder = copied(theirs, tmp_path / "b")
     (folder / "source.spm").write_bytes(b"abc")
     refused(folder, "cannot be loaded: transformers says|sentencepiece cannot read")

@@ -40,6 +40,7 @@ from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subwords import RESERVED, SubwordVocabulary
 from regard.data.vocabulary import UNKNOWN
 from regard.errors import InputError
+from regard.external.loading import check_sizes
 from regard.io.locking import hold_lock
 from regard.io.reading import (
     DamageError,
@@ -101,6 +102,7 @@ def read_huggingface(folder: Path) -> ImportedModel:
             f"programs to Hugging Face first"
         )
     kind = read_json(folder / "config.json", _ModelConfig, MEND, finite=False).model_type
+    check_sizes(str(folder), read_json(folder / "config.json", dict[str, Any], MEND, finite=False))
     if kind in FAMILIES:
         return read_language_model(folder)
     if kind != "marian":

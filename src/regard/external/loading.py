@@ -198,7 +198,7 @@ def _load(
             nullcontext() if folder is None and no_download is None else offline(),
         ):
             try:
-                _check_sizes(name, transformers.PretrainedConfig.get_config_dict(name, **options)[0])
+                check_sizes(name, transformers.PretrainedConfig.get_config_dict(name, **options)[0])
                 config = transformers.AutoConfig.from_pretrained(name, **options)
                 model, info = _find_class(transformers, config, name, trust_code).from_pretrained(
                     name,
@@ -234,12 +234,12 @@ def _load(
     return model, tokenizer
 
 
-def _check_sizes(name: str, config: Mapping[str, Any]) -> None:
+def check_sizes(name: str, config: Mapping[str, Any]) -> None:
     """Raise `InputError` for a size in a config.json with which no model can be built, at any depth."""
     for field, content in config.items():
         for value in content if isinstance(content, list | tuple) else [content]:
             if isinstance(value, Mapping):
-                _check_sizes(name, value)
+                check_sizes(name, value)
                 continue
             limits = next((limits for pattern, limits in SIZES.items() if re.search(pattern, field)), None)
             if limits is not None and isinstance(value, int | str) and not isinstance(value, bool):
