@@ -21,7 +21,7 @@ from regard_course.lesson_measures import measure
 from regard_course.lessons.lesson import RUNS, LessonRun
 
 SEEDS = 10
-FILE = Path(__file__).parents[1] / "src" / "regard" / "course" / "lessons" / "ranges.json"
+FILE = Path(__file__).parents[1] / "src" / "regard_course" / "lessons" / "ranges.json"
 
 
 def measure_run(lesson: str, run: LessonRun) -> dict[str, Any]:
