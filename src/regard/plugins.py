@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
-from regard.errors import PACKAGES, InputError, one_line, unknown_choice
+from regard.errors import PACKAGES, InputError, is_own, one_line, unknown_choice
 
 Base = TypeVar("Base")
 Built = TypeVar("Built")
@@ -289,7 +289,8 @@ def plugin_class(what: str, name: str, base: type[Base], choices: Iterable[str] 
         raise unknown_choice(what, name, choices, other="module:Class")
     imported = import_plugin(what, name)
     if not (isinstance(imported, type) and issubclass(imported, base)):
-        needed = f"{base.__module__}.{base.__name__}"
+        parts = base.__module__.split(".")  # PyTorch documents torch.nn.Module without its module
+        needed = ".".join([*(parts if is_own(base.__module__) else parts[:2]), base.__name__])
         raise PluginError(f"{what} {name!r} is not a class derived from {needed}: derive it from this class")
     return imported
 

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 import regard
-from regard.convert import engine
 from regard.convert.certificate import read_certificate
 from regard.errors import InputError, MachineError
 from tests.german import sentences
@@ -50,7 +49,7 @@ def test_a_model_is_converted_once(
     [place] = kept(run)
     assert capsys.readouterr().err == f"regard: converting the model once for CTranslate2, to {str(place)!r}\n"
     assert read_certificate(place).log_probabilities < 1e-4
-    monkeypatch.setattr(engine, "write_ctranslate2", None)
+    monkeypatch.setattr("regard.convert.ctranslate2.write_ctranslate2", None)
     assert translate(run) == translate(loaded(run.folder.parent)) == run.translate(SOURCES)
     assert kept(run) == [place] and capsys.readouterr().err == ""
 
@@ -96,7 +95,7 @@ def test_an_interrupted_conversion_leaves_nothing(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(engine, "write_certificate", interrupt)
+        patch.setattr("regard.convert.export.write_certificate", interrupt)
         with pytest.raises(KeyboardInterrupt):
             translate(run)
     assert kept(run) == []
@@ -119,7 +118,7 @@ def test_auto_answers_on_a_full_disk(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(engine, "write_ctranslate2", full)
+    monkeypatch.setattr("regard.convert.ctranslate2.write_ctranslate2", full)
     with pytest.raises(MachineError, match="cannot write .*: No space left on device"):
         translate(run)
     assert translate(run, engine="auto") == run.translate(SOURCES) and kept(run) == []

@@ -137,7 +137,7 @@ def test_run_without_custom_code_needs_no_trust(
     assert regard.load(trained.folder).step == 12
     config = tmp_path / "signal2" / "config.json"
     shutil.copytree(trained.folder, config.parent)
-    for score in ("os:system", "no_such_module:Score", "regard.attention:ScaledDot"):
+    for score in ("os:system", "no_such_module:Score", "regard.attention.scores:ScaledDot"):
         stored = json.loads(config.read_text())
         stored["model"]["score"] = score
         config.write_text(json.dumps(add_digest(stored)))

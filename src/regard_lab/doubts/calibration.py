@@ -15,7 +15,7 @@ import numpy as np
 
 from regard.arguments import public
 from regard.data.prepare import MOST_COMPARED, describe_learned
-from regard.errors import InputError
+from regard.errors import InputError, check_range
 from regard.progress import counting_bar, print_status
 from regard.runs.sequence_run import SequenceRun
 from regard.statistics import auroc
@@ -137,6 +137,7 @@ def check_calibration(run: SequenceRun, *, false_alarms: float, beam: int | None
     """Raise `InputError` for options of `calibrate_doubt` out of range."""
     if not 0 < false_alarms < 0.5:
         raise InputError(f"false_alarms {false_alarms} is out of range: choose above 0 and less than 0.5")
+    check_range("seed", seed, 0, 2**32 - 1)
     run.search([], beam=beam)
 
 

@@ -24,7 +24,7 @@ from regard_lab.bench.tables import entry_text
 from regard_lab.programs.traps import TRAPS
 from tests.conftest import run_jobs_here
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "explanation_method.py"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "explanation_method.py"
 FLAGS = ["--models", "counting", "--seeds", "2", "--quick"]
 
 

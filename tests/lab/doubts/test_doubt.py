@@ -251,7 +251,7 @@ def test_pairs_beyond_samples_are_named(
         counts.append(len(pairs))
         raise InputError("stop")
 
-    monkeypatch.setattr("regard.cli.trust.calibrate_doubt", stop)
+    monkeypatch.setattr("regard_lab.cli.trust.calibrate_doubt", stop)
     (tmp_path / "pairs.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS))
     for samples, words in ((60, "only the first 60 pairs of pairs.tsv are used"), (len(PAIRS), "")):
         _, _, err = command("trust", german.folder, "--data", tmp_path / "pairs.tsv", "--samples", samples)
