@@ -33,7 +33,7 @@ MODULES = {
     "regard.external.logit_lens": "logit_lens LogitLens",
     "regard.external.model": "ExternalModel",
     "regard.external.next_tokens": "next_tokens NextToken NextTokens",
-    "regard.external.recording": "intervene record",
+    "regard.activations.recording": "intervene record",
     "regard.external.weighted_values": "weighted_values WeightedValues",
     "regard.fast.memory": "keep_memory",
     "regard.interpret.alignment": "Alignment",

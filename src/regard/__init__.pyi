@@ -1,3 +1,4 @@
+from regard.activations.recording import intervene as intervene, record as record
 from regard.attention.layer_record import Record as Record
 from regard.attention.records import Records as Records
 from regard.convert.export import export as export
@@ -29,7 +30,6 @@ from regard.external.next_tokens import (
     NextTokens as NextTokens,
     next_tokens as next_tokens,
 )
-from regard.external.recording import intervene as intervene, record as record
 from regard.external.weighted_values import WeightedValues as WeightedValues, weighted_values as weighted_values
 from regard.fast.memory import keep_memory as keep_memory
 from regard.interpret.alignment import Alignment as Alignment

@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import regard
+from regard.activations.capture_session import CaptureSession
 from regard.attention.blocks import EncoderLayer
 from regard.attention.records import Recorder
-from regard.external.capture_session import CaptureSession
 from regard.external.layer_maps import record_long
 
 STATES = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))

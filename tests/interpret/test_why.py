@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import regard
-from regard.attention.components import find_components
+from regard.activations.components import find_components
 from regard.attention.hooks import trace_layer
 from regard.errors import InputError
 from regard.interpret.contributions import Contribution

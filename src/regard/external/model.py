@@ -20,18 +20,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard.activations.attention_call import AttentionCall, AttentionInputs
+from regard.activations.capture_session import CaptureSession
+from regard.activations.components import Components
+from regard.activations.forward_tracker import ForwardTracker
+from regard.activations.modules import count_parameters, find_device, random_init
+from regard.activations.recording import capture, intervene, record
+from regard.activations.torch_attention import mask_from_bias
 from regard.arguments import public
-from regard.attention.components import Components
 from regard.attention.interventions import To
 from regard.attention.records import Recorder, Records, check_indices
 from regard.errors import InputError, check_range
 from regard.external import adapters
 from regard.external.adapters import Adapter, Answer, CustomModel, PreparedInput, call_model
-from regard.external.attention_call import AttentionCall, AttentionInputs
-from regard.external.capture_session import CaptureSession
 from regard.external.comparison import ModelComparison, compare_models
 from regard.external.example_inputs import Examples, example_arguments, find_examples
-from regard.external.forward_tracker import ForwardTracker
 from regard.external.head_pruning import PrunedExternalModel, prunable_heads, prune_model, remove_heads
 from regard.external.layer_maps import find_layers, map_layers
 from regard.external.model_components import find_external_components
@@ -44,11 +47,8 @@ from regard.external.model_input import (
     input_name,
     label_input,
 )
-from regard.external.modules import count_parameters, find_device, random_init
 from regard.external.page_facts import page_facts
 from regard.external.patchable import Embeddings, make_trial, patchable_model
-from regard.external.recording import capture, intervene, record
-from regard.external.torch_attention import mask_from_bias
 from regard.statistics import Interval
 from regard.viz.attention_map import AttentionMap, Playback
 from regard.viz.forward_pass import Calls, ForwardPass, ScoreCall

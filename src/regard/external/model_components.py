@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention.components import Components, FindInputs, HeadContexts
-from regard.attention.head_inputs import KINDS, HeadInputs, Kind, ProjectedPart
+from regard.activations.components import Components, FindInputs, HeadContexts
+from regard.activations.forward_tracker import modules_by_name
+from regard.activations.head_inputs import KINDS, HeadInputs, Kind, ProjectedPart
+from regard.activations.hooks import DetachableHook, remove_hooks
 from regard.attention.interventions import suspend_interventions
 from regard.attention.records import Records
 from regard.errors import InputError
-from regard.external.forward_tracker import modules_by_name
-from regard.external.hooks import DetachableHook, remove_hooks
 from regard.external.shrinking import GROUP_COUNTS
 from regard.interpret.frozen_norms import is_linear, is_norm
 from regard.viz.subject import Layer

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from regard.attention.components import Components
+from regard.activations.components import Components
 from regard.attention.names import layer_name
 from regard.attention.positions import Concatenated, Positions
 from regard.errors import InputError

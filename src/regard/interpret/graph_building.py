@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.head_inputs import KINDS
+from regard.activations.head_inputs import KINDS
 from regard.errors import InputError
 from regard.interpret.residual_graph import Pass, ResidualGraph
 from regard.viz.subject import ProbeInput, Subject

@@ -28,8 +28,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from torch import Tensor
 
+from regard.activations.components import Components
 from regard.arguments import public
-from regard.attention.components import Components
 from regard.errors import InputError, check_range, plural
 from regard.interpret.answer_difference import (
     AnswerDifference,

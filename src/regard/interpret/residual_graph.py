@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attention.components import HeadContexts
-from regard.attention.head_inputs import KINDS, HeadInputs, Kind
+from regard.activations.components import HeadContexts
+from regard.activations.head_inputs import KINDS, HeadInputs, Kind
 from regard.attention.names import known_name
 from regard.errors import InputError
 from regard.interpret.attribution.background import change_embedding

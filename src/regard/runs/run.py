@@ -11,8 +11,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
+from regard.activations.components import Components, find_components
 from regard.arguments import public
-from regard.attention.components import Components, find_components
 from regard.attention.hooks import attention_layers, find_layer
 from regard.attention.interventions import intervene
 from regard.attention.multihead import MultiHeadAttention, keep_heads

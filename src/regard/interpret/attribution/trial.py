@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attention.components import Components
+from regard.activations.components import Components
 from regard.attention.layer_record import Record
 from regard.errors import InputError, check_range
 from regard.interpret.attribution.attribution_result import Level

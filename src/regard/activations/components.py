@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from regard.activations.head_inputs import HeadInputs, find_head_inputs
 from regard.attention.blocks import Block
 from regard.attention.descriptions import context_changes
 from regard.attention.feed_forward import FeedForward
-from regard.attention.head_inputs import HeadInputs, find_head_inputs
 from regard.attention.hooks import AttentionLayer, attention_layers, explicit_weights
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.names import short_name

@@ -31,6 +31,13 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
+from regard.activations import attention_interface, generation, named_modules, output_attentions, torch_calls
+from regard.activations.attention_interface import uses_interface
+from regard.activations.capture_session import CaptureSession, InterventionSession, is_wanted
+from regard.activations.forward_tracker import ForwardTracker, and_parents
+from regard.activations.modules import prompt_length, resolve_module
+from regard.activations.output_attentions import names_in_code
+from regard.activations.token_labels import TokenLabeler, TokenLabels
 from regard.arguments import public
 from regard.attention.hooks import AttentionLayer, disable_compile
 from regard.attention.interventions import (
@@ -44,13 +51,6 @@ from regard.attention.names import find_name
 from regard.attention.recording import make_recorder, record_layers
 from regard.attention.records import Recorder, Records
 from regard.errors import InputError, is_own, plural, unknown_choice
-from regard.external import attention_interface, generation, named_modules, output_attentions, torch_calls
-from regard.external.attention_interface import uses_interface
-from regard.external.capture_session import CaptureSession, InterventionSession, is_wanted
-from regard.external.forward_tracker import ForwardTracker, and_parents
-from regard.external.modules import prompt_length, resolve_module
-from regard.external.output_attentions import names_in_code
-from regard.external.token_labels import TokenLabeler, TokenLabels
 
 MIXER = re.compile(
     r"(Attention|Attn|Mixer|MambaLayer|DeltaNet|DeltaRule|ShortConv|ShortConvolution|RecurrentBlock|SSM|FourierTransform"

@@ -13,15 +13,15 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from regard.activations.attention_axes import Axes, AxesFinder, active_probe
+from regard.activations.attention_call import AttentionCall
+from regard.activations.forward_tracker import ForwardTracker
+from regard.activations.token_labels import TokenLabels, is_inside
 from regard.attention.interventions import Intervention
 from regard.attention.layer_record import CallRecord, Kind, is_transformed, merge_levels
 from regard.attention.names import find_name
 from regard.attention.records import Recorder, check_indices
 from regard.errors import plural
-from regard.external.attention_axes import Axes, AxesFinder, active_probe
-from regard.external.attention_call import AttentionCall
-from regard.external.forward_tracker import ForwardTracker
-from regard.external.token_labels import TokenLabels, is_inside
 
 ROW_SUM_TOLERANCE = 1e-2
 """Largest accepted difference between 1 and the sum of a row; half precision needs this tolerance."""

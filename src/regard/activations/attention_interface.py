@@ -16,18 +16,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.external.attention_call import RowFunction, row_function
-from regard.external.capture_session import CaptureSession, replace_rows
-from regard.external.forward_tracker import capturing_elsewhere
-from regard.external.hooks import LibraryPatches, Patch, ThreadList, remove_hooks
-from regard.external.interface_call import (
+from regard.activations.attention_call import RowFunction, row_function
+from regard.activations.capture_session import CaptureSession, replace_rows
+from regard.activations.forward_tracker import capturing_elsewhere
+from regard.activations.hooks import LibraryPatches, Patch, ThreadList, remove_hooks
+from regard.activations.interface_call import (
     InterfaceCall,
     Output,
     eager_name,
     find_eager_function,
     find_interface_caller,
 )
-from regard.external.modules import parameter_names
+from regard.activations.modules import parameter_names
 
 MEMORY_ARGUMENTS = ("key_value_states", "encoder_hidden_states", "cross_attention_states", "encoder_states")
 """Names of arguments through which layers receive another sequence to attend to."""

@@ -15,10 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention.layer_record import Kind, merge_levels
-from regard.external.attention_axes import Axes
-from regard.external.attention_call import AttentionCall, AttentionInputs, select_rows
-from regard.external.capture_session import (
+from regard.activations.attention_axes import Axes
+from regard.activations.attention_call import AttentionCall, AttentionInputs, select_rows
+from regard.activations.capture_session import (
     HALF,
     CaptureSession,
     OneHead,
@@ -27,6 +26,7 @@ from regard.external.capture_session import (
     replace_rows,
     zero_masked_rows,
 )
+from regard.attention.layer_record import Kind, merge_levels
 
 MASKED = -9000.0
 """A bias up to this value masks a score. Models add -inf, the smallest number of the dtype, or -10000."""
