@@ -1,4 +1,11 @@
-from regard.activations.recording import intervene as intervene, record as record
+from regard.activations.interface import (
+    ActivationNames as ActivationNames,
+    Activations as Activations,
+    activation_names as activation_names,
+    record as record,
+    replace as replace,
+)
+from regard.activations.recording import intervene as intervene
 from regard.attention.layer_record import Record as Record
 from regard.attention.records import Records as Records
 from regard.convert.export import export as export

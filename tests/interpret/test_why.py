@@ -144,8 +144,7 @@ def test_parts_equal_matrix_products() -> None:
 def test_a_head_is_split_by_its_weights_times_its_values() -> None:
     subject: Any = decoder_only()
     first = subject.model.decoder.layers[0].self_attention
-    traces: list[Any] = []
-    with trace_layer(first, traces.append), torch.no_grad():
+    with trace_layer(first) as traces, torch.no_grad():
         subject.run()
     linear = LinearPass(subject.model, find_components(subject.model), subject.forward_pass(""))
     call = linear.call("decoder.1.self_attention")

@@ -159,6 +159,15 @@ class CaptureSession:
         del mask, first_key
         return weights
 
+    receives: ClassVar[bool] = False
+    """Whether the session receives activations other than weights."""
+    inputs: Any = None
+
+    def receive(self, kind: str, value: Tensor) -> Tensor:
+        """Return the value that the current call uses for an activation: here, the unchanged value."""
+        del kind
+        return value
+
     def warn_once(self, key: str, message: str) -> None:
         """Warn, unless there was a warning with the same key: a layer, or a kind of message."""
         if key not in self.mismatched:
@@ -376,9 +385,15 @@ class InterventionSession(CaptureSession):
 class OneHead:
     """A session for calls that compute one head each, in a loop over the heads of a layer."""
 
+    receives = False
+    inputs: Any = None
+
     def __init__(self, session: CaptureSession, axes: Axes, calls: list[AttentionCall]) -> None:
         self.session, self.heads, self.head, self.calls = session, axes.heads, axes.head or 0, calls
         self.intervenes = session.intervenes
+
+    def receive(self, kind: str, value: Tensor) -> Tensor:
+        return self.session.receive(kind, value)
 
     def change_weights(self, weights: Tensor, mask: Tensor | None) -> Tensor:
         """Return the changed weights (B, 1, Tq, Tk) of the head."""

@@ -218,10 +218,10 @@ class InterfaceCall:
             rows=rows,
             kind=self._kind(is_cross, rows),
             first_key=first,
-            inputs=self._inputs,
+            inputs=self.inputs,
         )
 
-    def _inputs(self) -> AttentionInputs:
+    def inputs(self) -> AttentionInputs:
         scaling, cap = self.options.get("scaling"), self.options.get("softcap")
         biases = [value for value in (self.mask, *self.options.values()) if _is_bias(value)]
         scale = self.query.shape[-1] ** -0.5 if scaling is None else float(scaling)

@@ -276,6 +276,8 @@ def _targets(
                 what = f"computes {plural(count, 'map')} in each call, and has {find_heads(module)} heads"
                 session.warn_once(layer, f"{layer or 'the model'} {what}: heads= counts the maps")
         one_head = axes if isinstance(axes, Axes) and axes.head is not None else None
+        if one_head is not None and session.receives:
+            continue  # the activations of one head in each call have no tensor of all heads
         if one_head is None or one_head.head == 0:
             mode.names[layer] = layer if session.unconfirmed is not None else session.next_call_name(layer)
         name = mode.names[layer]

@@ -64,48 +64,6 @@ def merge_levels(*tensors: Any) -> Sequence[Any]:
     return [None if tensor is None else plain.pop(0) for tensor in tensors]
 
 
-class AttentionTrace(NamedTuple):
-    """All tensors of one call of an attention layer, by head."""
-
-    query: Tensor
-    """(B, H, Tq, D), input of the score: projected, and rotated if the layer has rotary positions."""
-    key: Tensor
-    """(B, H, Tk, any), prepared by the score."""
-    value: Tensor
-    """(B, H, Tk, Dv)."""
-    scores: Tensor
-    """(B, H, Tq, Tk), before the mask."""
-    mask: Tensor | None
-    """Broadcastable to the scores, True = may be attended; None if there is no mask."""
-    weights: Tensor
-    """(B, H, Tq, Tk), after interventions."""
-    context: Tensor
-    """(B, H, Tq, Dv): weights times values."""
-    step: int | None
-    """Decoding step of the query, or None if the queries cover the whole sequence."""
-
-    def detach(self) -> "AttentionTrace":
-        """Return a copy of the trace that is detached from the autograd graph."""
-        *tensors, mask = merge_levels(*self[:4], *self[5:7], self.mask)
-        query, key, value, scores, weights, context = (tensor.detach() for tensor in tensors)
-        return AttentionTrace(query, key, value, scores, mask, weights, context, self.step)
-
-
-def concat_traces(traces: Sequence[AttentionTrace], weights: Tensor, mask: Tensor | None) -> AttentionTrace:
-    """Join the traces of single steps into the trace of one call. The last step contains all keys and
-    values."""
-    keys = weights.shape[-1]
-    scores = [F.pad(trace.scores, (0, keys - trace.scores.shape[-1]), value=-torch.inf) for trace in traces]
-    return traces[-1]._replace(
-        query=torch.cat([trace.query for trace in traces], dim=2),
-        scores=torch.cat(scores, dim=2),
-        mask=mask,
-        weights=weights,
-        context=torch.cat([trace.context for trace in traces], dim=2),
-        step=None,
-    )
-
-
 @public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Record:
@@ -138,9 +96,6 @@ class Record:
     remark: str = ""
     """What distinguishes the weights from those of a softmax, such as "rows need not sum to 1 (sink)"; empty for
     a softmax."""
-    inside: AttentionTrace | None = None
-    """All tensors of the layer for all steps, detached. Only present for a Regard layer recorded with
-    `record(inside=True)`. The score of a key that comes after the query is -inf."""
 
     def labels_of(self, input: int) -> tuple[Sequence[str] | None, Sequence[str] | None]:
         """Return the names of the queries and of the keys for one input of the batch."""
@@ -168,7 +123,6 @@ class CallRecord(NamedTuple):
     """(Tq), steps of the queries."""
     first_key: int = 0
     """Step of the first key; above 0 if earlier keys have left the attention window."""
-    inside: AttentionTrace | None = None
 
 
 @dataclass
@@ -213,9 +167,7 @@ class CallRecords:
             masks = [] if unmasked else [_pad_keys(_full_mask(part), part, keys) for part in self.calls]
             mask = torch.cat(masks, dim=2) if masks else None
             steps = [step for part in self.calls for step in part.steps]
-            traces = [part.inside for part in self.calls if part.inside is not None]
-            trace = concat_traces(traces, weights, mask) if len(traces) == len(self.calls) else None
-            self.calls = [CallRecord(weights, mask, steps, inside=trace)]
+            self.calls = [CallRecord(weights, mask, steps)]
         return self.calls[0]
 
 

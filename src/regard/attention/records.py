@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from regard.arguments import public
-from regard.attention.layer_record import AttentionTrace, CallRecord, CallRecords, Kind, Record, merge_levels
+from regard.attention.layer_record import CallRecord, CallRecords, Kind, Record, merge_levels
 from regard.attention.names import find_name
 from regard.errors import InputError
 
@@ -28,8 +28,6 @@ class Recorder:
     query_labels: Sequence[str] | None = None
     key_labels: Sequence[str] | None = None
     tokens: Tokens | None = None
-    inside: bool = False
-    """Whether to store the traces of Regard's layers."""
     parts: dict[str, CallRecords] = field(default_factory=dict)
     name_call: Callable[[str, int | None], str | None] = lambda name, step: name
     """Function of a layer's name and the decoding step; returns the name of the call, such as `name#1` for its
@@ -78,7 +76,6 @@ class Recorder:
         *,
         queries: int,
         step: int | None = None,
-        inside: AttentionTrace | None = None,
     ) -> None:
         """Store weights (B, H, Tq, Tk) of the selected heads and rows of a layer's call.
 
@@ -95,8 +92,6 @@ class Recorder:
         parts = self.parts.get(name)
         weights, mask = merge_levels(weights, mask)
         part = CallRecord(weights.detach(), mask, rows if step is None else [step] * len(rows))
-        if self.inside and inside is not None:
-            part = part._replace(inside=inside.detach())
         if step and queries == 1 and parts is not None and parts.accepts(part, step):
             parts.add(part)
             return
@@ -153,7 +148,6 @@ class Recorder:
                 key_tokens=keys,
                 written=written,
                 interventions=parts.interventions,
-                inside=part.inside,
                 remark=self.remarks.get(name, ""),
             )
         return parts.record

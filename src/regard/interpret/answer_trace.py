@@ -8,10 +8,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from regard.attention.hooks import AttentionLayer, attention_layers, find_layer, trace_layer
+from regard.attention.hooks import (
+    AttentionLayer,
+    LayerCall,
+    attach_hooks,
+    attention_layers,
+    find_layer,
+    trace_layer,
+    with_receiver,
+)
 from regard.attention.interventions import temper
-from regard.attention.layer_record import AttentionTrace
-from regard.attention.multihead import MultiHeadAttention
 from regard.errors import check_range
 from regard.viz.attention_map import AttentionMap
 from regard.viz.records import skip_original
@@ -43,30 +49,25 @@ class AnswerTrace(TorchFunctionMode):
     A pass begins with the first query of the layer; earlier passes are discarded.
     """
 
-    def __init__(self, *, projects: bool) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.projects = projects
-        """Whether the layer has an output projection."""
-        self.insides: list[AttentionTrace] = []
-        self.projected: Tensor | None = None
-        """Input of the output projection, (B, Tq, H Dv): the contexts of all heads after all changes."""
-        self.added: Tensor | None = None
-        """Output of the output projection, (B, Tq, D)."""
+        self.insides: list[LayerCall] = []
+        """The calls of the layer, of the last pass after the block of `trace_answer`."""
+        self.z: list[Tensor] = []
+        """The contexts (B, Tq, H, Dv) of each call after all changes, as the output projection reads them."""
+        self.out: list[Tensor] = []
+        """The output (B, Tq, D) of each call."""
         self.norm: tuple[Tensor, Tensor] | None = None
         """Input and output of the first normalization after the layer."""
         self.state: Tensor | None = None
         """Input of the last matrix product of the model."""
         self.logits: Tensor | None = None
 
-    def record_call(self, inside: AttentionTrace) -> None:
-        if inside.step in (None, 0):
-            self.insides, self.projected, self.added, self.norm = [], None, None, None
-        self.insides.append(inside)
-
-    def record_output(self, projection: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        del projection
-        if self.insides and self.added is None:
-            self.projected, self.added = inputs[0], output
+    def receive(self, kind: str, value: Tensor, step: int | None) -> Tensor:
+        if kind == "z" and not step:
+            self.z, self.out, self.norm = [], [], None
+        (self.z if kind == "z" else self.out).append(value)
+        return value
 
     def record_logits(self, model: nn.Module, inputs: object, logits: Tensor) -> None:
         del model, inputs
@@ -77,16 +78,12 @@ class AnswerTrace(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         if func is F.linear:
             self.state = args[0]
-        elif func in (F.layer_norm, F.rms_norm) and self._is_after_layer and self.norm is None:
+        elif func in (F.layer_norm, F.rms_norm) and self.out and self.norm is None:
             self.norm = (args[0], result)
         return result
 
-    @property
-    def _is_after_layer(self) -> bool:
-        return bool(self.insides) and (not self.projects or self.added is not None)
 
-
-def read_layer_row(insides: Sequence[AttentionTrace], output: int) -> LayerRow:
+def read_layer_row(insides: Sequence[LayerCall], output: int) -> LayerRow:
     """Return the values of one query of a layer that processes all queries at once or step by step."""
     # A Transformer processes all queries in one call; a recurrent decoder processes one query per call.
     at_once = insides[0].step is None
@@ -126,7 +123,7 @@ def trace_answer(
     Raises `InputError` for an unknown layer or head.
     """
     modules = [find_layer(subject.model, layer) for layer in layers]
-    traced = [(layer, AnswerTrace(projects=isinstance(layer, MultiHeadAttention))) for layer in modules]
+    traced = [(layer, AnswerTrace()) for layer in modules]
     names = {id(module): name for name, module in attention_layers(subject.model).items()}
     # A second pass without the interventions would replace the trace of the first pass.
     with skip_original(), ExitStack() as stack:
@@ -135,9 +132,16 @@ def trace_answer(
             stack.callback(subject.model.register_forward_hook(trace.record_logits).remove)
             if temperature != 1:
                 stack.enter_context(temper(subject.model, names[id(layer)], temperature, heads=[head]))
-            stack.enter_context(trace_layer(layer, trace.record_call))
-            if isinstance(layer, MultiHeadAttention):
-                stack.callback(layer.output.register_forward_hook(trace.record_output).remove)
+            trace.insides = stack.enter_context(trace_layer(layer))
+            stack.enter_context(attach_hooks({layer: with_receiver(layer.hook, ("z", "out"), trace.receive)}))
             stack.enter_context(trace)
         shown = subject.attend(input, seed=seed)
+    for _, trace in traced:
+        trace.insides = last_pass(trace.insides)
     return TracedAnswer(shown, traced)
+
+
+def last_pass(calls: list[LayerCall]) -> list[LayerCall]:
+    """Return the calls of a layer in its last pass, which begins with the first query of the layer."""
+    starts = [index for index, call in enumerate(calls) if not call.step]
+    return calls[starts[-1] :] if starts else calls

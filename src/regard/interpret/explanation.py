@@ -127,9 +127,9 @@ def _explain_output(
 ) -> dict[str, Any]:
     """Return the fields for the steps that follow the context of one query."""
     added, own, projected = row.context.flatten(), None, row.context[head]
-    if isinstance(layer, MultiHeadAttention) and trace.added is not None and trace.projected is not None:
-        added = trace.added[0, output]
-        projected = trace.projected[0, output].double().cpu().unflatten(0, (layer.heads, -1))[head]
+    if isinstance(layer, MultiHeadAttention):
+        added = trace.out[0][0, output]
+        projected = trace.z[0][0, output, head].double().cpu()
         # W^O is linear, so the columns of W^O for this head compute the head's part of the sum.
         matrix = layer.output.weight.double().cpu().unflatten(1, (layer.heads, -1))[:, head]
         own = _to_list(matrix @ projected)

@@ -20,11 +20,12 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from regard.activations.components import Components
+from regard.activations.layer_names import is_linear, is_norm
 from regard.attention.names import layer_name
 from regard.attention.positions import Concatenated, Positions
 from regard.errors import InputError
 from regard.interpret.contributions import Contribution, Leaf, SourceKind, jacobians, leaf_sources
-from regard.interpret.frozen_norms import fixed_ratio, freeze_norm, is_linear, is_norm, same_value
+from regard.interpret.frozen_norms import fixed_ratio, freeze_norm, same_value
 from regard.viz.forward_pass import ForwardPass, ScoreCall
 
 POSITION = re.compile(r"pos|wpe", re.I)
