@@ -55,6 +55,7 @@ OUTER = ("resid_pre", "mlp_out", "resid_post")
 """Activations of a block."""
 NO_SCORES = "its weights are those that a recurrence implies"
 CUSTOM = "its class is not known, so the contexts of its heads cannot be separated"
+OWN_CODE = "the layer computes attention in its own code, which shows only its softmax"
 NOT_SEEN = "no mechanism of a recording sees it in this model"
 AGREEMENT = 1e-3
 """Largest accepted difference between weights times values and the contexts, as a fraction of the largest
@@ -266,7 +267,11 @@ class Watch:
         """Return the requested activations that were not seen although the model ran, with the reason."""
         names = self.all_names()
         wanted = [name for name in names if any(fnmatchcase(name, pattern) for pattern in self.patterns)]
-        return {name: self.reasons.get(name, NOT_SEEN) for name in wanted if name not in self.seen}
+        shown = {name.rpartition(".")[0] for name in self.seen if name.rpartition(".")[2] == "weights"}
+        reasons = {
+            name: OWN_CODE if name.rpartition(".")[0] in shown else NOT_SEEN for name in wanted
+        } | self.reasons
+        return {name: reasons[name] for name in wanted if name not in self.seen}
 
 
 class ActivationSession(CaptureSession):
@@ -341,7 +346,7 @@ class ActivationSession(CaptureSession):
         """Return the scores (B, H, Tq, Tk) of the current call; None if the weights are not their softmax."""
         name = join(self._prefix(self.call_name), "scores")
         if self.inputs is None:
-            self.watch.reasons[name] = "the layer computes attention in its own code, which shows weights only"
+            self.watch.reasons[name] = OWN_CODE
             return None
         query, key, _, scale, biases, cap = self.inputs()
         key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)

@@ -232,6 +232,10 @@ class ExternalModel:
     def _layers_and_left_out(self) -> tuple[Sequence[Layer], str]:
         return find_layers(self.model, self._example_arguments(), self.modules)
 
+    def run_example(self) -> None:
+        """Run the model on one of its inputs, or on an example."""
+        call_model(self.model, self._example_arguments())
+
     def _example_arguments(self) -> Any:
         return example_arguments(self.model, self.adapter, self.inputs, self.images)
 
