@@ -12,7 +12,7 @@ import torch
 import regard
 from regard.attention.hooks import find_layer
 from regard.attention.multihead import MultiHeadAttention
-from regard.interpret.explanation_result import Explanation
+from regard.interpret.explanation import Explanation
 from tests.german import write
 
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -16,8 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.activations.attention_call import RowFunction, row_function
-from regard.activations.capture_session import CaptureSession, replace_rows
+from regard.activations.capture_session import CaptureSession, RowFunction, replace_rows, row_function
 from regard.activations.forward_tracker import capturing_elsewhere
 from regard.activations.hooks import LibraryPatches, Patch, ThreadList, remove_hooks
 from regard.activations.interface_call import (

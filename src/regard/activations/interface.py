@@ -33,8 +33,7 @@ from torch import Tensor, nn
 
 from regard.activations import recording
 from regard.activations.attention_axes import active_probe
-from regard.activations.attention_call import AttentionCall, AttentionInputs
-from regard.activations.capture_session import CaptureSession, relative_difference
+from regard.activations.capture_session import AttentionCall, AttentionInputs, CaptureSession, relative_difference
 from regard.activations.forward_tracker import ForwardTracker
 from regard.activations.layer_names import LayerNames, is_linear
 from regard.activations.modules import parameter_names, resolve_module
@@ -42,10 +41,9 @@ from regard.activations.torch_attention import mask_from_bias
 from regard.arguments import public
 from regard.attention.functional import attention_weights
 from regard.attention.hooks import AttentionLayer, attach_hooks, disable_compile, with_receiver
-from regard.attention.layer_record import merge_levels
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.names import short_name
-from regard.attention.records import Recorder, Records
+from regard.attention.records import Recorder, Records, merge_levels
 from regard.attention.single import Attention
 from regard.errors import InputError, unknown_choice
 
@@ -101,7 +99,7 @@ class Activations(Mapping[str, Tensor]):
         return value.clone() if value.requires_grad else value
 
     def __getitem__(self, name: str) -> Tensor:
-        calls = self.calls[self.aliases.get(name, name)]
+        calls = self.calls[self.aliases.get(short_name(name), name)]
         kind = name.rpartition(".")[2]
         if len(calls) == 1 or kind in ("k", "v") or any(len(call) != len(calls[0]) for call in calls):
             return calls[-1]  # the last step has the keys and values of all steps
@@ -124,7 +122,8 @@ class Watch:
     """Passes the activations of a model whose names match to a function."""
 
     def __init__(self, model: nn.Module, patterns: Sequence[str], receive: Receive) -> None:
-        self.model, self.patterns, self._receive = model, patterns, receive
+        self.model, self._receive = model, receive
+        self.patterns = {*patterns, *map(short_name, patterns)}
         self.tracker = ForwardTracker(model)
         self.names = LayerNames(self.tracker.modules)
         self.own = {
@@ -160,7 +159,7 @@ class Watch:
         """Return whether a pattern matches an activation, by its name or by the layer's name in records."""
         key = prefix, kind
         if key not in self._wanted:
-            names = [join(name, kind) for name in (prefix, alias)]
+            names = [join(name, kind) for name in (prefix, alias, short_name(alias))]
             self._wanted[key] = names[0] not in self.reasons and any(
                 fnmatchcase(name, pattern) for name in names for pattern in self.patterns
             )
@@ -489,16 +488,13 @@ def _watch(
     places = [(name, watch.names.layer(name), INNER) for name in watch.names.attention]
     places += [(name, watch.names.block(name), OUTER) for name in watch.names.blocks]
     aliases = {
-        join(alias, kind): join(prefix, kind)
-        for name, prefix, kinds in places
-        for kind in kinds
-        for alias in (name, short_name(name))
+        join(short_name(name), kind): join(prefix, kind) for name, prefix, kinds in places for kind in kinds
     }
     if cache is not None:
         cache.aliases = aliases
     known = [*watch.all_names(), *aliases]
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in known):
+        if not any(fnmatchcase(name, short_name(pattern)) for name in known):
             raise unknown_choice("activation", pattern, watch.all_names())
         if pattern in watch.reasons:
             raise InputError(f"{pattern} is not available: {watch.reasons[pattern]}")

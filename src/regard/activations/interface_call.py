@@ -10,12 +10,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.activations.attention_call import AttentionCall, AttentionInputs, RowFunction, select_rows
-from regard.activations.capture_session import HALF, relative_difference, zero_masked_rows
+from regard.activations.capture_session import (
+    HALF,
+    AttentionCall,
+    AttentionInputs,
+    RowFunction,
+    relative_difference,
+    select_rows,
+    zero_masked_rows,
+)
 from regard.activations.forward_tracker import ForwardTracker
 from regard.activations.modules import TRANSFORMERS
 from regard.activations.torch_attention import mask_from_bias, self_attention_kind
-from regard.attention.layer_record import Kind
+from regard.attention.records import Kind
 from regard.errors import InputError
 from regard.libraries import is_memory
 

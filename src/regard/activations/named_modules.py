@@ -16,8 +16,8 @@ from regard.activations.attention_axes import FOLDED, UNKNOWN, Axes, active_prob
 from regard.activations.capture_session import CaptureSession, are_attention_weights, nonzero_keys
 from regard.activations.hooks import remove_hooks
 from regard.activations.torch_attention import describe_weights
-from regard.attention.layer_record import is_transformed
 from regard.attention.names import short_name
+from regard.attention.records import is_transformed
 from regard.errors import InputError, unknown_choice
 
 

@@ -16,17 +16,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.activations.attention_axes import Axes
-from regard.activations.attention_call import AttentionCall, AttentionInputs, select_rows
 from regard.activations.capture_session import (
     HALF,
+    AttentionCall,
+    AttentionInputs,
     CaptureSession,
     OneHead,
     nonzero_keys,
     relative_difference,
     replace_rows,
+    select_rows,
     zero_masked_rows,
 )
-from regard.attention.layer_record import Kind, merge_levels
+from regard.attention.records import Kind, merge_levels
 
 MASKED = -9000.0
 """A bias up to this value masks a score. Models add -inf, the smallest number of the dtype, or -10000."""

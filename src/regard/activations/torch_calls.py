@@ -43,8 +43,14 @@ from regard.activations.attention_axes import (
     in_place_of,
     origin_of,
 )
-from regard.activations.attention_call import AttentionCall
-from regard.activations.capture_session import HALF, CaptureSession, InterventionSession, OneHead, nonzero_keys
+from regard.activations.capture_session import (
+    HALF,
+    AttentionCall,
+    CaptureSession,
+    InterventionSession,
+    OneHead,
+    nonzero_keys,
+)
 from regard.activations.forward_tracker import ForwardTracker, and_parents, capturing_elsewhere
 from regard.activations.hooks import ThreadList
 from regard.activations.interface_call import find_eager_function
@@ -57,7 +63,7 @@ from regard.activations.torch_attention import (
     record_sdpa,
     shape_of_sdpa,
 )
-from regard.attention.layer_record import is_transformed
+from regard.attention.records import is_transformed
 from regard.errors import InputError, is_own, plural
 
 Target = CaptureSession | OneHead

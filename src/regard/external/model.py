@@ -20,8 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.activations.attention_call import AttentionCall, AttentionInputs
-from regard.activations.capture_session import CaptureSession
+from regard.activations.capture_session import AttentionCall, AttentionInputs, CaptureSession
 from regard.activations.components import Components
 from regard.activations.forward_tracker import ForwardTracker
 from regard.activations.modules import count_parameters, find_device, random_init
@@ -47,7 +46,6 @@ from regard.external.model_input import (
     input_name,
     label_input,
 )
-from regard.external.page_facts import page_facts
 from regard.external.patchable import Embeddings, make_trial, patchable_model
 from regard.statistics import Interval
 from regard.viz.attention_map import AttentionMap, Playback
@@ -61,6 +59,25 @@ if TYPE_CHECKING:
     from regard.interpret.roles import HeadRoles
     from regard.viz.forward_pass import ForwardPass
     from regard.viz.widget import AttentionWidget
+
+
+def page_facts(subject: Any) -> dict[str, Any]:
+    """Return the facts that `Subject.about` returns for an `ExternalModel`, and the first inputs of its page."""
+    own = [input_name(subject.inputs, number) for number in range(len(subject.inputs))]
+    return {
+        "task": subject.name,
+        "summary": "; ".join(filter(None, (subject.adapter.summary, subject.left_out))),
+        "kind": type(subject.model).__name__,
+        "step": None,
+        "draws": bool(own),
+        "snapshots": False,
+        "accepts": subject.adapter.accepts if subject.images is None else "an image, PNG or JPEG",
+        "pictures": subject.images is not None,
+        "texts": own or list(subject.examples.inputs),
+        "origin_of_texts": "" if own else subject.examples.origin,
+        "examined": {},
+    }
+
 
 # Record the scores of external models as products of query and key in the autograd graph.
 #

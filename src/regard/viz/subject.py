@@ -18,7 +18,7 @@ from regard.statistics import Interval
 
 if TYPE_CHECKING:
     from regard.activations.components import Components
-    from regard.attention.layer_record import Record
+    from regard.attention.records import Record
     from regard.decoding.search_tree import SearchTree
     from regard.viz.attention_map import AttentionMap, Playback
     from regard.viz.forward_pass import ForwardPass

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from regard.activations.components import Components
 from regard.activations.interface import read_values
-from regard.attention.layer_record import Record
+from regard.attention.records import Record
 from regard.errors import InputError, check_range
 from regard.interpret.attribution.attribution_result import Level
 from regard.interpret.attribution.background import Background, change_embedding, read_contexts, read_pass
