@@ -208,7 +208,8 @@ class Watch:
         if module is None:
             return
         steps_first = any(getattr(part, "batch_first", True) is False for part in module.modules())
-        feed_forward = self.names.feed_forward(block)
+        continues = False
+        feed_forward = self.names.feed_forward(block) if self.wants(prefix, block, "mlp_out") else None
 
         def receive(kind: str, value: Tensor, continues: bool) -> Tensor:
             turned = value.transpose(0, 1) if steps_first else value
@@ -226,7 +227,6 @@ class Watch:
             name = next(iter(parameter_names(module)))
             return args, {**kwargs, name: receive("resid_pre", kwargs[name], continues)}
 
-        continues = False
         stack.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
         parts = {"mlp_out": feed_forward, "resid_post": block}
         for kind, name in parts.items():
@@ -290,7 +290,7 @@ class ActivationSession(CaptureSession):
         """Whether scores or weights of the current layer are wanted: they are then computed with gradients."""
         return self.wants("scores") or self.wants("weights")
 
-    def wants(self, kind: str) -> bool:  # type: ignore[override]
+    def wants(self, kind: str) -> bool:
         """Return whether an activation of the current layer is wanted, or of any layer before the first call."""
         names = [self.call_name.partition("#")[0]] if self.call_name else self.watch.names.attention
         names = names or self.watch.names.blocks
@@ -416,7 +416,7 @@ def record(
     key_labels: Sequence[str] | None = None,
 ) -> AbstractContextManager[Records]: ...
 @overload
-def record(model: Any, pattern: str, *patterns: str) -> AbstractContextManager[Activations]: ...
+def record(model: Any, pattern: str, /, *patterns: str) -> AbstractContextManager[Activations]: ...
 @public
 def record(
     model: Any,
@@ -485,6 +485,7 @@ def _watch(
     model: nn.Module, patterns: Sequence[str], receive: Receive, cache: Activations | None
 ) -> Iterator[Any]:
     watch = Watch(model, patterns, receive)
+    places: list[tuple[str, str, tuple[str, ...]]]
     places = [(name, watch.names.layer(name), INNER) for name in watch.names.attention]
     places += [(name, watch.names.block(name), OUTER) for name in watch.names.blocks]
     aliases = {

@@ -7,7 +7,9 @@ Other stacks, and attention outside a stack, have their names in the model.
 
 import re
 from collections.abc import Collection, Mapping
+from functools import cache
 from inspect import signature
+from typing import Any
 
 from torch import nn
 
@@ -59,6 +61,9 @@ class LayerNames:
         self.attention = [name for name in attending if name not in parents]
         """Names of attention layers: the innermost modules that attend."""
         self._attending = attending
+        self._order = {name: place for place, name in enumerate(modules)}
+        self._known: dict[str, str] = {}
+        self._feed_forward: dict[str, str | None] = {}
         blocks = map(self.block_of, self.attention)
         self.blocks = list(dict.fromkeys(block for block in blocks if block is not None))
         if not self.attention:  # the code of the blocks may attend itself
@@ -89,19 +94,25 @@ class LayerNames:
 
     def layer(self, name: str) -> str:
         """Return the prefix of an attention layer: that of its block, and `cross` for the second attention."""
+        if name not in self._known:
+            self._known[name] = self._find_prefix(name)
+        return self._known[name]
+
+    def _find_prefix(self, name: str) -> str:
         block = self.block_of(name)
         if block is None:
             return name
         beside = [other for other in self.attention if other != name and self.block_of(other) == block]
-        order = list(self.modules)
-        if not beside or order.index(name) < min(map(order.index, beside)):
+        if not beside or self._order[name] < min(self._order[other] for other in beside):
             return self.block(block)
         part = name.removeprefix(f"{block}.")
         return ".".join(filter(None, (self.block(block), "cross" if CROSS.search(part) else part)))
 
     def feed_forward(self, block: str) -> str | None:
         """Return the name of the feed-forward layer of a block; None if there is none."""
-        return find_feed_forward(self.modules, block, self._attending, ())
+        if block not in self._feed_forward:
+            self._feed_forward[block] = find_feed_forward(self.modules, block, self._attending, ())
+        return self._feed_forward[block]
 
 
 def _attends(module: nn.Module) -> bool:
@@ -127,10 +138,14 @@ def find_feed_forward(
         if any(known.startswith(f"{name}.") for known in attention) or any(part in projections for part in parts):
             continue
         # BLOOM's feed-forward layer also gets the residual stream, and returns the sum.
-        required = [
-            p for p in signature(module.forward).parameters.values() if p.default is p.empty and p.kind < 2
-        ]
-        has_matrix = any(parameter.dim() > 1 for parameter in module.parameters()) and len(required) == 1
+        cls: Any = type(module)
+        has_matrix = any(parameter.dim() > 1 for parameter in module.parameters()) and _required_inputs(cls) == 1
         if has_matrix and not any(isinstance(part, nn.Embedding) or is_norm(part) for part in parts):
             largest.append(name)
     return largest[-1] if largest else None
+
+
+@cache
+def _required_inputs(cls: Any) -> int:
+    parameters = list(signature(cls.forward).parameters.values())[1:]
+    return sum(parameter.default is parameter.empty and parameter.kind < 2 for parameter in parameters)

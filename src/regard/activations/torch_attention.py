@@ -221,10 +221,10 @@ def record_sdpa(requests: Requests, axes: Axes | None, *args: Any, **kwargs: Any
         output = call.run()
     output = _record_sdpa(requests, call, output, axes, random_state)
     if receiving:
-        contexts = before = call.by_head(output)
+        contexts = first = call.by_head(output)
         for session in receiving:
             contexts = session.receive("z", contexts)
-        output = output if contexts is before else call.as_output(contexts)
+        output = output if contexts is first else call.as_output(contexts)
     return output
 
 

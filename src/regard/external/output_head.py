@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from regard.activations.forward_tracker import modules_by_name
 from regard.activations.hooks import DetachableHook, remove_hooks
+from regard.activations.layer_names import find_block
 from regard.activations.modules import unwrap
 from regard.errors import InputError
 from regard.external.adapters import call_model
-from regard.external.model_components import find_block
 from regard.external.next_tokens import TokenInput
 from regard.models.decoder_only import DecoderOnly
 from regard.viz.subject import Layer
