@@ -29,6 +29,7 @@ from rich.table import Table
 from torch import Tensor
 
 from regard.activations.components import Components
+from regard.activations.interface import change_first
 from regard.arguments import public
 from regard.errors import InputError, check_range, plural
 from regard.result import Result, signed
@@ -340,18 +341,10 @@ class _Activations:
             modules |= {STATE + name: block for name, block in self.components.blocks.items()}
             for name, module in modules.items():
                 handle = module.register_forward_hook(
-                    lambda module, args, output, name=name: _change_output(output, partial(change, name))
+                    lambda module, args, output, name=name: change_first(output, partial(change, name))
                 )
                 stack.callback(handle.remove)
             yield
-
-
-def _change_output(output: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """Change the output of a module, or the first of several outputs."""
-    if isinstance(output, Tensor):
-        return change(output)
-    changed = (change(output[0]), *output[1:])
-    return output._replace(**{output._fields[0]: changed[0]}) if hasattr(output, "_replace") else changed
 
 
 class _Patching:
