@@ -48,8 +48,9 @@ from regard.external.model_input import (
 )
 from regard.external.patchable import Embeddings, make_trial, patchable_model
 from regard.statistics import Interval
+from regard.viz import forward_pass as passes
 from regard.viz.attention_map import AttentionMap, Playback
-from regard.viz.forward_pass import Calls, ForwardPass, ScoreCall
+from regard.viz.forward_pass import Calls, ScoreCall
 from regard.viz.records import attach_original
 from regard.viz.subject import Layer, Patchable, ProbeInput
 
@@ -96,7 +97,7 @@ def make_forward_pass(subject: Any, input: str) -> ForwardPass:
     """Return the pass of an `ExternalModel` on an input."""
     model = subject.model
     answer = subject.adapter.answer(model, find_input(subject.inputs, input), subject.generate)
-    return ForwardPass(
+    return passes.ForwardPass(
         run=partial(call_model, model, answer.prepared.arguments),
         record=partial(record_calls, model),
         embeddings=token_embeddings(model),
