@@ -14,8 +14,7 @@ from regard.errors import InputError as InputError, MachineError as MachineError
 from regard.version import __version__ as __version__
 
 MODULES = {
-    "regard.attention.layer_record": "Record",
-    "regard.attention.records": "Records",
+    "regard.attention.records": "Record Records",
     "regard.convert.export": "export",
     "regard.convert.import_model": "import_model",
     "regard.data.datasets": "fetch",
@@ -33,7 +32,8 @@ MODULES = {
     "regard.external.logit_lens": "logit_lens LogitLens",
     "regard.external.model": "ExternalModel",
     "regard.external.next_tokens": "next_tokens NextToken NextTokens",
-    "regard.external.recording": "intervene record",
+    "regard.activations.interface": "ActivationNames Activations activation_names record replace",
+    "regard.activations.recording": "intervene",
     "regard.external.weighted_values": "weighted_values WeightedValues",
     "regard.fast.memory": "keep_memory",
     "regard.interpret.alignment": "Alignment",
@@ -43,8 +43,7 @@ MODULES = {
     "regard.interpret.estimates": "Estimate",
     "regard.interpret.examination": "Examination examine",
     "regard.interpret.examined_runs": "ExaminedRuns",
-    "regard.interpret.explanation": "explain",
-    "regard.interpret.explanation_result": "Explanation",
+    "regard.interpret.explanation": "explain Explanation",
     "regard.interpret.figures": "plot",
     "regard.interpret.findings": "HeadFindings",
     "regard.interpret.formation": "Development MedianInterval Order RoleHead",
@@ -59,8 +58,7 @@ MODULES = {
         "head_effect head_writes HeadEffect heads_between HeadsBetween HeadWeight HeadWrites OutputEffect"
     ),
     "regard.interpret.timeline": "RoleTimeline Timeline",
-    "regard.interpret.why": "why",
-    "regard.interpret.why_result": "ScorePart Trace TraceNode Why",
+    "regard.interpret.why": "why ScorePart Trace TraceNode Why",
     "regard.runs.alignment": "LinkedPair",
     "regard.runs.answer_run": "AnswerRun TestReport",
     "regard.runs.averaging": "average",

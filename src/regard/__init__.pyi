@@ -1,5 +1,12 @@
-from regard.attention.layer_record import Record as Record
-from regard.attention.records import Records as Records
+from regard.activations.interface import (
+    ActivationNames as ActivationNames,
+    Activations as Activations,
+    activation_names as activation_names,
+    record as record,
+    replace as replace,
+)
+from regard.activations.recording import intervene as intervene
+from regard.attention.records import Record as Record, Records as Records
 from regard.convert.export import export as export
 from regard.convert.import_model import import_model as import_model
 from regard.data.datasets import fetch as fetch
@@ -29,7 +36,6 @@ from regard.external.next_tokens import (
     NextTokens as NextTokens,
     next_tokens as next_tokens,
 )
-from regard.external.recording import intervene as intervene, record as record
 from regard.external.weighted_values import WeightedValues as WeightedValues, weighted_values as weighted_values
 from regard.fast.memory import keep_memory as keep_memory
 from regard.interpret.alignment import Alignment as Alignment
@@ -39,8 +45,7 @@ from regard.interpret.composition import Composition as Composition, composition
 from regard.interpret.estimates import Estimate as Estimate
 from regard.interpret.examination import Examination as Examination, examine as examine
 from regard.interpret.examined_runs import ExaminedRuns as ExaminedRuns
-from regard.interpret.explanation import explain as explain
-from regard.interpret.explanation_result import Explanation as Explanation
+from regard.interpret.explanation import Explanation as Explanation, explain as explain
 from regard.interpret.figures import plot as plot
 from regard.interpret.findings import HeadFindings as HeadFindings
 from regard.interpret.formation import (
@@ -72,8 +77,13 @@ from regard.interpret.single_heads import (
     heads_between as heads_between,
 )
 from regard.interpret.timeline import RoleTimeline as RoleTimeline, Timeline as Timeline
-from regard.interpret.why import why as why
-from regard.interpret.why_result import ScorePart as ScorePart, Trace as Trace, TraceNode as TraceNode, Why as Why
+from regard.interpret.why import (
+    ScorePart as ScorePart,
+    Trace as Trace,
+    TraceNode as TraceNode,
+    Why as Why,
+    why as why,
+)
 from regard.runs.alignment import LinkedPair as LinkedPair
 from regard.runs.answer_run import AnswerRun as AnswerRun, TestReport as TestReport
 from regard.runs.averaging import average as average

@@ -292,11 +292,10 @@ def test_a_head_can_be_ablated_and_a_weight_set(part: str, kind: AttentionKind) 
 def test_recorded_weights_and_values_give_the_output(part: str, kind: AttentionKind) -> None:
     """Output = W_o change(weights values), where gates and norms change the context of each head."""
     layer, (query, memory) = make_layer(part, kind), make_states(kind)
-    with record(layer, inside=True) as records:
+    with record(layer, "weights", "v") as cache:
         output = layer(query, memory)
-    insides = records[""].inside
-    assert insides is not None
-    context = insides.weights @ insides.value
+    values = cache["v"].transpose(1, 2)
+    context = cache["weights"] @ values.repeat_interleave(layer.heads // values.shape[1], 1)
     if layer.combination is not None:
         context = layer.combination.change_context(context)
     if layer.linear is not None:

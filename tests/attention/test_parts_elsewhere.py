@@ -12,8 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard import record
-from regard.attention.layer_record import AttentionTrace
+from regard.attention.hooks import LayerCall, trace_layer
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.parts import AttentionKind, LayerSizes
 from regard.attention.position_bias import Alibi, T5Bias
@@ -46,23 +45,19 @@ def fla(path: str) -> Any:
 
 def run(
     text: str, kind: AttentionKind = "causal", **options: Any
-) -> tuple[MultiHeadAttention, Tensor, AttentionTrace]:
+) -> tuple[MultiHeadAttention, Tensor, LayerCall]:
     """Return a layer with random parameters, its inputs (2, T, D), and the tensors inside it."""
     torch.manual_seed(0)
     layer = MultiHeadAttention(WIDTH, HEADS, mechanism=text, kind=kind, **options).eval()
     for parameter in layer.parameters():
         torch.nn.init.normal_(parameter, std=0.3 if parameter.dim() > 1 else 1.0)
     states = torch.randn(2, TIME, WIDTH)
-    with record(layer, inside=True) as records, torch.no_grad():
+    with trace_layer(layer) as calls, torch.no_grad():
         layer(states)
-    inside = records[""].inside
-    assert inside is not None
-    return layer, states, inside
+    return layer, states, calls[0]
 
 
-def attend(
-    layer: MultiHeadAttention, inside: AttentionTrace, bias: Tensor | None = None, **options: Any
-) -> Tensor:
+def attend(layer: MultiHeadAttention, inside: LayerCall, bias: Tensor | None = None, **options: Any) -> Tensor:
     """Return the context that x-transformers computes from the queries, keys and values of a layer."""
     module = peer("x_transformers.attend")
     core = module.Attend(causal=layer.kind == "causal", heads=HEADS, **options)

@@ -45,14 +45,6 @@ def test_records_by_layer_name(inputs: tuple[Tensor, Tensor, Tensor]) -> None:
     torch.testing.assert_close(records["second"].weights.sum(-1), torch.ones(2, 3, 5))
 
 
-def test_inner_values_of_selected_rows_are_refused() -> None:
-    with (
-        pytest.raises(InputError, match="inside=True records whole layers"),
-        record(Two(), inside=True, rows=[0]),
-    ):
-        pass
-
-
 def test_records_of_a_decoder_have_names_of_submodules() -> None:
     decoder = Decoder(2, 6, 2, 12)
     model = nn.ModuleDict({"decoder": decoder.layers})

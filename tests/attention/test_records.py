@@ -9,9 +9,9 @@ from torch import Tensor
 
 from regard import record
 from regard.attention.hooks import attention_layers
-from regard.attention.layer_record import Record
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.names import layer_name
+from regard.attention.records import Record
 from regard.data.vocabulary import EOS
 from regard.decoding.search import beam_search, greedy_search
 from regard.errors import InputError

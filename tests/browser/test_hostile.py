@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.attention.components import find_components
+from regard.activations.components import find_components
 from regard.errors import InputError
 from regard.server.explorer import Explorer
 from regard.viz.attention_map import AttentionMap, Playback

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import regard
+from regard.activations.recording import record
 from regard.errors import InputError
-from regard.external.recording import record
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -46,7 +46,7 @@ def test_selected_heads_and_rows_equal_those_of_all(small: Any, name: str) -> No
 
 
 def test_only_requested_layers_are_computed(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.external import interface_call
+    from regard.activations import interface_call
 
     model, inputs = small.build(small.known["llama"]), small.make_inputs(small.known["llama"])
     asked: list[str] = []

@@ -8,10 +8,11 @@ import torch
 from torch import nn
 
 import regard
+from regard.activations import capture_session
+from regard.activations.recording import record
 from regard.errors import InputError
-from regard.external import capture_session, layer_maps
+from regard.external import layer_maps
 from regard.external.layer_maps import record_long
-from regard.external.recording import record
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +75,7 @@ def test_long_inputs_of_transformers_models(small: Any, name: str) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_at_most_one_block_of_rows_is_computed_at_once(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.external import interface_call
+    from regard.activations import interface_call
 
     asked: list[int] = []
     weights = interface_call.InterfaceCall.weights

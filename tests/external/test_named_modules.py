@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 import regard
+from regard.activations.recording import record
 from regard.errors import InputError
-from regard.external.recording import record
 
 
 class AttentionBlock(nn.Module):

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import nn
 
+from regard.activations import recording
+from regard.activations.capture_session import CaptureSession
+from regard.activations.forward_tracker import ForwardTracker
+from regard.activations.torch_calls import without_modes
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.records import Recorder
-from regard.external import recording
-from regard.external.capture_session import CaptureSession
-from regard.external.forward_tracker import ForwardTracker
-from regard.external.torch_calls import without_modes
 
 
 def installed(model: nn.Module, modules: str | None = None) -> set[str]:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from regard.external.token_labels import TokenLabeler
+from regard.activations.token_labels import TokenLabeler
 from regard.viz.labels import word_pieces
 
 

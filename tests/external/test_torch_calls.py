@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn.attention.flex_attention import flex_attention
 
 import regard
+from regard.activations.recording import record
 from regard.attention.multihead import MultiHeadAttention
 from regard.errors import InputError
-from regard.external.recording import record
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")

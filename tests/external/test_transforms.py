@@ -80,7 +80,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], str, dict[str, Any]]] = {
     "layer": (lambda: Layer(weights=False), "layer", {}),
     "layer with weights": (lambda: Layer(weights=True), "layer", {}),
     "named": (Explicit, "drop", {"modules": "drop"}),
-    "regard": (lambda: EncoderLayer(8, 2, 16), "self_attention", {"inside": True}),
+    "regard": (lambda: EncoderLayer(8, 2, 16), "self_attention", {}),
 }
 
 
@@ -174,12 +174,10 @@ def test_interventions(case: tuple[nn.Module, str, dict[str, Any]], states: Tens
 
 def test_inside_of_a_layer(states: Tensor) -> None:
     layer = EncoderLayer(8, 2, 16)
-    with regard.record(layer, inside=True) as records:
+    with regard.record(layer, "*") as cache:
         vmap(layer)(states)
-    inside = records["self_attention"].inside
-    assert inside is not None
-    torch.testing.assert_close(inside.weights @ inside.value, inside.context)
-    assert inside.scores.shape == (6, 2, 5, 5)
+    torch.testing.assert_close(cache["weights"] @ cache["v"].transpose(1, 2), cache["z"].transpose(1, 2))
+    assert cache["scores"].shape == (6, 2, 5, 5)
 
 
 def test_long_records_are_refused(states: Tensor) -> None:

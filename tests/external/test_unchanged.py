@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import regard
+from regard.activations import interface_call as interface_inputs
 from regard.attention.multihead import MultiHeadAttention
-from regard.external import interface_call as interface_inputs
 
 B, T, D, H = 3, 6, 16, 4
 MASKS = ("none", "causal", "padding", "blind")

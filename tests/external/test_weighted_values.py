@@ -52,11 +52,14 @@ def test_norms_equal_those_of_the_matrices(model_of: Callable[[str], Any], token
     assert np.allclose(result.weighted[layer], weights * expected[:, None], atol=1e-4)
 
 
-def test_layers_without_values_are_named() -> None:
-    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
-    states = torch.randn(1, 5, 8)
+def test_values_of_a_layer_of_pytorch() -> None:
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    states, attention = torch.randn(1, 5, 8), layer.self_attn
     result = regard.weighted_values(regard.look(layer, lambda states: states, inputs=[states]), states)
-    assert not result.norms and set(result.left_out.values()) == {"its values are not recorded"}
+    values = torch.nn.functional.linear(states[0], attention.in_proj_weight[16:], attention.in_proj_bias[16:])
+    outputs = torch.einsum("thv,dhv->htd", values.unflatten(-1, (2, -1)), attention.out_proj.weight.view(8, 2, 4))
+    assert not result.left_out
+    assert np.allclose(result.norms["self_attn"], outputs.detach().norm(dim=-1).numpy(), atol=1e-5)
 
 
 def test_a_run_has_the_values_of_its_own_layers(trained: regard.AnswerRun) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import regard
-from regard.attention.components import Components, find_components
+from regard.activations.components import Components, find_components
 from regard.attention.hooks import attention_layers
 from regard.attention.names import short_name
 from regard.interpret.score_calls import own_forward_pass

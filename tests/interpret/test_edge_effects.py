@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.attention.components import find_components
+from regard.activations.components import find_components
 from regard.interpret import residual_graph
 from regard.interpret.edge_effects import edge_attribution_patching, edge_patching, integrated_edge_gradients
 from regard.interpret.residual_graph import Pass, ResidualGraph

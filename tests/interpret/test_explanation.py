@@ -12,7 +12,7 @@ import torch
 import regard
 from regard.attention.hooks import find_layer
 from regard.attention.multihead import MultiHeadAttention
-from regard.interpret.explanation_result import Explanation
+from regard.interpret.explanation import Explanation
 from tests.german import write
 
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -92,21 +92,20 @@ def test_the_last_step_is_the_models_answer(run: Any) -> None:
 @torch.no_grad()
 def test_records_keep_the_values_behind_the_weights(run: Any) -> None:
     inputs = run.unseen(3, seed=1)
-    with regard.record(run.model, inside=True) as records:
+    with regard.record(run.model) as records, regard.record(run.model, "*") as cache:
         run.loss(inputs)
     for layer in run.layers:
         record, score = records[layer.name], find_layer(run.model, layer.name).score
-        inside = record.inside
-        assert inside is not None
-        torch.testing.assert_close(inside.weights, record.weights)
-        scores = inside.scores if record.mask is None else inside.scores.masked_fill(~record.mask, -torch.inf)
+        query, key, value, context = (
+            cache[f"{layer.name}.{kind}"].transpose(1, 2) for kind in ("q", "k", "v", "z")
+        )
+        torch.testing.assert_close(cache[f"{layer.name}.weights"], record.weights)
+        recorded = cache[f"{layer.name}.scores"]
+        scores = recorded if record.mask is None else recorded.masked_fill(~record.mask, -torch.inf)
         torch.testing.assert_close(scores.softmax(-1), record.weights)
-        torch.testing.assert_close(inside.context, record.weights @ inside.value)
-        own = score(inside.query, inside.key).where(inside.scores != -torch.inf, -torch.inf)
-        torch.testing.assert_close(own, inside.scores, atol=1e-5, rtol=1e-5)
-    with regard.record(run.model) as records:
-        run.loss(inputs)
-    assert all(record.inside is None for record in records.values())
+        torch.testing.assert_close(context, record.weights @ value)
+        own = score(query, key).where(recorded != -torch.inf, -torch.inf)
+        torch.testing.assert_close(own, recorded, atol=1e-5, rtol=1e-5)
 
 
 def test_parts_of_heads_sum_to_the_output(run: Any) -> None:

@@ -7,8 +7,7 @@ import pytest
 
 import regard
 from regard.errors import InputError
-from regard.interpret.figure_inputs import head_rows, layer_labels
-from regard.interpret.number_figures import principal_components, row_entropy
+from regard.interpret.figures import head_rows, layer_labels, principal_components, row_entropy
 from regard.interpret.patterns import induction_keys
 from regard.interpret.rollout import map_rollout, rollout
 from regard.viz.maps import LayerMap

@@ -16,8 +16,7 @@ from torch import Tensor
 
 import regard
 from regard.interpret.edge_effects import edge_attribution_patching, edge_patching, integrated_edge_gradients
-from regard.interpret.graph_building import graph_of_probe
-from regard.interpret.residual_graph import Pass
+from regard.interpret.residual_graph import Pass, graph_of_probe
 
 STEPS = 5
 METHODS = {

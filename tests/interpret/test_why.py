@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 import regard
-from regard.attention.components import find_components
+from regard.activations.components import find_components
 from regard.attention.hooks import trace_layer
 from regard.errors import InputError
-from regard.interpret.contributions import Contribution
-from regard.interpret.linear_pass import LinearPass, group
+from regard.interpret.linear_pass import Contribution, LinearPass, group
 from regard.interpret.score_calls import own_forward_pass
 from regard_lab.programs.library import PROGRAMS
 from tests.interpret.bare_models import BareModel, decoder_only, query_model, tokens, transformer
@@ -144,8 +143,7 @@ def test_parts_equal_matrix_products() -> None:
 def test_a_head_is_split_by_its_weights_times_its_values() -> None:
     subject: Any = decoder_only()
     first = subject.model.decoder.layers[0].self_attention
-    traces: list[Any] = []
-    with trace_layer(first, traces.append), torch.no_grad():
+    with trace_layer(first) as traces, torch.no_grad():
         subject.run()
     linear = LinearPass(subject.model, find_components(subject.model), subject.forward_pass(""))
     call = linear.call("decoder.1.self_attention")

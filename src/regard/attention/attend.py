@@ -22,7 +22,6 @@ from torch import Tensor
 from regard.arguments import public
 from regard.attention.functional import attention_weights, repeat_groups, weighted_sum, widen
 from regard.attention.hooks import AttentionHook
-from regard.attention.layer_record import AttentionTrace
 from regard.attention.masks import add_causal, mask_rows
 from regard.attention.scores import ScaledDot, Score
 from regard.errors import InputError
@@ -65,6 +64,8 @@ def attention_forward(
         raise InputError(
             f"mask {tuple(mask.shape)} has {mask.shape[1]} heads: expected {heads // splits}, or 1 for all"
         )
+    if hook is not None:
+        query, key, value = (hook.receive(*part, step) for part in (("q", query), ("k", key), ("v", value)))
     causal = causal and query.shape[2] > 1  # a single query is the last step: no key comes after it
     if weigh is None and _use_kernel(score, key, dropout) and (hook is None or hook.partial):
         if hook is not None:
@@ -73,7 +74,7 @@ def attention_forward(
     mask = add_causal(mask, query.shape[2], key.shape[2], query.device) if causal else mask
     keys = repeat_groups(key, heads)
     if hook is not None:
-        weigh = weigh or partial(_weigh, score)
+        weigh = weigh or partial(_weigh, score, hook, step)
         return _hooked_forward(hook, query, keys, value, mask, weigh=weigh, dropout=dropout, step=step)
     weights = attention_weights(score(query, keys), mask) if weigh is None else weigh(query, keys, mask)[1]
     return weighted_sum(F.dropout(weights, dropout).to(value.dtype), value)
@@ -91,29 +92,26 @@ def _hooked_forward(
     step: int | None,
 ) -> Tensor:
     """Return the context (B, H, Tq, Dv); a hook changes and records the weights (B, H, Tq, Tk)."""
-    scores, weights = weigh(query, keys, mask)
-    weights = F.dropout(hook.change(weights, mask, step), dropout)
+    if mask is not None:
+        hook.receive("mask", mask, step)
+    _, weights = weigh(query, keys, mask)
+    weights = hook.receive("weights", F.dropout(hook.change(weights, mask, step), dropout), step)
     context = weighted_sum(weights.to(value.dtype), value)
-    trace = None
-    if hook.needs_trace:
-        heads = weights.shape[1]  # differential attention has two queries, keys and scores for each head
-        values, (query, keys, scores) = (
-            repeat_groups(value, heads),
-            (part[:, :heads] for part in (query, keys, scores)),
-        )
-        trace = AttentionTrace(query, keys, values, scores, mask, weights, context, step)
-    hook.keep(weights, mask, step, trace)
+    hook.receive("context", context, step)
+    hook.keep(weights, mask, step)
     if hook.by_rows is not None:
         hook.by_rows(weights.shape[2], partial(_select_rows, weights.detach(), mask))
     return context
 
 
-def _weigh(score: Score, query: Tensor, keys: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+def _weigh(
+    score: Score, hook: AttentionHook, step: int | None, query: Tensor, keys: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
     # Scores are computed in float32, so that recorded weights are neither NaN nor rounded to half precision. A
     # score with parameters computes in the dtype of its parameters.
     if type(score) is ScaledDot:
         query, keys = widen(query), widen(keys)
-    scores = widen(score(query, keys))
+    scores = hook.receive("scores", widen(score(query, keys)), step)
     return scores, attention_weights(scores, mask)
 
 

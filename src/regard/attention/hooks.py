@@ -7,17 +7,16 @@ hook on exit.
 import dataclasses
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from regard.arguments import public
-from regard.attention.functional import attention_weights, widen
-from regard.attention.layer_record import AttentionTrace
+from regard.attention.functional import attention_weights, repeat_groups, widen
 from regard.attention.names import find_name, layer_name, plain_name
 from regard.attention.parts import (
     Combination,
@@ -35,6 +34,8 @@ from regard.errors import InputError
 Change = Callable[[Tensor, Tensor | None, int | None], Tensor]
 """Maps weights (B, H, Tq, Tk), their mask and the step of the queries to changed weights. The step is None if
 the queries cover the whole sequence."""
+Receive = Callable[[str, Tensor, int | None], Tensor]
+"""Maps the kind of an activation, its value and the step of the queries to the value that the layer uses."""
 RowWeights = Callable[[Sequence[int]], tuple[Tensor, Tensor | None]]
 """Maps indices of query rows to the weights (B, H, rows, Tk) and mask of these rows."""
 
@@ -50,23 +51,38 @@ class AttentionHook:
     """Recorder that stores the changed weights."""
     name: str = ""
     """Name of the layer for the recorder."""
-    watcher: Callable[[AttentionTrace], None] | None = None
-    """Function called with the trace of each call of the layer."""
-
+    receivers: tuple[tuple[frozenset[str], Receive], ...] = ()
+    """Kinds of activations (q, k, v, scores, weights, z, out), and the function that receives them. Queries,
+    keys, values and contexts are (B, T, H, d)."""
     by_rows: Callable[[int, RowWeights], None] | None = None
     """Function called with the number of queries and a function that computes the weights of selected rows."""
 
     @property
     def partial(self) -> bool:
-        """Whether the hook needs only some heads or rows. The layer then computes these weights in addition to
-        the output of the fused kernel."""
-        selects = self.by_rows is not None if self.recorder is None else self.recorder.partial
-        return selects and not self.changes and self.watcher is None
+        """Whether the fused kernel may compute the output: no weights are changed, and only some heads or rows
+        are recorded, which the layer computes in addition."""
+        if self.changes or self.wants("scores") or self.wants("weights"):
+            return False
+        if self.recorder is not None:
+            return self.recorder.partial
+        return self.by_rows is not None or bool(self.receivers)
 
-    @property
-    def needs_trace(self) -> bool:
-        """Whether the hook needs the queries, keys, scores, values and contexts in addition to the weights."""
-        return self.watcher is not None or (self.recorder is not None and self.recorder.inside)
+    def wants(self, kind: str) -> bool:
+        return any(kind in kinds for kinds, _ in self.receivers)
+
+    def receive(self, kind: str, value: Tensor, step: int | None) -> Tensor:
+        """Pass an activation to all receivers, and return the value that the layer uses.
+
+        `value`: (B, H, T, d), (B, H, Tq, Tk), or (B, T, D) of the output of a layer.
+        """
+        if not self.wants(kind):
+            return value
+        by_step = kind in ("q", "k", "v", "z")
+        value = value.transpose(1, 2) if by_step else value
+        for kinds, receive in self.receivers:
+            if kind in kinds:
+                value = receive(kind, value, step)
+        return value.transpose(1, 2) if by_step else value
 
     def change(self, weights: Tensor, mask: Tensor | None, step: int | None) -> Tensor:
         """Return the weights (B, H, Tq, Tk) after all changes."""
@@ -74,18 +90,12 @@ class AttentionHook:
             weights = change(weights, mask, step)
         return weights
 
-    def keep(
-        self, weights: Tensor, mask: Tensor | None, step: int | None, trace: AttentionTrace | None = None
-    ) -> None:
+    def keep(self, weights: Tensor, mask: Tensor | None, step: int | None) -> None:
         """Pass the weights (B, H, Tq, Tk) of the selected heads and rows to the recorder."""
-        if self.watcher is not None and trace is not None:
-            self.watcher(trace)
         if self.recorder is not None:
             selected_mask = mask if mask is None else self.recorder.select(mask.expand_as(weights), step)
             selected = self.recorder.select(weights, step)
-            self.recorder.keep(
-                self.name, selected, selected_mask, queries=weights.shape[2], step=step, inside=trace
-            )
+            self.recorder.keep(self.name, selected, selected_mask, queries=weights.shape[2], step=step)
 
 
 @public
@@ -143,7 +153,7 @@ class AttentionLayer(nn.Module):
         return allowed[None, None] if mask is None else mask & allowed
 
     def weigh(
-        self, query: Tensor, keys: Tensor, mask: Tensor | None, marks: Tensor | None
+        self, query: Tensor, keys: Tensor, mask: Tensor | None, marks: Tensor | None, step: int | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return scores and weights (B, H, Tq, Tk) of queries (B, H, Tq, d) and prepared keys (B, H, Tk, any).
 
@@ -164,6 +174,8 @@ class AttentionLayer(nn.Module):
             scores = scores + bias.repeat(splits, 1, 1).to(scores.dtype)
         if self.combination is not None:
             scores = self.combination.change_scores(scores, marks, keys, self.score)
+        if self.hook is not None:
+            scores = self.hook.receive("scores", scores, step)
         weights = attention_weights(scores, mask) if self.normalizer is None else self.normalizer(scores, mask)
         return scores, weights if self.combination is None else self.combination.change_weights(weights)
 
@@ -244,23 +256,64 @@ def explicit_weights(model: nn.Module) -> Iterator[None]:
     ...     layer(torch.zeros(2, 5, 12)).shape
     torch.Size([2, 5, 12])
     """
-    with attach_hooks({layer: layer.hook or AttentionHook() for layer in attention_layers(model).values()}):
+    hooks = {layer: layer.hook or AttentionHook() for layer in attention_layers(model).values()}
+    partial = {
+        layer: with_receiver(hook, ["weights"], _unchanged) for layer, hook in hooks.items() if hook.partial
+    }
+    with attach_hooks(hooks | partial):
         yield
 
 
-@public
+class LayerCall(NamedTuple):
+    """All tensors of one call of an attention layer, by head, connected to the autograd graph."""
+
+    query: Tensor
+    """(B, H, Tq, D), input of the score: projected, and rotated if the layer has rotary positions."""
+    key: Tensor
+    """(B, H, Tk, any), prepared by the score."""
+    value: Tensor
+    """(B, H, Tk, Dv)."""
+    scores: Tensor
+    """(B, H, Tq, Tk), before the mask."""
+    mask: Tensor | None
+    """Broadcastable to the scores, True = may be attended; None if there is no mask."""
+    weights: Tensor
+    """(B, H, Tq, Tk), after interventions."""
+    context: Tensor
+    """(B, H, Tq, Dv): weights times values."""
+    step: int | None
+    """Decoding step of the query, or None if the queries cover the whole sequence."""
+
+
 @contextmanager
-def trace_layer(layer: AttentionLayer, watcher: Callable[[AttentionTrace], None]) -> Iterator[None]:
-    """Call `watcher` with the trace of each call of a layer in the block, in addition to the layer's hook.
+def trace_layer(layer: AttentionLayer) -> Iterator[list[LayerCall]]:
+    """Yield a list to which each call of a layer in the block is added.
 
     >>> from regard.attention.multihead import MultiHeadAttention
     >>> layer = MultiHeadAttention(12, heads=3)
-    >>> with trace_layer(layer, lambda trace: print(trace.scores.shape)):
+    >>> with trace_layer(layer) as calls:
     ...     output = layer(torch.zeros(2, 5, 12))
+    >>> calls[0].scores.shape
     torch.Size([2, 3, 5, 5])
     """
-    with attach_hooks({layer: dataclasses.replace(layer.hook or AttentionHook(), watcher=watcher)}):
-        yield
+    calls: list[LayerCall] = []
+    parts: dict[str, Tensor] = {}
+
+    def receive(kind: str, value: Tensor, step: int | None) -> Tensor:
+        parts[kind] = value
+        if kind == "context":  # the last one
+            weights, count = parts["weights"], parts["q"].shape[2]
+            heads = weights.shape[1]  # differential attention has two queries, keys and scores for each head
+            query, key = (repeat_groups(parts[name].transpose(1, 2), count)[:, :heads] for name in ("q", "k"))
+            values, scores = repeat_groups(parts["v"].transpose(1, 2), heads), parts.get("scores", weights)
+            mask = parts.get("mask")
+            calls.append(LayerCall(query, key, values, scores[:, :heads], mask, weights, value, step))
+            parts.clear()
+        return value
+
+    kinds = ("q", "k", "v", "scores", "mask", "weights", "context")
+    with attach_hooks({layer: with_receiver(layer.hook, kinds, receive)}):
+        yield calls
 
 
 def with_change(hook: AttentionHook | None, change: Change) -> AttentionHook:
@@ -272,3 +325,14 @@ def with_change(hook: AttentionHook | None, change: Change) -> AttentionHook:
 def with_recorder(hook: AttentionHook | None, recorder: Recorder, name: str) -> AttentionHook:
     """Return a copy of a hook with `recorder` as its recorder."""
     return dataclasses.replace(hook or AttentionHook(), recorder=recorder, name=name)
+
+
+def with_receiver(hook: AttentionHook | None, kinds: Iterable[str], receive: Receive) -> AttentionHook:
+    """Return a copy of a hook with a function that receives some kinds of activations after its other
+    receivers."""
+    hook = hook or AttentionHook()
+    return dataclasses.replace(hook, receivers=(*hook.receivers, (frozenset(kinds), receive)))
+
+
+def _unchanged(kind: str, value: Tensor, step: int | None) -> Tensor:
+    return value

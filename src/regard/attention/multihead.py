@@ -213,7 +213,7 @@ class MultiHeadAttention(AttentionLayer):
             values,
             mask,
             score=self.score,
-            weigh=None if self.weighs_by_softmax else partial(self.weigh, marks=marks),
+            weigh=None if self.weighs_by_softmax else partial(self.weigh, marks=marks, step=step),
             splits=self.splits,
             causal=causal or self.kind == "causal",
             dropout=self.dropout if self.training else 0.0,
@@ -224,8 +224,10 @@ class MultiHeadAttention(AttentionLayer):
             context = self.marked.change_context(context)
         if self.gate is not None:
             context = self.gate(context, query)
+        if self.hook is not None:
+            context = self.hook.receive("z", context, step)
         output: Tensor = self.output(context.transpose(1, 2).flatten(2))
-        return output
+        return output if self.hook is None else self.hook.receive("out", output, step)
 
     @property
     def standard(self) -> bool:

@@ -19,7 +19,6 @@ from regard.attention.hooks import AttentionLayer, attach_hooks, attention_layer
 from regard.attention.interventions import active_interventions
 from regard.attention.names import find_name, known_name, layer_name
 from regard.attention.records import Recorder, Records
-from regard.errors import InputError
 
 
 @contextmanager
@@ -29,7 +28,6 @@ def record_own(
     layers: Collection[str] | None = None,
     heads: Sequence[int] | None = None,
     rows: Sequence[int] | None = None,
-    inside: bool = False,
     query_labels: Sequence[str] | None = None,
     key_labels: Sequence[str] | None = None,
 ) -> Iterator[Records]:
@@ -43,14 +41,12 @@ def record_own(
     Stepwise decoding of the same sequences extends the record; greedy search extends the record only until a
     sequence ends.
 
-    `layers`, `heads` and `rows` (query steps) select the weights to compute and record. `inside`: also store
-    queries, keys, scores, values and contexts in `Record.inside`, for whole layers only. Labels are attached to
+    `layers`, `heads` and `rows` (query steps) select the weights to compute and record. Labels are attached to
     each record. Gradients are computed as usual. Recording changes the outputs of the model only by rounding
     (at most 1e-5 in float32). If `heads` or `rows` are given, the outputs do not change.
 
-    Raises `InputError` for an unknown layer, for `heads` or `rows` combined with `inside`, and, when the model
-    runs, for a head or row that is out of range. In stepwise decoding, the error for a row is raised when the
-    record is requested.
+    Raises `InputError` for an unknown layer, and, when the model runs, for a head or row that is out of range.
+    In stepwise decoding, the error for a row is raised when the record is requested.
 
     >>> import torch
     >>> from regard.attention.blocks import EncoderLayer
@@ -60,27 +56,13 @@ def record_own(
     >>> records["self_attention"].weights.shape
     torch.Size([2, 3, 5, 5])
     """
-    recorder = make_recorder(heads, rows, query_labels, key_labels, inside=inside)
+    recorder = Recorder(heads=heads, rows=rows, query_labels=query_labels, key_labels=key_labels)
     recorder.interventions = partial(active_interventions, model)
     own = {layer_name(model, path): layer for path, layer in attention_layers(model).items()}
     for name in layers or ():
         known_name(name, own)
     with disable_compile(), record_layers(own, recorder, layers):
         yield Records(recorder)
-
-
-def make_recorder(
-    heads: Sequence[int] | None,
-    rows: Sequence[int] | None,
-    query_labels: Sequence[str] | None,
-    key_labels: Sequence[str] | None,
-    *,
-    inside: bool,
-) -> Recorder:
-    """Return a recorder with the options of `record_own`. Raises `InputError` for incompatible options."""
-    if inside and not (heads is None and rows is None):
-        raise InputError("inside=True records whole layers: leave out heads and rows")
-    return Recorder(heads=heads, rows=rows, query_labels=query_labels, key_labels=key_labels, inside=inside)
 
 
 @contextmanager

@@ -89,13 +89,15 @@ class Attention(AttentionLayer):
             value.unsqueeze(1),
             mask,
             score=self.score,
-            weigh=None if self.weighs_by_softmax else partial(self.weigh, marks=None),
+            weigh=None if self.weighs_by_softmax else partial(self.weigh, marks=None, step=step),
             causal=causal or self.causal,
             dropout=self.dropout if self.training else 0.0,
             hook=self.hook,
             step=step,
         )
-        return context.squeeze(1)
+        if self.hook is None:
+            return context.squeeze(1)
+        return self.hook.receive("out", self.hook.receive("z", context, step).squeeze(1), step)
 
     def _check_widths(self, query: Tensor, key: Tensor) -> None:
         widths = (query.shape[-1], query.shape[-1]) if self.widths is None else self.widths

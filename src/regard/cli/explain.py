@@ -9,7 +9,7 @@ from regard.cli.parsing import check_needed, parse_of_run
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import print_table
 from regard.errors import InputError
-from regard.interpret.why_result import DEPTH
+from regard.interpret.why import DEPTH
 from regard.io.writing import write_json
 
 if TYPE_CHECKING:

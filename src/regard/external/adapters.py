@@ -23,9 +23,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.activations.modules import find_base_model, is_transformers_model
 from regard.errors import InputError, shorten
 from regard.external.model_input import ImageProcessor, ModelInput, TextEncoder, find_input
-from regard.external.modules import find_base_model, is_transformers_model
 from regard.libraries import library_errors
 
 TOKENS = "input_ids"

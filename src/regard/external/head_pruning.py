@@ -14,12 +14,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from regard.activations.forward_tracker import modules_by_name
+from regard.activations.modules import check_prunable, count_parameters
+from regard.activations.recording import intervene
 from regard.arguments import public
 from regard.errors import InputError
 from regard.external import shrinking
-from regard.external.forward_tracker import modules_by_name
-from regard.external.modules import check_prunable, count_parameters
-from regard.external.recording import intervene
 from regard.external.shrinking import (
     FUSED,
     KEYS,

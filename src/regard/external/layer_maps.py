@@ -16,19 +16,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.activations.capture_session import BLOCK, AttentionCall, CaptureSession
+from regard.activations.forward_tracker import ForwardTracker
+from regard.activations.modules import parameter_names, resolve_module
+from regard.activations.recording import capture, check_layers, record, regard_layers, warn_if_nothing_recorded
 from regard.arguments import public
 from regard.attention.hooks import AttentionHook, attach_hooks
-from regard.attention.layer_record import Kind, is_transformed
 from regard.attention.names import find_name
-from regard.attention.records import Recorder, check_indices, describe_left_out
+from regard.attention.records import Kind, Recorder, check_indices, describe_left_out, is_transformed
 from regard.errors import InputError
 from regard.external.adapters import Adapter, CustomModel, PreparedInput, call_model
-from regard.external.attention_call import AttentionCall
-from regard.external.capture_session import BLOCK, CaptureSession
-from regard.external.forward_tracker import ForwardTracker
 from regard.external.model_input import ImageProcessor, ModelInput, TextEncoder, as_pair
-from regard.external.modules import parameter_names, resolve_module
-from regard.external.recording import capture, check_layers, record, regard_layers, warn_if_nothing_recorded
 from regard.viz.maps import LayerMap, LongRows, Patches
 from regard.viz.records import make_layer_maps
 from regard.viz.subject import Layer

@@ -10,6 +10,13 @@ from typing import Annotated, Any
 
 from torch import nn
 
+from regard.activations.modules import (
+    check_weights,
+    find_base_model,
+    is_transformers_model,
+    parameter_names,
+    unwrap,
+)
 from regard.arguments import Limits, check_value, public
 from regard.errors import InputError, shorten
 from regard.external.adapters import (
@@ -25,7 +32,6 @@ from regard.external.head_pruning import KEPT, pruned_class
 from regard.external.language_models import CausalLMAdapter, MaskedLMAdapter, Seq2SeqAdapter
 from regard.external.model import ExternalModel
 from regard.external.model_input import ImageProcessor, TextEncoder, as_inputs, load_image_processor
-from regard.external.modules import check_weights, find_base_model, is_transformers_model, parameter_names, unwrap
 from regard.io.reading import is_file, is_folder
 from regard.libraries import check_hub_name, import_library, library_errors, offline
 from regard.training.run_folder import is_run_folder

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from rich.table import Table
 
+from regard.activations.modules import unwrap
 from regard.arguments import public
 from regard.attention.interventions import active_interventions
 from regard.errors import InputError, check_range
-from regard.external.modules import unwrap
 from regard.interpret.direct_paths import DirectPaths
 from regard.result import Result, signed
 from regard.viz.subject import Subject

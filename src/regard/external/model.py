@@ -20,18 +20,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard.activations.capture_session import AttentionCall, AttentionInputs, CaptureSession
+from regard.activations.components import Components
+from regard.activations.forward_tracker import ForwardTracker
+from regard.activations.modules import count_parameters, find_device, random_init
+from regard.activations.recording import capture, intervene, record
+from regard.activations.torch_attention import mask_from_bias
 from regard.arguments import public
-from regard.attention.components import Components
 from regard.attention.interventions import To
 from regard.attention.records import Recorder, Records, check_indices
 from regard.errors import InputError, check_range
 from regard.external import adapters
 from regard.external.adapters import Adapter, Answer, CustomModel, PreparedInput, call_model
-from regard.external.attention_call import AttentionCall, AttentionInputs
-from regard.external.capture_session import CaptureSession
 from regard.external.comparison import ModelComparison, compare_models
 from regard.external.example_inputs import Examples, example_arguments, find_examples
-from regard.external.forward_tracker import ForwardTracker
 from regard.external.head_pruning import PrunedExternalModel, prunable_heads, prune_model, remove_heads
 from regard.external.layer_maps import find_layers, map_layers
 from regard.external.model_components import find_external_components
@@ -44,14 +46,11 @@ from regard.external.model_input import (
     input_name,
     label_input,
 )
-from regard.external.modules import count_parameters, find_device, random_init
-from regard.external.page_facts import page_facts
 from regard.external.patchable import Embeddings, make_trial, patchable_model
-from regard.external.recording import capture, intervene, record
-from regard.external.torch_attention import mask_from_bias
 from regard.statistics import Interval
+from regard.viz import forward_pass as passes
 from regard.viz.attention_map import AttentionMap, Playback
-from regard.viz.forward_pass import Calls, ForwardPass, ScoreCall
+from regard.viz.forward_pass import Calls, ScoreCall
 from regard.viz.records import attach_original
 from regard.viz.subject import Layer, Patchable, ProbeInput
 
@@ -61,6 +60,25 @@ if TYPE_CHECKING:
     from regard.interpret.roles import HeadRoles
     from regard.viz.forward_pass import ForwardPass
     from regard.viz.widget import AttentionWidget
+
+
+def page_facts(subject: Any) -> dict[str, Any]:
+    """Return the facts that `Subject.about` returns for an `ExternalModel`, and the first inputs of its page."""
+    own = [input_name(subject.inputs, number) for number in range(len(subject.inputs))]
+    return {
+        "task": subject.name,
+        "summary": "; ".join(filter(None, (subject.adapter.summary, subject.left_out))),
+        "kind": type(subject.model).__name__,
+        "step": None,
+        "draws": bool(own),
+        "snapshots": False,
+        "accepts": subject.adapter.accepts if subject.images is None else "an image, PNG or JPEG",
+        "pictures": subject.images is not None,
+        "texts": own or list(subject.examples.inputs),
+        "origin_of_texts": "" if own else subject.examples.origin,
+        "examined": {},
+    }
+
 
 # Record the scores of external models as products of query and key in the autograd graph.
 #
@@ -79,7 +97,7 @@ def make_forward_pass(subject: Any, input: str) -> ForwardPass:
     """Return the pass of an `ExternalModel` on an input."""
     model = subject.model
     answer = subject.adapter.answer(model, find_input(subject.inputs, input), subject.generate)
-    return ForwardPass(
+    return passes.ForwardPass(
         run=partial(call_model, model, answer.prepared.arguments),
         record=partial(record_calls, model),
         embeddings=token_embeddings(model),
@@ -231,6 +249,10 @@ class ExternalModel:
     @cached_property
     def _layers_and_left_out(self) -> tuple[Sequence[Layer], str]:
         return find_layers(self.model, self._example_arguments(), self.modules)
+
+    def run_example(self) -> None:
+        """Run the model on one of its inputs, or on an example."""
+        call_model(self.model, self._example_arguments())
 
     def _example_arguments(self) -> Any:
         return example_arguments(self.model, self.adapter, self.inputs, self.images)

@@ -1,23 +1,20 @@
 """Components of external models: contexts of heads, and feed-forward layers, found by the modules' structure."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from functools import cache, partial
-from inspect import signature
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention.components import Components, FindInputs, HeadContexts
-from regard.attention.head_inputs import KINDS, HeadInputs, Kind, ProjectedPart
+from regard.activations.components import Components, HeadContexts
+from regard.activations.forward_tracker import modules_by_name
+from regard.activations.head_inputs import KINDS, HeadInputs, Kind, ProjectedPart
+from regard.activations.layer_names import find_block, find_feed_forward, is_linear
 from regard.attention.interventions import suspend_interventions
-from regard.attention.records import Records
 from regard.errors import InputError
-from regard.external.forward_tracker import modules_by_name
-from regard.external.hooks import DetachableHook, remove_hooks
 from regard.external.shrinking import GROUP_COUNTS
-from regard.interpret.frozen_norms import is_linear, is_norm
 from regard.viz.subject import Layer
 
 UNKNOWN_PROJECTION = "the projection after its heads is not known"
@@ -29,9 +26,6 @@ REPEATS = ("num_key_value_groups", "n_rep", "n_kv_groups", "num_queries_per_kv")
 """Attributes of layers: the number of heads that share a key."""
 SMALL = 0.1
 """Factor of queries and keys while they are found."""
-AGREEMENT = 1e-3
-"""Largest accepted difference between weights times values and the contexts of a run, as a fraction of the
-largest context."""
 COLLINEAR = 1e-4
 """Largest squared sine of the angle between two gradients with respect to values, relative to 1."""
 NO_FEED_FORWARD = "no feed-forward layer was found"
@@ -113,7 +107,7 @@ def find_external_components(subject: Any, run: Callable[[], object]) -> Compone
     holders = {name: block for name in attention if (block := find_block(modules, name)) is not None}
     blocks = list(dict.fromkeys(holders[name] for name in sorted(holders)))
     for block in blocks:
-        name = _find_feed_forward(modules, block, attention, projections)
+        name = find_feed_forward(modules, block, attention, projections)
         if name is None:
             no_feed_forward[block] = NO_FEED_FORWARD
         else:
@@ -126,7 +120,6 @@ def find_external_components(subject: Any, run: Callable[[], object]) -> Compone
         left_out=left_out,
         blocks={block: modules[block] for block in sorted(blocks, key=list(modules).index)},
         states={name: modules[block] for name, block in holders.items()},
-        read_values=partial(read_values, contexts, subject.recording, find_inputs),
         find_inputs=find_inputs,
         feed_forward_left_out=no_feed_forward,
     )
@@ -274,76 +267,3 @@ def _accepts_copies(
             except (RuntimeError, ValueError, InputError):
                 return False
     return all(torch.allclose(one, other, atol=1e-4, rtol=1e-3) for one, other in zip(*passes, strict=True))
-
-
-def read_values(
-    layers: Mapping[str, HeadContexts],
-    recording: Callable[[], AbstractContextManager[Records]],
-    find_inputs: FindInputs,
-    run: Callable[[], object],
-) -> dict[str, Tensor]:
-    """Run a model on one input; return, by layer, the values (H, Tk, Dv) whose weighted sums are its contexts.
-
-    A layer that runs several times is `name`, `name#1`, ...
-    """
-    inputs, _ = find_inputs()
-    contexts: dict[str, list[Tensor]] = {name: [] for name in inputs}
-    outputs: dict[str, list[Tensor]] = {name: [] for name in inputs}
-
-    def keep_context(name: str, module: nn.Module, args: Any) -> None:
-        contexts[name].append(args[0][0])
-
-    def keep_values(name: str, module: nn.Module, args: Any, output: Tensor) -> None:
-        outputs[name].append(output[0])
-
-    hooks: list[Any] = []
-    for name, known in inputs.items():
-        value, projection = known.parts["value"].module, layers[name].projection
-        hooks.append(projection.register_forward_pre_hook(DetachableHook(partial(keep_context, name))))
-        hooks.append(value.register_forward_hook(DetachableHook(partial(keep_values, name))))
-    with remove_hooks(hooks), recording() as records:
-        run()
-    found: dict[str, Tensor] = {}
-    for name, item in records.items():
-        layer, _, number = name.partition("#")
-        for context, output in [*zip(contexts.get(layer, ()), outputs.get(layer, ()), strict=False)][
-            int(number or 0) :
-        ][:1]:
-            weights, values = item.weights[0], inputs[layer].split("value", output).transpose(0, 1)
-            expected = context.unflatten(-1, (len(weights), -1)).transpose(0, 1)
-            if values.shape[1:] == (weights.shape[-1], expected.shape[-1]):
-                difference = float((weights.to(values.dtype) @ values - expected).abs().max())
-                if difference <= AGREEMENT * max(float(expected.abs().max()), 1e-6):
-                    found[name] = values
-    return found
-
-
-def find_block(modules: dict[str, nn.Module], layer: str) -> str | None:
-    """Return the name of the block that holds a layer; None if the layer is in no list of modules."""
-    parts = layer.split(".")
-    for end in range(1, len(parts)):
-        if isinstance(modules.get(".".join(parts[:end])), nn.ModuleList | nn.Sequential):
-            return ".".join(parts[: end + 1])
-    return None
-
-
-def _find_feed_forward(
-    modules: dict[str, nn.Module], block: str, attention: set[str], projections: set[nn.Module]
-) -> str | None:
-    """Return the name of the largest module that is last in a block and is a feed-forward layer."""
-    largest: list[str] = []
-    for name, module in modules.items():
-        inside = name.startswith(f"{block}.")
-        if not inside or any(f"{name}.".startswith(f"{known}.") for known in (*attention, *largest)):
-            continue
-        parts = list(module.modules())
-        if any(known.startswith(f"{name}.") for known in attention) or not projections.isdisjoint(parts):
-            continue
-        # BLOOM's feed-forward layer also gets the residual stream, and returns the sum.
-        required = [
-            p for p in signature(module.forward).parameters.values() if p.default is p.empty and p.kind < 2
-        ]
-        has_matrix = any(parameter.dim() > 1 for parameter in module.parameters()) and len(required) == 1
-        if has_matrix and not any(isinstance(part, nn.Embedding) or is_norm(part) for part in parts):
-            largest.append(name)
-    return largest[-1] if largest else None

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard.activations.modules import find_device, parameter_names
+from regard.activations.token_labels import TokenLabeler
 from regard.errors import InputError, shorten
-from regard.external.modules import find_device, parameter_names
-from regard.external.token_labels import TokenLabeler
 from regard.io.reading import damaged_file, is_file, read_json
 from regard.libraries import library_errors
 

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.activations.forward_tracker import modules_by_name
+from regard.activations.hooks import DetachableHook, remove_hooks
+from regard.activations.layer_names import find_block
+from regard.activations.modules import unwrap
 from regard.errors import InputError
 from regard.external.adapters import call_model
-from regard.external.forward_tracker import modules_by_name
-from regard.external.hooks import DetachableHook, remove_hooks
-from regard.external.model_components import find_block
-from regard.external.modules import unwrap
 from regard.external.next_tokens import TokenInput
 from regard.models.decoder_only import DecoderOnly
 from regard.viz.subject import Layer

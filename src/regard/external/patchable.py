@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.activations.recording import recorded_path
 from regard.errors import InputError, unknown_choice
 from regard.external.adapters import Adapter, CustomModel, PreparedInput, call_model, find_states, prepare_once
 from regard.external.language_models import Seq2SeqAdapter
 from regard.external.model_input import ModelInput, find_input
-from regard.external.recording import recorded_path
 from regard.viz.maps import CROSS
 from regard.viz.subject import Layer, Patchable, ProbeInput
 

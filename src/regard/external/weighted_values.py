@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard.activations.interface import read_values
 from regard.arguments import check_value, public
 from regard.attention.descriptions import context_changes
 from regard.attention.hooks import attention_layers
@@ -66,7 +67,7 @@ def weighted_values(subject: Subject[Any], input: Any) -> WeightedValues:
     norms, weighted = {}, {}
     # A model without separate heads may have no pass that can be repeated.
     run = subject.forward_pass(shown.input if input is None else input).run if components.heads else None
-    for name, values in ({} if run is None else components.read_values(run)).items():
+    for name, values in ({} if run is None else read_values(subject.model, run)).items():
         outputs = components.heads[name.split("#")[0]].outputs(values.transpose(0, 1))
         norms[name] = outputs.float().norm(dim=-1).T.cpu().numpy()
         weighted[name] = shown.layers[name].weights * norms[name][:, None]

@@ -21,9 +21,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from torch import Tensor
 
+from regard.activations.components import HeadContexts
+from regard.activations.head_inputs import KINDS, HeadInputs, Kind, matrix_of
 from regard.arguments import public
-from regard.attention.components import HeadContexts
-from regard.attention.head_inputs import KINDS, HeadInputs, Kind, matrix_of
 from regard.errors import InputError
 from regard.result import Result
 from regard.viz.subject import Layer, Subject

@@ -18,11 +18,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from regard.attention.components import Components
+from regard.activations.components import Components
+from regard.activations.layer_names import is_linear, is_norm
 from regard.attention.names import layer_name
 from regard.attention.positions import Concatenated, Positions
 from regard.errors import InputError
-from regard.interpret.frozen_norms import fixed_ratio, freeze_norm, is_linear, is_norm, same_value
+from regard.interpret.frozen_norms import fixed_ratio, freeze_norm, same_value
 
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-6}
 """Largest accepted difference between the sum of all parts and the logit, as a fraction of the largest part (at

@@ -9,24 +9,6 @@ import torch
 from torch import Tensor, nn
 
 
-def is_norm(module: nn.Module) -> bool:
-    """Return whether a module is a normalization layer, judged by the name of its class.
-
-    >>> is_norm(nn.LayerNorm(4)), is_norm(nn.RMSNorm(4)), is_norm(nn.Linear(4, 4))
-    (True, True, False)
-    """
-    return type(module).__name__.endswith(("Norm", "LayerNorm", "RMSNorm"))
-
-
-def is_linear(module: nn.Module) -> bool:
-    """Return whether a module is a linear layer, judged by its class.
-
-    >>> is_linear(nn.Linear(4, 4)), is_linear(nn.LayerNorm(4))
-    (True, False)
-    """
-    return isinstance(module, nn.Linear) or type(module).__name__.endswith(("Linear", "Conv1D"))
-
-
 def same_value(value: Tensor, linear: Tensor) -> Tensor:
     return value.detach() + (linear - linear.detach())
 

@@ -14,9 +14,14 @@ import numpy as np
 from regard.attention.descriptions import is_plain
 from regard.attention.hooks import AttentionLayer, attention_layers
 from regard.attention.names import short_name
-from regard.interpret.answer_trace import AnswerTrace, read_layer_row, trace_answer
-from regard.interpret.explanation import make_explanation
-from regard.interpret.explanation_result import Explanation, StepAnswer
+from regard.interpret.explanation import (
+    AnswerTrace,
+    Explanation,
+    StepAnswer,
+    make_explanation,
+    read_layer_row,
+    trace_answer,
+)
 from regard.viz.attention_map import AttentionMap
 from regard.viz.maps import AnswerIntermediates, Intermediates, LayerIntermediates, Map, ScoreStep
 from regard.viz.subject import Input, Subject

@@ -24,11 +24,9 @@ from rich.table import Table
 
 from regard.arguments import public
 from regard.errors import InputError
-from regard.interpret.answer_difference import DifferenceEffects, Metric, compare_answers, prepare_inputs
 from regard.interpret.edge_effects import patched_reads, run_patched
-from regard.interpret.graph_building import corrupted_pass, graph_of_probe
-from regard.interpret.patching import input_text
-from regard.interpret.residual_graph import LOGITS, Node, ResidualGraph
+from regard.interpret.patching import DifferenceEffects, Metric, compare_answers, input_text, prepare_inputs
+from regard.interpret.residual_graph import LOGITS, Node, ResidualGraph, corrupted_pass, graph_of_probe
 from regard.result import signed
 from regard.viz.subject import Subject, check_subject
 

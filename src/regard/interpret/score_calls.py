@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from regard.attention.combinations import Forgetting, Selective
 from regard.attention.descriptions import part_name
-from regard.attention.hooks import AttentionLayer, attention_layers, trace_layer
-from regard.attention.layer_record import AttentionTrace
+from regard.attention.hooks import AttentionLayer, LayerCall, attention_layers, trace_layer
 from regard.attention.names import short_name
 from regard.attention.parts import PositionBias, positions_of
 from regard.attention.scores import Cosine, Dot, General, Scalable, ScaledDot, SoftCapped
@@ -38,17 +37,16 @@ def own_forward_pass(model: nn.Module, run: Callable[[], Any]) -> ForwardPass:
 def record_calls(model: nn.Module) -> Iterator[Calls]:
     """Record the calls of all attention layers of a model for one input inside the block."""
     calls: dict[str, list[ScoreCall]] = {}
-
-    def keep(name: str, layer: AttentionLayer, trace: AttentionTrace) -> None:
-        calls.setdefault(name, []).append(make_call(layer, trace))
-
+    layers = attention_layers(model)
     with ExitStack() as stack:
-        for name, layer in attention_layers(model).items():
-            stack.enter_context(trace_layer(layer, partial(keep, short_name(name), layer)))
+        traces = {name: stack.enter_context(trace_layer(layer)) for name, layer in layers.items()}
         yield calls
+    for name, traced in traces.items():
+        if traced:
+            calls[short_name(name)] = [make_call(layers[name], call) for call in traced]
 
 
-def make_call(layer: AttentionLayer, trace: AttentionTrace) -> ScoreCall:
+def make_call(layer: AttentionLayer, trace: LayerCall) -> ScoreCall:
     """Return one call of a layer for one input, with the factors and additions that make its scores."""
     query, key, value = trace.query[0], trace.key[0], trace.value[0]
     weights, scores = trace.weights[0].detach(), trace.scores[0].detach()
@@ -63,7 +61,7 @@ def make_call(layer: AttentionLayer, trace: AttentionTrace) -> ScoreCall:
 
 
 def _describe_scores(
-    layer: AttentionLayer, trace: AttentionTrace
+    layer: AttentionLayer, trace: LayerCall
 ) -> tuple[Tensor, dict[str, Tensor], tuple[str, ...]]:
     """Return the factors, additions and remarks of a call."""
     query, key = trace.query[0], trace.key[0]

@@ -11,8 +11,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
+from regard.activations.components import Components, find_components
 from regard.arguments import public
-from regard.attention.components import Components, find_components
 from regard.attention.hooks import attention_layers, find_layer
 from regard.attention.interventions import intervene
 from regard.attention.multihead import MultiHeadAttention, keep_heads
@@ -29,7 +29,6 @@ from regard.statistics import Interval
 from regard.training.building import build_model
 from regard.training.config import ModelPart, TaskPart, TrainingPart
 from regard.training.run_folder import RunFolder
-from regard.viz.forward_pass import ForwardPass
 from regard.viz.maps import layer_kind
 from regard.viz.subject import Layer
 
@@ -37,9 +36,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from regard.attention.interventions import To
-    from regard.attention.layer_record import Record
+    from regard.attention.records import Record
     from regard.interpret.examination import Examination
-    from regard.interpret.explanation_result import Explanation
+    from regard.interpret.explanation import Explanation
     from regard.interpret.importance import HeadImportance
     from regard.interpret.roles import HeadRoles
     from regard.interpret.samples import HeadSamples

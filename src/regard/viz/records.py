@@ -18,8 +18,7 @@ from torch import nn
 from regard.arguments import public
 from regard.attention.descriptions import describe_model
 from regard.attention.interventions import active_interventions, suspend_interventions
-from regard.attention.layer_record import Record
-from regard.attention.records import describe_remarks
+from regard.attention.records import Record, describe_remarks
 from regard.errors import InputError
 from regard.viz.attention_map import AttentionMap, Maps
 from regard.viz.maps import LayerMap

@@ -17,8 +17,8 @@ from regard.errors import InputError, shorten, unknown_choice
 from regard.statistics import Interval
 
 if TYPE_CHECKING:
-    from regard.attention.components import Components
-    from regard.attention.layer_record import Record
+    from regard.activations.components import Components
+    from regard.attention.records import Record
     from regard.decoding.search_tree import SearchTree
     from regard.viz.attention_map import AttentionMap, Playback
     from regard.viz.forward_pass import ForwardPass

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from regard.attention.components import Components, find_components
+from regard.activations.components import Components, find_components
 from regard.data.batch import PairBatch, collate
 from regard.data.vocabulary import PAD
 from regard.models.base import TaskModel

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from regard.activations.interface import record
+from regard.attention.functional import repeat_groups
 from regard.attention.hooks import find_layer
-from regard.attention.recording import record_own
 from regard.data.batch import PairBatch, collate
 from regard.decoding.search import SearchTrace
 from regard.decoding.trace import value_lengths
@@ -43,13 +44,13 @@ def read_traces(run: SequenceRun, pairs: Pairs) -> list[SearchTrace]:
     sources, targets = encode_pairs(run, pairs)
     traces: dict[int, SearchTrace] = {}
     for chosen, batch in _batches(sources, targets):
-        with record_own(model, layers=model.cross_layers, inside=True) as records:
+        names = [f"{name}.{kind}" for name in model.cross_layers for kind in ("weights", "v")]
+        with record(model, *names) as cache:
             log_probabilities = token_log_probabilities(model, logits, batch).cpu().numpy()
         attention, contribution = [], []
         for name, layer in zip(model.cross_layers, layers, strict=True):
-            weights, inside = records[name].weights.float(), records[name].inside
-            assert inside is not None
-            lengths = value_lengths(layer, inside.value).float()
+            weights, values = cache[f"{name}.weights"].float(), cache[f"{name}.v"].transpose(1, 2)
+            lengths = value_lengths(layer, repeat_groups(values, layer.heads)).float()
             attention.append(weights.mean(1).cpu().numpy())
             contribution.append(torch.einsum("bhts,bhs->bt", weights, lengths).cpu().numpy())
         weights_of, added = np.stack(attention), np.stack(contribution)

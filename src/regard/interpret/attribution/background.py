@@ -13,7 +13,7 @@ from typing import Any, Generic
 import torch
 from torch import Tensor, nn
 
-from regard.attention.components import Components
+from regard.activations.components import Components
 from regard.errors import InputError
 from regard.viz.subject import Input, ProbeInput, Subject
 

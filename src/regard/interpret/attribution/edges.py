@@ -26,8 +26,7 @@ from regard.interpret.edge_effects import (
     score_edges,
     sender_gradients,
 )
-from regard.interpret.graph_building import corrupted_pass, graph_of_probe
-from regard.interpret.residual_graph import Pass, ResidualGraph
+from regard.interpret.residual_graph import Pass, ResidualGraph, corrupted_pass, graph_of_probe
 from regard.viz.subject import ProbeInput
 
 CORRUPTED = 4

@@ -22,8 +22,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attention.components import Components
-from regard.attention.layer_record import Record
+from regard.activations.components import Components
+from regard.activations.interface import read_values
+from regard.attention.records import Record
 from regard.errors import InputError, check_range
 from regard.interpret.attribution.attribution_result import Level
 from regard.interpret.attribution.background import Background, change_embedding, read_contexts, read_pass
@@ -141,8 +142,7 @@ class Trial(Generic[Input]):
     def attention_values(self) -> Mapping[str, Tensor]:
         """By layer: the values (H, Tk, Dv) whose weighted sums are the contexts; layers with unknown values are
         left out."""
-        with torch.no_grad():
-            return self.components.read_values(lambda: self.probe.run(1))
+        return read_values(self.subject.model, lambda: self.probe.run(1))
 
     def own_keys(self, keys: int) -> slice:
         """Return the keys of a layer that are the steps of the input; a class token is an additional key.

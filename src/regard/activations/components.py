@@ -8,20 +8,17 @@ layer. `Subject.components` returns the components of a run or of an external mo
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from regard.activations.head_inputs import HeadInputs, find_head_inputs
 from regard.attention.blocks import Block
-from regard.attention.descriptions import context_changes
 from regard.attention.feed_forward import FeedForward
-from regard.attention.head_inputs import HeadInputs, find_head_inputs
 from regard.attention.hooks import AttentionLayer, attention_layers, explicit_weights
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.names import short_name
-from regard.attention.recording import record_own
 from regard.attention.single import Attention
 
 ContextChange = Callable[[Tensor], Tensor]
@@ -89,17 +86,7 @@ class HeadContexts:
         return outputs
 
 
-ReadValues = Callable[[Callable[[], object]], Mapping[str, Tensor]]
-"""Runs a model on one input; returns by layer the values (H, Tk, Dv) whose weighted sums are the contexts."""
-
-
 FindInputs = Callable[[], tuple[Mapping[str, HeadInputs], Mapping[str, str]]]
-
-
-def no_values(run: Callable[[], object]) -> Mapping[str, Tensor]:
-    """Return no values: those of the layers are not known."""
-    del run
-    return {}
 
 
 class Components(NamedTuple):
@@ -116,8 +103,6 @@ class Components(NamedTuple):
     states: Mapping[str, nn.Module] = {}
     """By attention layer: the module whose output is the residual stream after the block of the layer. A layer
     without residual connection, as in recurrent models, has none."""
-    read_values: ReadValues = no_values
-    """Function that reads the values of layers; layers with unknown values are left out."""
     find_inputs: FindInputs = lambda: ({}, {})
     """Function that returns, by layer, the queries, keys and values of its heads; and the layers in which those
     of single heads cannot be replaced, with the reason. An external model runs for this."""
@@ -155,29 +140,14 @@ def find_components(model: nn.Module) -> Components:
             states[name] = state
     feed_forward = {name: module for name, module in modules.items() if isinstance(module, FeedForward)}
     blocks = {name: module for name, module in modules.items() if isinstance(module, Block)}
-    read_values = partial(_read_values, model)
     inputs_found = head_inputs, inputs_left_out
-    return Components(heads, feed_forward, left_out, blocks, states, read_values, lambda: inputs_found)
+    return Components(heads, feed_forward, left_out, blocks, states, lambda: inputs_found)
 
 
 def _contexts(layer: AttentionLayer) -> HeadContexts | None:
     if isinstance(layer, MultiHeadAttention):
         return HeadContexts(layer.output, layer.heads)
     return HeadContexts(layer, 1, is_output=True) if isinstance(layer, Attention) else None
-
-
-def _read_values(model: nn.Module, run: Callable[[], object]) -> dict[str, Tensor]:
-    """Return the values (H, Tk, Dv) of the layers whose contexts are weighted sums of them."""
-    with torch.no_grad(), record_own(model, inside=True) as records:
-        run()
-    values = {}
-    for name, layer in attention_layers(model).items():
-        if name in records and not context_changes(layer):
-            trace = records[name].inside
-            assert trace is not None
-            value = trace.value[0]
-            values[short_name(name)] = value.repeat_interleave(layer.heads // len(value), 0)
-    return values
 
 
 @contextmanager

@@ -16,10 +16,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from regard.external.capture_session import CaptureSession
-from regard.external.hooks import LibraryPatches, ThreadList, remove_hooks
-from regard.external.modules import is_peft_model, is_transformers_model, parameter_names
-from regard.external.token_labels import is_inside
+from regard.activations.capture_session import CaptureSession
+from regard.activations.hooks import LibraryPatches, ThreadList, remove_hooks
+from regard.activations.modules import is_peft_model, is_transformers_model, parameter_names
+from regard.activations.token_labels import is_inside
 
 _recorded = ThreadList[CaptureSession]()
 _patches = LibraryPatches()

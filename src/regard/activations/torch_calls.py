@@ -28,9 +28,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 from torch.overrides import handle_torch_function, has_torch_function
 
-from regard.attention.layer_record import is_transformed
-from regard.errors import InputError, is_own, plural
-from regard.external.attention_axes import (
+from regard.activations.attention_axes import (
     BY_HEAD,
     FOLDED,
     PRODUCT,
@@ -45,12 +43,18 @@ from regard.external.attention_axes import (
     in_place_of,
     origin_of,
 )
-from regard.external.attention_call import AttentionCall
-from regard.external.capture_session import HALF, CaptureSession, InterventionSession, OneHead, nonzero_keys
-from regard.external.forward_tracker import ForwardTracker, and_parents, capturing_elsewhere
-from regard.external.hooks import ThreadList
-from regard.external.interface_call import find_eager_function
-from regard.external.torch_attention import (
+from regard.activations.capture_session import (
+    HALF,
+    AttentionCall,
+    CaptureSession,
+    InterventionSession,
+    OneHead,
+    nonzero_keys,
+)
+from regard.activations.forward_tracker import ForwardTracker, and_parents, capturing_elsewhere
+from regard.activations.hooks import ThreadList
+from regard.activations.interface_call import find_eager_function
+from regard.activations.torch_attention import (
     CAPTURED,
     combine_masks,
     describe_weights,
@@ -59,6 +63,8 @@ from regard.external.torch_attention import (
     record_sdpa,
     shape_of_sdpa,
 )
+from regard.attention.records import is_transformed
+from regard.errors import InputError, is_own, plural
 
 Target = CaptureSession | OneHead
 """What records or changes a call."""
@@ -276,6 +282,8 @@ def _targets(
                 what = f"computes {plural(count, 'map')} in each call, and has {find_heads(module)} heads"
                 session.warn_once(layer, f"{layer or 'the model'} {what}: heads= counts the maps")
         one_head = axes if isinstance(axes, Axes) and axes.head is not None else None
+        if one_head is not None and session.receives:
+            continue  # the activations of one head in each call have no tensor of all heads
         if one_head is None or one_head.head == 0:
             mode.names[layer] = layer if session.unconfirmed is not None else session.next_call_name(layer)
         name = mode.names[layer]

@@ -12,13 +12,13 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from regard.attention.layer_record import is_transformed
+from regard.activations.attention_axes import FOLDED, UNKNOWN, Axes, active_probe
+from regard.activations.capture_session import CaptureSession, are_attention_weights, nonzero_keys
+from regard.activations.hooks import remove_hooks
+from regard.activations.torch_attention import describe_weights
 from regard.attention.names import short_name
+from regard.attention.records import is_transformed
 from regard.errors import InputError, unknown_choice
-from regard.external.attention_axes import FOLDED, UNKNOWN, Axes, active_probe
-from regard.external.capture_session import CaptureSession, are_attention_weights, nonzero_keys
-from regard.external.hooks import remove_hooks
-from regard.external.torch_attention import describe_weights
 
 
 def applies(session: CaptureSession) -> bool:

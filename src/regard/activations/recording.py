@@ -31,6 +31,13 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
+from regard.activations import attention_interface, generation, named_modules, output_attentions, torch_calls
+from regard.activations.attention_interface import uses_interface
+from regard.activations.capture_session import CaptureSession, InterventionSession, is_wanted
+from regard.activations.forward_tracker import ForwardTracker, and_parents
+from regard.activations.modules import prompt_length, resolve_module
+from regard.activations.output_attentions import names_in_code
+from regard.activations.token_labels import TokenLabeler, TokenLabels
 from regard.arguments import public
 from regard.attention.hooks import AttentionLayer, disable_compile
 from regard.attention.interventions import (
@@ -41,16 +48,9 @@ from regard.attention.interventions import (
     note_intervention,
 )
 from regard.attention.names import find_name
-from regard.attention.recording import make_recorder, record_layers
+from regard.attention.recording import record_layers
 from regard.attention.records import Recorder, Records
 from regard.errors import InputError, is_own, plural, unknown_choice
-from regard.external import attention_interface, generation, named_modules, output_attentions, torch_calls
-from regard.external.attention_interface import uses_interface
-from regard.external.capture_session import CaptureSession, InterventionSession, is_wanted
-from regard.external.forward_tracker import ForwardTracker, and_parents
-from regard.external.modules import prompt_length, resolve_module
-from regard.external.output_attentions import names_in_code
-from regard.external.token_labels import TokenLabeler, TokenLabels
 
 MIXER = re.compile(
     r"(Attention|Attn|Mixer|MambaLayer|DeltaNet|DeltaRule|ShortConv|ShortConvolution|RecurrentBlock|SSM|FourierTransform"
@@ -86,7 +86,6 @@ MECHANISMS: tuple[CaptureMechanism, ...] = (
 )
 
 
-@public
 @contextmanager
 def record(
     model: Any,
@@ -94,41 +93,26 @@ def record(
     layers: Collection[str] | None = None,
     heads: Sequence[int] | None = None,
     rows: Sequence[int] | None = None,
-    inside: bool = False,
     modules: str | None = None,
     tokenizer: Any = None,
     query_labels: Sequence[str] | None = None,
     key_labels: Sequence[str] | None = None,
 ) -> Iterator[Records]:
-    """Record the attention of any model; yields a mapping from layer name to `Record`.
+    """Record the attention weights of any model; yields a mapping from layer name to `Record`.
 
     Records are added to the mapping while the model runs. A new pass replaces the records of its layers. A pass
     that continues the same sequences (generation with a cache, including beam search) extends the records; in a
     beam search each row belongs to the returned hypothesis. A layer that runs several times in a pass is
     `name`, `name#1`, ...
 
-    `model`: a module, a run, or the result of `regard.look`. `layers`, `heads` and `rows` (query steps) limit
-    the computation: a few rows of a long input need little time. `inside`: also store queries, keys, values,
-    scores and contexts of Regard's own layers, in `Record.inside`. `modules`: name pattern of modules, such as
-    `blocks.*.attn_drop`, through which weights pass that Regard cannot find. `tokenizer`: a tokenizer that
-    labels the steps of each layer of a transformers model with their tokens. `query_labels`, `key_labels`:
-    labels of the queries and keys in every record.
-
     The model's own code computes the output, and gradients flow as usual. Weights are float32 or better. Warns
     about each layer whose weights times values differ from its output, and if a run of the model records
-    nothing. Only passes in the recording thread are recorded. Raises `InputError` for an unknown layer or
-    module, and, while the model runs, for a head or row out of range.
-
-        >>> layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
-        >>> with record(layer) as records:
-        ...     _ = layer(torch.zeros(1, 3, 8))
-        >>> records["self_attn"].weights.shape  # (B, H, Tq, Tk)
-        torch.Size([1, 2, 3, 3])
+    nothing. Only passes in the recording thread are recorded.
     """
     if heads is not None and not len(heads):
         raise InputError("heads is empty: give one or more heads, or leave heads out")
     model, modules = resolve_module(model, modules)
-    recorder = make_recorder(heads, rows, query_labels, key_labels, inside=inside)
+    recorder = Recorder(heads=heads, rows=rows, query_labels=query_labels, key_labels=key_labels)
     recorder.interventions = partial(active_interventions, model)
     tracker = ForwardTracker(model)
     labeler = None if tokenizer is None else TokenLabeler(tokenizer)

@@ -37,10 +37,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from regard.activations.forward_tracker import ForwardTracker
+from regard.activations.hooks import DetachableHook, probing, remove_hooks
 from regard.attention.hooks import AttentionLayer
 from regard.errors import is_own
-from regard.external.forward_tracker import ForwardTracker
-from regard.external.hooks import DetachableHook, probing, remove_hooks
 
 HEADS = ("num_heads", "n_heads", "n_head", "num_attention_heads", "heads", "nhead", "nheads", "num_head", "h")
 """Names of attributes that may contain the number of heads."""

@@ -10,13 +10,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention.layer_record import Kind
+from regard.activations.capture_session import (
+    HALF,
+    AttentionCall,
+    AttentionInputs,
+    RowFunction,
+    relative_difference,
+    select_rows,
+    zero_masked_rows,
+)
+from regard.activations.forward_tracker import ForwardTracker
+from regard.activations.modules import TRANSFORMERS
+from regard.activations.torch_attention import mask_from_bias, self_attention_kind
+from regard.attention.records import Kind
 from regard.errors import InputError
-from regard.external.attention_call import AttentionCall, AttentionInputs, RowFunction, select_rows
-from regard.external.capture_session import HALF, relative_difference, zero_masked_rows
-from regard.external.forward_tracker import ForwardTracker
-from regard.external.modules import TRANSFORMERS
-from regard.external.torch_attention import mask_from_bias, self_attention_kind
 from regard.libraries import is_memory
 
 EAGER = "eager_attention_forward"
@@ -218,10 +225,10 @@ class InterfaceCall:
             rows=rows,
             kind=self._kind(is_cross, rows),
             first_key=first,
-            inputs=self._inputs,
+            inputs=self.inputs,
         )
 
-    def _inputs(self) -> AttentionInputs:
+    def inputs(self) -> AttentionInputs:
         scaling, cap = self.options.get("scaling"), self.options.get("softcap")
         biases = [value for value in (self.mask, *self.options.values()) if _is_bias(value)]
         scale = self.query.shape[-1] ** -0.5 if scaling is None else float(scaling)

@@ -16,18 +16,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.external.attention_call import RowFunction, row_function
-from regard.external.capture_session import CaptureSession, replace_rows
-from regard.external.forward_tracker import capturing_elsewhere
-from regard.external.hooks import LibraryPatches, Patch, ThreadList, remove_hooks
-from regard.external.interface_call import (
+from regard.activations.capture_session import CaptureSession, RowFunction, replace_rows, row_function
+from regard.activations.forward_tracker import capturing_elsewhere
+from regard.activations.hooks import LibraryPatches, Patch, ThreadList, remove_hooks
+from regard.activations.interface_call import (
     InterfaceCall,
     Output,
     eager_name,
     find_eager_function,
     find_interface_caller,
 )
-from regard.external.modules import parameter_names
+from regard.activations.modules import parameter_names
 
 MEMORY_ARGUMENTS = ("key_value_states", "encoder_hidden_states", "cross_attention_states", "encoder_states")
 """Names of arguments through which layers receive another sequence to attend to."""
@@ -141,9 +140,19 @@ def attend(
         if name is not None:
             requests.append((layers, name))
     with capturing_elsewhere(layers.session.tracker for layers in _recorded.active):
+        sessions = [layers.session for layers, _ in requests if layers.session.receives]
+        for session in sessions:
+            query, key, value = (
+                session.receive(kind, part) for kind, part in (("q", query), ("k", key), ("v", value))
+            )
         output, returned = function(module, query, key, value, attention_mask, **options)
+        requests = [
+            (layers, name)
+            for layers, name in requests
+            if layers.session.intervenes or not layers.session.receives
+        ]
         if not requests:
-            return output, returned
+            return _receive_contexts(sessions, output, query.shape[1]), returned
         call = InterfaceCall(module, query, key, value, attention_mask, options, function, eager)
         call.compare(output, partial(_warn_mismatch, requests, function))
         intervening = [layers for layers, _ in requests if layers.session.intervenes]
@@ -166,7 +175,18 @@ def attend(
                 described = call.describe(rows, id(module) in layers.cross, layers.session.tracker)
                 layers.session.record_call(name, described)
         call.forget_values()
-    return output, returned
+    return _receive_contexts(sessions, output, query.shape[1]), returned
+
+
+def _receive_contexts(sessions: Sequence[CaptureSession], output: Tensor, heads: int) -> Tensor:
+    """Return the contexts (B, Tq, H, D) after all sessions have received them."""
+    if not sessions:
+        return output
+    by_head = output if output.dim() == 4 else output.unflatten(-1, (heads, -1))
+    changed = by_head.transpose(1, 2)
+    for session in sessions:
+        changed = session.receive("z", changed)
+    return changed.transpose(1, 2).reshape(output.shape)
 
 
 def _warn_mismatch(requests: Sequence[tuple[_Layers, str]], function: Any, share: float) -> None:
@@ -185,6 +205,7 @@ def _intervene(
     """
     before = weights
     for layers in intervening:
+        layers.session.inputs = call.inputs
         first = call.first_key(id(call.module) in layers.cross, layers.session.tracker)
         weights = layers.session.change_weights(weights, call.allowed, first)
     changed = call.context(weights).to(output.dtype)

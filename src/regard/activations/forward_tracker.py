@@ -16,9 +16,9 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
+from regard.activations.hooks import DetachableHook, probing, remove_hooks
+from regard.activations.token_labels import is_inside
 from regard.attention.names import layer_name
-from regard.external.hooks import DetachableHook, probing, remove_hooks
-from regard.external.token_labels import is_inside
 
 MOST_NAMES = 64
 """Largest number of names of a shared module; parts that share parts have more names than are useful."""

@@ -21,17 +21,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention.layer_record import Kind
-from regard.external.attention_axes import SELECTED
-from regard.external.attention_call import AttentionCall
-from regard.external.attention_interface import uses_interface
-from regard.external.capture_session import CaptureSession, are_attention_weights, nonzero_keys
-from regard.external.forward_tracker import ForwardTracker, and_parents
-from regard.external.hooks import remove_hooks
-from regard.external.interface_call import find_eager_function
-from regard.external.modules import is_transformers_model
-from regard.external.torch_attention import self_attention_kind
-from regard.external.torch_calls import WINDOW_ATTRIBUTE, last_changed_weights
+from regard.activations.attention_axes import SELECTED
+from regard.activations.attention_interface import uses_interface
+from regard.activations.capture_session import AttentionCall, CaptureSession, are_attention_weights, nonzero_keys
+from regard.activations.forward_tracker import ForwardTracker, and_parents
+from regard.activations.hooks import remove_hooks
+from regard.activations.interface_call import find_eager_function
+from regard.activations.modules import is_transformers_model
+from regard.activations.torch_attention import self_attention_kind
+from regard.activations.torch_calls import WINDOW_ATTRIBUTE, last_changed_weights
+from regard.attention.records import Kind
 
 ATTENTIONS = "attentions"
 """Suffix of the names of weights in a model's output."""

@@ -7,21 +7,80 @@ returns the name of the call, `change_weights` applies interventions, and `recor
 
 import dataclasses
 import warnings
-from collections.abc import Collection, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
+from regard.activations.attention_axes import Axes, AxesFinder, active_probe
+from regard.activations.forward_tracker import ForwardTracker
+from regard.activations.token_labels import TokenLabels, is_inside
 from regard.attention.interventions import Intervention
-from regard.attention.layer_record import CallRecord, Kind, is_transformed, merge_levels
 from regard.attention.names import find_name
-from regard.attention.records import Recorder, check_indices
+from regard.attention.records import CallRecord, Kind, Recorder, check_indices, is_transformed, merge_levels
 from regard.errors import plural
-from regard.external.attention_axes import Axes, AxesFinder, active_probe
-from regard.external.attention_call import AttentionCall
-from regard.external.forward_tracker import ForwardTracker
-from regard.external.token_labels import TokenLabels, is_inside
+
+RowFunction = Callable[[Sequence[int] | slice], tuple[Tensor, Tensor | None]]
+
+
+def select_rows(mask: Tensor, rows: Sequence[int] | slice) -> Tensor:
+    """Return query rows of a tensor that broadcasts to weights (B, H, Tq, Tk).
+
+    >>> import torch
+    >>> select_rows(torch.ones(1, 1, 5, 5), [0, 3]).shape, select_rows(torch.ones(1, 1, 1, 5), [0, 3]).shape
+    (torch.Size([1, 1, 2, 5]), torch.Size([1, 1, 1, 5]))
+    """
+    return mask if mask.dim() < 2 or mask.shape[-2] == 1 else mask[..., rows, :]
+
+
+def row_function(weights: Tensor, mask: Tensor | None) -> RowFunction:
+    """Return the function of an `AttentionCall` whose weights (B, H, Tq, Tk) are known."""
+    return lambda rows: (weights[:, :, rows], None if mask is None else select_rows(mask, rows))
+
+
+class AttentionInputs(NamedTuple):
+    """The tensors from which a call computes its scores and contexts, connected to the autograd graph."""
+
+    query: Tensor
+    """(B, H, Tq, D)."""
+    key: Tensor
+    """(B, G, Tk, D)."""
+    value: Tensor
+    """(B, G, Tk, Dv)."""
+    scale: float
+    """Factor of the products of query and key."""
+    biases: tuple[Tensor, ...] = ()
+    """Added to the scores, broadcastable to (B, H, Tq, Tk)."""
+    cap: float | None = None
+    """Scores are `cap tanh(score / cap)` before biases are added; None if they are not capped."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionCall:
+    """One call of attention, whose weights can be computed row by row."""
+
+    queries: int
+    rows: RowFunction
+    """Returns the weights (B, H, Tq, Tk) of some queries, and a mask that broadcasts to the weights, True = may
+    attend."""
+    kind: Kind | None = None
+    first_key: int = 0
+    flat: bool = False
+    """Whether the model returned weights of shape (N, Tk).
+
+    If the layer runs more than once in a forward pass, N is the number of samples of one step.
+    """
+    inputs: Callable[[], AttentionInputs] | None = None
+    """Returns the inputs of the call while it is recorded; None if they are unknown."""
+
+    @classmethod
+    def from_weights(cls, weights: Tensor, mask: Tensor | None, kind: Kind | None = None) -> "AttentionCall":
+        """Return a call whose weights (B, H, Tq, Tk) are known."""
+
+        return cls(queries=weights.shape[2], rows=row_function(weights, mask), kind=kind)
+
 
 ROW_SUM_TOLERANCE = 1e-2
 """Largest accepted difference between 1 and the sum of a row; half precision needs this tolerance."""
@@ -158,6 +217,15 @@ class CaptureSession:
         """Return the weights (B, H, Tq, Tk) that a layer uses: here, the unchanged weights."""
         del mask, first_key
         return weights
+
+    receives: ClassVar[bool] = False
+    """Whether the session receives activations other than weights."""
+    inputs: Any = None
+
+    def receive(self, kind: str, value: Tensor) -> Tensor:
+        """Return the value that the current call uses for an activation: here, the unchanged value."""
+        del kind
+        return value
 
     def warn_once(self, key: str, message: str) -> None:
         """Warn, unless there was a warning with the same key: a layer, or a kind of message."""
@@ -376,9 +444,15 @@ class InterventionSession(CaptureSession):
 class OneHead:
     """A session for calls that compute one head each, in a loop over the heads of a layer."""
 
+    receives = False
+    inputs: Any = None
+
     def __init__(self, session: CaptureSession, axes: Axes, calls: list[AttentionCall]) -> None:
         self.session, self.heads, self.head, self.calls = session, axes.heads, axes.head or 0, calls
         self.intervenes = session.intervenes
+
+    def receive(self, kind: str, value: Tensor) -> Tensor:
+        return self.session.receive(kind, value)
 
     def change_weights(self, weights: Tensor, mask: Tensor | None) -> Tensor:
         """Return the changed weights (B, 1, Tq, Tk) of the head."""

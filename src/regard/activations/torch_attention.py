@@ -15,18 +15,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention.layer_record import Kind, merge_levels
-from regard.external.attention_axes import Axes
-from regard.external.attention_call import AttentionCall, AttentionInputs, select_rows
-from regard.external.capture_session import (
+from regard.activations.attention_axes import Axes
+from regard.activations.capture_session import (
     HALF,
+    AttentionCall,
+    AttentionInputs,
     CaptureSession,
     OneHead,
     nonzero_keys,
     relative_difference,
     replace_rows,
+    select_rows,
     zero_masked_rows,
 )
+from regard.attention.records import Kind, merge_levels
 
 MASKED = -9000.0
 """A bias up to this value masks a score. Models add -inf, the smallest number of the dtype, or -10000."""
@@ -94,19 +96,29 @@ class SDPACall:
         self.dropout, mask = dropout_p, attn_mask
         self.lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
         self.queries, self.scale = query.shape[-2], query.shape[-1] ** -0.5 if scale is None else scale
-        self.query, self.key, self.value = (self._by_head(tensor) for tensor in (query, key, value))
+        self.query, self.key, self.value = (self.by_head(tensor) for tensor in (query, key, value))
         self.causal = is_causal
         self.mask = None
         if mask is not None:
-            self.mask = self._by_head(mask.expand(*mask.shape[:-2], self.queries, self.key.shape[2]))
+            self.mask = self.by_head(mask.expand(*mask.shape[:-2], self.queries, self.key.shape[2]))
 
     def context(self, weights: Tensor) -> Tensor:
         """Return the context (..., Tq, Dv) for weights (B, H, Tq, Tk), with the dimensions of the call."""
-        context = weights.to(self.value.dtype) @ self.value
+        return self.as_output(weights.to(self.value.dtype) @ self.value)
+
+    def run(self) -> Tensor:
+        """Return the context (..., Tq, Dv) of the kernel, after queries, keys or values were replaced."""
+        context = F.scaled_dot_product_attention(
+            self.query, self.key, self.value, self.mask, self.dropout, self.causal, scale=self.scale
+        )
+        return self.as_output(context)
+
+    def as_output(self, context: Tensor) -> Tensor:
+        """Return a context (B, H, Tq, Dv) with the dimensions of the call."""
         shape = (*self.lead, self.queries, self.value.shape[-1])
         return context.reshape(shape) if self.axes is None else self.axes.fold(context, shape)
 
-    def _by_head(self, states: Tensor) -> Tensor:
+    def by_head(self, states: Tensor) -> Tensor:
         """Return states (..., T, D) as (B, H, T, D)."""
         states = states.expand(*self.lead, *states.shape[-2:])
         if self.axes is not None:
@@ -195,7 +207,30 @@ def record_sdpa(requests: Requests, axes: Axes | None, *args: Any, **kwargs: Any
         )
         return unchanged()
     random_state = torch.get_rng_state() if inputs.get("dropout_p") else None
-    call, output = SDPACall(**inputs, axes=axes), unchanged()
+    call = SDPACall(**inputs, axes=axes)
+    receiving = [session for session, _ in requests if session.receives]
+    before = call.query, call.key, call.value
+    for session in receiving:
+        session.inputs = call.inputs
+        call.query, call.key, call.value = (
+            session.receive(kind, part) for kind, part in (("q", call.query), ("k", call.key), ("v", call.value))
+        )
+    if all(new is old for new, old in zip((call.query, call.key, call.value), before, strict=True)):
+        output = unchanged()
+    else:
+        output = call.run()
+    output = _record_sdpa(requests, call, output, axes, random_state)
+    if receiving:
+        contexts = first = call.by_head(output)
+        for session in receiving:
+            contexts = session.receive("z", contexts)
+        output = output if contexts is first else call.as_output(contexts)
+    return output
+
+
+def _record_sdpa(
+    requests: Requests, call: "SDPACall", output: Tensor, axes: Axes | None, random_state: Tensor | None
+) -> Tensor:
     if any(session.intervenes for session, _ in requests):
         before, mask = call.weights(slice(None))
         weights = _change(requests, before, mask)
@@ -235,6 +270,8 @@ def record_multi_head(requests: Requests, *args: Any, **kwargs: Any) -> tuple[Te
     bound = FORWARD.bind(*args, **kwargs)
     bound.apply_defaults()
     inputs = dict(bound.arguments)
+    if any(session.receives for session, _ in requests):
+        return _receive_multi_head(requests, inputs)
     needs_weights, dropout = inputs["need_weights"], inputs["dropout_p"] if inputs["training"] else 0.0
     output, returned = F.multi_head_attention_forward(**inputs | {"average_attn_weights": False})
     intervenes = any(session.intervenes for session, _ in requests)
@@ -317,21 +354,61 @@ def combine_masks(padding: Tensor | None, mask: Tensor | None, shape: Sequence[i
     return F.pad(sum(biases[1:], biases[0]), (0, shape[-1] - biases[0].shape[-1]))
 
 
+def _receive_multi_head(requests: Requests, inputs: dict[str, Any]) -> tuple[Tensor, Tensor | None]:
+    """Pass the activations of `F.multi_head_attention_forward`, which computes them without modules.
+
+    The function itself computes the output unless an activation is replaced.
+    """
+    call = _project(inputs)
+    call.value = _values_by_head(inputs, call.query.shape[1], call.key.shape[2])
+    before = call.query, call.key, call.value
+    for session, _ in requests:
+        session.inputs = call.inputs
+        call.query, call.key, call.value = (
+            session.receive(kind, part) for kind, part in (("q", call.query), ("k", call.key), ("v", call.value))
+        )
+    first, mask = call.weights(slice(None))
+    weights = _change(requests, first, mask)
+    dropout = inputs["dropout_p"] if inputs["training"] else 0.0
+    kind = None if inputs["query"] is inputs["key"] else "cross"
+    _record(
+        [request for request in requests if not request[0].receives],
+        weights,
+        mask,
+        kind or self_attention_kind(mask, call.queries),  # type: ignore[arg-type]
+    )
+    context = contexts = F.dropout(weights, dropout).to(call.value.dtype) @ call.value
+    for session, _ in requests:
+        contexts = session.receive("z", contexts)
+    parts = (call.query, call.key, call.value, weights, contexts)
+    if all(new is old for new, old in zip(parts, (*before, first, context), strict=True)):
+        return F.multi_head_attention_forward(**inputs)
+    returned = weights.mean(1) if inputs["average_attn_weights"] else weights
+    return _project_output(contexts, inputs), returned if inputs["need_weights"] else None
+
+
 def _project_context(weights: Tensor, inputs: dict[str, Any]) -> Tensor:
     """Return the output (Tq, B, D) of a PyTorch layer for changed weights (B, H, Tq, Tk)."""
+    value = _values_by_head(inputs, weights.shape[1], weights.shape[-1])
+    return _project_output(weights.to(value.dtype) @ value, inputs)
+
+
+def _project_output(context: Tensor, inputs: dict[str, Any]) -> Tensor:
+    """Return the output (Tq, B, D) of a PyTorch layer for contexts (B, H, Tq, Dv)."""
+    output = F.linear(context.permute(2, 0, 1, 3).flatten(2), inputs["out_proj_weight"], inputs["out_proj_bias"])
+    return output if inputs["query"].dim() == 3 else output.squeeze(1)
+
+
+def _values_by_head(inputs: dict[str, Any], heads: int, keys: int) -> Tensor:
+    """Return the values (B, H, Tk, Dv) of a PyTorch layer, with the key of zeros if the layer adds one."""
     value = inputs["static_v"]
     if value is None:
         value = _project_values(inputs)
         if inputs["bias_v"] is not None:
             value = torch.cat([value, inputs["bias_v"].expand(1, *value.shape[1:])])
-        value = value.unflatten(-1, (weights.shape[1], -1)).permute(1, 2, 0, 3)  # (B, H, Tk, Dv)
-    value = value.reshape(*weights.shape[:2], -1, value.shape[-1])
-    value = F.pad(
-        value, (0, 0, 0, weights.shape[-1] - value.shape[-2])
-    )  # the key of zeros, if the layer adds one
-    context = (weights.to(value.dtype) @ value).permute(2, 0, 1, 3).flatten(2)
-    output = F.linear(context, inputs["out_proj_weight"], inputs["out_proj_bias"])
-    return output if inputs["query"].dim() == 3 else output.squeeze(1)
+        value = value.unflatten(-1, (heads, -1)).permute(1, 2, 0, 3)
+    value = value.reshape(-1, heads, *value.shape[-2:])
+    return F.pad(value, (0, 0, 0, keys - value.shape[-2]))
 
 
 def _project_values(inputs: dict[str, Any]) -> Tensor:

@@ -1,0 +1,1 @@
+"""Activations: record and replace what attention layers compute, in any model."""
