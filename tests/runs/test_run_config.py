@@ -15,7 +15,6 @@ import regard
 from regard.errors import InputError
 from regard.runs import run_config
 from regard.training.checkpoint import Checkpoint
-from tests.earlier import to_format_6
 from tests.german import sentences, write
 
 Command = Callable[..., tuple[int, str, str]]
@@ -227,15 +226,6 @@ def test_start_from_a_run_with_a_config(german: regard.TranslationRun, other: Pa
         regard.train(asked, start_from=german.folder, steps=3, savepath=tmp_path / "x")
     with pytest.raises(InputError, match="hidden 64 differs from 32 of run"):
         regard.train(wider, start_from=german.folder, progress=False, savepath=tmp_path / "wider")
-
-
-def test_runs_without_origin_field_are_read(german: regard.TranslationRun, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(german.folder, tmp_path / "old"))
-    to_format_6(folder)
-    stored = json.loads((folder / "config.json").read_text())
-    del stored["origin"], stored["training"]["freeze"], stored["task"]["weights"]
-    (folder / "config.json").write_text(json.dumps(stored))
-    assert regard.load(folder).config == dataclasses.replace(german.config, text={}, initial=None)
 
 
 def test_start_from_on_the_command_line(

@@ -16,7 +16,6 @@ from regard.training import checkpoint
 from regard.training.checkpoint import Checkpoint
 from regard.training.config import make_config
 from regard.training.run_folder import RunFolder, create_run
-from tests.earlier import to_format_6
 
 
 @pytest.fixture
@@ -50,7 +49,17 @@ def test_files_of_a_run(run: RunFolder) -> None:
         ),
         (
             "config.json",
-            b'{"format": "regard-run/5"}',
+            b'{"format": "regard-run/6"}',
+            "config.json names format 'regard-run/6', but this version of Regard reads regard-run/7; train it",
+        ),
+        (
+            "config.json",
+            b'{"format": "regard-run/7"}',
+            "was edited or mixed with another run: config.json: its digest is missing",
+        ),
+        (
+            "config.json",
+            json.dumps(add_digest({"format": "regard-run/7"})).encode(),
             "damaged: config.json: config needs exactly averaged, bleu_tokenizer, code, initial, kept_heads, "
             "kind, measured, model, on, origin, schedules, task, text, tokenizer, training",
         ),
@@ -176,15 +185,3 @@ def test_truncated_last_line_of_metrics_is_ignored(run: RunFolder) -> None:
     assert [metrics["step"] for metrics in run.read_metrics()] == [10, 12]
     run.cut_metrics(10)
     assert [metrics["step"] for metrics in run.read_metrics()] == [10]
-
-
-def test_run_of_format_5_is_read(run: RunFolder) -> None:
-    """In format 5, the name of the task is `task`, and its options are `size`."""
-    to_format_6(run.path)
-    expected = run.read_config()
-    stored = json.loads(run.config_file.read_text())
-    stored["format"], stored["size"], stored["task"] = "regard-run/5", stored["task"], stored.pop("on")
-    run.config_file.write_text(json.dumps(stored))
-    assert run.read_config() == expected
-    resumed = regard.train("signal2", savepath=run.path.parent, resume=True, progress=False)
-    assert resumed.config == expected and resumed.step == 12

@@ -24,8 +24,6 @@ WIDEST = 100
 """Maximum line width of a command's description."""
 
 ANSI = re.compile(r"\x1b\[[\d;]*m")
-RENAMED = {"beside": "compare_with", "texts": "examples"}
-"""New name of each flag that was renamed."""
 TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
 
 
@@ -37,7 +35,6 @@ def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Fl
     `--flag`, `--no-flag`, `--flag=True` or `--flag=False`. `--help` prints the flags and exits. Raises
     `InputError` with one line for invalid flags.
     """
-    _refuse_renamed(default, argv)
     _refuse_empty_paths(default, argv)
     _refuse_repeated(default, argv)
     helping = wants_help(argv)
@@ -81,13 +78,6 @@ def _escaped(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(_escaped, value))
     return type(value)(escape_controls(str(value))) if isinstance(value, str | Path) else value
-
-
-def _refuse_renamed(default: object, argv: list[str]) -> None:
-    """Raise `InputError` for the old name of a flag, unless a flag of that name exists."""
-    for old, new in RENAMED.items():
-        if hasattr(default, new) and take_flags(argv, [old])[0]:
-            raise InputError(f"flag --{old} was renamed to --{new.replace('_', '-')}: use the new name")
 
 
 def _refuse_empty_paths(default: object, argv: list[str]) -> None:

@@ -121,8 +121,7 @@ def _summary(trained: AnyRun) -> str:
     if validations := [line for line in trained.metrics if criterion.metric in line]:
         # The later of equally good models is kept.
         best = max(validations, key=lambda line: (criterion.value(line), line["step"]))
-        tokenizer = trained.config.bleu_tokenizer or "13a"  # the tokenizer of runs that did not store it
-        named = f" (tokenizer {tokenizer})" if criterion.figure == "bleu" else ""
+        named = f" (tokenizer {trained.config.bleu_tokenizer})" if criterion.figure == "bleu" else ""
         return f"best validation {criterion.describe(best)}{named} after {_steps(best['step'])}"
     loss = f"loss {trained.metrics[-1]['loss']:.4f}" if trained.metrics else "loss unknown"
     if trained.task.answers == "text" and not trained.task.draws:

@@ -74,8 +74,8 @@ def resumed_config(
         origin = stored.origin and stored.origin.run
         paths = [str(path.absolute()) for path in (Path(start_from), savepath / start_from)]
         flags["from"], before["from"] = repr(origin if origin in paths else paths[0]), repr(origin)
-    # The content of text is compared by its digests. Runs of earlier formats have no digests.
-    moved = {name: value for name, value in flags.items() if stored.text and name in TEXT_FLAGS}
+    # The content of text is compared by its digests.
+    moved = {name: value for name, value in flags.items() if name in TEXT_FLAGS}
     schedule = {name: flags[name] for name in SCHEDULE_FLAGS if flags.get(name, before[name]) != before[name]}
     compiled: dict[str, Any] = {name: value for name, value in flags.items() if name == "compile"}
     for name, value in flags.items():
@@ -157,7 +157,7 @@ def write_rescheduled(folder: RunFolder, config: RunConfig, state: TrainingState
 
 def check_text(config: RunConfig, text: Mapping[str, list[TextDigest]]) -> None:
     """Raise `InputError` if the digests show that the text of a resumed run has changed since the start."""
-    for name in {**config.text, **text} if config.text else ():  # runs of earlier versions have no digests
+    for name in {**config.text, **text}:
         before, now = config.text.get(name, []), text.get(name, [])
         if now == before:
             continue

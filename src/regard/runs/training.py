@@ -237,8 +237,7 @@ def _prepare_task(
             task = task_class.restore(config.task, before.task.files)
         else:
             task = task_class.prepare(config.task, prepared, progress=show)
-    # A run that does not store its BLEU tokenizer used 13a.
-    tokenize = None if stored is None else config.bleu_tokenizer or "13a"
+    tokenize = None if stored is None else config.bleu_tokenizer
     bleu = validation(task, config.training.criterion, tokenize=tokenize, show=show)
     config = dataclasses.replace(
         config,

@@ -25,7 +25,7 @@ from regard.runs.run import Figures
 from regard.runs.training import train
 from regard.training.config import RunConfig
 from regard.training.run_folder import RunFolder
-from regard.training.stored_config import config_from_json, upgrade_config
+from regard.training.stored_config import config_from_json
 
 if TYPE_CHECKING:
     from regard.runs.run_types import AnyRun
@@ -107,7 +107,7 @@ class Job:
         if not is_file(file):
             return None
         stored = read_json(file, _Stored, "delete it to measure again", most=LARGEST, finite=False)
-        before = upgrade_config(stored.config)
+        before = stored.config
         self._check_code(before)
         if before != _compared(self.stored):
             raise InputError(

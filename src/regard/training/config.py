@@ -92,10 +92,9 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
     origin: Origin | None = None
     """Earlier run that provides the initial parameters and the vocabularies; None for random initialization."""
     text: dict[str, list[TextDigest]] = field(default_factory=dict)
-    """Digests of the text files at the start of training, by flag. Empty for older runs and for tasks without
-    text."""
+    """Digests of the text files at the start of training, by flag. Empty for tasks without text."""
     initial: str | None = None
-    """SHA-256 digest of the parameters before the first step; None for older runs."""
+    """SHA-256 digest of the parameters before the first step; None until training begins."""
     schedules: list[Schedule] = field(default_factory=list)
     """All learning-rate schedules of a run that was resumed with other `steps` or another `lr`, oldest first.
     Empty for a run with a single schedule. An earlier schedule may have ended before its last step."""

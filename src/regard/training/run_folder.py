@@ -45,13 +45,10 @@ from regard.progress import print_status
 from regard.training.config import RunConfig
 from regard.training.metrics import read_metrics
 from regard.training.stored_config import (
-    EARLIER_FORMATS,
     FORMAT,
     LARGEST_CONFIG,
-    bare_config,
     config_from_json,
     differences,
-    is_intact,
     unknown_format,
     vocabulary_digest,
 )
@@ -123,7 +120,7 @@ class RunFolder:
                 f"{str(self.path)!r} is a Hugging Face model, not a run: inspect it with"
                 f" `regard look {self.path}`, or convert a translation model with `regard import {self.path}`"
             )
-        if not isinstance(stored, dict) or stored.get("format") not in (FORMAT, *EARLIER_FORMATS):
+        if not isinstance(stored, dict) or stored.get("format") != FORMAT:
             raise InputError(f"run {str(self.path)!r} cannot be read: {unknown_format(stored)}")
         return stored
 
@@ -131,9 +128,9 @@ class RunFolder:
         """Return the config. Raises `InputError` if the config is missing, damaged or edited, or contains
         untrusted code."""
         stored = self.stored()
-        if not is_intact(stored):
+        if not has_valid_digest(stored):
             self.refuse_edited("config.json", self._describe_edit(stored))
-        stored = bare_config(stored)
+        stored = {name: value for name, value in stored.items() if name not in ("format", "digest")}
         check_trusted(stored, self.path, trust_code=trust_code)
         try:
             return config_from_json(stored)
@@ -147,14 +144,8 @@ class RunFolder:
         return canonical_json(without_digest(self.stored()))
 
     @property
-    def has_digests(self) -> bool:
-        """Whether every file must have a digest. Files of earlier formats have no digest."""
-        return bool(self.stored()["format"] == FORMAT)
-
-    @property
     def model_identity(self) -> dict[str, str | None]:
-        """Digests of the config and of model.safetensors. The digest of model.safetensors is None in earlier
-        formats."""
+        """Digests of the config and of model.safetensors."""
         try:
             _, model = read_metadata(self.model_file)
         except DamageError as error:
@@ -266,8 +257,6 @@ class RunFolder:
                 raise DamageError("it is not an object")
         except DamageError as error:
             raise damaged_file(path, error, mend) from error
-        if "digest" not in content and not self.has_digests:
-            return content
         model = content.get("of")
         if not has_valid_digest(content):
             self.refuse_edited(name, "the file has changed since it was written", mend)

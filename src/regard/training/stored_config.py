@@ -7,7 +7,6 @@ the config. Each file can therefore be checked separately and against config.jso
 import dataclasses
 import hashlib
 import json
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -17,7 +16,6 @@ from regard.io.reading import (
     DamageError,
     canonical_json,
     convert_json,
-    has_valid_digest,
     parse_json,
     without_digest,
 )
@@ -27,18 +25,7 @@ from regard.training.registry import find_model
 from regard.training.tensor_file import TensorFile
 
 FORMAT = "regard-run/7"
-EARLIER_FORMATS = ("regard-run/6", "regard-run/5")
-"""Earlier formats that can still be read. These formats have no digests. In format 5, the name of the task is
-`task`, and the options of the task are `size`."""
-OPTIONAL_WHEN_STORED = {
-    *("positions", "layer", "batchsize", "enc_hidden", "bidirectional", "start", "score_width", "weights"),
-    *("norm_epsilon", "activation", "bias", "tied", "output_bias", "freeze", "origin", "guide", "guide_weight"),
-    *("text", "initial", "validate_every", "attention", "norm"),
-    *("lenient", "bleu_tokenize", "bleu_tokenizer", "extra_valid", "symbols", "normalize", "byte_fallback"),
-    *("criterion", "keep", "weight_decay", "schedules", "averaged", "measured", "code"),
-}
-"""Fields of a config that older runs did not store. The defaults of these fields reproduce the behavior of
-older runs."""
+"""Only format that is read. A run of another format is trained again: old formats have no digests to check."""
 MOST_DIFFERENCES = 3
 """Largest number of differences in a message."""
 LONGEST_VALUE = 24
@@ -59,16 +46,13 @@ def file_digest(path: Path) -> str:
 def config_from_json(stored: Mapping[str, Any]) -> RunConfig:
     """Return the config for the result of `dataclasses.asdict`. Raises `InputError` for invalid data."""
     names = {option.name for option in dataclasses.fields(RunConfig)}
-    if not names - OPTIONAL_WHEN_STORED <= set(stored) <= names:
+    if set(stored) != names:
         raise InputError(f"config needs exactly {', '.join(sorted(names))}")
     identity = {name: convert_value(name, stored[name], str) for name in ("on", "kind")}
     parts: dict[str, Any] = {}
     for part, part_class in find_model(identity["kind"]).part_classes(find_task(identity["on"])).items():
         options = {option.name for option in dataclasses.fields(part_class)}
-        if (
-            not isinstance(stored[part], dict)
-            or not options - OPTIONAL_WHEN_STORED <= set(stored[part]) <= options
-        ):
+        if not isinstance(stored[part], dict) or set(stored[part]) != options:
             raise InputError(f"config {part!r} needs exactly {', '.join(sorted(options))}")
         parts[part] = part_class(**convert_values(part_class, stored[part]))
     hints = get_type_hints(RunConfig)
@@ -81,28 +65,9 @@ def config_from_json(stored: Mapping[str, Any]) -> RunConfig:
     return RunConfig(**identity, **parts, **rest)
 
 
-def upgrade_config(stored: dict[str, Any]) -> dict[str, Any]:
-    if "size" not in stored:
-        return stored
-    others = {name: value for name, value in stored.items() if name not in ("task", "size")}
-    return {**others, "on": stored.get("task"), "task": stored["size"]}
-
-
-def bare_config(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored config with current names, without its format and digest."""
-    return upgrade_config({name: value for name, value in stored.items() if name not in ("format", "digest")})
-
-
-def is_intact(stored: dict[str, Any]) -> bool:
-    return has_valid_digest(stored) or (stored["format"] in EARLIER_FORMATS and "digest" not in stored)
-
-
 def config_mismatch(file: TensorFile, stored: dict[str, Any], name: str) -> str | None:
     """Return a description of the differences between the config in a tensor file and config.json, or None if
     equal."""
-    if file.digest is None:  # earlier formats: a CRC-32 of the config, or an empty string
-        total = zlib.crc32(json.dumps(bare_config(stored), sort_keys=True).encode())
-        return None if file.config in ("", f"{total:08x}") else "the file was written with another config.json"
     if file.config == canonical_json(without_digest(stored)):
         return None
     return differences(stored, file.config, name) or "it names no config"
@@ -135,9 +100,9 @@ def unknown_format(stored: Any) -> str:
     """Return a description of the format of a config that this version cannot read."""
     name = stored.get("format") if isinstance(stored, dict) else None
     named = f"format {name!r}"[:60] if isinstance(name, str) else "no format"
-    known = ", ".join((FORMAT, *EARLIER_FORMATS))
     return (
-        f"config.json names {named}, but this version of Regard reads {known}; a newer run needs a newer version"
+        f"config.json names {named}, but this version of Regard reads {FORMAT}; train it again, or use the "
+        "version of Regard that wrote it"
     )
 
 
