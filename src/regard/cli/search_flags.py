@@ -1,8 +1,8 @@
-"""Flags of `regard translate` that constrain the answers, and the files of these flags."""
+"""Flags of a search for answers, and of constraints on the answers."""
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import tyro
@@ -20,6 +20,31 @@ from regard.runs.sequence_run import SequenceRun
 
 @dataclass(frozen=True, kw_only=True)
 class SearchFlags:
+    """Flags of a search."""
+
+    beam: int | None = None
+    """Beam width; 1 is greedy search. Default: 5 for runs on parallel text, else 1."""
+    n_best: int = 1
+    """Number of answers per text, at most the beam width. Each answer has its own line, best first."""
+    temperature: float = 0.0
+    """If above 0, sample each token from the model's distribution at this temperature instead of searching."""
+    top_k: int = 0
+    """With --temperature: sample only from this number of likeliest tokens; 0: all tokens."""
+    top_p: float = 1.0
+    """With --temperature: sample from the fewest tokens whose total probability is at least this value."""
+    seed: int = 0
+    """Random seed of sampling (0 or more). The answer depends only on the text and the seed, not on the other
+    texts. Use different seeds to sample different answers."""
+    scores: bool = False
+    """Write each answer's log-probability (nats) and a tab before it."""
+
+
+SEARCH = tuple(option.name for option in fields(SearchFlags) if option.name != "scores")
+"""Names of the options of a search."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConstraintFlags:
     """Constraints on the answers."""
 
     prefix: str | None = None

@@ -32,6 +32,14 @@ if TYPE_CHECKING:
 
 
 PROG = "regard train"
+COMMON = {
+    *("train", "valid", "test", "hub", "languages", "tokenizer", "vocab_size", "text"),
+    *("model", "preset", "hidden", "layers", "enc_layers", "dec_layers", "heads", "multihead", "cell"),
+    *("attention", "dropout", "steps", "lr", "seed", "tokens", "precision", "validate_every"),
+    *("savepath", "start_from", "resume", "overwrite"),
+}
+"""Flags that users change: `--help` shows these and those of a synthetic task, `--help-all` shows all."""
+COMMON_OF_SYNTHETIC_TASKS = {"pos_enc", "positions", "score", "batchsize", "snapshots"}
 UNSEEN_SAMPLES = {"numbers": 1000, "text": 300, "tokens": 1000}
 """Number of test samples after training, for each type of answer. Text answers take longer, so their number is
 smaller."""
@@ -170,18 +178,23 @@ def parse_config(config: RunConfig, argv: list[str], *, task: str) -> tuple[RunC
     parts = config.parts()
     sized = config.model_spec.has_presets(config.task_class)
     choice = (_transformer_choice() if sized else ModelChoice)(model=config.kind)
-    fields = [(name, type(part)) for name, part in {**parts, "choice": choice, "run": RunChoice()}.items()]
-    flags_class = make_dataclass("TrainFlags", fields, frozen=True, kw_only=True)
-    description = f"Train a model on a task. TASK: {', '.join(TASKS)}, or a Python file that defines one. " + (
-        "The defaults below are the defaults of counting; name another task to see its defaults."
-        if task == "TASK"
-        else ""
+    parts = {**parts, "choice": choice, "run": RunChoice()}
+    flags_class = make_dataclass(
+        "TrainFlags", [(name, type(part)) for name, part in parts.items()], frozen=True, kw_only=True
     )
+    names = {part: [option.name for option in dataclasses.fields(value)] for part, value in parts.items()}
+    names["model"] = names.pop("choice") + names["model"]
+    description = f"Train a model on a task. TASK: {', '.join(TASKS)}, or a Python file that defines one."
+    if task == "TASK":
+        description += " The defaults below are those of counting; name another task to see its defaults."
+    synthetic = COMMON_OF_SYNTHETIC_TASKS.union(names["task"]) if config.task_class.draws else set()
     flags: Any = parse(
-        flags_class(**parts, choice=choice, run=RunChoice()),
+        flags_class(**parts),
         argv,
         prog=f"{PROG} {task}",
         description=description,
+        groups=names,
+        common=COMMON | synthetic,
     )
     return dataclasses.replace(config, **{part: getattr(flags, part) for part in PARTS}), flags.run
 

@@ -10,9 +10,9 @@ from typing import Any, BinaryIO
 import regard
 from regard.cli.aligned_output import Answers, append_links, read_markup, restore_markup, warn_unchosen_heads
 from regard.cli.lines import numbered_chunks, open_lines, read_line
-from regard.cli.parsing import first_word, parse, take_flags, take_text, wants_help, with_empty_value
+from regard.cli.parsing import read_command, take_flags
 from regard.cli.run_flags import RunFlags
-from regard.cli.search_flags import SearchFlags, check_length_penalty, warn_missing_terms
+from regard.cli.search_flags import SEARCH, ConstraintFlags, SearchFlags, check_length_penalty, warn_missing_terms
 from regard.cli.terminal import answer_output, print_message, save_and_print
 from regard.convert.choices import EngineName, Precision
 from regard.data.markup import MarkedText
@@ -94,43 +94,25 @@ class DoubtOutput:
                 print_message(f"saved {path}")
 
 
-PROG = "regard translate"
-DESCRIPTION = (
-    "Answer texts with a trained run, one line per text, in order. The texts are TEXT, the lines of --input, or "
-    "the lines of standard input. RUN: a task's name, or the folder of a run. A line that is blank or too long "
-    "gives an empty line of output. Invalid UTF-8 and characters not seen in training are read as the unknown "
-    "symbol. Long lines, unknown symbols and invalid UTF-8 give warnings with the line number on standard error."
-)
 SHOWN = 5
 """Number of lines that a message names."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TranslateFlags:
-    """Flags of the command."""
+class TranslateFlags(SearchFlags):
+    """Answer texts with a trained run, one line per text, in order. The texts are TEXT, the lines of --input,
+    or the lines of standard input. RUN: a task's name, or the folder of a run. A line that is blank or too
+    long gives an empty line of output. Invalid UTF-8 and characters not seen in training are read as the
+    unknown symbol. Long lines, unknown symbols and invalid UTF-8 give warnings with the line number on
+    standard error."""
 
     input: Path | None = None
     """File of texts, one per line, in UTF-8. Default: standard input."""
     lenient: bool = False
     """Replace invalid UTF-8 and zero bytes by the unknown symbol, instead of stopping."""
-    beam: int | None = None
-    """Beam width; 1 is greedy search. Default: 5 for runs on parallel text, else 1."""
     length_penalty: float | None = None
     """Exponent of the length penalty; 0 disables the penalty. Larger values favor longer answers. Default: 1
     for runs on parallel text, else 0."""
-    n_best: int = 1
-    """Number of answers per text, at most the beam width. Each answer has its own line, best first."""
-    temperature: float = 0.0
-    """If above 0, sample each token from the model's distribution at this temperature instead of searching."""
-    top_k: int = 0
-    """With --temperature: sample only from this number of likeliest tokens; 0: all tokens."""
-    top_p: float = 1.0
-    """With --temperature: sample from the fewest tokens whose total probability is at least this value."""
-    seed: int = 0
-    """Random seed of sampling (0 or more). The answer depends only on the text and the seed, not on the other
-    texts. Use different seeds to sample different answers."""
-    scores: bool = False
-    """Write each answer's log-probability (nats) and a tab before it."""
     align: bool = False
     """Write the word alignment after each answer, as ` ||| 0-0 1-2`: source and target words, counted from 0.
     The alignment uses the heads that `regard align` has chosen."""
@@ -151,18 +133,17 @@ class TranslateFlags:
     output slightly."""
     words: bool = False
     """Draw whole words instead of subword tokens."""
-    constraints: SearchFlags = field(default_factory=SearchFlags)
+    constraints: ConstraintFlags = field(default_factory=ConstraintFlags)
     doubts: DoubtFlags = field(default_factory=DoubtFlags)
     storage: RunFlags = field(default_factory=RunFlags)
 
 
 def run(argv: list[str]) -> None:
     """Translate one text, or all lines of a file."""
-    if wants_help(argv[:1]):
-        parse(TranslateFlags(), argv, prog=f"{PROG} RUN [TEXT]", description=DESCRIPTION)
-    name, argv = first_word(argv, what="run", prog=PROG, example="dates")
-    text, argv = take_text(with_empty_value(argv, "--plot"), TranslateFlags)
-    flags = parse(TranslateFlags(), argv, prog=f"{PROG} {name} [TEXT]", description=DESCRIPTION)
+    [name, *texts], flags = read_command(
+        TranslateFlags, argv, "regard translate RUN [TEXT]", example="dates", bare="--plot"
+    )
+    text = texts[0] if texts else None
     _check_together(text, flags)
     run = flags.storage.load_translator(name)
     keep_memory()
@@ -235,19 +216,16 @@ def _search_options(run: SequenceRun, flags: TranslateFlags) -> dict[str, Any]:
     """Return the options of `SequenceRun.search`, and load the other runs of the ensemble."""
     check_length_penalty(run, flags.length_penalty, flags.beam, flags.temperature)
     return {
-        "beam": flags.beam,
+        **{name: getattr(flags, name) for name in SEARCH},
         "length_penalty": flags.length_penalty,
-        "n_best": flags.n_best,
-        "temperature": flags.temperature,
-        "top_k": flags.top_k,
-        "top_p": flags.top_p,
-        "seed": flags.seed,
         "batchsize": flags.batchsize,
         "engine": flags.engine,
         "precision": flags.precision,
         "scored": flags.scores,
         # Constrained answers have no traces.
-        "traced": flags.doubts.wanted and flags.engine != "ctranslate2" and flags.constraints == SearchFlags(),
+        "traced": flags.doubts.wanted
+        and flags.engine != "ctranslate2"
+        and flags.constraints == ConstraintFlags(),
         "controls": flags.constraints.controls(run),
         "ensemble": _load_ensemble(run, flags),
     }

@@ -135,7 +135,7 @@ class TrainingConfig:
     the recipe regard (0.005 with encoder layers); 0.01 with the recipe seed (0.001 with encoder layers); 0.005
     for recurrent models; 0.001 for language models; 0.002 for Transformers and custom models."""
     seed: Annotated[int, Limits(0, 2**32 - 1)] = 0
-    """Random seed of the initial parameters and of the samples (0 or more)."""
+    """Random seed of the initial parameters and of the samples."""
     snapshots: Annotated[int, Limits(0, 10_000)] = 0
     """Number of snapshots: copies of the parameters from step 0 to the last step, denser at the beginning.
     Snapshots show how attention forms. 0: no snapshots."""
@@ -221,8 +221,7 @@ class RecurrentTraining(SampledTraining):
     batchsize: int = 64
     """Samples in a batch."""
     teacher_forcing: Annotated[float, Limits(0, 1)] = 1.0
-    """Fraction of target steps that get the true previous token at the end of training (0 to 1). The fraction
-    decreases linearly from 1. The other target steps get the prediction of the model."""
+    """Fraction of target steps that get the true previous token at the end of training. The fraction decreases linearly from 1. The other target steps get the prediction of the model."""
 
 
 @dataclass(frozen=True, kw_only=True)

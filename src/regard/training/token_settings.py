@@ -27,13 +27,13 @@ class TokenTraining(SampledTraining):
     """Decay of the learning rate after the warm-up: a cosine (one_cycle), the inverse square root of the step
     (inverse_sqrt), or none (constant)."""
     warmup: Annotated[float, Limits(0, 1, "high")] = 0.05
-    """Fraction of the training steps in which the learning rate increases (at least 0 and less than 1)."""
+    """Fraction of the training steps in which the learning rate increases."""
     last_lr: Annotated[float, Limits(0, 1)] = 0.0
-    """Fraction of the peak rate that the cosine reaches at the last step (0 to 1)."""
+    """Fraction of the peak rate that the cosine reaches at the last step."""
     beta1: Annotated[float, Limits(0, 1, "high")] = 0.9
-    """Decay rate of Adam for the mean of the gradient (at least 0 and less than 1)."""
+    """Decay rate of Adam for the mean of the gradient."""
     beta2: Annotated[float, Limits(0, 1, "high")] = 0.98
-    """Decay rate of Adam for the squared gradient (at least 0 and less than 1)."""
+    """Decay rate of Adam for the squared gradient."""
     weight_decay: Annotated[float, Limits(0, 1000)] = 0.1
     """Weight decay of matrices and embeddings, multiplied by the learning rate (AdamW, Loshchilov and Hutter
     2019); 0: no decay."""

@@ -33,12 +33,12 @@ class TranslationTraining(TrainingConfig):
     """Decay of the learning rate after the warm-up: a cosine to zero at the last step (one_cycle), the inverse
     square root of the step (inverse_sqrt), or none (constant)."""
     warmup: Annotated[float, Limits(0, 1, "high")] = 0.1
-    """Fraction of the training steps in which the learning rate increases (at least 0 and less than 1)."""
+    """Fraction of the training steps in which the learning rate increases."""
     label_smoothing: Annotated[float, Limits(0, 1, "high")] = 0.1
     """Fraction of the target distribution that is spread evenly over the vocabulary (at least 0 and less than
     1)."""
     merge_dropout: Annotated[float, Limits(0, 1, "high")] = 0.0
-    """BPE dropout: fraction of merges that are skipped at random in training (at least 0 and less than 1)."""
+    """BPE dropout: fraction of merges that are skipped at random in training."""
     r_drop: Annotated[float, Limits(0, 1000)] = 0.0
     """Weight of the R-Drop loss (alpha, Liang et al. 2021): the divergence between two passes with different
     dropout. With a weight above 0, a training step takes twice as long."""
