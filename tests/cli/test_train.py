@@ -84,8 +84,8 @@ def test_a_run_stores_its_config(command: Command, tmp_path: Path) -> None:
     )
     assert status == 0, err
     stored = json.loads((tmp_path / "counting/config.json").read_text())
-    assert stored["task"] == {"max_len": 4, "vocab_size": 2}
-    assert stored["training"]["lr"] == pytest.approx(make_config("counting").resolved().training.lr)
+    assert (stored["options"]["max_len"], stored["options"]["vocab_size"]) == (4, 2)
+    assert stored["options"]["lr"] == pytest.approx(make_config("counting").resolved().training.lr)
 
 
 def test_custom_task(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +296,7 @@ def test_unsupported_options_of_recurrent_models_are_refused(
 
 
 def test_help_names_all_presets(command: Command) -> None:
-    from regard.training.presets import PRESETS
+    from regard.training.config import PRESETS
 
     _, out, _ = command("train", "translation", "--help")
     text = " ".join(out.replace("│", " ").split())

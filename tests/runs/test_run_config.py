@@ -242,7 +242,7 @@ def test_start_from_on_the_command_line(
     )
     assert f"Training {mine:,} of {german.parameters:,} parameters" in err
     stored = json.loads((tmp_path / "translation" / "config.json").read_text())
-    assert stored["training"]["freeze"] == ["embedding", "encoder.0"]
+    assert stored["options"]["freeze"] == ["embedding", "encoder.0"]
     assert stored["origin"]["run"] == str(tmp_path / "start")
     status, out, _ = command("train", "translation", "--resume", "--savepath", tmp_path)
     assert status == 0 and "was complete already after 4 steps" in out

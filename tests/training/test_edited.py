@@ -111,10 +111,10 @@ def without_digests(run: Path) -> None:
 
 MODEL, TRAINER, SNAPSHOT = "model.safetensors", "trainer/step-6.safetensors", "snapshots/step-6.safetensors"
 EDITS: dict[str, tuple[Edit, str]] = {
-    "heads": (config({"heads": 4}, "model"), "config.json: heads is 4 in config.json, 2 in model.safetensors"),
-    "a value of the training": (config({"seed": 9}, "training"), "config.json: seed is 9 in config.json, 0 in "),
+    "heads": (config({"heads": 4}, "options"), "config.json: heads is 4 in config.json, 2 in model.safetensors"),
+    "a value of the training": (config({"seed": 9}, "options"), "config.json: seed is 9 in config.json, 0 in "),
     "config with a new digest": (
-        config({"heads": 4}, "model", seal=True),
+        config({"heads": 4}, "options", seal=True),
         "model.safetensors: heads is 4 in config.json, 2 in model.safetensors",
     ),
     "config without digest": (config({"digest": None}), "config.json: its digest is missing"),
@@ -210,7 +210,7 @@ def test_file_of_another_origin_with_a_valid_digest_is_refused(run: Path) -> Non
     """A model file that contains no config is refused."""
     found = read_tensors(run / MODEL)
     (run / MODEL).write_bytes(pack_tensors(found.tensors, found.step, "{}"))
-    with pytest.raises(InputError, match="model.safetensors: format is regard-run/7 in config.json, missing in"):
+    with pytest.raises(InputError, match="model.safetensors: format is regard-run/8 in config.json, missing in"):
         regard.load(run)
     (run / MODEL).write_bytes(pack_tensors(found.tensors, found.step))
     with pytest.raises(InputError, match="model.safetensors: it names no config"):

@@ -41,27 +41,27 @@ def test_files_of_a_run(run: RunFolder) -> None:
         ("config.json", None, "no run "),
         ("config.json", b"", "is damaged: config.json: it is not valid JSON at line 1, column 1"),
         ("config.json", b"\xff\xfe", "is damaged: config.json: it is not UTF-8 at byte 0"),
-        ("config.json", b"[]", "config.json names no format, but this version of Regard reads regard-run/7"),
+        ("config.json", b"[]", "config.json names no format, but this version of Regard reads regard-run/8"),
         (
             "config.json",
             b'{"format": "other"}',
-            "config.json names format 'other', but this version of Regard reads regard-run/7",
+            "config.json names format 'other', but this version of Regard reads regard-run/8",
         ),
         (
             "config.json",
             b'{"format": "regard-run/6"}',
-            "config.json names format 'regard-run/6', but this version of Regard reads regard-run/7; train it",
+            "config.json names format 'regard-run/6', but this version of Regard reads regard-run/8; train it",
         ),
         (
             "config.json",
-            b'{"format": "regard-run/7"}',
+            b'{"format": "regard-run/8"}',
             "was edited or mixed with another run: config.json: its digest is missing",
         ),
         (
             "config.json",
-            json.dumps(add_digest({"format": "regard-run/7"})).encode(),
+            json.dumps(add_digest({"format": "regard-run/8"})).encode(),
             "damaged: config.json: config needs exactly averaged, bleu_tokenizer, code, initial, kept_heads, "
-            "kind, measured, model, on, origin, schedules, task, text, tokenizer, training",
+            "kind, measured, on, options, origin, schedules, text, tokenizer",
         ),
         ("model.safetensors", None, "is incomplete: model.safetensors is missing"),
         ("model.safetensors", b"", "is damaged: model.safetensors: the end of the file is missing"),
@@ -96,7 +96,7 @@ def test_truncated_model_is_refused(run: RunFolder, keep: int) -> None:
 
 def test_model_of_another_shape_is_refused(run: RunFolder) -> None:
     stored = json.loads(run.config_file.read_text())
-    stored["model"]["hidden"] = 16
+    stored["options"]["hidden"] = 16
     del stored["digest"]
     run.config_file.write_text(json.dumps(add_digest(stored)))
     with pytest.raises(

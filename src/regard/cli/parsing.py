@@ -11,7 +11,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import field, make_dataclass
+from dataclasses import make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -125,23 +125,27 @@ def _print_help(
 ) -> None:
     """Print the flags that are `shown` (empty: all) under their titles, and exit."""
     flags = {name: (title, kind, value) for name, title, kind, value in _fields(default)}
-    titled: dict[str, list[Any]] = {}
     if groups is None:
         groups = {}
         for name, (title, *_) in flags.items():
             groups = {**groups, title: [*groups.get(title, []), name]}
+    root: list[Any] = []
+    values: dict[str, Any] = {}
     for title, names in groups.items():
-        for name in (name for name in names if name in flags and (not shown or name in shown)):
-            _, kind, value = flags[name]
-            titled.setdefault(title, []).append((name, kind, field(default_factory=lambda value=value: value)))
-    fields = titled.pop("", [])
-    for title, members in titled.items():
-        group = make_dataclass(title, members, frozen=True, kw_only=True, namespace={"__doc__": None})
-        fields.append((title, group, field(default_factory=group)))
+        members = [name for name in names if name in flags and (not shown or name in shown)]
+        if not members:
+            continue
+        kinds = [(name, flags[name][1]) for name in members]
+        defaults = {name: flags[name][2] for name in members}
+        if title:
+            group = make_dataclass(title, kinds, frozen=True, kw_only=True, namespace={"__doc__": None})
+            kinds, defaults = [(title, group)], {title: group(**defaults)}
+        root += kinds
+        values |= defaults
     screen = _Screen()
     with contextlib.redirect_stdout(screen), contextlib.suppress(SystemExit):
-        regrouped = make_dataclass("Flags", fields, frozen=True, kw_only=True)
-        _read(regrouped(), ["--help"], prog, "")
+        regrouped = make_dataclass("Flags", root, frozen=True, kw_only=True)
+        _read(regrouped(**values), ["--help"], prog, "")
     _, _, boxes = screen.getvalue().partition("\n\n")  # after the usage, which lists all flags
     text = textwrap.fill(description, min(shutil.get_terminal_size().columns, WIDEST))
     raw_output().write(f"usage: {escape_controls(prog)} [flags]\n\n{text}\n\n{boxes}")
@@ -152,7 +156,10 @@ def _print_help(
 
 def _fields(default: Any, title: str = "") -> Iterator[tuple[str, str, Any, Any]]:
     """Yield the name, the title of the group, the type with its help, and the escaped default of each flag."""
-    hints, texts = get_type_hints(type(default), include_extras=True), _docstrings(type(default))
+    hints, texts = (
+        get_type_hints(type(default), include_extras=True),
+        _docstrings(getattr(default, "described_by", type(default))),
+    )
     for option in dataclasses.fields(default):
         value = getattr(default, option.name)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -24,7 +24,7 @@ from regard.runs.playback import play_back
 from regard.runs.probe_input import prepare_tokens
 from regard.runs.run import Figures, Run
 from regard.streams import make_generator
-from regard.training.config import ModelPart, TaskPart, TrainingPart
+from regard.training.config import ModelPart, TaskPart
 from regard.viz.records import attach_original
 from regard.viz.subject import ProbeInput
 
@@ -89,7 +89,7 @@ class TestReport(Result):
 
 @public
 @dataclass(frozen=True, repr=False)
-class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
+class AnswerRun(Run[TaskPart, ModelPart]):
     """A run of a task whose answer has a number for each output step."""
 
     task: Task

@@ -18,7 +18,7 @@ from regard.runs.seeds import check_seeds
 
 @public
 def examine_runs(
-    runs: Sequence[str | Path | Run[Any, Any, Any]],
+    runs: Sequence[str | Path | Run[Any, Any]],
     *,
     samples: Annotated[int, Limits(2, 10**5)] = 200,
     seed: int = 0,

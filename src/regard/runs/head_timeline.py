@@ -35,7 +35,7 @@ SAMPLE_COUNT = 100
 
 @public
 def timeline(
-    runs: Sequence[str | Path | Run[Any, Any, Any]],
+    runs: Sequence[str | Path | Run[Any, Any]],
     *,
     samples: Annotated[int, Limits(2, 10**6)] = SAMPLE_COUNT,
     threshold: float = THRESHOLD,
@@ -100,7 +100,7 @@ def _measure_run(
     return join_snapshots(str(folder.path), config.training.seed, steps, scores)
 
 
-def _folder_of(run: str | Path | Run[Any, Any, Any], savepath: Path, *, trust_edited: bool) -> RunFolder:
+def _folder_of(run: str | Path | Run[Any, Any], savepath: Path, *, trust_edited: bool) -> RunFolder:
     """Return the folder of a run; raises `InputError` if it has no snapshots."""
     folder = find_run(run, savepath, trust_edited=trust_edited) if isinstance(run, str | Path) else run.files
     if not folder.snapshots:

@@ -24,7 +24,7 @@ from regard.runs.playback import play_back
 from regard.runs.probe_input import prepare_tokens
 from regard.runs.run import Figures, Run
 from regard.streams import make_generator
-from regard.training.config import ModelPart, TaskPart, TrainingPart
+from regard.training.config import ModelPart, TaskPart
 from regard.viz.attention_map import AttentionMap, Playback
 from regard.viz.records import attach_original
 from regard.viz.subject import ProbeInput
@@ -100,7 +100,7 @@ class LanguageReport(Result):
 
 @public
 @dataclass(frozen=True, repr=False)
-class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
+class LanguageRun(Run[TaskPart, ModelPart]):
     """A run of a language model."""
 
     task: TokenTask

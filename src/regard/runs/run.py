@@ -27,7 +27,7 @@ from regard.runs.attention_maps import pair_batch
 from regard.runs.probe_input import patchable_run
 from regard.statistics import Interval
 from regard.training.building import build_model
-from regard.training.config import ModelPart, TaskPart, TrainingPart
+from regard.training.config import ModelPart, TaskPart, changed_config
 from regard.training.run_folder import RunFolder
 from regard.viz.forward_pass import ForwardPass
 from regard.viz.maps import layer_kind
@@ -88,11 +88,11 @@ class Figures(Result):
 
 @public
 @dataclass(frozen=True, repr=False)
-class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
+class Run(ABC, Generic[TaskPart, ModelPart]):
     """Base class of `AnswerRun`, `PairRun`, `TranslationRun` and `LanguageRun`: a `regard.viz.Subject`."""
 
     folder: Path
-    config: RunConfig[TaskPart, ModelPart, TrainingPart]
+    config: RunConfig[TaskPart, ModelPart]
     step: int
     """Number of training steps of the model."""
     task: AnyTask
@@ -215,7 +215,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
     def json(self) -> dict[str, Any]:
         """Return the run as plain data: its folder, step, number of parameters and config."""
-        config: dict[str, Any] = to_plain(self.config)
+        config: dict[str, Any] = to_plain(self.config.json())
         return {"folder": str(self.folder), "step": self.step, "parameters": self.parameters, "config": config}
 
     def __str__(self) -> str:
@@ -299,8 +299,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
     def untrained(self, seed: int) -> Self:
         """Return the same run with an untrained model, initialized with `seed`."""
-        training = dataclasses.replace(self.config.training, seed=seed)
-        model = build_model(dataclasses.replace(self.config, training=training), self.task)
+        model = build_model(changed_config(self.config, {"seed": seed}), self.task)
         device = next(self.model.parameters()).device
         return dataclasses.replace(self, model=model.to(device).eval())
 

@@ -14,7 +14,7 @@ from regard.io.reading import is_file, is_folder, list_steps
 from regard.progress import print_status
 from regard.tasks.all_tasks import find_task
 from regard.training.checkpoint import Checkpoint, copy_tensors
-from regard.training.config import Origin, RunConfig, Schedule, changed_config, make_config
+from regard.training.config import Origin, RunConfig, Schedule, changed_config, checked, make_config
 from regard.training.run_folder import RunFolder, create_run
 from regard.training.tensor_file import pack_tensors
 from regard.training.trust_code import code_digests
@@ -53,7 +53,7 @@ def resumed_config(
     name = find_task(task).name if isinstance(task, str) else task.name
     folder = RunFolder(savepath / name, trust_edited)
     stored = folder.read_config(trust_code=trust_code)
-    now = code_digests(dataclasses.asdict(stored))
+    now = code_digests(stored.json())
     if changed := [name for name, digest in stored.code.items() if now.get(name) != digest]:
         problem = f"{' and '.join(changed)} has changed since the run {str(folder.path)!r} began"
         if not trust_edited:
@@ -84,11 +84,7 @@ def resumed_config(
                 f"{name} {value} differs from the run's {before.get(name)}: a resumed run keeps its flags; "
                 f"leave {name} out, or train a new run"
             )
-    config = dataclasses.replace(
-        stored,
-        task=dataclasses.replace(stored.task, **moved),
-        training=dataclasses.replace(stored.training, **compiled),
-    )
+    config = changed_config(stored, {**moved, **compiled})
     return rescheduled(config, folder, schedule) if schedule else config
 
 
@@ -97,8 +93,9 @@ def _check_preset(stored: RunConfig, flags: dict[str, Any]) -> None:
     if flags.get("preset") is None:
         return
     preset, before = make_config(stored.on, flags), stored.flags()
-    for name, value in {**vars(preset.model), **vars(preset.training)}.items():
-        if value != before.get(name) and name not in SCHEDULE_FLAGS:
+    free = {"model", *preset.options.flag_names("task")}
+    for name, value in preset.flags().items():
+        if name not in free and value != before.get(name) and name not in SCHEDULE_FLAGS:
             raise InputError(
                 f"preset {flags['preset']} has {name} {value}, but the run has {before.get(name)}: a resumed run "
                 f"keeps its flags; leave preset out, or train a new run"
@@ -112,7 +109,8 @@ def rescheduled(config: RunConfig, folder: RunFolder, flags: Mapping[str, Any]) 
     are left, and for a sharded run.
     """
     states = list_steps(folder.path / "trainer")
-    training = dataclasses.replace(config.training, **flags)
+    changed = changed_config(config, flags)
+    training = changed.training
     if config.training.sharded or not states:
         reason = "its state is sharded" if config.training.sharded else "its training state is missing"
         raise InputError(
@@ -125,7 +123,7 @@ def rescheduled(config: RunConfig, folder: RunFolder, flags: Mapping[str, Any]) 
     assert config.training.lr is not None and training.lr is not None
     past = config.schedules or [Schedule(first=0, steps=config.training.steps, lr=config.training.lr)]
     now = Schedule(first=step, steps=training.steps, lr=training.lr)
-    return dataclasses.replace(config, training=training, schedules=[*past, now])
+    return dataclasses.replace(changed, schedules=[*past, now])
 
 
 def write_rescheduled(folder: RunFolder, config: RunConfig, state: TrainingState) -> None:
@@ -200,12 +198,10 @@ def derived_config(before: AnyRun, task: str | RunConfig, flags: dict[str, Any])
         raise InputError(f"run {before.where!r} is a run of task {base.on}: start from a run of task {on}")
     if (model := flags.pop("model", base.kind)) != base.kind:
         raise _fixed_flag("model", model, base.kind, before)
-    config = dataclasses.replace(
-        changed_config(without_text(base), flags), text={}, initial=None, schedules=[], averaged=[], measured={}
-    )
-    config.training.check_task(config.task)
+    config = checked(changed_config(without_text(base), flags))
+    config = dataclasses.replace(config, text={}, initial=None, schedules=[], averaged=[], measured={})
     free = {*base.task_class.texts, *base.task_class.loose, *FREE_MODEL_FLAGS}
-    fixed = {*vars(base.task), *vars(base.model), *FIXED_TRAINING_FLAGS} - free
+    fixed = {*base.options.flag_names("task"), *base.options.flag_names("model"), *FIXED_TRAINING_FLAGS} - free
     for name, value in config.flags().items():
         if name in fixed and value != base.flags()[name]:
             raise _fixed_flag(name, value, base.flags()[name], before)
@@ -218,8 +214,8 @@ def derived_config(before: AnyRun, task: str | RunConfig, flags: dict[str, Any])
 def without_text(config: RunConfig) -> RunConfig:
     """Return a config without text and frozen parts: the defaults of a run that starts from `config`."""
     defaults = {option.name: option.default for option in dataclasses.fields(config.task_class.config_class)}
-    task = dataclasses.replace(config.task, **{name: defaults[name] for name in config.task_class.texts})
-    return dataclasses.replace(config, task=task, training=dataclasses.replace(config.training, freeze=()))
+    texts = {name: defaults[name] for name in config.task_class.texts}
+    return changed_config(config, {**texts, "freeze": ()})
 
 
 def _fixed_flag(name: str, value: object, before: object, run: AnyRun) -> InputError:

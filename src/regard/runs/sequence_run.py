@@ -31,7 +31,7 @@ from regard.runs.attention_maps import add_note, map_of_links, map_of_pair, note
 from regard.runs.playback import play_back
 from regard.runs.probe_input import trial_of_pair
 from regard.runs.run import Run
-from regard.training.config import ModelPart, TaskPart, TrainingPart
+from regard.training.config import ModelPart, TaskPart
 from regard.viz.attention_map import AttentionMap, Playback
 from regard.viz.records import attach_original
 from regard.viz.subject import ProbeInput
@@ -359,7 +359,7 @@ MOST_SILVER = 200_000
 
 @public
 @dataclass(frozen=True, repr=False)
-class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
+class SequenceRun(Run[TaskPart, ModelPart]):
     """Base class of runs that answer with text."""
 
     task: SequenceTask

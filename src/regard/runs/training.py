@@ -33,7 +33,7 @@ from regard.training import trainer as training_loop
 from regard.training.adam import trained_parameters
 from regard.training.building import start
 from regard.training.checkpoint import remove_older_states
-from regard.training.config import RunConfig, make_config
+from regard.training.config import Options, RunConfig, changed_config, checked, make_config
 from regard.training.distributed import DistributedContext, join_processes
 from regard.training.metrics import missing_steps
 from regard.training.precision import PRECISION, measure_choices
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from regard.runs.language_run import LanguageRun
     from regard.runs.pair_run import PairRun
     from regard.runs.run_types import AnyRun
-    from regard.runs.task_configs import FlatConfig
     from regard.runs.translation_run import TranslationRun
     from regard.tasks.base import AnyTask
     from regard.training.checkpoint import TrainingState
@@ -64,7 +63,7 @@ RunType = TypeVar("RunType")
 @public
 @overload
 def train(
-    task: FlatConfig[RunType],
+    task: Options[RunType],
     *,
     savepath: Folder = ...,
     start_from: Folder | None = ...,
@@ -76,16 +75,16 @@ def train(
 ) -> RunType: ...
 @public
 @overload
-def train(task: AnswerTask, **flags: Any) -> AnswerRun[Any, Any, Any]: ...
+def train(task: AnswerTask, **flags: Any) -> AnswerRun[Any, Any]: ...
 @public
 @overload
-def train(task: PairTask, **flags: Any) -> PairRun[Any, Any, Any]: ...
+def train(task: PairTask, **flags: Any) -> PairRun[Any, Any]: ...
 @public
 @overload
-def train(task: TextTask, **flags: Any) -> TranslationRun[Any, Any, Any]: ...
+def train(task: TextTask, **flags: Any) -> TranslationRun[Any, Any]: ...
 @public
 @overload
-def train(task: LanguageTask, **flags: Any) -> LanguageRun[Any, Any, Any]: ...
+def train(task: LanguageTask, **flags: Any) -> LanguageRun[Any, Any]: ...
 @public
 @overload
 def train(task: str | RunConfig, **flags: Any) -> AnyRun: ...
@@ -139,8 +138,7 @@ def train(
         measured = config.measured or measure_choices(config.training.precision, context)
         config, settings = dataclasses.replace(config, measured=measured), config.training
         if settings.precision == "auto":
-            chosen: dict[str, Any] = {"precision": measured[PRECISION]}
-            settings = dataclasses.replace(settings, **chosen)
+            settings = changed_config(config, {"precision": measured[PRECISION]}).training
             reason = "as at the start of the run" if resume else "the faster one on this machine"
             print_status(f"Precision: {measured[PRECISION]}, {reason}", show=show)
         with context.first_before_others():
@@ -166,7 +164,7 @@ def train(
 
 
 def _config_and_origin(
-    task: str | RunConfig | FlatConfig[Any],
+    task: str | RunConfig | Options[Any],
     flags: dict[str, Any],
     savepath: Path,
     start_from: Folder | None,
@@ -175,10 +173,10 @@ def _config_and_origin(
     trust_edited: bool,
 ) -> tuple[RunConfig, AnyRun | None]:
     """Return the config of a training run, and the run that it starts from, if any."""
+    if isinstance(task, Options):
+        task = checked(task.run_config())
     if not isinstance(task, str | RunConfig):
-        if not hasattr(task, "run_config"):
-            raise InputError(f"task {task!r} is not a task: give its name, a Python file or a config")
-        task = task.run_config()
+        raise InputError(f"task {task!r} is not a task: give its name, a Python file or a config")
     if isinstance(task, RunConfig) and flags and not resume:
         raise InputError(
             f"a config is given: leave out {', '.join(flags)}, or change these options in the config"
@@ -194,7 +192,7 @@ def _config_and_origin(
     if config.training.tensorboard:  # what torch.utils.tensorboard imports
         import_library("tensorboard.summary.writer.event_file_writer", "the flag tensorboard", "track")
     if config.custom_parts and not resume:  # whoever trains with code trusts it
-        trust(dataclasses.asdict(config))
+        trust(config.json())
     return config, before
 
 

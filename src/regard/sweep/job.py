@@ -145,7 +145,7 @@ def make_job(config: RunConfig, folder: Path) -> Job:
 
 
 def config_to_json(config: RunConfig) -> dict[str, Any]:
-    values: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config)))
+    values: dict[str, Any] = json.loads(json.dumps(config.json()))
     return values
 
 

@@ -198,8 +198,7 @@ def _draw_batch(code: str, config: RunConfig, task: AnyTask) -> Batch | PairBatc
     if not task.draws:
         text = collate([[index] for index in range(SAMPLES)])
         return PairBatch(text, text)
-    settings: Any = config.training
-    settings = dataclasses.replace(settings, batchsize=SAMPLES)
+    settings = dataclasses.replace(config.training, batchsize=SAMPLES)
     batch = task.batches(settings, BatchContext(generator=torch.Generator().manual_seed(0))).draw(0)
     if isinstance(batch, Batch) and config.on not in TASKS:
         _check_answers(code, task, batch)
@@ -238,7 +237,7 @@ def build_model(config: RunConfig, task: AnyTask) -> TaskModel:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.training.seed)
         try:
-            model = config.model_spec.model(config.model, **sizes)
+            model = config.model_class(config.model, **sizes)
         except InputError:
             raise
         except Exception as error:  # custom code can raise anything

@@ -14,7 +14,6 @@ against config.json. A file that was edited, or that belongs to another run, rai
 `trust_edited` is set.
 """
 
-import dataclasses
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -280,7 +279,7 @@ def create_run(
     check_run_path(path, overwrite=overwrite, flag=flag)
     with new_folder(path) as building:
         folder = RunFolder(building)
-        write_json(folder.config_file, add_digest({"format": FORMAT, **dataclasses.asdict(config)}))
+        write_json(folder.config_file, add_digest({"format": FORMAT, **config.json()}))
         yield folder
 
 

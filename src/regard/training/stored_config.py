@@ -19,12 +19,10 @@ from regard.io.reading import (
     parse_json,
     without_digest,
 )
-from regard.tasks.all_tasks import find_task
-from regard.training.config import PARTS, RunConfig, convert_value, convert_values
-from regard.training.registry import find_model
+from regard.training.config import RunConfig, options_class
 from regard.training.tensor_file import TensorFile
 
-FORMAT = "regard-run/7"
+FORMAT = "regard-run/8"
 """Only format that is read. A run of another format is trained again: old formats have no digests to check."""
 MOST_DIFFERENCES = 3
 """Largest number of differences in a message."""
@@ -44,25 +42,20 @@ def file_digest(path: Path) -> str:
 
 
 def config_from_json(stored: Mapping[str, Any]) -> RunConfig:
-    """Return the config for the result of `dataclasses.asdict`. Raises `InputError` for invalid data."""
+    """Return the config for the result of `RunConfig.json`. Raises `InputError` for invalid data."""
     names = {option.name for option in dataclasses.fields(RunConfig)}
     if set(stored) != names:
         raise InputError(f"config needs exactly {', '.join(sorted(names))}")
-    identity = {name: convert_value(name, stored[name], str) for name in ("on", "kind")}
-    parts: dict[str, Any] = {}
-    for part, part_class in find_model(identity["kind"]).part_classes(find_task(identity["on"])).items():
-        options = {option.name for option in dataclasses.fields(part_class)}
-        if not isinstance(stored[part], dict) or set(stored[part]) != options:
-            raise InputError(f"config {part!r} needs exactly {', '.join(sorted(options))}")
-        parts[part] = part_class(**convert_values(part_class, stored[part]))
     hints = get_type_hints(RunConfig)
     try:
-        rest = {
-            name: convert_json(stored[name], hints[name]) for name in set(stored) - set(PARTS) - set(identity)
-        }
+        parts = {name: convert_json(stored[name], hints[name]) for name in names if name != "options"}
+        values = convert_json(stored["options"], dict[str, Any])
     except DamageError as error:
         raise InputError(f"config: {error}") from None
-    return RunConfig(**identity, **parts, **rest)
+    options = options_class(parts["on"], parts["kind"])
+    if set(values) != {*options.flag_names()}:
+        raise InputError(f"config 'options' needs exactly {', '.join(sorted(options.flag_names()))}")
+    return RunConfig(**parts, options=options(**values))
 
 
 def config_mismatch(file: TensorFile, stored: dict[str, Any], name: str) -> str | None:
@@ -110,7 +103,7 @@ def _values(name: str, content: Any) -> Iterator[tuple[str, Any]]:
     """Yield the values of nested objects with the last key of their path, which is the name of the flag."""
     if isinstance(content, Mapping) and content:
         for inner, value in content.items():
-            yield from _values(f"{name}.{inner}" if name and name not in PARTS else inner, value)
+            yield from _values(f"{name}.{inner}" if name not in ("", "options") else inner, value)
     else:
         yield name, content
 
