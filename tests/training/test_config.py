@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from regard.errors import InputError
 from regard.tasks.all_tasks import TASKS, find_task
 from regard.training.config import make_config as make_typed_config, models_for
-from regard.training.stored_config import config_from_json
+from regard.training.run_folder import config_from_json
 
 
 def make_config(*given: Any) -> Any:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from regard.cli.aligned_output import SEPARATOR, warn_unchosen_heads
 from regard.cli.lines import numbered_chunks, open_lines, read_line
 from regard.cli.parsing import read_command
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import answer_output, print_message, print_table, save_and_print
+from regard.cli.translate import SEPARATOR, warn_unchosen_heads
 from regard.data.parallel import check_files
 from regard.data.tokenization import Unit
 from regard.data.word_alignment import Link, Symmetrization, WordAlignment, check_eflomal, read_links

@@ -7,8 +7,8 @@ from typing import Any
 from regard.cli.lines import open_lines, read_line
 from regard.cli.parsing import read_command
 from regard.cli.run_flags import RunFlags
-from regard.cli.search_flags import SEARCH, SearchFlags
 from regard.cli.terminal import answer_output
+from regard.cli.translate import SEARCH, SearchFlags
 from regard.errors import InputError
 from regard.fast.memory import keep_memory
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from regard.cli.parsing import contradiction, first_word, read_command, take_flag, take_flags, wants_help
 from regard.cli.run_flags import RunFlags
-from regard.cli.search_flags import check_length_penalty
 from regard.cli.terminal import open_on_screen, print_message, print_table
+from regard.cli.translate import check_length_penalty
 from regard.errors import InputError, RegardError
 from regard.fast.memory import keep_memory
 from regard.io.writing import check_writable, refuse_input, write_file, write_json

@@ -22,8 +22,8 @@ from regard.runs.loading import SAVEPATH
 from regard.runs.run_config import without_text
 from regard.tasks.all_tasks import TASKS
 from regard.training.config import PRESETS, RunConfig, changed_config, check_dependent, has_presets, make_config
-from regard.training.criterion import find_criterion
 from regard.training.run_folder import RunFolder, find_run
+from regard.training.settings import find_criterion
 from regard.training.signals import Interrupted, Terminated
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from regard.interpret.formation import THRESHOLD, join_snapshots
 from regard.interpret.head_scores import SAMPLES, measure_heads
 from regard.interpret.timeline import Timeline
 from regard.progress import counting_bar
+from regard.runs.examined_runs import check_seeds
 from regard.runs.loading import SAVEPATH, read_task
-from regard.runs.seeds import check_seeds
 from regard.training.building import build_model
 from regard.training.checkpoint import Checkpoint
 from regard.training.run_folder import find_run

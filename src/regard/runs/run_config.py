@@ -13,9 +13,10 @@ from regard.errors import InputError, plural
 from regard.io.reading import is_file, is_folder, list_steps
 from regard.progress import print_status
 from regard.tasks.all_tasks import find_task
-from regard.training.checkpoint import Checkpoint, copy_tensors
+from regard.training import trainer
+from regard.training.checkpoint import Checkpoint, copy_tensors, remove_older_states
 from regard.training.config import Origin, RunConfig, Schedule, changed_config, checked, make_config
-from regard.training.run_folder import RunFolder, create_run
+from regard.training.run_folder import RunFolder, create_run, missing_steps
 from regard.training.tensor_file import pack_tensors
 from regard.training.trust_code import code_digests
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from regard.data.parallel import TextDigest
     from regard.runs.run_types import AnyRun
     from regard.training.checkpoint import TrainingState
+    from regard.training.distributed import DistributedContext
 
 TEXT_FLAGS = ("train", "valid", "extra_valid", "test", "guide", "hub", "text")
 """Flags that name text. Flags that name text files, which may have moved when a run is resumed."""
@@ -124,6 +126,33 @@ def rescheduled(config: RunConfig, folder: RunFolder, flags: Mapping[str, Any]) 
     past = config.schedules or [Schedule(first=0, steps=config.training.steps, lr=config.training.lr)]
     now = Schedule(first=step, steps=training.steps, lr=training.lr)
     return dataclasses.replace(changed, schedules=[*past, now])
+
+
+def created_before_restart(
+    folder: RunFolder, config: RunConfig, context: DistributedContext, *, overwrite: bool
+) -> bool:
+    """Return whether these processes created the run before torchrun restarted them. The processes then
+    continue the run."""
+    if not context.restarted:
+        return False
+    created = context.has_created(folder.path, unknown=not overwrite)
+    same = created and folder.exists() and folder.read_config().flags() == config.flags()
+    return bool(context.agree(same))
+
+
+def continue_run(folder: RunFolder, config: RunConfig, state: TrainingState) -> None:
+    """Prepare the folder of a stored run for more training steps."""
+    folder.cut_metrics(state.step)
+    if len(config.schedules) > len(folder.stored().get("schedules", [])):
+        write_rescheduled(folder, config, state)
+    lost = missing_steps(folder.read_metrics(), state.step, config.training.steps, trainer.METRICS_EVERY)
+    if lost:
+        print_status(
+            f"regard: {str(folder.metrics_file)!r} lacks the lines of {plural(len(lost), 'step')}, {lost[0]} to "
+            f"{lost[-1]}: training continues without this part of its history",
+            show=True,
+        )
+    remove_older_states(folder)
 
 
 def write_rescheduled(folder: RunFolder, config: RunConfig, state: TrainingState) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from regard.arguments import public
 from regard.data.unknown_tokens import write_unknown
-from regard.errors import InputError, plural
+from regard.errors import InputError
 from regard.evaluation.language_validation import language_validation
 from regard.fast.memory import keep_memory
 from regard.fast.threads import limit_threads
@@ -27,18 +27,26 @@ from regard.runs.loading import (
     read_run,
     read_task,
 )
-from regard.runs.run_config import check_text, derived_config, resumed_config, write_rescheduled
+from regard.runs.run_config import (
+    check_text,
+    continue_run,
+    created_before_restart,
+    derived_config,
+    resumed_config,
+)
 from regard.tasks.batch import BatchContext
-from regard.training import trainer as training_loop
 from regard.training.adam import trained_parameters
 from regard.training.building import start
-from regard.training.checkpoint import remove_older_states
 from regard.training.config import Options, RunConfig, changed_config, checked, make_config
 from regard.training.distributed import DistributedContext, join_processes
-from regard.training.metrics import missing_steps
 from regard.training.precision import PRECISION, measure_choices
-from regard.training.run_folder import RunFolder, check_run_path, create_run, find_run
-from regard.training.stored_config import vocabulary_digest
+from regard.training.run_folder import (
+    RunFolder,
+    check_run_path,
+    create_run,
+    find_run,
+    vocabulary_digest,
+)
 from regard.training.tensor_file import digest_tensors
 from regard.training.trainer import Learner, train_steps
 from regard.training.trust_code import trust
@@ -123,7 +131,7 @@ def train(
     processes = join_processes(gpu=not config.task_class.draws, sharded=config.training.sharded)
     with processes as context, context.lock(folder.path):
         show = progress and context.first
-        if context.restarted and not resume and _created_before(folder, config, context, overwrite=overwrite):
+        if not resume and created_before_restart(folder, config, context, overwrite=overwrite):
             resume, config, before = True, folder.read_config(), None
         if not resume:
             check_run_path(folder.path, overwrite=overwrite)  # before minutes of preparation
@@ -147,8 +155,13 @@ def train(
                 generator=state.generator, place=place, folder=prepared, sharing=ranks, progress=show
             )
             batches = built.batches(config.training, beginning)
+            if config.training.freeze:
+                _print_frozen(state, show=show)
+            if context.first and resume:
+                continue_run(folder, config, state)
+            elif context.first:
+                config = _create_run(folder, config, built, state, overwrite=overwrite)
             if context.first:
-                config = _open_run(folder, config, built, state, resume=resume, overwrite=overwrite, show=show)
                 context.note_created(folder.path)
         first_step, drops = state.step, config.model.dropout > 0
         threads = limit_threads(state.model) if built.draws else nullcontext()
@@ -194,16 +207,6 @@ def _config_and_origin(
     if config.custom_parts and not resume:  # whoever trains with code trusts it
         trust(config.json())
     return config, before
-
-
-def _created_before(
-    folder: RunFolder, config: RunConfig, context: DistributedContext, *, overwrite: bool
-) -> bool:
-    """Return whether these processes created the run before torchrun restarted them. The processes then
-    continue the run."""
-    created = context.has_created(folder.path, unknown=not overwrite)
-    same = created and folder.exists() and folder.read_config().flags() == config.flags()
-    return bool(context.agree(same))
 
 
 def _prepare_task(
@@ -260,43 +263,23 @@ def _text_digests(config: RunConfig, *, resume: bool, show: bool) -> dict[str, l
     return text
 
 
-def _open_run(
-    folder: RunFolder,
-    config: RunConfig,
-    task: AnyTask,
-    state: TrainingState,
-    *,
-    resume: bool,
-    overwrite: bool,
-    show: bool = False,
+def _create_run(
+    folder: RunFolder, config: RunConfig, task: AnyTask, state: TrainingState, *, overwrite: bool
 ) -> RunConfig:
-    """Create a run's folder with its first checkpoint, or prepare an existing folder for more training steps.
-    Return the run's config."""
-    if config.training.freeze:
-        parts = (state.model.parameters(), trained_parameters(state.model).values())
-        total, trained = (sum(parameter.numel() for parameter in part) for part in parts)
-        print_status(f"Training {trained:,} of {total:,} parameters", show=show)
-    if not resume:
-        config = dataclasses.replace(config, initial=digest_tensors(state.initial()))
-        with create_run(folder.path, config, overwrite=overwrite) as building:
-            if config.tokenizer is not None:
-                building.write_vocabularies(task.files)
-                write_unknown(building.path, getattr(task, "unknown", ()))
-            state.save_first(building)
-        return config
-    folder.cut_metrics(state.step)
-    if len(config.schedules) > len(folder.stored().get("schedules", [])):
-        write_rescheduled(folder, config, state)
-    steps = config.training.steps
-    lost = missing_steps(folder.read_metrics(), state.step, steps, training_loop.METRICS_EVERY)
-    if lost:
-        print_status(
-            f"regard: {str(folder.metrics_file)!r} lacks the lines of {plural(len(lost), 'step')}, {lost[0]} to "
-            f"{lost[-1]}: training continues without this part of its history",
-            show=True,
-        )
-    remove_older_states(folder)
+    """Create a run's folder with its first checkpoint. Return the config with the digest of the parameters."""
+    config = dataclasses.replace(config, initial=digest_tensors(state.initial()))
+    with create_run(folder.path, config, overwrite=overwrite) as building:
+        if config.tokenizer is not None:
+            building.write_vocabularies(task.files)
+            write_unknown(building.path, getattr(task, "unknown", ()))
+        state.save_first(building)
     return config
+
+
+def _print_frozen(state: TrainingState, *, show: bool) -> None:
+    parts = (state.model.parameters(), trained_parameters(state.model).values())
+    total, trained = (sum(parameter.numel() for parameter in part) for part in parts)
+    print_status(f"Training {trained:,} of {total:,} parameters", show=show)
 
 
 @contextmanager

@@ -24,8 +24,7 @@ from regard.io.writing import write_json
 from regard.runs.run import Figures
 from regard.runs.training import train
 from regard.training.config import RunConfig
-from regard.training.run_folder import RunFolder
-from regard.training.stored_config import config_from_json
+from regard.training.run_folder import RunFolder, config_from_json
 
 if TYPE_CHECKING:
     from regard.runs.run_types import AnyRun

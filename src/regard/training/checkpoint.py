@@ -32,8 +32,7 @@ from regard.io.writing import refuse_links
 from regard.training.adam import Adam
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.objective import Objective
-from regard.training.run_folder import RunFolder
-from regard.training.stored_config import config_mismatch
+from regard.training.run_folder import RunFolder, config_mismatch
 from regard.training.tensor_file import Expected, pack_tensors, read_tensors, tensor_specs
 
 

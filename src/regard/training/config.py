@@ -34,8 +34,7 @@ from regard.models.seq2seq import Seq2Seq
 from regard.plugins import PluginError, import_plugin
 from regard.tasks.all_tasks import TASKS, find_task
 from regard.tasks.base import AnyTask
-from regard.training.criterion import find_criterion
-from regard.training.settings import COMMON, FLAGS, TrainingConfig
+from regard.training.settings import COMMON, FLAGS, TrainingConfig, find_criterion
 from regard.training.trust_code import code_digests
 
 if TYPE_CHECKING:
@@ -103,6 +102,10 @@ class Options(Generic[RunType]):
         for part in self.part_classes.values():
             if check := getattr(part, "__post_init__", None):
                 check(self)
+        options: Any = self
+        if options.mechanism.position and options.positions == names.get("positions"):
+            # A mechanism with positions replaces those of a preset.
+            object.__setattr__(self, "positions", getattr(self.part_classes["model"], "positions", "none"))
 
     def __eq__(self, other: object) -> bool:
         """Return whether two configs have the same task, model and values, whatever their defaults."""

@@ -6,14 +6,65 @@ the model (`FLAGS`) keeps its value here, which has no effect.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from regard.arguments import Limits, check_fields
-from regard.errors import InputError
+from regard.errors import InputError, unknown_choice
 from regard.models.base import ModelConfig
-from regard.training.criterion import find_criterion
+
+# Criterion of a validation: the figure that selects the best model.
+
+METRICS = {"bleu": "bleu", "chrf": "chrf", "loss": "valid_loss", "perplexity": "valid_perplexity"}
+"""Name of each figure in metrics.jsonl, by the name of the criterion."""
+TITLES = {
+    "bleu": "BLEU {:.2f}",
+    "chrf": "chrF {:.2f}",
+    "loss": "loss {:.4f} nats per token",
+    "perplexity": "perplexity {:.2f}",
+}
+
+
+class Criterion(NamedTuple):
+    """A figure of a validation text."""
+
+    figure: str
+    """bleu, chrf, loss or perplexity."""
+    text: str
+    """Name of the validation text; empty for the text of `--valid`."""
+
+    @property
+    def metric(self) -> str:
+        return "/".join(filter(None, [METRICS[self.figure], self.text]))
+
+    def value(self, metrics: Mapping[str, float]) -> float:
+        figure = metrics[self.metric]
+        return figure if self.figure in ("bleu", "chrf") else -figure
+
+    def describe(self, metrics: Mapping[str, float]) -> str:
+        text = f" on {self.text}" if self.text else ""
+        return f"{TITLES[self.figure].format(metrics[self.metric])}{text}"
+
+    def check_text(self, names: Iterable[str]) -> None:
+        """Raise `InputError` unless the text is one of the validation texts; `names`: their names."""
+        if self.text not in (names := list(names)):
+            others = ", ".join(filter(None, names)) or "none are given"
+            raise InputError(
+                f"criterion {self.figure}/{self.text} names no text of --extra_valid: {others}; give a text with "
+                f"--extra_valid {self.text}=SOURCE,TARGET, or another criterion"
+            )
+
+
+def find_criterion(name: str) -> Criterion:
+    """Return the criterion for a name such as bleu or bleu/NAME. Raises `InputError` for an unknown figure."""
+    figure, slash, text = name.partition("/")
+    if slash and not text:
+        figure = name
+    if figure not in METRICS:
+        raise unknown_choice("criterion", figure, METRICS, other="FIGURE/NAME for a text of --extra_valid")
+    return Criterion(figure, text)
+
 
 Precision = Literal["auto", "bfloat16", "float16", "float32"]
 FLOAT32: Precision = "float32"
@@ -86,9 +137,9 @@ def recurrent_recipe() -> Recipe:
     return Recipe(lr=0.005, encoder_lr=0.005, output_lr=1.0, betas=(0.9, 0.98), warmup=0.1, clip=1.0)
 
 
-def transformer_recipe(lr: float = 0.002, warmup: float = 0.1, clip: float = 1.0, **decay: Any) -> Recipe:
+def transformer_recipe(lr: float, warmup: float, clip: float, beta2: float = 0.98, **decay: Any) -> Recipe:
     """Return the recipe of Transformers, of language models and of custom models."""
-    betas = 0.9, 0.98  # Vaswani et al. 2017, section 5.3
+    betas = 0.9, beta2  # by default those of Vaswani et al. 2017, section 5.3
     return Recipe(lr=lr, encoder_lr=lr, output_lr=1.0, betas=betas, warmup=warmup, clip=clip, **decay)
 
 
@@ -149,6 +200,8 @@ class TrainingConfig:
     """Weight of the alignment loss of the guided head, with --guide."""
     average: Annotated[float, Limits(0, 1, "high")] = 0.0
     """Decay of the moving average of the parameters, which is validated and saved; 0: no average."""
+    beta2: Annotated[float, Limits(0, 1, "high")] = 0.98
+    """Decay rate of Adam for the squared gradient."""
     weight_decay: Annotated[float, Limits(0, 1000)] = 0.0
     """Weight decay of matrices and embeddings, multiplied by the learning rate (AdamW, Loshchilov and Hutter
     2019); 0: no decay."""
@@ -209,7 +262,7 @@ class TrainingConfig:
             return recurrent_recipe()
         lr = 0.001 if self.use == "tokens" else 0.002
         decay: dict[str, Any] = {"decay": self.schedule, "last": self.last_lr, "weight_decay": self.weight_decay}
-        return transformer_recipe(lr, self.warmup, self.clip, **decay)
+        return transformer_recipe(lr, self.warmup, self.clip, self.beta2, **decay)
 
     def schedule_at(self, step: int, first: int = 0) -> float:
         """Return the learning rate at `step` (counted from 0) of a schedule that begins at step `first`.
@@ -259,6 +312,7 @@ FLAGS: dict[str, dict[str, object]] = {
         "snapshots": 50,
         "warmup": 0.05,
         "last_lr": 0.0,
+        "beta2": 0.98,
         "weight_decay": 0.1,
         "precision": FLOAT32,
     },

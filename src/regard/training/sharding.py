@@ -34,8 +34,7 @@ from regard.io.writing import refuse_links, write_json
 from regard.training.checkpoint import Checkpoint, TrainingState
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.objective import Objective
-from regard.training.run_folder import MEND, RunFolder
-from regard.training.stored_config import differences, file_digest
+from regard.training.run_folder import MEND, RunFolder, differences, file_digest
 
 DIGESTS = "digests"
 """Prefix of the names of digest files in a checkpoint."""

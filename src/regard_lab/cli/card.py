@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Group
 
-from regard.cli.machines import MachineFlags, make_backend
+from regard.cli.compare import MachineFlags, make_backend
 from regard.cli.parsing import read_command
 from regard.cli.terminal import print_table, resumable
 from regard.errors import InputError
