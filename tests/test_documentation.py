@@ -322,7 +322,7 @@ def test_flags_in_the_table_of_translation_toolkits_exist(command: Callable[...,
     flags = {flag for row in rows for flag in re.findall(r"--\w+", row)}
     assert len(flags) > 40
     pages = ["train translation", "translate", "align", "export", "clean"]
-    helps = " ".join(command(*page.split(), "--help")[1] for page in pages)
+    helps = " ".join(command(*page.split(), "--help-all")[1] for page in pages)
     assert not {flag for flag in flags if not re.search(rf"{flag}\b", helps)}
 
 

@@ -68,8 +68,11 @@ def modules_of(source: Path) -> dict[str, Module]:
 
 
 def public(body: list[ast.stmt]) -> Iterator[tuple[str, Named]]:
-    """Yield public functions, classes and assignments with the names that they define."""
+    """Yield public functions, classes and assignments with the names that they define, also those that only type
+    checkers see."""
     for node in body:
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
+            yield from public([inner for inner in node.body if isinstance(inner, ast.ClassDef)])
         if isinstance(node, Named):
             yield from ((name, node) for name in names_of(node) if not name.startswith("_"))
 

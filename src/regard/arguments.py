@@ -59,16 +59,24 @@ class Limits(NamedTuple):
             return
         above, below = self.excluded in ("low", "both"), self.excluded in ("high", "both")
         if not self.low <= value <= self.high or (above and value == self.low) or (below and value == self.high):
-            words = f"{'above' if above else 'at least'} {self.low}"
-            if self == ANY_NUMBER:
-                words = "a finite number"
-            elif self.high == math.inf:
-                words = f"a {'finite ' if below else ''}number {words}"
-            elif self.excluded:
-                words += f" and {'less than' if below else 'at most'} {self.high}"
-            else:
-                words = f"from {self.low} to {self.high}"
-            raise InputError(f"{name} {show_value(value)} is out of range: choose {words}")
+            raise InputError(f"{name} {show_value(value)} is out of range: choose {self.words}")
+
+    @property
+    def words(self) -> str:
+        """The range in words.
+
+        >>> Limits(0, 1, "high").words
+        'at least 0 and less than 1'
+        """
+        above, below = self.excluded in ("low", "both"), self.excluded in ("high", "both")
+        low = f"{'above' if above else 'at least'} {self.low}"
+        if self == ANY_NUMBER:
+            return "a finite number"
+        if self.high == math.inf:
+            return f"a {'finite ' if below else ''}number {low}"
+        if self.excluded:
+            return f"{low} and {'less than' if below else 'at most'} {self.high}"
+        return f"from {self.low} to {self.high}"
 
 
 NOT_EMPTY = ("layers", "seeds", "receivers")

@@ -21,7 +21,7 @@ def edited(german: regard.TranslationRun, tmp_path_factory: pytest.TempPathFacto
     regard.train("signal2", hidden=8, heads=2, steps=2, pos_enc=True, savepath=root, progress=False)
     for run in ("translation", "signal2"):
         stored = json.loads((root / run / "config.json").read_text())
-        stored["training"]["seed"] = 7
+        stored["options"]["seed"] = 7
         shutil.copytree(root / run, root / "sound" / run)
         (root / run / "config.json").write_text(json.dumps(stored))
     (root / "pairs.tsv").write_text(PAIR)

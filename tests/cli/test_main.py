@@ -1,6 +1,7 @@
 """The command line as a process."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from regard.cli import tasks
-from regard.cli.parsing import _unfolded
 from tests.processes import Started, start
 
 REGARD = [sys.executable, "-m", "regard"]
@@ -37,9 +37,12 @@ def test_help_fits_a_terminal(name: str, command: Callable[..., tuple[int, str, 
     assert status == 0 and len(out.splitlines()) > 15 and max(map(len, out.splitlines())) <= 80
 
 
-def test_command_help_is_one_paragraph() -> None:
-    assert _unfolded("One,\n    two\n    and three.\n\n    Four.") == "One, two and three.\n\n    Four."
-    assert _unfolded("What it does,\nin lines.") == "What it does,\nin lines."
+def test_help_has_groups_of_commands(command: Callable[..., tuple[int, str, str]]) -> None:
+    _, out, _ = command("--help")
+    lines = out.splitlines()
+    assert len(lines) <= 40
+    groups = ["train:", "look:", "explain:", "compare:", "translate:", "learn:", "exchange:"]
+    assert [line for line in lines if re.fullmatch(r"[a-z]+:", line)] == groups
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """`regard train`: spellings of flags, help and refused flags."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from regard.cli.train import parse_config
+from regard.tasks.all_tasks import TASKS
 from regard.training.config import RunConfig, make_config
 from tests.processes import start
 
@@ -67,7 +69,7 @@ def test_the_primers_spellings(
 
 @pytest.mark.parametrize("task", ["TASK", "counting", "signal2"])
 def test_help_explains_every_flag_with_the_tasks_defaults(command: Command, task: str) -> None:
-    status, out, _ = command("train", *([] if task == "TASK" else [task]), "--help")
+    status, out, _ = command("train", *([] if task == "TASK" else [task]), "--help-all")
     assert status == 0
     text = " ".join(out.replace("│", " ").split())
     for flag in FLAGS:
@@ -82,8 +84,8 @@ def test_a_run_stores_its_config(command: Command, tmp_path: Path) -> None:
     )
     assert status == 0, err
     stored = json.loads((tmp_path / "counting/config.json").read_text())
-    assert stored["task"] == {"max_len": 4, "vocab_size": 2}
-    assert stored["training"]["lr"] == pytest.approx(make_config("counting").resolved().training.lr)
+    assert (stored["options"]["max_len"], stored["options"]["vocab_size"]) == (4, 2)
+    assert stored["options"]["lr"] == pytest.approx(make_config("counting").resolved().training.lr)
 
 
 def test_custom_task(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,8 +245,20 @@ def test_help_shows_the_flags_of_the_named_model(
     command: Command, task: str, model: str, shown: str, hidden: str
 ) -> None:
     for argv in (("--model", model), (f"--model={model}",)):
-        status, out, _ = command("train", task, *argv, "--help")
+        status, out, _ = command("train", task, *argv, "--help-all")
         assert status == 0 and shown in out and hidden not in out
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_help_shows_the_common_flags_with_their_ranges(command: Command, task: str) -> None:
+    _, out, _ = command("train", task, "--help")
+    _, everything, _ = command("train", task, "--help-all")
+    flags = re.findall(r"^│ (--\w+)", out, re.MULTILINE)
+    assert 15 <= len(flags) <= 25 and {"--model", "--steps", "--savepath", "--resume"} <= {*flags}
+    assert {*flags} < {*re.findall(r"^│ (--\w+)", everything, re.MULTILINE)}
+    text = " ".join(out.replace("│", " ").split())
+    assert "Each step trains on one batch. (1 or more)" in text
+    assert out.endswith(f"regard train {task} --help-all shows all {everything.count('(default: ')} flags.\n")
 
 
 @pytest.mark.parametrize(
@@ -282,7 +296,7 @@ def test_unsupported_options_of_recurrent_models_are_refused(
 
 
 def test_help_names_all_presets(command: Command) -> None:
-    from regard.training.presets import PRESETS
+    from regard.training.config import PRESETS
 
     _, out, _ = command("train", "translation", "--help")
     text = " ".join(out.replace("│", " ").split())

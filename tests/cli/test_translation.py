@@ -131,7 +131,7 @@ def test_scores(german: regard.TranslationRun, command: Command, monkeypatch: py
 
 
 def test_help_names_the_presets_values(command: Command) -> None:
-    status, out, _ = command("train", "translation", "--preset", "base", "--help")
+    status, out, _ = command("train", "translation", "--preset", "base", "--help-all")
     assert status == 0 and "(default: 512)" in out and "--label_smoothing" in out
 
 

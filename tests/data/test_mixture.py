@@ -158,7 +158,7 @@ def test_the_command_line(tmp_path: Path, two: list[str], command: Command) -> N
     status, out, err = command(*argv, *two, "--weights", "1", "4")
     assert status == 0 and "Trained translation for 12 steps" in out
     assert "Training on 20.0% from 200 pairs, and 80.0% from 40 pairs" in err
-    stored = json.loads((tmp_path / "translation" / "config.json").read_text())["task"]
+    stored = json.loads((tmp_path / "translation" / "config.json").read_text())["options"]
     assert stored["train"] == two and stored["weights"] == [1.0, 4.0]
     run = load_translator(tmp_path / "translation")
     assert run.trained_on(1000) == sentences()[:240]

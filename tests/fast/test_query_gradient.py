@@ -13,7 +13,7 @@ from regard.attention.multihead import keep_heads
 from regard.models.query import QueryModel, QueryModelConfig
 from regard.tasks.batch import Batch
 from regard.training.objective import AnswerObjective
-from regard.training.settings import QueryTraining
+from regard.training.settings import TrainingConfig
 
 WIDE = QueryModelConfig(hidden=14, pos_enc=True, enc_layers=1, multihead=True, heads=7, self_att=True)
 CONFIGS = {
@@ -96,7 +96,7 @@ def test_unsupported_cases_use_autograd() -> None:
 
 
 def test_recording_gets_the_weights_and_the_same_loss(generator: torch.Generator) -> None:
-    objective = AnswerObjective(model_of(WIDE), QueryTraining(), generator)
+    objective = AnswerObjective(model_of(WIDE), TrainingConfig(), generator)
     inputs, targets = drawn(generator)
     batch = Batch(inputs, targets, None)
     loss, right = objective(batch, 0, 0)

@@ -18,7 +18,7 @@ from regard.cli import COMMANDS, main
 from regard.data.datasets import DATA_SETS
 from regard.interpret.figures import FIGURE_KINDS
 from regard.tasks.all_tasks import TASKS, find_task
-from regard.training.registry import models_for
+from regard.training.config import models_for
 
 VARIED = ("--vary", "lr=0.1,0.2")
 

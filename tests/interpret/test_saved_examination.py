@@ -13,7 +13,6 @@ from regard.interpret.saved_examination import load_examination
 from regard.io.reading import add_digest
 from regard.training.checkpoint import Checkpoint
 from regard.training.run_folder import RunFolder
-from tests.earlier import to_format_6
 
 
 @pytest.fixture
@@ -31,17 +30,6 @@ def test_loads_what_was_saved(trained: regard.AnswerRun, run: RunFolder) -> None
     assert loaded.worth == importance_by_layer(result.importance)
     assert loaded.roles == ({} if result.roles is None else result.roles.by_layer())
     Checkpoint(step=13, weights=trained.model.state_dict()).save(run)  # training went on
-    assert not any(load_examination(run))
-
-
-def test_ignores_a_file_older_than_a_model_of_an_earlier_format(
-    trained: regard.AnswerRun, run: RunFolder
-) -> None:
-    to_format_6(run.path)
-    file = run.path / "examined.json"
-    file.write_text(json.dumps(trained.examine(samples=4).json()))
-    assert any(load_examination(run))
-    os.utime(file, (0, 0))
     assert not any(load_examination(run))
 
 

@@ -12,7 +12,7 @@ import regard
 from regard.errors import InputError
 from regard.io.reading import list_steps
 from regard.training.checkpoint import Checkpoint
-from regard.training.translation_settings import TranslationTraining
+from regard.training.settings import TrainingConfig
 from tests.conftest import TINY
 from tests.german import write
 
@@ -82,4 +82,4 @@ def test_keep_is_refused_for_sharded_parameters() -> None:
     with pytest.raises(
         InputError, match="keep needs the whole model in one process: leave out --keep or --sharded"
     ):
-        TranslationTraining(keep=2, sharded=True)
+        TrainingConfig(keep=2, sharded=True)

@@ -25,14 +25,14 @@ SMALL: dict[str, Any] = {"hidden": 16, "heads": 2, "batchsize": 8, "snapshots": 
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> regard.LanguageRun[Any, Any, Any]:
+def run(tmp_path_factory: pytest.TempPathFactory) -> regard.LanguageRun[Any, Any]:
     """A run that has learned a small induction task, in about three seconds."""
     flags: dict[str, Any] = {"max_len": 10, "repeated": 4, "vocab_size": 8, "steps": 700, "hidden": 32}
     folder = tmp_path_factory.mktemp("runs")
     return regard.train("induction", **flags, snapshots=6, savepath=folder, progress=False)
 
 
-def test_a_run_learns_and_reports_what_the_report_says(run: regard.LanguageRun[Any, Any, Any]) -> None:
+def test_a_run_learns_and_reports_what_the_report_says(run: regard.LanguageRun[Any, Any]) -> None:
     report = run.test(samples=300)
     assert report.exact_match > 0.9 and report.figures.outputs == 300 * 4
     inputs = run.unseen(300, 0, purpose="test")
@@ -55,7 +55,7 @@ def test_a_run_learns_and_reports_what_the_report_says(run: regard.LanguageRun[A
     assert "Exact match" in str(report) and report.json()["figures"]["outputs"] == 1200
 
 
-def test_attention_map_shows_inputs_predictions_and_truth(run: regard.LanguageRun[Any, Any, Any]) -> None:
+def test_attention_map_shows_inputs_predictions_and_truth(run: regard.LanguageRun[Any, Any]) -> None:
     attention = run.attend("ABCDEFBCDE")
     assert attention.truth == "CDEF"
     layer = attention.layers["decoder.1.self_attention"]
@@ -71,7 +71,7 @@ def test_attention_map_shows_inputs_predictions_and_truth(run: regard.LanguageRu
         run.attend("A1")
 
 
-def test_generation_continues_the_repetition(run: regard.LanguageRun[Any, Any, Any]) -> None:
+def test_generation_continues_the_repetition(run: regard.LanguageRun[Any, Any]) -> None:
     [[best]] = run.generate("ABCDEFBC", new=2)
     assert best.text == "DE"
     assert run.generate("ABCDEFBC")[0][0].tokens[:2] == best.tokens  # as many as fit
@@ -90,7 +90,7 @@ def test_generation_continues_the_repetition(run: regard.LanguageRun[Any, Any, A
         run.generate("AB", new=3, beam=2, temperature=1.0)
 
 
-def test_generated_log_probability_is_that_of_one_pass(run: regard.LanguageRun[Any, Any, Any]) -> None:
+def test_generated_log_probability_is_that_of_one_pass(run: regard.LanguageRun[Any, Any]) -> None:
     [[best]] = run.generate("ABCDEF", new=4, beam=4)
     tokens = run.task.parse(f"ABCDEF{best.text}")
     targets = torch.full_like(tokens, -100)
@@ -100,7 +100,7 @@ def test_generated_log_probability_is_that_of_one_pass(run: regard.LanguageRun[A
 
 
 def test_importance_examination_and_roles_find_the_induction_heads(
-    run: regard.LanguageRun[Any, Any, Any],
+    run: regard.LanguageRun[Any, Any],
 ) -> None:
     assert run.layers == [
         Layer("decoder.0.self_attention", "decoder", 4),
@@ -120,7 +120,7 @@ def test_importance_examination_and_roles_find_the_induction_heads(
     assert sum(explanation.weights) == pytest.approx(1)
 
 
-def test_playback_and_pruning(run: regard.LanguageRun[Any, Any, Any], tmp_path: Path) -> None:
+def test_playback_and_pruning(run: regard.LanguageRun[Any, Any], tmp_path: Path) -> None:
     playback = run.playback("ABCDEFBCDE")
     assert playback.steps[0] == 0 and playback.steps[-1] == 700 and len(playback.frames) == 6
     pruned = regard.prune(run, 1, tmp_path / "pruned")
@@ -130,7 +130,7 @@ def test_playback_and_pruning(run: regard.LanguageRun[Any, Any, Any], tmp_path: 
     assert "decoder.1.self_attention" in page.read_text()
 
 
-def test_a_loaded_run_is_the_same(run: regard.LanguageRun[Any, Any, Any]) -> None:
+def test_a_loaded_run_is_the_same(run: regard.LanguageRun[Any, Any]) -> None:
     loaded = regard.load(run.folder)
     assert isinstance(loaded, regard.LanguageRun)
     assert loaded.attend("ABCDEFBCDE").prediction == run.attend("ABCDEFBCDE").prediction

@@ -279,16 +279,6 @@ def test_the_reference_path_gives_the_same_answers(
     np.testing.assert_allclose(regard.load(run.folder).losses(inputs), fast, rtol=1e-5)
 
 
-def test_runs_without_the_flag_load(tmp_path: Path, runs: dict[str, Any]) -> None:
-    from dataclasses import asdict
-
-    from regard.training.stored_config import config_from_json
-
-    stored = asdict(runs["window:4"].config)
-    del stored["model"]["attention"]
-    assert config_from_json(stored).model.attention == "softmax"
-
-
 class TestCustomParts:
     """A custom part is named by module:Class."""
 

@@ -6,7 +6,7 @@ import pytest
 
 import regard
 from regard.training.run_folder import RunFolder
-from regard.training.settings import SampledTraining
+from regard.training.settings import TrainingConfig
 from tests.conftest import TINY
 from tests.german import write
 
@@ -21,12 +21,12 @@ from tests.german import write
     ],
 )
 def test_snapshot_steps_are_logarithmic(steps: int, snapshots: int, expected: list[int]) -> None:
-    assert SampledTraining(steps=steps, snapshots=snapshots).snapshot_steps == expected
+    assert TrainingConfig(steps=steps, snapshots=snapshots).snapshot_steps == expected
 
 
 def test_single_snapshot_is_refused() -> None:
     with pytest.raises(regard.InputError, match="snapshots 1 cannot show a change"):
-        SampledTraining(snapshots=1)
+        TrainingConfig(snapshots=1)
 
 
 def test_frames_cover_the_whole_training(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import pytest
 import regard
 from regard.errors import InputError
 from regard.training.checkpoint import TrainingState
-from tests.earlier import to_format_6
 
 Command = Callable[..., tuple[int, str, str]]
 FLAGS: dict[str, Any] = {"steps": 6, "batchsize": 5, "hidden": 8, "snapshots": 2, "progress": False}
@@ -86,25 +85,6 @@ def test_steps_in_the_past_and_other_flags_are_refused(tmp_path: Path, command: 
     assert {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file()} == files
     status, out, err = command("train", "counting", "--resume", "--steps", "9", "--savepath", tmp_path)
     assert status == 0 and "for 9 steps" in out and "steps 6 to 9 with learning rate 0.05" in err
-
-
-def test_run_without_schedules_is_read_and_extended(tmp_path: Path) -> None:
-    run = train(tmp_path)
-    config = json.loads((run.folder / "config.json").read_text())
-    assert config["schedules"] == []
-    to_format_6(run.folder)
-    stored = json.loads((run.folder / "config.json").read_text())
-    stored = {name: value for name, value in stored.items() if name not in ("schedules", "averaged")}
-    (run.folder / "config.json").write_text(json.dumps(stored))
-    for path in (run.folder / "trainer").iterdir():
-        content = path.read_bytes()
-        size = int.from_bytes(content[:8], "little")
-        header = json.loads(content[8 : 8 + size])
-        header["__metadata__"] = {"step": "6"}
-        new = json.dumps(header).encode()
-        path.write_bytes(len(new).to_bytes(8, "little") + new + content[8 + size :])
-    assert regard.load(run.folder).config.schedules == []
-    assert [schedule.first for schedule in resume(tmp_path, steps=8).config.schedules] == [0, 6]
 
 
 def test_derived_results_are_named_when_they_are_removed(

@@ -1,6 +1,5 @@
 """Resumed training on text: the text is identified by its content, and its files may have moved."""
 
-import dataclasses
 import gzip
 import json
 import os
@@ -15,7 +14,6 @@ import pytest
 import regard
 from regard.errors import InputError
 from regard.training.checkpoint import TrainingState
-from tests.earlier import to_format_6
 
 Command = Callable[..., tuple[int, str, str]]
 PAIRS = [(f"w{i % 7} w{i % 5} w{i % 3}", f"v{i % 7} v{i % 5} v{i % 3}") for i in range(60)]
@@ -203,15 +201,3 @@ def test_missing_text_is_refused_with_a_remedy(begun: Path, root: Path, command:
     argv = ("--train", *train, "--valid", *valid, "--guide", root / "text/links", "--savepath", root / "runs")
     status, out, _ = command("train", "translation", "--resume", *argv)
     assert status == 0 and "for 6 steps" in out
-
-
-def test_run_of_format_6_resumes_only_with_unmoved_text(begun: Path, root: Path) -> None:
-    to_format_6(root / "runs/translation")
-    with pytest.raises(
-        InputError, match="differs from the run's .*: a resumed run keeps its flags; leave train out"
-    ):
-        resume(root, train=places(root / "text")["train"])
-    run = resume(root)
-    assert (run.folder / "trainer/step-6.safetensors").exists() and run.config.text == {}
-    whole = regard.load(begun / "whole/translation")
-    assert dataclasses.replace(whole.config, text={}, initial=None) == run.config

@@ -1,39 +1,22 @@
 """Config classes of the tasks have the defaults of the tasks, and train the same model."""
 
-import dataclasses
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import regard
 from regard.errors import InputError
-from regard.runs import task_configs
 from regard.tasks.all_tasks import TASKS, find_task
-from regard.training.config import make_config
-
-CLASSES: dict[str, Any] = {
-    config_class.on: config_class
-    for config_class in vars(task_configs).values()
-    if isinstance(config_class, type)
-    and issubclass(config_class, task_configs.FlatConfig)
-    and hasattr(config_class, "on")
-}
-
-
-def test_every_task_has_an_exported_class() -> None:
-    assert set(CLASSES) == set(TASKS)
-    for task, config_class in CLASSES.items():
-        name = f"{find_task(task).__name__}Config"
-        assert getattr(regard, name) is config_class and name in vars(regard)["__all__"]
+from regard.training.config import make_config, options_class
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_a_class_has_the_options_and_defaults_of_its_task(task: str) -> None:
-    expected = make_config(task)
-    assert CLASSES[task]().run_config() == expected
-    names = {option.name for option in dataclasses.fields(CLASSES[task])}
-    assert names | {"model"} == set(expected.flags())
+def test_every_task_has_an_exported_class_with_its_options_and_defaults(task: str) -> None:
+    name = f"{find_task(task).__name__}Config"
+    config_class = getattr(regard, name)
+    assert name in vars(regard)["__all__"] and config_class is options_class(task)
+    assert config_class().run_config() == make_config(task)
+    assert {*config_class.flag_names(), "model"} == set(make_config(task).flags())
 
 
 def test_options_reach_the_part_that_they_belong_to() -> None:
@@ -44,6 +27,8 @@ def test_options_reach_the_part_that_they_belong_to() -> None:
 def test_options_are_checked() -> None:
     with pytest.raises(InputError, match="steps 0 is out of range"):
         regard.CountingConfig(steps=0)
+    with pytest.raises(InputError, match="flag 'patience' is unknown"):
+        regard.CountingConfig(patience=3)
     with pytest.raises(TypeError, match="step"):
         regard.CountingConfig(step=3)  # type: ignore[call-arg]
 

@@ -97,7 +97,7 @@ def test_fixed_flags_are_checked_with_the_varied_ones(command: Command, tmp_path
     config = json.loads(
         (tmp_path / "reverse" / "context=output,query=previous/seed-1/reverse/config.json").read_text()
     )
-    assert (config["model"]["input_feeding"], config["model"]["query"], config["training"]["steps"]) == (
+    assert (config["options"]["input_feeding"], config["options"]["query"], config["options"]["steps"]) == (
         True,
         "previous",
         20,
@@ -139,7 +139,7 @@ def test_refuses_an_edited_interrupted_run(tmp_path: Path, monkeypatch: pytest.M
             compare("reverse", {"score": ["dot"]}, progress=False, **flags)
     [config] = tmp_path.rglob("reverse/config.json")
     stored = json.loads(config.read_text())
-    stored["training"]["batchsize"] = 9
+    stored["options"]["batchsize"] = 9
     config.write_text(json.dumps(stored))
     with pytest.raises(InputError) as caught:
         compare("reverse", {"score": ["dot"]}, progress=False, **flags)

@@ -4,7 +4,7 @@ import pytest
 
 from regard.errors import InputError
 from regard.training.checkpoint import Progress
-from regard.training.criterion import find_criterion
+from regard.training.settings import find_criterion
 
 LINE = {"bleu": 20.0, "chrf/news": 40.0, "valid_loss": 2.0, "valid_perplexity/news": 8.0}
 

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from regard.errors import InputError
-from regard.training.config import make_config
-from regard.training.dependent_options import DEPENDENT, check_dependent
+from regard.training.config import DEPENDENT, check_dependent, make_config
 
 HUB: dict[str, Any] = {"hub": "folder", "languages": ("de", "en")}
 NO_HUB: dict[str, Any] = {"hub": None, "languages": (), "train": "train.tsv"}

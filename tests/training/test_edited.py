@@ -13,9 +13,7 @@ import torch
 import regard
 from regard.errors import InputError
 from regard.io.reading import add_digest
-from regard.training.checkpoint import Checkpoint
 from regard.training.tensor_file import pack_tensors, read_tensors
-from tests.earlier import to_format_6
 
 FLAGS: dict[str, Any] = {"hidden": 8, "steps": 6, "batchsize": 4, "snapshots": 3, "progress": False}
 Edit = Callable[[Path], None]
@@ -105,7 +103,7 @@ def take(file: str, other: str) -> Edit:
 
 
 def without_digests(run: Path) -> None:
-    """Rewrite the model without its digest, as an earlier version would."""
+    """Rewrite the model without its digest."""
     found = read_tensors(run / "model.safetensors")
     content = safetensors.torch.save(found.tensors, {"step": str(found.step)})
     (run / "model.safetensors").write_bytes(content)
@@ -113,18 +111,13 @@ def without_digests(run: Path) -> None:
 
 MODEL, TRAINER, SNAPSHOT = "model.safetensors", "trainer/step-6.safetensors", "snapshots/step-6.safetensors"
 EDITS: dict[str, tuple[Edit, str]] = {
-    "heads": (config({"heads": 4}, "model"), "config.json: heads is 4 in config.json, 2 in model.safetensors"),
-    "a value of the training": (config({"seed": 9}, "training"), "config.json: seed is 9 in config.json, 0 in "),
+    "heads": (config({"heads": 4}, "options"), "config.json: heads is 4 in config.json, 2 in model.safetensors"),
+    "a value of the training": (config({"seed": 9}, "options"), "config.json: seed is 9 in config.json, 0 in "),
     "config with a new digest": (
-        config({"heads": 4}, "model", seal=True),
+        config({"heads": 4}, "options", seal=True),
         "model.safetensors: heads is 4 in config.json, 2 in model.safetensors",
     ),
     "config without digest": (config({"digest": None}), "config.json: its digest is missing"),
-    "an earlier format": (config({"format": "regard-run/6"}), "config.json: format is regard-run/6 in config.j"),
-    "an earlier format, no digest": (
-        config({"format": "regard-run/6", "digest": None}),
-        "model.safetensors: format is regard-run/6 in config.json, regard-run/7 in model.safetensors",
-    ),
     "names": (header(MODEL, exchange), "model.safetensors: the file has changed since it was written"),
     "step": (header(MODEL, about(step="7")), "model.safetensors: the file has changed since it was written"),
     "config inside": (
@@ -213,34 +206,11 @@ def test_whitespace_and_key_order_do_not_matter(run: Path) -> None:
     assert list(found) == list(expected) and all(torch.equal(found[name], expected[name]) for name in found)
 
 
-def test_run_of_format_6_loads_and_resumes(whole: Path, run: Path, tmp_path: Path) -> None:
-    to_format_6(run)
-    checkpoint = Checkpoint.load(run)
-    assert checkpoint.weights and checkpoint.step == 6 and regard.load(run).playback().steps == [0, 1, 6]
-    assert all(
-        torch.equal(checkpoint.weights[name], value)
-        for name, value in (Checkpoint.load(whole / "one/signal2").weights or {}).items()
-    )
-    assert regard.train("signal2", savepath=run.parent, resume=True, progress=False).step == 6
-    config({"heads": 4}, "model")(run)  # detected by the checksum of the training state
-    with pytest.raises(InputError, match=r"step-6\.safetensors: the file was written with another config\.json"):
-        regard.train("signal2", savepath=run.parent, resume=True, progress=False)
-
-
-def test_new_files_of_a_run_of_format_6_are_checked(run: Path) -> None:
-    to_format_6(run)
-    Checkpoint.load(run).save(run)
-    assert regard.load(run).step == 6
-    config({"heads": 4}, "model")(run)
-    with pytest.raises(InputError, match="heads is 4 in config.json, 2 in model.safetensors"):
-        regard.load(run)
-
-
 def test_file_of_another_origin_with_a_valid_digest_is_refused(run: Path) -> None:
     """A model file that contains no config is refused."""
     found = read_tensors(run / MODEL)
     (run / MODEL).write_bytes(pack_tensors(found.tensors, found.step, "{}"))
-    with pytest.raises(InputError, match="model.safetensors: format is regard-run/7 in config.json, missing in"):
+    with pytest.raises(InputError, match="model.safetensors: format is regard-run/8 in config.json, missing in"):
         regard.load(run)
     (run / MODEL).write_bytes(pack_tensors(found.tensors, found.step))
     with pytest.raises(InputError, match="model.safetensors: it names no config"):

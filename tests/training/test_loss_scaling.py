@@ -11,7 +11,7 @@ from regard.errors import InputError
 from regard.streams import make_generator
 from regard.training.adam import Adam, make_optimizer
 from regard.training.checkpoint import Checkpoint, TrainingState
-from regard.training.translation_settings import TranslationTraining
+from regard.training.settings import TrainingConfig
 from tests.conftest import TINY
 from tests.german import write
 
@@ -21,7 +21,7 @@ FLAGS: dict[str, Any] = {**TINY, "hidden": 16, "inner": 16, "validate_every": 4,
 def optimizer() -> tuple[torch.nn.Linear, Adam]:
     torch.manual_seed(0)
     layer = torch.nn.Linear(3, 2)
-    return layer, make_optimizer(layer, TranslationTraining().optimization)
+    return layer, make_optimizer(layer, TrainingConfig().optimization)
 
 
 def test_a_scaled_step_equals_a_plain_step() -> None:
@@ -86,7 +86,7 @@ def test_other_precisions_store_no_scale(tmp_path: Path) -> None:
 
 def test_float16_is_refused_for_sharded_parameters() -> None:
     with pytest.raises(InputError, match="precision float16 does not work with sharded: choose bfloat16"):
-        TranslationTraining(precision="float16", sharded=True)
+        TrainingConfig(precision="float16", sharded=True)
 
 
 def test_cross_entropy_is_computed_in_float32() -> None:

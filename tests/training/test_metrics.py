@@ -9,8 +9,7 @@ import pytest
 
 import regard
 from regard.errors import InputError
-from regard.training.metrics import missing_steps
-from regard.training.run_folder import RunFolder
+from regard.training.run_folder import RunFolder, missing_steps
 
 Command = Callable[..., tuple[int, str, str]]
 

@@ -11,8 +11,7 @@ from regard.errors import InputError
 from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.training.objective import make_objective, teacher_forcing
-from regard.training.settings import RecurrentTraining
-from regard.training.translation_settings import TranslationTraining
+from regard.training.settings import TrainingConfig
 
 
 def make() -> tuple[RecurrentSeq2Seq, PairBatch]:
@@ -23,7 +22,7 @@ def make() -> tuple[RecurrentSeq2Seq, PairBatch]:
 
 def test_the_loss_is_the_mean_over_target_tokens() -> None:
     model, pairs = make()
-    loss, _ = make_objective(model, RecurrentTraining(), torch.Generator())(pairs, 0, pairs.tokens)
+    loss, _ = make_objective(model, TrainingConfig(), torch.Generator())(pairs, 0, pairs.tokens)
     logits = model(pairs.source, pairs.source_mask, pairs.target_in)
     each = [
         F.cross_entropy(logits[row, step], pairs.target[row, step])
@@ -41,9 +40,8 @@ def test_r_drop_compares_two_passes(dropout: float) -> None:
 
     def loss(r_drop: float) -> torch.Tensor:
         torch.manual_seed(1)
-        found: torch.Tensor = make_objective(model, TranslationTraining(r_drop=r_drop), torch.Generator())(
-            pairs, 0, 7
-        )[0]
+        settings = TrainingConfig(r_drop=r_drop, label_smoothing=0.1)
+        found: torch.Tensor = make_objective(model, settings, torch.Generator())(pairs, 0, 7)[0]
         return found
 
     disagreement = loss(2.0) - loss(1.0)
@@ -57,7 +55,7 @@ def test_r_drop_compares_two_passes(dropout: float) -> None:
 def test_accuracy_under_teacher_forcing_equals_greedy_exact_match(translator: regard.PairRun) -> None:
     pairs = translator.task.pairs(200, torch.Generator().manual_seed(1))
     batch = translator.task.batch(pairs)
-    objective = make_objective(translator.model, RecurrentTraining(), torch.Generator())
+    objective = make_objective(translator.model, TrainingConfig(), torch.Generator())
     with torch.inference_mode():
         right = objective(batch, 0, batch.tokens)[1].tolist()
     found = greedy_search(translator.model, batch.source, batch.source_mask, max_len=20)
@@ -67,14 +65,14 @@ def test_accuracy_under_teacher_forcing_equals_greedy_exact_match(translator: re
 
 
 def test_teacher_forcing_falls_linearly() -> None:
-    settings = RecurrentTraining(steps=101, teacher_forcing=0.2)
+    settings = TrainingConfig(steps=101, teacher_forcing=0.2)
     target = torch.zeros(400, 25, dtype=torch.int64)
     for step, share in ((0, 1.0), (50, 0.6), (100, 0.2)):
         forced = teacher_forcing(settings, target, torch.Generator().manual_seed(step), step)
         assert forced is not None and forced.float().mean().item() == pytest.approx(share, abs=0.02)
-    assert teacher_forcing(RecurrentTraining(), target, torch.Generator(), 50) is None
+    assert teacher_forcing(TrainingConfig(), target, torch.Generator(), 50) is None
 
 
 def test_teacher_forcing_out_of_range_is_refused() -> None:
     with pytest.raises(InputError, match="teacher_forcing 1.5 is out of range"):
-        RecurrentTraining(teacher_forcing=1.5)
+        TrainingConfig(teacher_forcing=1.5)

@@ -10,8 +10,7 @@ import pytest
 import regard
 from regard.errors import InputError
 from regard.tasks.all_tasks import TASKS, find_task
-from regard.training.config import make_config
-from regard.training.registry import MODELS, find_model, models_for
+from regard.training.config import MODELS, find_model, make_config, models_for
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 OWN_SEQUENCES = """
@@ -50,8 +49,8 @@ def test_models_fit_the_tasks_of_their_answer_form(task: str) -> None:
     found = find_task(task)
     for name in MODELS:
         kind = find_model(name)
-        assert (name in models_for(found)) == (kind.model.answers == found.answers) and kind.name == name
-        if kind.model.answers == found.answers:
+        assert (name in models_for(found)) == (kind.answers == found.answers)
+        if kind.answers == found.answers:
             assert make_config(task, {"model": name}).kind == name
         else:
             with pytest.raises(InputError, match=f"model '{name}' does not fit task {task}"):
@@ -126,7 +125,7 @@ def test_unknown_models_are_refused(own: Path, name: str, message: str) -> None:
 
 
 def test_custom_constructor_with_other_arguments_is_refused(own: Path) -> None:
-    assert find_model("echo:Short").name == "echo:Short"
+    assert find_model("echo:Short").__name__ == "Short"
     with pytest.raises(InputError, match="model 'echo:Short' cannot be built: .*unexpected keyword argument"):
         regard.train(make_config("copy", {"model": "echo:Short"}), progress=False)
     assert not (own / "models" / "copy").exists()

@@ -16,7 +16,6 @@ from regard.training import checkpoint
 from regard.training.checkpoint import Checkpoint
 from regard.training.config import make_config
 from regard.training.run_folder import RunFolder, create_run
-from tests.earlier import to_format_6
 
 
 @pytest.fixture
@@ -42,17 +41,27 @@ def test_files_of_a_run(run: RunFolder) -> None:
         ("config.json", None, "no run "),
         ("config.json", b"", "is damaged: config.json: it is not valid JSON at line 1, column 1"),
         ("config.json", b"\xff\xfe", "is damaged: config.json: it is not UTF-8 at byte 0"),
-        ("config.json", b"[]", "config.json names no format, but this version of Regard reads regard-run/7"),
+        ("config.json", b"[]", "config.json names no format, but this version of Regard reads regard-run/8"),
         (
             "config.json",
             b'{"format": "other"}',
-            "config.json names format 'other', but this version of Regard reads regard-run/7",
+            "config.json names format 'other', but this version of Regard reads regard-run/8",
         ),
         (
             "config.json",
-            b'{"format": "regard-run/5"}',
+            b'{"format": "regard-run/6"}',
+            "config.json names format 'regard-run/6', but this version of Regard reads regard-run/8; train it",
+        ),
+        (
+            "config.json",
+            b'{"format": "regard-run/8"}',
+            "was edited or mixed with another run: config.json: its digest is missing",
+        ),
+        (
+            "config.json",
+            json.dumps(add_digest({"format": "regard-run/8"})).encode(),
             "damaged: config.json: config needs exactly averaged, bleu_tokenizer, code, initial, kept_heads, "
-            "kind, measured, model, on, origin, schedules, task, text, tokenizer, training",
+            "kind, measured, on, options, origin, schedules, text, tokenizer",
         ),
         ("model.safetensors", None, "is incomplete: model.safetensors is missing"),
         ("model.safetensors", b"", "is damaged: model.safetensors: the end of the file is missing"),
@@ -87,7 +96,7 @@ def test_truncated_model_is_refused(run: RunFolder, keep: int) -> None:
 
 def test_model_of_another_shape_is_refused(run: RunFolder) -> None:
     stored = json.loads(run.config_file.read_text())
-    stored["model"]["hidden"] = 16
+    stored["options"]["hidden"] = 16
     del stored["digest"]
     run.config_file.write_text(json.dumps(add_digest(stored)))
     with pytest.raises(
@@ -176,15 +185,3 @@ def test_truncated_last_line_of_metrics_is_ignored(run: RunFolder) -> None:
     assert [metrics["step"] for metrics in run.read_metrics()] == [10, 12]
     run.cut_metrics(10)
     assert [metrics["step"] for metrics in run.read_metrics()] == [10]
-
-
-def test_run_of_format_5_is_read(run: RunFolder) -> None:
-    """In format 5, the name of the task is `task`, and its options are `size`."""
-    to_format_6(run.path)
-    expected = run.read_config()
-    stored = json.loads(run.config_file.read_text())
-    stored["format"], stored["size"], stored["task"] = "regard-run/5", stored["task"], stored.pop("on")
-    run.config_file.write_text(json.dumps(stored))
-    assert run.read_config() == expected
-    resumed = regard.train("signal2", savepath=run.path.parent, resume=True, progress=False)
-    assert resumed.config == expected and resumed.step == 12

@@ -49,10 +49,10 @@ def test_every_type_survives(tmp_path: Path, dtype: torch.dtype) -> None:
     assert all(torch.equal(found[name], value) and found[name].dtype == dtype for name, value in values.items())
 
 
-def test_files_without_digest_are_read(tmp_path: Path) -> None:
+def test_files_without_digest_are_not_intact(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(safetensors.torch.save(TENSORS, {"step": "7"}))
     found = read_tensors(tmp_path / "x")
-    assert same(found.tensors) and found[1:] == (7, "", None, True)
+    assert same(found.tensors) and found[1:] == (7, "", None, False)
 
 
 def test_every_flipped_bit_and_cut_byte_is_found(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -139,7 +139,7 @@ def test_run_without_custom_code_needs_no_trust(
     shutil.copytree(trained.folder, config.parent)
     for score in ("os:system", "no_such_module:Score", "regard.attention.scores:ScaledDot"):
         stored = json.loads(config.read_text())
-        stored["model"]["score"] = score
+        stored["options"]["score"] = score
         config.write_text(json.dumps(add_digest(stored)))
         if score.startswith("regard"):
             assert regard.load(config.parent, trust_edited=True).step == 12
@@ -160,7 +160,7 @@ def test_other_spellings_of_a_name_run_no_code(
     config = tmp_path / "signal2" / "config.json"
     shutil.copytree(trained.folder, config.parent)
     stored = json.loads(config.read_text())
-    (stored if part == "kind" else stored["model"])[part] = name
+    (stored if part == "kind" else stored["options"])[part] = name
     config.write_text(json.dumps(add_digest(stored)))
     with pytest.raises(regard.InputError, match="module:Class|unknown|is not"):
         regard.load(config.parent, trust_edited=True)

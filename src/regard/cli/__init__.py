@@ -16,34 +16,50 @@ from regard.errors import RegardError, unknown_choice
 
 OUTPUT_FAILS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF}
 """Error numbers of a failed write to standard output. `regard.io` reports failed writes to files."""
-COMMANDS = {
-    "train": "train a model on a task",
-    "test": "test a trained model and show its attention",
-    "show": "explore the attention of a run on an interactive page",
-    "look": "inspect the attention of a Hugging Face model",
-    "examine": "test whether attention is meaningful",
-    "timeline": "follow the roles of heads through training",
-    "explain": "compute an attention weight step by step",
-    "prune": "remove the least important attention heads",
-    "average": "average the best models of a training run",
-    "translate": "answer or translate texts, one per line",
-    "generate": "continue a prompt with a language model",
-    "align": "align the words of source and target sentences",
-    "score": "compute the log-probability of sentence pairs",
-    "compare": "compare variants over several seeds, or two models",
-    "card": "measure an attention mechanism beside softmax",
-    "bench": "measure explanation methods on models whose answer is known",
-    "trust": "calibrate the doubt of translations on planted faults",
-    "learn": "open the course, or write it as a website or as notebooks",
-    "check": "check your solutions to the exercises of the course",
-    "write": "write attention as a program: puzzles, and found models",
-    "tasks": "list the tasks, with an example of each",
-    "data": "download a data set",
-    "clean": "filter sentence pairs that are not translations",
-    "export": "export a trained model to another program",
-    "import": "import a model from another program",
-    "plot": "draw a figure for a paper",
+GROUPS = {
+    "train": {
+        "train": "train a model on a task",
+        "tasks": "list the tasks, with an example of each",
+        "test": "test a trained model and show its attention",
+        "prune": "remove the least important attention heads",
+        "average": "average the best models of a training run",
+    },
+    "look": {
+        "show": "explore the attention of a run on an interactive page",
+        "look": "inspect the attention of a Hugging Face model",
+        "plot": "draw a figure for a paper",
+    },
+    "explain": {
+        "explain": "compute an attention weight step by step",
+        "examine": "test whether attention is meaningful",
+        "timeline": "follow the roles of heads through training",
+    },
+    "compare": {
+        "compare": "compare variants over several seeds, or two models",
+        "card": "measure an attention mechanism beside softmax",
+        "bench": "measure explanation methods on models whose answer is known",
+    },
+    "translate": {
+        "translate": "answer or translate texts, one per line",
+        "generate": "continue a prompt with a language model",
+        "align": "align the words of source and target sentences",
+        "score": "compute the log-probability of sentence pairs",
+        "trust": "calibrate the doubt of translations on planted faults",
+        "data": "download a data set",
+        "clean": "filter sentence pairs that are not translations",
+    },
+    "learn": {
+        "learn": "open the course, or write it as a website or as notebooks",
+        "check": "check your solutions to the exercises of the course",
+        "write": "write attention as a program: puzzles, and found models",
+    },
+    "exchange": {
+        "export": "export a trained model to another program",
+        "import": "import a model from another program",
+    },
 }
+"""Commands and their summaries, in groups."""
+COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 MODULES = {
     "import": "regard.cli.import_model",
     **{name: f"regard_lab.cli.{name}" for name in ("card", "bench", "trust")},
@@ -55,15 +71,10 @@ HELP = """usage: regard COMMAND ...
 
 Train attention models, and test whether attention explains their answers.
 
-commands:
-{commands}
+{groups}
 
-`regard COMMAND --help` lists the flags of a command, with their defaults.
-
-  regard train signal2        train on the task Signal 2, into models/signal2
-  regard test signal2         test that run, and print its attention
-  regard train dates          learn to convert "3. Mai 1979" to 1979-05-03
-  regard translate dates "3. Mai 1979" --plot
+`regard COMMAND --help` lists the flags of a command. An example:
+  regard train signal2 && regard test signal2
 """
 
 
@@ -104,9 +115,12 @@ def _leave_output(status: int) -> int:
 
 def _dispatch(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
-        sys.stdout.write(
-            HELP.format(commands="\n".join(f"  {name:11}{summary}" for name, summary in COMMANDS.items()))
-        )
+        lines = [
+            line
+            for title, group in GROUPS.items()
+            for line in (f"{title}:", *(f"  {name:11}{summary}" for name, summary in group.items()))
+        ]
+        sys.stdout.write(HELP.format(groups="\n".join(lines)))
         return 0
     if argv[0] == "--version":
         from regard.version import __version__

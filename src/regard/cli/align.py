@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from regard.cli.aligned_output import SEPARATOR, warn_unchosen_heads
 from regard.cli.lines import numbered_chunks, open_lines, read_line
-from regard.cli.parsing import first_word, parse, take_text, wants_help
+from regard.cli.parsing import read_command
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import answer_output, print_message, print_table, save_and_print
+from regard.cli.translate import SEPARATOR, warn_unchosen_heads
 from regard.data.parallel import check_files
 from regard.data.tokenization import Unit
 from regard.data.word_alignment import Link, Symmetrization, WordAlignment, check_eflomal, read_links
@@ -25,15 +25,6 @@ from regard.runs.alignment import LinkedPair
 from regard.runs.sequence_run import SequenceRun
 from regard.viz.attention_map import check_extension
 
-PROG = "regard align"
-DESCRIPTION = (
-    "Align the words of sentence pairs by attention, and write one line of links per pair. RUN: a task's name, "
-    "or the folder of a run. SOURCE and TARGET: files with one sentence per line, or - for standard input. "
-    "Without TARGET, each line of SOURCE is a tab-separated pair or a single sentence. Single sentences are "
-    "translated first, and the translation precedes its links in the output. With --links or --silver, alignment "
-    "heads are chosen on one half of the pairs, evaluated on the other half, and stored with the run. Without "
-    "SOURCE, the pairs come from the run's validation text, or the task generates them with their true links."
-)
 SAMPLES = 500
 """Default number of pairs to choose heads on."""
 STORED = "Stored in {}: `regard align`, `regard translate --align` and the explorer now use these heads\n"
@@ -42,7 +33,13 @@ REPLACED = "These heads replace the earlier choice, {}; --no-keep evaluates with
 
 @dataclass(frozen=True, kw_only=True)
 class AlignFlags:
-    """Flags of the command."""
+    """Align the words of sentence pairs by attention, and write one line of links per pair. RUN: a task's
+    name, or the folder of a run. SOURCE and TARGET: files with one sentence per line, or - for standard
+    input. Without TARGET, each line of SOURCE is a tab-separated pair or a single sentence. Single sentences
+    are translated first, and the translation precedes its links in the output. With --links or --silver,
+    alignment heads are chosen on one half of the pairs, evaluated on the other half, and stored with the run.
+    Without SOURCE, the pairs come from the run's validation text, or the task generates them with their true
+    links."""
 
     links: Path | None = None
     """File of true links, used to choose alignment heads: in Moses format (0-0 1-2, with 1?2 for a possible
@@ -78,12 +75,10 @@ class AlignFlags:
 
 def run(argv: list[str]) -> None:
     """Align the pairs, or choose alignment heads."""
-    if wants_help(argv[:1]):
-        parse(AlignFlags(), argv, prog=f"{PROG} RUN [SOURCE] [TARGET]", description=DESCRIPTION)
-    name, argv = first_word(argv, what="run", prog=PROG, example="translation")
-    source, argv = take_text(argv, AlignFlags)
-    target, argv = take_text(argv, AlignFlags)
-    flags = parse(AlignFlags(), argv, prog=f"{PROG} {name} [SOURCE] [TARGET]", description=DESCRIPTION)
+    [name, *files], flags = read_command(
+        AlignFlags, argv, "regard align RUN [SOURCE] [TARGET]", example="translation"
+    )
+    source, target = [*files, None, None][:2]
     if flags.plot is not None:
         check_extension(flags.plot)
         check_writable(flags.plot)
@@ -98,8 +93,7 @@ def run(argv: list[str]) -> None:
         _choose(run, reverse, source, target, flags)
         return
     with ExitStack() as stack:
-        files = _open(stack, source, target, lenient=flags.lenient)
-        _align_lines(run, reverse, files, flags)
+        _align_lines(run, reverse, _open(stack, source, target, lenient=flags.lenient), flags)
 
 
 def _check_together(flags: AlignFlags, *, choosing: bool) -> None:

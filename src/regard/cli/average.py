@@ -4,20 +4,15 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from regard.cli.parsing import parse_of_run
+from regard.cli.parsing import read_command
 from regard.cli.run_flags import RunFlags
 from regard.runs.averaging import average
-
-PROG = "regard average"
-DESCRIPTION = (
-    "Average the parameters of the models that a run kept during training (regard train --keep), and save the "
-    "mean as a new run. RUN: a task's name, or the folder of a run."
-)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AverageFlags:
-    """Flags of the command."""
+    """Average the parameters of the models that a run kept during training (regard train --keep), and save
+    the mean as a new run. RUN: a task's name, or the folder of a run."""
 
     output: Path | None = None
     """Folder of the new run. Default: the run's folder with the suffix -averaged."""
@@ -27,7 +22,7 @@ class AverageFlags:
 
 
 def run(argv: list[str]) -> None:
-    name, flags = parse_of_run(AverageFlags(), argv, prog=PROG, description=DESCRIPTION, example="translation")
+    [name], flags = read_command(AverageFlags, argv, "regard average RUN", example="translation")
     averaged = average(flags.storage.load(name), flags.output, overwrite=flags.overwrite)
     steps = ", ".join(f"{step:,}" for step in averaged.config.averaged)
     sys.stdout.write(f"Averaged the models after {steps} steps. The run is in {averaged.folder}\n")

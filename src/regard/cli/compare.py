@@ -1,30 +1,70 @@
 """`regard compare TASK`: train variants over several seeds and compare them."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from regard.cli.machines import OPTIONS, MachineFlags, make_backend
-from regard.cli.parsing import check_needed, first_word, parse, take_flag, wants_help
+from regard.cli.parsing import check_needed, first_word, read_command, take_flag, wants_help
 from regard.cli.terminal import EXPLORER, print_message, print_table, resumable
 from regard.cli.train import given_flags, model_choice, parse_config
 from regard.errors import InputError, unknown_choice
 from regard.io.reading import is_folder, read_text
 from regard.io.writing import check_writable, write_json
+from regard.sweep.backends import Backend
 from regard.sweep.comparison import COMPARISONS, compare
+from regard.sweep.local import Local
+from regard.sweep.ray import Ray
+from regard.sweep.slurm import Slurm
 from regard.tasks.all_tasks import TASKS
 from regard.training.config import make_config
 
-PROG = "regard compare"
-DESCRIPTION = (
-    "Train all combinations of the varied flags over several seeds, and compare them in a table, results.json, "
-    "results.csv and curves.png. Finished training runs are not repeated. All flags of `regard train TASK` are "
-    "accepted and apply to every variant. Given two folders of Hugging Face models instead of a task, compare "
-    "the answers and the attention heads of the models on the same --examples."
-)
-FOLDERS = "Compare two Hugging Face models on the same texts: losses, answers, and attention of each head."
+# Flags that choose the machines of a sweep: this machine, a Ray cluster, or a Slurm cluster.
 
+MACHINES: dict[str, type[Local | Ray | Slurm]] = {"here": Local, "ray": Ray, "slurm": Slurm}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineFlags:
+    """Flags of all commands that train on several machines."""
+
+    on: Literal["here", "ray", "slurm"] = "here"
+    """Machines that run the training jobs: here (in parallel on the cores of this machine), a Ray cluster, or a
+    Slurm cluster. The machines of a cluster must share the disk of --savepath."""
+    address: str | None = None
+    """For ray: host:port of the head node. Default: $RAY_ADDRESS, or the cluster of this machine."""
+    cpus: int | None = None
+    """For ray and slurm: number of cores and threads per training job. Default: 1."""
+    memory: int | None = None
+    """For slurm: memory per training job, in GB. Default: 4."""
+    time: int | None = None
+    """For slurm: minutes until an unfinished training job saves its state and is queued again. Default: 60."""
+    partition: str | None = None
+    """For slurm: partition. Default: the cluster's default."""
+
+
+OPTIONS = tuple(field.name for field in fields(MachineFlags) if field.name != "on")
+"""Names of the flags that configure the machines."""
+
+
+def make_backend(flags: MachineFlags) -> Backend:
+    """Return the machines that run the training jobs. Raises `InputError` for a flag that applies only to other
+    machines."""
+    chosen = MACHINES[flags.on]
+    accepted = {field.name for field in fields(chosen)}
+    options = {name: value for name in OPTIONS if (value := getattr(flags, name)) is not None}
+    for name in options:
+        if name not in accepted:
+            alternatives = " or ".join(
+                on for on, kind in MACHINES.items() if name in {field.name for field in fields(kind)}
+            )
+            raise InputError(
+                f"--{name} does not apply to --on {flags.on}: leave it out, or give --on {alternatives}"
+            )
+    return chosen(**options)
+
+
+PROG = "regard compare"
 OWN = tuple(f"--{name}" for name in ("seeds", "html", "explorer", "savepath", "on", *OPTIONS))
 PIPE_WIDTH = 200
 """Width of the table in characters if it is not printed to a terminal."""
@@ -49,12 +89,15 @@ class ComparisonFlags:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareFlags(MachineFlags, ComparisonFlags):
-    """All flags of the command except those of `regard train`."""
+    """Train all combinations of the varied flags over several seeds, and compare them in a table, results.json,
+    results.csv and curves.png. Finished training runs are not repeated. All flags of `regard train TASK` are
+    accepted and apply to every variant. Given two folders of Hugging Face models instead of a task, compare the
+    answers and the attention heads of the models on the same --examples."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FolderFlags:
-    """Flags for the comparison of two Hugging Face models."""
+    """Compare two Hugging Face models on the same texts: losses, answers, and attention of each head."""
 
     examples: Path | None = None
     """File of texts to compare the models on, one per line (source ||| target for encoder-decoders)."""
@@ -72,7 +115,7 @@ def run(argv: list[str]) -> None:
         _compare_folders(argv[:2], argv[2:])
         return
     if wants_help(argv):
-        parse(CompareFlags(), ["--help"], prog=f"{PROG} TASK", description=DESCRIPTION)
+        read_command(CompareFlags, ["--help"], f"{PROG} TASK")
     task, argv = first_word(argv, what="task", prog=PROG, example="recall")
     _check_task(task, argv)
     if take_flag(argv, "--from")[0]:
@@ -84,7 +127,7 @@ def run(argv: list[str]) -> None:
     for flag in OWN:
         values, argv = take_flag(argv, flag)
         own += [word for value in values for word in (flag, value)]
-    flags = parse(CompareFlags(), own, prog=f"{PROG} {task}", description=DESCRIPTION)
+    _, flags = read_command(CompareFlags, own, PROG)
     check_needed(flags, {"explorer": "html"})
     machines = make_backend(flags)
     if flags.html is not None:
@@ -135,7 +178,7 @@ def _compare_folders(folders: list[str], argv: list[str]) -> None:
     """Compare two Hugging Face models on the same texts, and print the differences."""
     from regard.external.loading import look  # slow to import, and not needed to compare tasks
 
-    flags = parse(FolderFlags(), argv, prog=f"{PROG} {' '.join(folders)}", description=FOLDERS)
+    _, flags = read_command(FolderFlags, argv, f"{PROG}")
     if flags.examples is None:
         raise InputError("there are no texts to compare the models on: give --examples FILE")
     if flags.html is not None:

@@ -5,22 +5,18 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.cli.parsing import first_word, parse, wants_help
+from regard.cli.parsing import read_command
 from regard.data.datasets import DATA_SETS, fetch
 from regard.data.parallel import check_files
 
-PROG = "regard data"
-DESCRIPTION = (
-    "Download a data set and verify its checksums. Existing files with the correct checksum are not "
-    f"downloaded again. NAME: {', '.join(DATA_SETS)}."
-)
 PREFIXES = {"train": "train", "valid": "val", "test": "test"}
 """File name prefix of each part of a data set."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataFlags:
-    """Flags of the command."""
+    """Download a data set and verify its checksums. Existing files with the correct checksum are not
+    downloaded again."""
 
     languages: tuple[str, ...] = ()
     """Language codes of source and target, such as: de en. Default: de en; multi30k also has fr and cs."""
@@ -34,10 +30,7 @@ class DataFlags:
 
 def run(argv: list[str]) -> None:
     """Download the data set and print the command that trains on it."""
-    if wants_help(argv[:1]):
-        parse(DataFlags(), argv, prog=f"{PROG} NAME", description=DESCRIPTION)
-    name, argv = first_word(argv, what="data set", prog=PROG, example="multi30k")
-    flags = parse(DataFlags(), argv, prog=f"{PROG} {name}", description=DESCRIPTION)
+    [name], flags = read_command(DataFlags, argv, "regard data DATA_SET", example="multi30k", choices=DATA_SETS)
     paths = fetch(name, flags.savepath, languages=flags.languages, url=flags.url)
     parts = {
         part: [str(path) for path in paths if path.name.startswith(prefix)] for part, prefix in PREFIXES.items()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from regard.cli.parsing import check_needed, parse_of_runs
+from regard.cli.parsing import check_needed, read_command
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import EXPLORER, print_table, resumable
 from regard.interpret.examination import Examination
@@ -16,22 +16,17 @@ from regard.interpret.saved_examination import FILE
 from regard.io.writing import check_writable, write_json
 from regard.runs.examined_runs import examine_runs
 
-PROG = "regard examine"
-DESCRIPTION = (
-    "Test whether the attention of a run is meaningful. Is the attention on the inputs that the answer depends "
-    "on? Does the attention rank the inputs like the effect of replacing them? Which heads does the model need? "
-    "The result is printed and saved as examined.json in the run's folder. Several runs that differ only in "
-    "their seed are compared: how many heads of each layer get each sentence, and on how many runs. RUN: a "
-    "task's name, or the folder of a run."
-)
-EXAMPLE = "counting"
 MAX_WIDTH = 110
 """Maximum width of the report in characters."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExamineFlags:
-    """Flags of the command."""
+    """Test whether the attention of a run is meaningful. Is the attention on the inputs that the answer
+    depends on? Does the attention rank the inputs like the effect of replacing them? Which heads does the
+    model need? The result is printed and saved as examined.json in the run's folder. Several runs that differ
+    only in their seed are compared: how many heads of each layer get each sentence, and on how many runs.
+    RUN: a task's name, or the folder of a run."""
 
     samples: int = 200
     """Number of unseen samples (2 or more; confidence intervals need 50)."""
@@ -48,7 +43,7 @@ class ExamineFlags:
 
 def run(argv: list[str]) -> None:
     """Examine the runs, then print and save the report."""
-    names, flags = parse_of_runs(ExamineFlags(), argv, prog=PROG, description=DESCRIPTION, example=EXAMPLE)
+    names, flags = read_command(ExamineFlags, argv, "regard examine RUN...")
     check_needed(flags, {"explorer": "html"})
     for path in (flags.html, flags.json):
         if path is not None:

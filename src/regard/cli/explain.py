@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.cli.parsing import check_needed, parse_of_run
+from regard.cli.parsing import check_needed, read_command
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import print_table
 from regard.errors import InputError
@@ -15,17 +15,12 @@ from regard.io.writing import write_json
 if TYPE_CHECKING:
     from regard.runs.run_types import AnyRun
 
-PROG = "regard explain"
-DESCRIPTION = (
-    "Show how a head computes its attention weights at one output position: query, key, score, softmax, "
-    "values, context, and the effect on the model's output. With --why, show instead what earlier parts of the "
-    "model wrote into query and key. RUN: a task's name, or the folder of a run."
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainFlags:
-    """Flags of the command."""
+    """Show how a head computes its attention weights at one output position: query, key, score, softmax,
+    values, context, and the effect on the model's output. With --why, show instead what earlier parts of the
+    model wrote into query and key. RUN: a task's name, or the folder of a run."""
 
     input: str | None = None
     """Input of the model. Default: a random sample, if the task generates its samples."""
@@ -55,7 +50,7 @@ class ExplainFlags:
 
 def run(argv: list[str]) -> None:
     """Print the computation of one weight."""
-    name, flags = parse_of_run(ExplainFlags(), argv, prog=PROG, description=DESCRIPTION)
+    [name], flags = read_command(ExplainFlags, argv, "regard explain RUN")
     check_needed(flags, {"depth": "why"})
     run = flags.storage.load(name)
     if flags.why:

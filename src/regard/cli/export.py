@@ -6,23 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from regard.cli.lines import read_sentences
-from regard.cli.parsing import parse_of_run
+from regard.cli.parsing import read_command
 from regard.cli.run_flags import RunFlags
 from regard.convert.choices import Program
-
-PROG = "regard export"
-DESCRIPTION = (
-    "Export a trained model to another program: a Transformer to CTranslate2, which serves translations in C++ "
-    "(needs the extra export), or to Hugging Face as a Marian model (needs the extra hub); a decoder-only "
-    "language model to Hugging Face as a GPT-2 or Llama model. Both programs process one hundred sentences (20 "
-    "prompts for a language model), and certificate.json stores the largest differences between their outputs. "
-    "If a difference exceeds its limit, nothing is written. RUN: a task's name, or the folder of a run."
-)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportFlags:
-    """Flags of the command."""
+    """Export a trained model to another program: a Transformer to CTranslate2, which serves translations in
+    C++ (needs the extra export), or to Hugging Face as a Marian model (needs the extra hub); a decoder-only
+    language model to Hugging Face as a GPT-2 or Llama model. Both programs process one hundred sentences (20
+    prompts for a language model), and certificate.json stores the largest differences between their outputs.
+    If a difference exceeds its limit, nothing is written. RUN: a task's name, or the folder of a run."""
 
     to: Program = "ctranslate2"
     """Target program."""
@@ -38,8 +33,7 @@ class ExportFlags:
 
 def run(argv: list[str]) -> None:
     """Export the model and print its folder and certificate."""
-
-    name, flags = parse_of_run(ExportFlags(), argv, prog=PROG, description=DESCRIPTION, example="translation")
+    [name], flags = read_command(ExportFlags, argv, "regard export RUN", example="translation")
     from regard.convert.certificate import read_certificate
     from regard.convert.export import export
 

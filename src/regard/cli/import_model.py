@@ -5,21 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.cli.lines import read_sentences
-from regard.cli.parsing import parse_of_run
+from regard.cli.parsing import read_command
 from regard.runs.loading import SAVEPATH
-
-PROG = "regard import"
-DESCRIPTION = (
-    "Import a Hugging Face Marian, GPT-2 or Llama model with its tokenizer as a run (needs the extra hub). Both "
-    "programs process one hundred sentences (20 prompts for a language model), and certificate.json stores the "
-    "largest differences between their outputs. "
-    "If a difference exceeds its limit, nothing is written. FOLDER: the model's folder."
-)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImportFlags:
-    """Flags of the command."""
+    """Import a Hugging Face Marian, GPT-2 or Llama model with its tokenizer as a run (needs the extra hub).
+    Both programs process one hundred sentences (20 prompts for a language model), and certificate.json stores
+    the largest differences between their outputs. If a difference exceeds its limit, nothing is written.
+    FOLDER: the model's folder."""
 
     name: str | None = None
     """Name of the new run. Default: the name of the model's folder."""
@@ -38,10 +33,7 @@ class ImportFlags:
 
 def run(argv: list[str]) -> None:
     """Import the model and print the run's folder and certificate."""
-
-    folder, flags = parse_of_run(
-        ImportFlags(), argv, prog=PROG, description=DESCRIPTION, example="opus-mt-de-en", what="folder"
-    )
+    [folder], flags = read_command(ImportFlags, argv, "regard import FOLDER", example="opus-mt-de-en")
     from regard.convert.certificate import read_certificate
     from regard.convert.import_model import import_model
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.cli.parsing import first_word, parse, wants_help
+from regard.cli.parsing import read_command
 from regard.cli.terminal import open_on_screen, print_table
 from regard.errors import InputError
 from regard.external.loading import look
@@ -20,19 +20,14 @@ from regard.viz.attention_map import PAGE, AttentionMap, check_extension
 from regard.viz.page import write_page
 from regard.viz.subject import check_comparable, layer_named
 
-PROG = "regard look"
-DESCRIPTION = (
-    "Inspect the attention of any Hugging Face model. A page shows the prediction and attention for any text "
-    "that you type. On the page you can disable heads and change weights. With --plot or --json, the attention "
-    "for one text is written to a file instead. FOLDER: a folder written by save_pretrained, or a model name on "
-    "the Hugging Face Hub. The model is read from the local cache, or downloaded with --download. Needs the "
-    "extras hub and serve."
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class LookFlags:
-    """Flags of the command."""
+    """Inspect the attention of any Hugging Face model. A page shows the prediction and attention for any text
+    that you type. On the page you can disable heads and change weights. With --plot or --json, the attention
+    for one text is written to a file instead. FOLDER: a folder written by save_pretrained, or a model name on
+    the Hugging Face Hub. The model is read from the local cache, or downloaded with --download. Needs the
+    extras hub and serve."""
 
     text: str | None = None
     """First input of the model. For an encoder-decoder, the source."""
@@ -69,10 +64,7 @@ class LookFlags:
 
 def run(argv: list[str]) -> None:
     """Show the model in a page, or write its attention to files."""
-    if wants_help(argv[:1]):
-        parse(LookFlags(), argv, prog=f"{PROG} FOLDER", description=DESCRIPTION)
-    name, argv = first_word(argv, what="folder", prog=PROG, example="models/my-model")
-    flags = parse(LookFlags(), argv, prog=f"{PROG} {name}", description=DESCRIPTION)
+    [name], flags = read_command(LookFlags, argv, "regard look FOLDER", example="models/my-model")
     writes = flags.plot is not None or flags.json is not None
     _check(flags, writes=writes)
     first = [flags.image] if flags.image is not None else [_joined_text(flags)] if flags.text is not None else []

@@ -1,7 +1,9 @@
-"""Command-line parsing: flags from dataclasses, the flag spellings of the primer, and one-line errors."""
+"""Command-line parsing: flags and words from dataclasses, help in groups, and one-line errors."""
 
+import ast
 import contextlib
 import dataclasses
+import inspect
 import io
 import itertools
 import re
@@ -9,59 +11,208 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import make_dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
-from tyro import _strings
 
+from regard.arguments import Limits
 from regard.cli.terminal import raw_output
-from regard.errors import InputError, escape_controls
+from regard.errors import InputError, escape_controls, unknown_choice
 
 Flags = TypeVar("Flags")
 
 WIDEST = 100
 """Maximum line width of a command's description."""
-
-ANSI = re.compile(r"\x1b\[[\d;]*m")
-RENAMED = {"beside": "compare_with", "texts": "examples"}
-"""New name of each flag that was renamed."""
 TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
+UNLIMITED = 10**8
+"""Upper bound from which help states only the lower bound."""
+HELP, HELP_ALL = ("-h", "--help"), "--help-all"
 
 
-def parse(default: Flags, argv: list[str], *, prog: str, description: str) -> Flags:
+def read_command(
+    flags: type[Flags],
+    argv: list[str],
+    usage: str,
+    *,
+    example: str = "counting",
+    choices: Collection[str] = (),
+    bare: str | None = None,
+) -> tuple[list[str], Flags]:
+    """Return the words and the flags of a command, from a dataclass whose docstring describes the command.
+
+    `usage`: the command and its words, such as `regard translate RUN [TEXT]`; words in brackets are optional and
+    may follow flags, a word with dots may be repeated. `example`: words for the message about a missing word.
+    `choices`: possible first words. `bare`: a flag that may be given without a value, which then is empty.
+    `--help` prints the flags and exits. Raises `InputError` for a missing or unknown word, and as `parse`.
+    """
+    regard, command, *names = usage.split()
+    prog, description = f"{regard} {command}", " ".join(str(flags.__doc__).split())
+    name = names[0] if names else ""
+    what = name.removesuffix("...").lower().replace("_", " ")
+    if choices:
+        description += f" {name}: {', '.join(choices)}."
+    if wants_help(argv):
+        parse(flags(), ["--help"], prog=usage, description=description)
+    argv = argv if bare is None else _with_empty_value(argv, bare)
+    words: list[str] = []
+    if name and name[0] != "[":
+        word, argv = first_word(argv, what=what, prog=prog, example=example)
+        words.append(word)
+    if choices and word not in choices:
+        raise unknown_choice(what, word, choices)
+    if name.endswith("..."):
+        count = next((index for index, word in enumerate(argv) if word.startswith("-")), len(argv))
+        words, argv = [*words, *argv[:count]], argv[count:]
+        if "" in words:
+            raise InputError(f"a name of a {what} is empty: name the {what}s first, as in `{prog} {example}`")
+    for optional in names:
+        if optional[0] == "[":
+            text, argv = take_text(argv, flags)
+            words += [] if text is None else [text]
+    try:
+        return words, parse(flags(), argv, prog=" ".join([prog, *words[:1]]), description=description)
+    except InputError as error:
+        if what != "run" or not str(error).startswith("Unrecognized options"):
+            raise
+        raise _explained(error, words[0], argv, {option for option, *_ in _fields(flags())}) from None
+
+
+def parse(
+    default: Flags,
+    argv: list[str],
+    *,
+    prog: str,
+    description: str,
+    groups: Mapping[str, Sequence[str]] | None = None,
+    common: Collection[str] = (),
+) -> Flags:
     """Parse `argv` into a dataclass of flags; the instance `default` has the default values. Nested dataclasses
     are flattened.
 
     `_` and `-` are equivalent in flag names. Values are given as `--flag=value` or `--flag value`, booleans as
-    `--flag`, `--no-flag`, `--flag=True` or `--flag=False`. `--help` prints the flags and exits. Raises
-    `InputError` with one line for invalid flags.
+    `--flag`, `--no-flag`, `--flag=True` or `--flag=False`. `--help` prints the flags and exits, under the titles
+    in `groups`; if some flags are `common`, only these, and `--help-all` prints all flags. Raises `InputError`
+    with one line for invalid flags.
     """
-    _refuse_renamed(default, argv)
-    _refuse_empty_paths(default, argv)
-    _refuse_repeated(default, argv)
-    helping = wants_help(argv)
-    if helping:  # help is printed unescaped for its colors, so escape the values in it
-        default = _escaped(default)
-    stderr, stdout = io.StringIO(), _Screen(colours=helping)
+    if wants_help(argv):
+        shown = set() if HELP_ALL in argv else set(common)
+        _print_help(default, prog=prog, description=description, groups=groups, shown=shown)
+    _check_words(default, argv)
+    stderr, stdout = io.StringIO(), io.StringIO()
     try:
         with contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(stdout):
-            return tyro.cli(
-                type(default),
-                default=default,
-                args=_plain_booleans(argv, _names_of(type(default), bool)),
-                prog=escape_controls(prog),
-                description=textwrap.fill(description, min(shutil.get_terminal_size().columns, WIDEST)),
-                use_underscores=True,
-                config=(tyro.conf.OmitArgPrefixes,),
-            )
-    except SystemExit as stop:
-        if not stop.code:
-            usage, newline, rest = stdout.getvalue().partition("\n")
-            folded = _folded(usage, shutil.get_terminal_size().columns) if helping else usage
-            (raw_output() if helping else sys.stdout).write(f"{folded}{newline}{rest}")
-            raise
+            return _read(default, _plain_booleans(argv, _names_of(type(default), bool)), prog, description)
+    except SystemExit:
         raise InputError(_one_line(stderr.getvalue())) from None
+
+
+def _read(default: Flags, argv: list[str], prog: str, description: str) -> Flags:
+    return tyro.cli(
+        type(default),
+        default=default,
+        args=argv,
+        prog=escape_controls(prog),
+        description=description,
+        use_underscores=True,
+        config=(tyro.conf.OmitArgPrefixes,),
+    )
+
+
+def _print_help(
+    default: Any, *, prog: str, description: str, groups: Mapping[str, Sequence[str]] | None, shown: set[str]
+) -> None:
+    """Print the flags that are `shown` (empty: all) under their titles, and exit."""
+    flags = {name: (title, kind, value) for name, title, kind, value in _fields(default)}
+    if groups is None:
+        groups = {}
+        for name, (title, *_) in flags.items():
+            groups = {**groups, title: [*groups.get(title, []), name]}
+    root: list[Any] = []
+    values: dict[str, Any] = {}
+    for title, names in groups.items():
+        members = [name for name in names if name in flags and (not shown or name in shown)]
+        if not members:
+            continue
+        kinds = [(name, flags[name][1]) for name in members]
+        defaults = {name: flags[name][2] for name in members}
+        if title:
+            group = make_dataclass(title, kinds, frozen=True, kw_only=True, namespace={"__doc__": None})
+            kinds, defaults = [(title, group)], {title: group(**defaults)}
+        root += kinds
+        values |= defaults
+    screen = _Screen()
+    with contextlib.redirect_stdout(screen), contextlib.suppress(SystemExit):
+        regrouped = make_dataclass("Flags", root, frozen=True, kw_only=True)
+        _read(regrouped(**values), ["--help"], prog, "")
+    _, _, boxes = screen.getvalue().partition("\n\n")  # after the usage, which lists all flags
+    text = textwrap.fill(description, min(shutil.get_terminal_size().columns, WIDEST))
+    raw_output().write(f"usage: {escape_controls(prog)} [flags]\n\n{text}\n\n{boxes}")
+    if shown and len(shown & flags.keys()) < len(flags):
+        raw_output().write(f"{prog} {HELP_ALL} shows all {len(flags)} flags.\n")
+    raise SystemExit(0)
+
+
+def _fields(default: Any, title: str = "") -> Iterator[tuple[str, str, Any, Any]]:
+    """Yield the name, the title of the group, the type with its help, and the escaped default of each flag."""
+    hints, texts = (
+        get_type_hints(type(default), include_extras=True),
+        _docstrings(getattr(default, "described_by", type(default))),
+    )
+    for option in dataclasses.fields(default):
+        value = getattr(default, option.name)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            yield from _fields(value, option.name)
+            continue
+        hint, text = hints[option.name], texts.get(option.name, "")
+        if (limits := _limits_of(hint)) is not None:
+            words = (
+                f"{limits.low:,} or more" if limits.high >= UNLIMITED and not limits.excluded else limits.words
+            )
+            text = f"{text} ({words})"
+        # Help is printed unescaped for its colors, so the values in it are escaped.
+        yield option.name, title, Annotated[hint, tyro.conf.arg(help=text)] if text else hint, _escaped(value)
+
+
+def _docstrings(flags: type) -> dict[str, str]:
+    """Return the docstring after each field of a dataclass, as one paragraph."""
+    texts: dict[str, str] = {}
+    for base in reversed(flags.__mro__):
+        if not dataclasses.is_dataclass(base):
+            continue
+        try:
+            body: Any = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        except (OSError, TypeError):  # a class that was made by a function has no source
+            continue
+        for member, after in itertools.pairwise(body.body):
+            match member, after:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    texts[name] = " ".join(text.split())
+    return texts
+
+
+def _limits_of(hint: Any) -> Limits | None:
+    """Return the range in an annotation, also in that of an optional value."""
+    inner = getattr(hint, "__metadata__", ()) if get_origin(hint) is Annotated else ()
+    found = (limits for limits in inner if isinstance(limits, Limits))
+    nested = (limits for part in get_args(hint) if (limits := _limits_of(part)) is not None)
+    return next(itertools.chain(found, nested), None)
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_escaped, value))
+    return type(value)(escape_controls(str(value))) if isinstance(value, str | Path) else value
+
+
+class _Screen(io.StringIO):
+    """A buffer that supports colors if the standard output does."""
+
+    encoding = property(lambda self: getattr(sys.__stdout__, "encoding", None) or "utf-8")
+
+    def isatty(self) -> bool:
+        return sys.__stdout__ is not None and sys.__stdout__.isatty()
 
 
 def check_needed(flags: Any, needed: Mapping[str, str]) -> None:
@@ -72,72 +223,21 @@ def check_needed(flags: Any, needed: Mapping[str, str]) -> None:
             raise InputError(f"--{name} has no effect without --{other}: leave out --{name}, or give --{other}")
 
 
-def _escaped(value: Any) -> Any:
-    """Return a default value in which all text and paths, also in nested dataclasses, are escaped by
-    `escape_controls`."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in dataclasses.fields(value) if field.init]
-        return dataclasses.replace(value, **{name: _escaped(getattr(value, name)) for name in names})
-    if isinstance(value, tuple):
-        return tuple(map(_escaped, value))
-    return type(value)(escape_controls(str(value))) if isinstance(value, str | Path) else value
-
-
-def _refuse_renamed(default: object, argv: list[str]) -> None:
-    """Raise `InputError` for the old name of a flag, unless a flag of that name exists."""
-    for old, new in RENAMED.items():
-        if hasattr(default, new) and take_flags(argv, [old])[0]:
-            raise InputError(f"flag --{old} was renamed to --{new.replace('_', '-')}: use the new name")
-
-
-def _refuse_empty_paths(default: object, argv: list[str]) -> None:
-    """Raise `InputError` for an empty path, which `Path` would read as the current directory."""
-    for name in _names_of(type(default), Path, special=True):
+def _check_words(default: object, argv: list[str]) -> None:
+    """Raise `InputError` for empty paths, which `Path` reads as the current directory, and for files and lists
+    without a value or given twice, of which the parser reads the last."""
+    paths = _names_of(type(default), Path, special=True)
+    lists = _names_of(type(default), Path) | _names_of(type(default), tuple)
+    given = [word.removeprefix("--").partition("=")[0].replace("-", "_") for word in argv if word[:2] == "--"]
+    for name in paths | lists:
         words, _ = take_flags(argv, [name])
-        if any(word in ("", f"--{name}=", f"--{name.replace('_', '-')}=") for word in words):
+        forms = (f"--{name}", f"--{name.replace('_', '-')}")
+        if name in paths and any(word in ("", *(f"{form}=" for form in forms)) for word in words):
             raise InputError(f"flag --{name} has an empty path: name a file or folder, or leave the flag out")
-
-
-def _refuse_repeated(default: object, argv: list[str]) -> None:
-    """Raise `InputError` for files and lists without a value or given twice: the parser reads the last ones."""
-    words = [word.removeprefix("--").partition("=")[0].replace("-", "_") for word in argv if word[:2] == "--"]
-    for name in _names_of(type(default), Path) | _names_of(type(default), tuple):
-        if words.count(name) > 1:
-            raise InputError(f"flag --{name} is given {words.count(name)} times: give all its values at once")
-        if take_flags(argv, [name])[0] in ([f"--{name}"], [f"--{name.replace('_', '-')}"]):
+        if name in lists and given.count(name) > 1:
+            raise InputError(f"flag --{name} is given {given.count(name)} times: give all its values at once")
+        if name in lists and words in ([form] for form in forms):
             raise InputError(f"flag --{name} has no value: add a value, or leave the flag out")
-
-
-class _Screen(io.StringIO):
-    """A buffer that supports colors if the standard output does."""
-
-    def __init__(self, *, colours: bool) -> None:
-        super().__init__()
-        self._colours = colours
-
-    encoding = property(lambda self: getattr(sys.__stdout__, "encoding", None) or "utf-8")
-
-    def isatty(self) -> bool:
-        return self._colours and sys.__stdout__ is not None and sys.__stdout__.isatty()
-
-
-def _folded(usage: str, width: int) -> str:
-    """Wrap a usage line to `width` characters, with breaks between options."""
-    lines = [""]
-    for part in re.split(r" (?=\[)", usage):
-        if len(ANSI.sub("", f"{lines[-1]} {part}")) > width and lines[-1]:
-            lines.append(f"   {part}")
-        else:
-            lines[-1] = f"{lines[-1]} {part}" if lines[-1] else part
-    return "\n".join(lines)
-
-
-def _unfolded(helptext: str) -> str:
-    return re.sub(r"(?<!\n)\n {4,}(?=\S)", " ", helptext)
-
-
-# The function of tyro keeps the line breaks of indented field docstrings.
-_strings.remove_single_line_breaks = _unfolded
 
 
 def _names_of(flags: type, kind: type, *, special: bool = False) -> set[str]:
@@ -185,37 +285,6 @@ def first_word(argv: list[str], *, what: str, prog: str, example: str = "countin
         came = f"{'flag' if argv[0] else 'name'} {argv[0]!r} comes first" if argv else "there is no name"
         raise InputError(f"{came}: name the {what} first, as in `{prog} {example}`")
     return argv[0], argv[1:]
-
-
-def parse_of_run(
-    default: Flags, argv: list[str], *, prog: str, description: str, example: str = "counting", what: str = "run"
-) -> tuple[str, Flags]:
-    """Parse `argv` as a name, by default of a run, followed by flags; see `first_word` and `parse`."""
-    if wants_help(argv[:1]):
-        parse(default, argv, prog=f"{prog} {what.upper()}", description=description)
-    name, argv = first_word(argv, what=what, prog=prog, example=example)
-    try:
-        return name, parse(default, argv, prog=f"{prog} {name}", description=description)
-    except InputError as error:
-        if what != "run" or not str(error).startswith("Unrecognized options"):
-            raise
-        own = {field.name for field in dataclasses.fields(default)}  # type: ignore[arg-type]
-        raise _explained(error, name, argv, own) from None
-
-
-def parse_of_runs(
-    default: Flags, argv: list[str], *, prog: str, description: str, example: str
-) -> tuple[list[str], Flags]:
-    """Parse `argv` as the names of one or more runs, which come first, followed by flags."""
-    if wants_help(argv[:1]):
-        parse(default, argv, prog=f"{prog} RUN...", description=description)
-    count = next((index for index, word in enumerate(argv) if word.startswith("-")), len(argv))
-    if count < 2:
-        name, flags = parse_of_run(default, argv, prog=prog, description=description, example=example)
-        return [name], flags
-    if "" in argv[:count]:
-        raise InputError(f"a name of a run is empty: name the runs first, as in `{prog} {example}`")
-    return argv[:count], parse(default, argv[count:], prog=f"{prog} RUN...", description=description)
 
 
 def take_flag(argv: list[str], flag: str) -> tuple[list[str], list[str]]:
@@ -268,20 +337,16 @@ def take_text(argv: list[str], flags: type) -> tuple[str | None, list[str]]:
         if not is_value and (word == "-" or not word.startswith("-")):
             return word, [*argv[:index], *argv[index + 1 :]]
         switch = "=" in word or {name, name.removeprefix("no_")} & booleans
-        is_value = not is_value and word.startswith("--") and not switch
+        is_value = not is_value and word.startswith("-") and word != "-" and not switch
     return None, argv
 
 
 def wants_help(argv: list[str]) -> bool:
-    return any(word in ("-h", "--help") for word in argv)
+    return any(word.replace("_", "-") in (*HELP, HELP_ALL) for word in argv)
 
 
-def with_empty_value(argv: list[str], flag: str) -> list[str]:
-    """Add an empty value to `flag` if it has no value, because the parser refuses flags without a value.
-
-    >>> with_empty_value(["--plot", "--seed", "1"], "--plot")
-    ['--plot=', '--seed', '1']
-    """
+def _with_empty_value(argv: list[str], flag: str) -> list[str]:
+    """Add an empty value to `flag` if it has no value, because the parser refuses flags without a value."""
     alone = [
         word == flag and (index + 1 == len(argv) or argv[index + 1].startswith("-"))
         for index, word in enumerate(argv)

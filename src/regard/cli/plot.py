@@ -7,30 +7,24 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import arg
 
-from regard.cli.parsing import first_word, parse, wants_help
+from regard.cli.parsing import read_command
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import open_on_screen
-from regard.errors import InputError, unknown_choice
+from regard.errors import InputError
 from regard.interpret.figures import FIGURE_KINDS, plot
 from regard.io.reading import is_folder, read_text
 from regard.training.run_folder import is_run_folder
 from regard.viz.attention_map import PICTURES, check_extension
 
-PROG = "regard plot"
-DESCRIPTION = (
-    "Draw a figure for a paper, and write its caption and its data to files next to the figure. KIND: "
-    f"{', '.join(FIGURE_KINDS)}. MODEL: a run (a task's name, or a folder), or an external model (a folder "
-    f"written by save_pretrained, or a name on the Hugging Face Hub). Without MODEL, positions draws the "
-    f"sinusoidal encoding."
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class PlotFlags:
-    """Flags of the command."""
+    """Draw a figure for a paper, and write its caption and its data to files next to the figure. MODEL: a run
+    (a task's name, or a folder), or an external model (a folder written by save_pretrained, or a name on the
+    Hugging Face Hub). Without MODEL, positions draws the sinusoidal encoding."""
 
     output: Annotated[Path | None, arg(aliases=["-o"])] = None
-    """Output file: .pdf, .svg or .png. Default: KIND.pdf. Its caption and data get the same name."""
+    """Output file: .pdf, .svg or .png. Default: FIGURE.pdf. Its caption and data get the same name."""
     width: Literal["3.3", "6.9"] | None = None
     """Width of the figure in inches. Default: 6.9 for heads, importance and positions, else 3.3."""
     style: str | None = None
@@ -61,13 +55,9 @@ class PlotFlags:
 
 def run(argv: list[str]) -> None:
     """Write the figure, and print its caption and the paths of all files."""
-    if wants_help(argv[:1]):
-        parse(PlotFlags(), argv, prog=f"{PROG} KIND MODEL", description=DESCRIPTION)
-    kind, argv = first_word(argv, what="figure", prog=PROG, example="heads signal2 -o heads.pdf")
-    if kind not in FIGURE_KINDS:
-        raise unknown_choice("figure", kind, FIGURE_KINDS)
-    name, argv = (None, argv) if not argv or argv[0].startswith("-") else (argv[0], argv[1:])
-    flags = parse(PlotFlags(), argv, prog=f"{PROG} {kind}", description=DESCRIPTION)
+    [kind, *names], flags = read_command(
+        PlotFlags, argv, "regard plot FIGURE [MODEL]", example="heads signal2 -o heads.pdf", choices=FIGURE_KINDS
+    )
     path = flags.output or Path(f"{kind}.pdf")
     check_extension(path, PICTURES)
     if flags.text is not None and flags.image is not None:
@@ -75,7 +65,7 @@ def run(argv: list[str]) -> None:
     lines = [] if flags.examples is None else read_text(flags.examples, "give a file of texts").splitlines()
     figure = plot(
         kind,
-        None if name is None else _load(name, flags),
+        _load(names[0], flags) if names else None,
         inputs=[*filter(None, (flags.text, flags.image)), *filter(str.strip, lines)],
         layer=flags.layer,
         head=flags.head,

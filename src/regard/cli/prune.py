@@ -4,21 +4,16 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from regard.cli.parsing import parse_of_run
+from regard.cli.parsing import read_command
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import print_table
 from regard.runs.pruning import prune
 
-PROG = "regard prune"
-DESCRIPTION = (
-    "Remove the least important heads of a run, print the increase in loss, and save the smaller model as a "
-    "new run. RUN: a task's name, or the folder of a run."
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class PruneFlags:
-    """Flags of the command."""
+    """Remove the least important heads of a run, print the increase in loss, and save the smaller model as a
+    new run. RUN: a task's name, or the folder of a run."""
 
     heads: int = 1
     """Number of heads to remove. Heads are removed one by one. Every layer keeps at least one head."""
@@ -33,7 +28,7 @@ class PruneFlags:
 
 def run(argv: list[str]) -> None:
     """Prune the run, and print the increase in loss and the new folder."""
-    name, flags = parse_of_run(PruneFlags(), argv, prog=PROG, description=DESCRIPTION)
+    [name], flags = read_command(PruneFlags, argv, "regard prune RUN")
     full_run = flags.storage.load(name)
     pruning = prune(full_run, flags.heads, flags.output, seed=flags.seed, overwrite=flags.overwrite)
     print_table(pruning.table(), 110)

@@ -6,25 +6,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from regard.cli.lines import numbered_chunks, open_lines, read_line
-from regard.cli.parsing import parse_of_run
+from regard.cli.parsing import read_command
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import print_message
 from regard.data.unknown_tokens import UnknownCount
 from regard.data.vocabulary import is_blank
 from regard.runs.sequence_run import SequenceRun
 
-PROG = "regard score"
-DESCRIPTION = (
-    "Compute the log-probability (nats) of each target given its source. Each line of input gives one line of "
-    "output, in order: the log-probability, a tab, and the mean log-probability per token. Input lines have the "
-    "form source, tab, target, and come from --input or standard input. A line that cannot be scored gives nan, "
-    "with a warning on standard error."
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreFlags:
-    """Flags of the command."""
+    """Compute the log-probability (nats) of each target given its source. Each line of input gives one line
+    of output, in order: the log-probability, a tab, and the mean log-probability per token. Input lines have
+    the form source, tab, target, and come from --input or standard input. A line that cannot be scored gives
+    nan, with a warning on standard error."""
 
     input: Path | None = None
     """File of pairs, one per line, source and target separated by a tab, in UTF-8. Default: standard input."""
@@ -37,7 +32,7 @@ class ScoreFlags:
 
 def run(argv: list[str]) -> None:
     """Score the pairs."""
-    name, flags = parse_of_run(ScoreFlags(), argv, prog=PROG, description=DESCRIPTION, example="translation")
+    [name], flags = read_command(ScoreFlags, argv, "regard score RUN", example="translation")
     run = flags.storage.load_translator(name)
     run.score([], batchsize=flags.batchsize)  # checks the option before lines are read
     unknown_source, unknown_target = UnknownCount(), UnknownCount()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.cli.parsing import parse_of_run
+from regard.cli.parsing import read_command
 from regard.cli.run_flags import RunFlags
 from regard.errors import InputError
 from regard.fast.memory import keep_memory
@@ -17,17 +17,11 @@ if TYPE_CHECKING:
     from regard.runs.run_types import AnyRun
 
 
-PROG = "regard show"
-DESCRIPTION = (
-    "Open a page that shows the prediction, the true answer and the attention for any input that you type. On "
-    "the page you can disable heads and change weights. RUN: a task's name, or the folder of a run. Needs the "
-    "extra serve. Stop with Ctrl-C."
-)
-
-
 @dataclass(frozen=True, kw_only=True)
 class ShowFlags:
-    """Flags of the command."""
+    """Open a page that shows the prediction, the true answer and the attention for any input that you type.
+    On the page you can disable heads and change weights. RUN: a task's name, or the folder of a run. Needs
+    the extra serve. Stop with Ctrl-C."""
 
     port: int | None = None
     """Port of the page, 1 to 65535. Default: 8137, or a free port if 8137 is in use."""
@@ -46,7 +40,7 @@ class ShowFlags:
 
 def run(argv: list[str]) -> None:
     """Serve the page until interrupted."""
-    name, flags = parse_of_run(ShowFlags(), argv, prog=PROG, description=DESCRIPTION)
+    [name], flags = read_command(ShowFlags, argv, "regard show RUN")
     check_port(flags.port)
     if flags.live is not None and flags.compare_with:
         raise InputError("--live writes a page for only one run: leave out --compare_with")

@@ -8,18 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli.parsing import (
-    contradiction,
-    first_word,
-    parse,
-    take_flag,
-    take_flags,
-    wants_help,
-    with_empty_value,
-)
+from regard.cli.parsing import contradiction, first_word, read_command, take_flag, take_flags, wants_help
 from regard.cli.run_flags import RunFlags
-from regard.cli.search_flags import check_length_penalty
 from regard.cli.terminal import open_on_screen, print_message, print_table
+from regard.cli.translate import check_length_penalty
 from regard.errors import InputError, RegardError
 from regard.fast.memory import keep_memory
 from regard.io.writing import check_writable, refuse_input, write_file, write_json
@@ -37,21 +29,12 @@ if TYPE_CHECKING:
 
 
 PROG = "regard test"
-DESCRIPTION = (
-    "Test a trained run, and print the exact match, the fraction of attention on relevant inputs and one "
-    "sample. For translation, print BLEU and chrF. RUN: a task's name, or the folder of a run."
-)
-
-
-def _usual_beam() -> int:
-    from regard.runs.translation_run import TranslationRun  # imports tokenizers
-
-    return TranslationRun.usual_beam
 
 
 @dataclass(frozen=True, kw_only=True)
 class TestFlags:
-    """Flags of the command. The run determines the task and the model."""
+    """Test a trained run, and print the exact match, the fraction of attention on relevant inputs and one
+    sample. For translation, print BLEU and chrF. RUN: a task's name, or the folder of a run."""
 
     input: str | None = None
     """Sequence to show, such as BCCCBAABACCCA; _ is the null character. Default: a random sample."""
@@ -76,12 +59,12 @@ class TestFlags:
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationTestFlags:
-    """Flags of the command for runs on parallel text."""
+    """Test a trained translator, and print BLEU and chrF. RUN: a task's name, or the folder of a run."""
 
     data: tuple[str, ...] = ()
     """Text to test on: a source and a target file, or one file of tab-separated pairs. Default: the run's
     test text."""
-    beam: int = field(default_factory=_usual_beam)
+    beam: int = 5
     """Beam width; 1 is greedy search."""
     length_penalty: float | None = None
     """Exponent of the length penalty; 0 disables the penalty. Larger values favor longer answers. Default: 1."""
@@ -101,12 +84,10 @@ class TranslationTestFlags:
 
 def run(argv: list[str]) -> None:
     """Test the run and print the report."""
-    if wants_help(argv[:1]):
-        parse(TestFlags(), argv, prog=f"{PROG} RUN", description=DESCRIPTION)
-    name, argv = first_word(argv, what="run", prog=PROG)
     if wants_help(argv):
-        flags = TranslationTestFlags() if name == "translation" or _has_parallel_text(name) else TestFlags()
-        parse(flags, argv, prog=f"{PROG} {name}", description=DESCRIPTION)
+        parallel = argv[0] == "translation" or _has_parallel_text(argv[0])
+        read_command(TranslationTestFlags if parallel else TestFlags, argv, f"{PROG} RUN")
+    name, argv = first_word(argv, what="run", prog=PROG)
     folders, _ = take_flag(argv, "--savepath")
     words = {word.replace("-", "_").removesuffix("=True") for word in argv}
     tested: Any = load(
@@ -119,7 +100,7 @@ def run(argv: list[str]) -> None:
     if parallel:
         _refuse_generated(argv, name)
     argv = _drop_training_flags(tested, argv, TranslationTestFlags if parallel else TestFlags)
-    (_test_translation if parallel else _test_task)(tested, argv, name)
+    (_test_translation if parallel else _test_task)(tested, argv)
 
 
 def _has_parallel_text(name: str) -> bool:
@@ -154,8 +135,8 @@ def _drop_training_flags(run: AnyRun, argv: list[str], flags: type) -> list[str]
     return remaining
 
 
-def _test_translation(run: TranslationRun, argv: list[str], name: str) -> None:
-    flags = parse(TranslationTestFlags(), argv, prog=f"{PROG} {name}", description=DESCRIPTION)
+def _test_translation(run: TranslationRun, argv: list[str]) -> None:
+    _, flags = read_command(TranslationTestFlags, argv, PROG)
     for path in (flags.output, flags.json):
         if path is not None:
             check_writable(path)
@@ -180,8 +161,8 @@ def _test_translation(run: TranslationRun, argv: list[str], name: str) -> None:
     sys.stdout.write(f"{run.folder}: {run.task.name}, after {run.step} step{'s' * (run.step != 1)}\n{report}\n")
 
 
-def _test_task(run: AnswerRun | PairRun | LanguageRun, argv: list[str], name: str) -> None:
-    flags = parse(TestFlags(), with_empty_value(argv, "--plot"), prog=f"{PROG} {name}", description=DESCRIPTION)
+def _test_task(run: AnswerRun | PairRun | LanguageRun, argv: list[str]) -> None:
+    _, flags = read_command(TestFlags, argv, PROG, bare="--plot")
     plot = None if flags.plot is None else Path(flags.plot or run.folder / "attention.png")
     if plot is not None:
         check_extension(plot)

@@ -6,28 +6,23 @@ import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from regard.cli.parsing import parse_of_runs
+from regard.cli.parsing import read_command
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import print_table
 from regard.interpret.formation import THRESHOLD
 from regard.io.writing import check_writable, write_json
 from regard.runs.head_timeline import SAMPLE_COUNT, timeline
 
-PROG = "regard timeline"
-DESCRIPTION = (
-    "Follow every head through the snapshots of one or more runs that differ only in their seed. Which role does "
-    "it take (previous token, duplicate token, induction, first token, ...), at which training step, and in "
-    "which order do roles form? RUN: the folder of a run with snapshots (regard train ... --snapshots 50), or a "
-    "task's name."
-)
-EXAMPLE = "seed0/induction seed1/induction"
 MAX_WIDTH = 120
 """Maximum number of columns of the report."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimelineFlags:
-    """Flags of the command."""
+    """Follow every head through the snapshots of one or more runs that differ only in their seed. Which role
+    does it take (previous token, duplicate token, induction, first token, ...), at which training step, and
+    in which order do roles form? RUN: the folder of a run with snapshots (regard train ... --snapshots 50),
+    or a task's name."""
 
     samples: int = SAMPLE_COUNT
     """Number of samples on which every snapshot is measured (2 or more)."""
@@ -45,7 +40,9 @@ class TimelineFlags:
 
 def run(argv: list[str]) -> None:
     """Measure the runs, then print the timeline and write the files."""
-    names, flags = parse_of_runs(TimelineFlags(), argv, prog=PROG, description=DESCRIPTION, example=EXAMPLE)
+    names, flags = read_command(
+        TimelineFlags, argv, "regard timeline RUN...", example="seed0/induction seed1/induction"
+    )
     for path in (flags.html, flags.json):
         if path is not None:
             check_writable(path)

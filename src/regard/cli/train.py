@@ -8,9 +8,9 @@ import os
 import shlex
 import sys
 from contextlib import suppress
-from dataclasses import dataclass, make_dataclass
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import tyro
 
@@ -21,10 +21,9 @@ from regard.result import percent
 from regard.runs.loading import SAVEPATH
 from regard.runs.run_config import without_text
 from regard.tasks.all_tasks import TASKS
-from regard.training.config import PARTS, RunConfig, changed_flags, make_config
-from regard.training.criterion import find_criterion
-from regard.training.dependent_options import check_dependent
+from regard.training.config import PRESETS, RunConfig, changed_config, check_dependent, has_presets, make_config
 from regard.training.run_folder import RunFolder, find_run
+from regard.training.settings import find_criterion
 from regard.training.signals import Interrupted, Terminated
 
 if TYPE_CHECKING:
@@ -32,6 +31,14 @@ if TYPE_CHECKING:
 
 
 PROG = "regard train"
+COMMON = {
+    *("train", "valid", "test", "hub", "languages", "tokenizer", "vocab_size", "text"),
+    *("model", "preset", "hidden", "layers", "enc_layers", "dec_layers", "heads", "multihead", "cell"),
+    *("attention", "dropout", "steps", "lr", "seed", "tokens", "precision", "validate_every"),
+    *("savepath", "start_from", "resume", "overwrite"),
+}
+"""Flags that users change: `--help` shows these and those of a synthetic task, `--help-all` shows all."""
+COMMON_OF_SYNTHETIC_TASKS = {"pos_enc", "positions", "score", "batchsize", "snapshots"}
 UNSEEN_SAMPLES = {"numbers": 1000, "text": 300, "tokens": 1000}
 """Number of test samples after training, for each type of answer. Text answers take longer, so their number is
 smaller."""
@@ -121,8 +128,7 @@ def _summary(trained: AnyRun) -> str:
     if validations := [line for line in trained.metrics if criterion.metric in line]:
         # The later of equally good models is kept.
         best = max(validations, key=lambda line: (criterion.value(line), line["step"]))
-        tokenizer = trained.config.bleu_tokenizer or "13a"  # the tokenizer of runs that did not store it
-        named = f" (tokenizer {tokenizer})" if criterion.figure == "bleu" else ""
+        named = f" (tokenizer {trained.config.bleu_tokenizer})" if criterion.figure == "bleu" else ""
         return f"best validation {criterion.describe(best)}{named} after {_steps(best['step'])}"
     loss = f"loss {trained.metrics[-1]['loss']:.4f}" if trained.metrics else "loss unknown"
     if trained.task.answers == "text" and not trained.task.draws:
@@ -148,8 +154,10 @@ def given_flags(argv: list[str], config: RunConfig, base: RunConfig) -> dict[str
 
     Values equal to those of `base` are also given: other flags may contradict them.
     """
-    given = {name: value for name, value in config.flags().items() if take_flags(argv, [name])[0]}
-    return {**given, **model_choice(argv), **changed_flags(config, base)}
+    before, values = base.flags(), config.flags()
+    given = {name: value for name, value in values.items() if take_flags(argv, [name])[0]}
+    changed = {name: value for name, value in values.items() if name in before and value != before[name]}
+    return {**given, **model_choice(argv), **changed}
 
 
 def _run_choice(argv: list[str], *, task: str) -> RunChoice:
@@ -168,29 +176,33 @@ def _run_choice(argv: list[str], *, task: str) -> RunChoice:
 
 def parse_config(config: RunConfig, argv: list[str], *, task: str) -> tuple[RunConfig, RunChoice]:
     """Parse `argv` into a changed `config` and the choice of the run."""
-    parts = config.parts()
-    sized = config.model_spec.has_presets(config.task_class)
+    options, hints = config.options, get_type_hints(type(config.options), include_extras=True)
+    sized = has_presets(config.task_class, config.kind)
     choice = (_transformer_choice() if sized else ModelChoice)(model=config.kind)
-    fields = [(name, type(part)) for name, part in {**parts, "choice": choice, "run": RunChoice()}.items()]
-    flags_class = make_dataclass("TrainFlags", fields, frozen=True, kw_only=True)
-    description = f"Train a model on a task. TASK: {', '.join(TASKS)}, or a Python file that defines one. " + (
-        "The defaults below are the defaults of counting; name another task to see its defaults."
-        if task == "TASK"
-        else ""
-    )
+    fields = [(name, hints[name], field(default=getattr(options, name))) for name in options.flag_names()]
+    fields += [("choice", type(choice), choice), ("run", RunChoice, RunChoice())]
+    namespace = {"described_by": type(options)}
+    flags_class = make_dataclass("TrainFlags", fields, namespace=namespace, frozen=True, kw_only=True)
+    names = {part: options.flag_names(part) for part in options.part_classes}
+    names["model"] = [option.name for option in dataclasses.fields(choice)] + names["model"]
+    names["run"] = [option.name for option in dataclasses.fields(RunChoice)]
+    description = f"Train a model on a task. TASK: {', '.join(TASKS)}, or a Python file that defines one."
+    if task == "TASK":
+        description += " The defaults below are those of counting; name another task to see its defaults."
+    synthetic = COMMON_OF_SYNTHETIC_TASKS.union(names["task"]) if config.task_class.draws else set()
     flags: Any = parse(
-        flags_class(**parts, choice=choice, run=RunChoice()),
+        flags_class(),
         argv,
         prog=f"{PROG} {task}",
         description=description,
+        groups=names,
+        common=COMMON | synthetic,
     )
-    return dataclasses.replace(config, **{part: getattr(flags, part) for part in PARTS}), flags.run
+    return changed_config(config, {name: getattr(flags, name) for name in options.flag_names()}), flags.run
 
 
 def _transformer_choice() -> type[ModelChoice]:
     """Return the class for the choice of a model and of its size."""
-    from regard.training.presets import PRESETS  # imports the Transformer
-
     text = f"Size of the Transformer: {', '.join(PRESETS)}. Name a size to see its defaults. None: tiny."
     preset = ("preset", Annotated[str | None, tyro.conf.arg(help=text)], None)
     return make_dataclass("TransformerChoice", [preset], bases=(ModelChoice,), frozen=True, kw_only=True)

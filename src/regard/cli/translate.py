@@ -1,28 +1,227 @@
 """`regard translate RUN`: answer texts from the command line, a file or standard input."""
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import tyro
+
 import regard
-from regard.cli.aligned_output import Answers, append_links, read_markup, restore_markup, warn_unchosen_heads
 from regard.cli.lines import numbered_chunks, open_lines, read_line
-from regard.cli.parsing import first_word, parse, take_flags, take_text, wants_help, with_empty_value
+from regard.cli.parsing import read_command, take_flags
 from regard.cli.run_flags import RunFlags
-from regard.cli.search_flags import SearchFlags, check_length_penalty, warn_missing_terms
 from regard.cli.terminal import answer_output, print_message, save_and_print
 from regard.convert.choices import EngineName, Precision
-from regard.data.markup import MarkedText
+from regard.data.glossary import parse_glossary
+from regard.data.markup import UNIT, MarkedText, parse_markup, transfer_markup
+from regard.data.parallel import file_digest
 from regard.data.unknown_tokens import WARNING_SHARE, UnknownCount
 from regard.data.vocabulary import is_blank
+from regard.decoding.controls import Controls, encode_constraint
+from regard.decoding.translation import Candidate, blank_answer
 from regard.errors import InputError, plural
 from regard.fast.memory import keep_memory
 from regard.io.writing import check_writable, refuse_input
 from regard.runs.sequence_run import SequenceRun
 from regard.viz.attention_map import check_extension
+
+# Flags of a search for answers, and of constraints on the answers.
+
+# Word alignment and markup in the output of `regard translate`.
+
+Answers = list[Candidate] | None
+"""Answers to one text, best first, or None if the text has no answer."""
+SEPARATOR = " ||| "
+
+
+def warn_unchosen_heads(run: SequenceRun) -> None:
+    """Warn if no alignment heads have been chosen for the run."""
+    if run.kept_heads() is None:
+        print_message(
+            "this run has no chosen alignment heads, so all heads are averaged: choose heads with `regard align "
+            "RUN SOURCE TARGET --links LINKS`, or --silver"
+        )
+
+
+def read_markup(line: str, name: str) -> MarkedText:
+    """Parse the markup of a line. If the markup is ill-formed, the line is read as text, with a warning."""
+    try:
+        return parse_markup(line)
+    except InputError as error:
+        print_message(f"{name}: {error}; the line is read as text")
+        return MarkedText(line)
+
+
+def append_links(run: SequenceRun, texts: Sequence[str], answers: Sequence[Answers]) -> list[Answers]:
+    """Append to each answer its word alignment with the text; words are counted from 0."""
+    alignments = iter(run.align(_make_pairs(texts, answers)))
+
+    def append(answer: Candidate) -> Candidate:
+        return dataclasses.replace(answer, text=f"{answer.text}{SEPARATOR}{next(alignments).moses}")
+
+    return [ranked and [append(answer) for answer in ranked] for ranked in answers]
+
+
+def restore_markup(run: SequenceRun, marked: Sequence[MarkedText], answers: Sequence[Answers]) -> list[Answers]:
+    """Transfer the markup of each text to its answers. A text that contains only markup is its own answer."""
+    alignments = iter(run.align(_make_pairs([text.text for text in marked], answers), unit=UNIT))
+    results: list[Answers] = []
+    source, target = run.task.source_vocabulary, run.task.target_vocabulary
+    for text, ranked in zip(marked, answers, strict=True):
+        if ranked is None and text.elements and is_blank(text.text):
+            ranked = [blank_answer(transfer_markup(text, text.text, []))]
+        elif ranked is not None:
+            offsets = [(source.offsets(text.text), target.offsets(answer.text)) for answer in ranked]
+            ranked = [
+                dataclasses.replace(
+                    answer, text=transfer_markup(text, answer.text, next(alignments).links, spans)
+                )
+                for answer, spans in zip(ranked, offsets, strict=True)
+            ]
+        results.append(ranked)
+    return results
+
+
+def _make_pairs(texts: Sequence[str], answers: Sequence[Answers]) -> list[tuple[str, str]]:
+    pairs = zip(texts, answers, strict=True)
+    return [(text, answer.text) for text, ranked in pairs for answer in ranked or ()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchFlags:
+    """Flags of a search."""
+
+    beam: int | None = None
+    """Beam width; 1 is greedy search. Default: 5 for runs on parallel text, else 1."""
+    n_best: int = 1
+    """Number of answers per text, at most the beam width. Each answer has its own line, best first."""
+    temperature: float = 0.0
+    """If above 0, sample each token from the model's distribution at this temperature instead of searching."""
+    top_k: int = 0
+    """With --temperature: sample only from this number of likeliest tokens; 0: all tokens."""
+    top_p: float = 1.0
+    """With --temperature: sample from the fewest tokens whose total probability is at least this value."""
+    seed: int = 0
+    """Random seed of sampling (0 or more). The answer depends only on the text and the seed, not on the other
+    texts. Use different seeds to sample different answers."""
+    scores: bool = False
+    """Write each answer's log-probability (nats) and a tab before it."""
+
+
+SEARCH = tuple(option.name for option in fields(SearchFlags) if option.name != "scores")
+"""Names of the options of a search."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConstraintFlags:
+    """Constraints on the answers."""
+
+    prefix: str | None = None
+    """Text with which each answer begins. It may end within a word, and --no_repeat_ngram does not limit it."""
+    prefixes: Path | None = None
+    """File with the prefix of each answer, one per line of the input. A blank line is no prefix."""
+    min_length: int = 0
+    """Minimum length of an answer in tokens."""
+    max_length: int | None = None
+    """Maximum length of an answer in tokens. None: twice the length of its source, plus 50."""
+    no_repeat_ngram: int = 0
+    """Size in tokens of the n-grams that occur at most once in an answer, apart from its prefix; 0: no limit."""
+    repetition_penalty: float = 1.0
+    """Penalty (1 to 100) for tokens that the answer already contains: divides positive logits and multiplies
+    negative logits. 1: no penalty."""
+    term: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """Term that each answer must contain. Repeat the flag for several terms. Needs a beam of at least 2."""
+    glossary: Path | None = None
+    """File with a source term, a tab and its translation per line. If a text contains a source term as whole
+    words, with the same case, its answer must contain the translation. Needs a beam of at least 2."""
+    replace_unknown: bool = False
+    """Allow the unknown symbol in answers, and replace it by the source word to which it is aligned by the heads
+    that `regard align` has chosen."""
+    ensemble: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """Another run with the same vocabularies. Each token is predicted by the mean of the probabilities of all
+    runs. Repeat the flag for several runs. --align, --tags and --plot use the attention of RUN."""
+
+    def controls(self, run: SequenceRun) -> Controls:
+        """Return the constraints, except those of `prefixes`. Raises `InputError` for unknown symbols."""
+        if self.prefix is not None and self.prefixes is not None:
+            raise InputError("--prefix and --prefixes exclude each other: leave out one of them")
+        glossary = {} if self.glossary is None else parse_glossary(_read_lines(self.glossary), str(self.glossary))
+        vocabulary = run.task.target_vocabulary
+        if self.prefix is not None:
+            encode_constraint("prefix", self.prefix, vocabulary)
+        for term in self.term:
+            if "\t" in term:
+                raise InputError(
+                    f"term {term!r} contains a tab: give one term of the target language, or a file of source "
+                    "terms and translations with --glossary"
+                )
+        for term in (*self.term, *glossary.values()):
+            encode_constraint("term", term, vocabulary)
+        return Controls(
+            prefix=self.prefix or "",
+            min_length=self.min_length,
+            max_length=self.max_length,
+            no_repeat_ngram=self.no_repeat_ngram,
+            repetition_penalty=self.repetition_penalty,
+            terms=self.term,
+            glossary=glossary,
+            replace_unknown=self.replace_unknown,
+        )
+
+    def read_prefixes(self, texts: Path | None) -> Iterator[str] | None:
+        """Return the lines of `prefixes`, and report how many of them are blank. None without such a file.
+
+        Raises `InputError` if the file `texts` has another number of lines. Standard input and pipes are counted
+        as they are read.
+        """
+        if self.prefixes is None:
+            return None
+        lines = _read_lines(self.prefixes)
+        if texts is not None and texts.is_file() and (count := file_digest(texts).lines) != len(lines):
+            raise InputError(
+                f"{str(self.prefixes)!r} has {plural(len(lines), 'line')}, but {str(texts)!r} has {count:,}: "
+                "give one prefix for each line of the input; a blank line is no prefix"
+            )
+        if blank := sum(map(is_blank, lines)):
+            print_message(f"blank lines of {str(self.prefixes)!r}: {blank}; their answers have no prefix")
+        return iter(lines)
+
+
+def _read_lines(path: Path) -> list[str]:
+    with open_lines(path) as file:
+        return [read_line(line, number) for number, line in enumerate(file, start=1)]
+
+
+def warn_missing_terms(run: SequenceRun, controls: Controls, text: str, answers: Answers, name: str) -> None:
+    """Warn if answers to a text lack a term. `name`: name of the text."""
+    vocabulary = run.task.target_vocabulary
+    missing = [controls.missing(text, answer.tokens, vocabulary) for answer in answers or ()]
+    if lacking := [terms for terms in missing if terms]:
+        which = "the answer" if len(missing) == 1 else f"{len(lacking)} of the {len(missing)} answers"
+        terms = ", ".join(map(repr, dict.fromkeys(term for terms in lacking for term in terms)))
+        print_message(
+            f"{which} to {name} {'lacks' if len(lacking) == 1 else 'lack'} {terms}: the length limit or another "
+            "constraint was reached"
+        )
+    if misplaced := dict.fromkeys(term for answer in answers or () for term in answer.misplaced):
+        print_message(
+            f"the answer to {name} has {', '.join(map(repr, misplaced))}, but not where its source term is "
+            "translated: check it"
+        )
+
+
+def check_length_penalty(
+    run: SequenceRun, length_penalty: float | None, beam: int | None, temperature: float = 0.0
+) -> None:
+    """Raise `InputError` for a length penalty without a beam, whose answers it would rank."""
+    beam = (1 if temperature else run.usual_beam) if beam is None else beam
+    if length_penalty is not None and 0 < length_penalty < math.inf and beam == 1:
+        raise InputError(f"--length_penalty {length_penalty:g} ranks answers of a beam: give --beam 2 or more")
+
 
 # The doubt of translations in the output of `regard translate`.
 
@@ -94,43 +293,25 @@ class DoubtOutput:
                 print_message(f"saved {path}")
 
 
-PROG = "regard translate"
-DESCRIPTION = (
-    "Answer texts with a trained run, one line per text, in order. The texts are TEXT, the lines of --input, or "
-    "the lines of standard input. RUN: a task's name, or the folder of a run. A line that is blank or too long "
-    "gives an empty line of output. Invalid UTF-8 and characters not seen in training are read as the unknown "
-    "symbol. Long lines, unknown symbols and invalid UTF-8 give warnings with the line number on standard error."
-)
 SHOWN = 5
 """Number of lines that a message names."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TranslateFlags:
-    """Flags of the command."""
+class TranslateFlags(SearchFlags):
+    """Answer texts with a trained run, one line per text, in order. The texts are TEXT, the lines of --input,
+    or the lines of standard input. RUN: a task's name, or the folder of a run. A line that is blank or too
+    long gives an empty line of output. Invalid UTF-8 and characters not seen in training are read as the
+    unknown symbol. Long lines, unknown symbols and invalid UTF-8 give warnings with the line number on
+    standard error."""
 
     input: Path | None = None
     """File of texts, one per line, in UTF-8. Default: standard input."""
     lenient: bool = False
     """Replace invalid UTF-8 and zero bytes by the unknown symbol, instead of stopping."""
-    beam: int | None = None
-    """Beam width; 1 is greedy search. Default: 5 for runs on parallel text, else 1."""
     length_penalty: float | None = None
     """Exponent of the length penalty; 0 disables the penalty. Larger values favor longer answers. Default: 1
     for runs on parallel text, else 0."""
-    n_best: int = 1
-    """Number of answers per text, at most the beam width. Each answer has its own line, best first."""
-    temperature: float = 0.0
-    """If above 0, sample each token from the model's distribution at this temperature instead of searching."""
-    top_k: int = 0
-    """With --temperature: sample only from this number of likeliest tokens; 0: all tokens."""
-    top_p: float = 1.0
-    """With --temperature: sample from the fewest tokens whose total probability is at least this value."""
-    seed: int = 0
-    """Random seed of sampling (0 or more). The answer depends only on the text and the seed, not on the other
-    texts. Use different seeds to sample different answers."""
-    scores: bool = False
-    """Write each answer's log-probability (nats) and a tab before it."""
     align: bool = False
     """Write the word alignment after each answer, as ` ||| 0-0 1-2`: source and target words, counted from 0.
     The alignment uses the heads that `regard align` has chosen."""
@@ -151,18 +332,17 @@ class TranslateFlags:
     output slightly."""
     words: bool = False
     """Draw whole words instead of subword tokens."""
-    constraints: SearchFlags = field(default_factory=SearchFlags)
+    constraints: ConstraintFlags = field(default_factory=ConstraintFlags)
     doubts: DoubtFlags = field(default_factory=DoubtFlags)
     storage: RunFlags = field(default_factory=RunFlags)
 
 
 def run(argv: list[str]) -> None:
     """Translate one text, or all lines of a file."""
-    if wants_help(argv[:1]):
-        parse(TranslateFlags(), argv, prog=f"{PROG} RUN [TEXT]", description=DESCRIPTION)
-    name, argv = first_word(argv, what="run", prog=PROG, example="dates")
-    text, argv = take_text(with_empty_value(argv, "--plot"), TranslateFlags)
-    flags = parse(TranslateFlags(), argv, prog=f"{PROG} {name} [TEXT]", description=DESCRIPTION)
+    [name, *texts], flags = read_command(
+        TranslateFlags, argv, "regard translate RUN [TEXT]", example="dates", bare="--plot"
+    )
+    text = texts[0] if texts else None
     _check_together(text, flags)
     run = flags.storage.load_translator(name)
     keep_memory()
@@ -235,19 +415,16 @@ def _search_options(run: SequenceRun, flags: TranslateFlags) -> dict[str, Any]:
     """Return the options of `SequenceRun.search`, and load the other runs of the ensemble."""
     check_length_penalty(run, flags.length_penalty, flags.beam, flags.temperature)
     return {
-        "beam": flags.beam,
+        **{name: getattr(flags, name) for name in SEARCH},
         "length_penalty": flags.length_penalty,
-        "n_best": flags.n_best,
-        "temperature": flags.temperature,
-        "top_k": flags.top_k,
-        "top_p": flags.top_p,
-        "seed": flags.seed,
         "batchsize": flags.batchsize,
         "engine": flags.engine,
         "precision": flags.precision,
         "scored": flags.scores,
         # Constrained answers have no traces.
-        "traced": flags.doubts.wanted and flags.engine != "ctranslate2" and flags.constraints == SearchFlags(),
+        "traced": flags.doubts.wanted
+        and flags.engine != "ctranslate2"
+        and flags.constraints == ConstraintFlags(),
         "controls": flags.constraints.controls(run),
         "ensemble": _load_ensemble(run, flags),
     }

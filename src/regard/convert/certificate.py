@@ -26,7 +26,7 @@ from regard.errors import InputError, plural
 from regard.io.reading import list_files, read_json
 from regard.progress import counting_bar, print_status
 from regard.result import Result
-from regard.training.stored_config import file_digest
+from regard.training.run_folder import file_digest
 from regard.version import __version__
 
 SENTENCES = 100

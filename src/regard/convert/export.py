@@ -114,8 +114,7 @@ def _quality(run: Exportable) -> str:
     if not measured:
         return "Not measured: there was no validation text."
     lowercase = task.lowercase
-    tokenizer = run.config.bleu_tokenizer or "13a"  # the default before it was stored
-    signatures = quality(["a"], ["a"], lowercase=lowercase, tokenize=tokenizer).signatures
+    signatures = quality(["a"], ["a"], lowercase=lowercase, tokenize=run.config.bleu_tokenizer).signatures
     last = next((line for line in measured if line["step"] == run.step), measured[-1])
     return (
         f"BLEU {last['bleu']:.1f} on the validation text at step {last['step']:,}, by greedy search "

@@ -57,8 +57,7 @@ from regard.plugins import describe_error
 from regard.training.building import build_model
 from regard.training.checkpoint import Checkpoint
 from regard.training.config import RunConfig, make_config
-from regard.training.run_folder import RunFolder, create_run, is_run_folder
-from regard.training.stored_config import vocabulary_digest
+from regard.training.run_folder import RunFolder, create_run, is_run_folder, vocabulary_digest
 from regard.training.tensor_file import digest_tensors
 
 # Import of a Hugging Face Marian model with its tokenizer (language models: `language_import`).

@@ -15,7 +15,7 @@ from regard.models.seq2seq import Seq2Seq
 from regard.progress import print_status
 from regard.tasks.base import AnyTask
 from regard.tasks.translation import Translation
-from regard.training.criterion import Criterion, find_criterion
+from regard.training.settings import Criterion, find_criterion
 
 LARGEST_LOSS = 700.0
 """Loss in nats above which the perplexity exceeds the largest number of a computer."""

@@ -57,10 +57,7 @@ def load_examination(run: RunFolder) -> SavedExamination:
 
 def _read(run: RunFolder) -> dict[str, Any]:
     """Return the content of the file; empty without a file, and if it is of an earlier model."""
-    stored = run.read_derived(FILE, REMEDY) or {}
-    if stored and not run.has_digests and (run.path / FILE).stat().st_mtime < run.model_file.stat().st_mtime:
-        return {}  # without digests, only the dates show that the model is newer
-    return stored
+    return run.read_derived(FILE, REMEDY) or {}
 
 
 def _convert(stored: dict[str, Any]) -> Examination | None:

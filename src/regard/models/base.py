@@ -9,9 +9,9 @@ classes. `regard train TASK --model module:Class` trains it (docs/how-to/extend.
 Letters: B batch, T input steps, To output steps.
 """
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal
 
 import torch.nn.functional as F
@@ -41,18 +41,19 @@ class ModelConfig:
     positions = "none"
     score = "none"
 
-    @property
+    @cached_property
     def mechanism(self) -> Mechanism:
         """Parts of the attention mechanism. Positions of embeddings are left out; see `embedding_positions`.
 
         Raises `InputError` for unknown parts, and for a part that contradicts `score` or `positions`.
         """
         mechanism = Mechanism.parse(self.attention)
-        # Values equal to a default do not count: a config does not know which values were given.
+        # Values equal to a default, of the model or of a task, do not count: a config does not know which values
+        # were given.
         changed = {
-            field.name: value
-            for field in dataclasses.fields(self)
-            if field.name in ("score", "positions") and (value := getattr(self, field.name)) != field.default
+            name: value
+            for name in ("score", "positions")
+            if (value := getattr(self, name)) not in [vars(base).get(name) for base in type(self).__mro__]
         }
         check_replaced(mechanism.without("linear"), changed)
         return mechanism

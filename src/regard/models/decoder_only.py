@@ -93,7 +93,7 @@ class DecoderOnlyConfig(ModelConfig):
     init_std: Annotated[float, Limits(0, 10, "both")] | None = None
     """Standard deviation of the initial matrices (above 0). None: 0.8 / sqrt(hidden). GPT-2: 0.02."""
     dropout: Annotated[float, Limits(0, 1, "high")] = 0.0
-    """Dropout rate for the embeddings and the output of each layer (at least 0 and less than 1)."""
+    """Dropout rate for the embeddings and the output of each layer."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a value that is out of range, or for incompatible values."""

@@ -87,7 +87,7 @@ class TransformerConfig(ModelConfig):
     output_bias: bool = False
     """Add a bias for each symbol to the output layer."""
     dropout: Annotated[float, Limits(0, 1, "high")] = 0.1
-    """Dropout rate for the embeddings and the output of each layer (at least 0 and less than 1)."""
+    """Dropout rate for the embeddings and the output of each layer."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` for a value out of range, or for incompatible values."""

@@ -20,11 +20,10 @@ from regard.evaluation.exact_match import exact_match, fresh_batches
 from regard.interpret.relevance import relevance_share
 from regard.result import Result, percent
 from regard.runs.attention_maps import add_note, map_of_answer
-from regard.runs.playback import play_back
 from regard.runs.probe_input import prepare_tokens
-from regard.runs.run import Figures, Run
+from regard.runs.run import Figures, Run, play_back
 from regard.streams import make_generator
-from regard.training.config import ModelPart, TaskPart, TrainingPart
+from regard.training.config import ModelPart, TaskPart
 from regard.viz.records import attach_original
 from regard.viz.subject import ProbeInput
 
@@ -89,7 +88,7 @@ class TestReport(Result):
 
 @public
 @dataclass(frozen=True, repr=False)
-class AnswerRun(Run[TaskPart, ModelPart, TrainingPart]):
+class AnswerRun(Run[TaskPart, ModelPart]):
     """A run of a task whose answer has a number for each output step."""
 
     task: Task

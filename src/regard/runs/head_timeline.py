@@ -14,8 +14,8 @@ from regard.interpret.formation import THRESHOLD, join_snapshots
 from regard.interpret.head_scores import SAMPLES, measure_heads
 from regard.interpret.timeline import Timeline
 from regard.progress import counting_bar
+from regard.runs.examined_runs import check_seeds
 from regard.runs.loading import SAVEPATH, read_task
-from regard.runs.seeds import check_seeds
 from regard.training.building import build_model
 from regard.training.checkpoint import Checkpoint
 from regard.training.run_folder import find_run
@@ -35,7 +35,7 @@ SAMPLE_COUNT = 100
 
 @public
 def timeline(
-    runs: Sequence[str | Path | Run[Any, Any, Any]],
+    runs: Sequence[str | Path | Run[Any, Any]],
     *,
     samples: Annotated[int, Limits(2, 10**6)] = SAMPLE_COUNT,
     threshold: float = THRESHOLD,
@@ -100,7 +100,7 @@ def _measure_run(
     return join_snapshots(str(folder.path), config.training.seed, steps, scores)
 
 
-def _folder_of(run: str | Path | Run[Any, Any, Any], savepath: Path, *, trust_edited: bool) -> RunFolder:
+def _folder_of(run: str | Path | Run[Any, Any], savepath: Path, *, trust_edited: bool) -> RunFolder:
     """Return the folder of a run; raises `InputError` if it has no snapshots."""
     folder = find_run(run, savepath, trust_edited=trust_edited) if isinstance(run, str | Path) else run.files
     if not folder.snapshots:

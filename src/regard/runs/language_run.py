@@ -20,11 +20,10 @@ from regard.errors import InputError, check_range
 from regard.evaluation.next_tokens import TokenFigures, measure_tokens, next_token_losses
 from regard.result import Result, percent
 from regard.runs.attention_maps import add_note, map_of_tokens
-from regard.runs.playback import play_back
 from regard.runs.probe_input import prepare_tokens
-from regard.runs.run import Figures, Run
+from regard.runs.run import Figures, Run, play_back
 from regard.streams import make_generator
-from regard.training.config import ModelPart, TaskPart, TrainingPart
+from regard.training.config import ModelPart, TaskPart
 from regard.viz.attention_map import AttentionMap, Playback
 from regard.viz.records import attach_original
 from regard.viz.subject import ProbeInput
@@ -100,7 +99,7 @@ class LanguageReport(Result):
 
 @public
 @dataclass(frozen=True, repr=False)
-class LanguageRun(Run[TaskPart, ModelPart, TrainingPart]):
+class LanguageRun(Run[TaskPart, ModelPart]):
     """A run of a language model."""
 
     task: TokenTask

@@ -15,7 +15,7 @@ from regard.runs.run import Figures
 from regard.runs.sequence_run import SequenceRun
 from regard.statistics import Interval
 from regard.streams import make_generator
-from regard.training.config import ModelPart, TaskPart, TrainingPart
+from regard.training.config import ModelPart, TaskPart
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -63,7 +63,7 @@ class PairReport(Result):
 
 @public
 @dataclass(frozen=True, repr=False)
-class PairRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
+class PairRun(SequenceRun[TaskPart, ModelPart]):
     """A run of a task that generates pairs of source and target."""
 
     task: PairTask

@@ -12,8 +12,7 @@ from regard.interpret.importance import Pruned, prune_heads
 from regard.io.locking import hold_lock
 from regard.runs.loading import load, read_consistently, read_run
 from regard.training.checkpoint import Checkpoint
-from regard.training.run_folder import RunFolder, create_run
-from regard.training.stored_config import vocabulary_digest
+from regard.training.run_folder import RunFolder, create_run, vocabulary_digest
 
 if TYPE_CHECKING:
     from regard.runs.run import Run

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+
+from torch import nn
 
 from regard.activations.components import Components, find_components
 from regard.arguments import public
@@ -27,8 +30,11 @@ from regard.runs.attention_maps import pair_batch
 from regard.runs.probe_input import patchable_run
 from regard.statistics import Interval
 from regard.training.building import build_model
-from regard.training.config import ModelPart, TaskPart, TrainingPart
+from regard.training.checkpoint import Checkpoint
+from regard.training.config import ModelPart, TaskPart, changed_config
 from regard.training.run_folder import RunFolder
+from regard.training.tensor_file import tensor_specs
+from regard.viz.attention_map import Playback
 from regard.viz.maps import layer_kind
 from regard.viz.subject import Layer
 
@@ -45,10 +51,40 @@ if TYPE_CHECKING:
     from regard.models.base import TaskModel
     from regard.tasks.base import AnyTask
     from regard.training.config import RunConfig
+    from regard.training.run_folder import RunFolder
     from regard.viz.attention_map import AttentionMap, Playback
     from regard.viz.forward_pass import ForwardPass
     from regard.viz.subject import Patchable, ProbeInput
     from regard.viz.widget import AttentionWidget
+
+# Playback: the attention map for one input at each snapshot of a training run.
+
+MOST_POINTS = 300
+"""Largest number of points of the loss curve."""
+Model = TypeVar("Model", bound=nn.Module)
+
+
+def play_back(run: RunFolder, model: Model, attend: Callable[[Model], AttentionMap]) -> Playback:
+    """Return the result of `attend` for the model of each snapshot, and the loss curve.
+
+    Raises `InputError` for a run without snapshots, and for a damaged snapshot.
+    """
+    if not run.snapshots:
+        raise InputError(f"run {str(run.path)!r} has no snapshots: train it with --snapshots 50")
+    model = copy.deepcopy(model)
+    expected = tensor_specs(model.state_dict(), half=True)
+    steps, frames = [], []
+    for path in run.snapshots:
+        snapshot = Checkpoint.load_snapshot(run, path, expected)
+        model.load_state_dict(snapshot.weights or {})
+        steps.append(snapshot.step)
+        frames.append(attend(model))
+    lines = run.read_metrics()
+    every = -(-len(lines) // MOST_POINTS) or 1
+    return Playback(
+        steps=steps, frames=frames, losses=[(line["step"], round(line["loss"], 5)) for line in lines[::every]]
+    )
+
 
 # The forward pass of a run whose attention `attend` shows.
 
@@ -87,11 +123,11 @@ class Figures(Result):
 
 @public
 @dataclass(frozen=True, repr=False)
-class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
+class Run(ABC, Generic[TaskPart, ModelPart]):
     """Base class of `AnswerRun`, `PairRun`, `TranslationRun` and `LanguageRun`: a `regard.viz.Subject`."""
 
     folder: Path
-    config: RunConfig[TaskPart, ModelPart, TrainingPart]
+    config: RunConfig[TaskPart, ModelPart]
     step: int
     """Number of training steps of the model."""
     task: AnyTask
@@ -214,7 +250,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
     def json(self) -> dict[str, Any]:
         """Return the run as plain data: its folder, step, number of parameters and config."""
-        config: dict[str, Any] = to_plain(self.config)
+        config: dict[str, Any] = to_plain(self.config.json())
         return {"folder": str(self.folder), "step": self.step, "parameters": self.parameters, "config": config}
 
     def __str__(self) -> str:
@@ -298,8 +334,7 @@ class Run(ABC, Generic[TaskPart, ModelPart, TrainingPart]):
 
     def untrained(self, seed: int) -> Self:
         """Return the same run with an untrained model, initialized with `seed`."""
-        training = dataclasses.replace(self.config.training, seed=seed)
-        model = build_model(dataclasses.replace(self.config, training=training), self.task)
+        model = build_model(changed_config(self.config, {"seed": seed}), self.task)
         device = next(self.model.parameters()).device
         return dataclasses.replace(self, model=model.to(device).eval())
 

@@ -13,9 +13,10 @@ from regard.errors import InputError, plural
 from regard.io.reading import is_file, is_folder, list_steps
 from regard.progress import print_status
 from regard.tasks.all_tasks import find_task
-from regard.training.checkpoint import Checkpoint, copy_tensors
-from regard.training.config import Origin, RunConfig, Schedule, changed_config, make_config
-from regard.training.run_folder import RunFolder, create_run
+from regard.training import trainer
+from regard.training.checkpoint import Checkpoint, copy_tensors, remove_older_states
+from regard.training.config import Origin, RunConfig, Schedule, changed_config, checked, make_config
+from regard.training.run_folder import RunFolder, create_run, missing_steps
 from regard.training.tensor_file import pack_tensors
 from regard.training.trust_code import code_digests
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from regard.data.parallel import TextDigest
     from regard.runs.run_types import AnyRun
     from regard.training.checkpoint import TrainingState
+    from regard.training.distributed import DistributedContext
 
 TEXT_FLAGS = ("train", "valid", "extra_valid", "test", "guide", "hub", "text")
 """Flags that name text. Flags that name text files, which may have moved when a run is resumed."""
@@ -53,7 +55,7 @@ def resumed_config(
     name = find_task(task).name if isinstance(task, str) else task.name
     folder = RunFolder(savepath / name, trust_edited)
     stored = folder.read_config(trust_code=trust_code)
-    now = code_digests(dataclasses.asdict(stored))
+    now = code_digests(stored.json())
     if changed := [name for name, digest in stored.code.items() if now.get(name) != digest]:
         problem = f"{' and '.join(changed)} has changed since the run {str(folder.path)!r} began"
         if not trust_edited:
@@ -74,8 +76,8 @@ def resumed_config(
         origin = stored.origin and stored.origin.run
         paths = [str(path.absolute()) for path in (Path(start_from), savepath / start_from)]
         flags["from"], before["from"] = repr(origin if origin in paths else paths[0]), repr(origin)
-    # The content of text is compared by its digests. Runs of earlier formats have no digests.
-    moved = {name: value for name, value in flags.items() if stored.text and name in TEXT_FLAGS}
+    # The content of text is compared by its digests.
+    moved = {name: value for name, value in flags.items() if name in TEXT_FLAGS}
     schedule = {name: flags[name] for name in SCHEDULE_FLAGS if flags.get(name, before[name]) != before[name]}
     compiled: dict[str, Any] = {name: value for name, value in flags.items() if name == "compile"}
     for name, value in flags.items():
@@ -84,11 +86,7 @@ def resumed_config(
                 f"{name} {value} differs from the run's {before.get(name)}: a resumed run keeps its flags; "
                 f"leave {name} out, or train a new run"
             )
-    config = dataclasses.replace(
-        stored,
-        task=dataclasses.replace(stored.task, **moved),
-        training=dataclasses.replace(stored.training, **compiled),
-    )
+    config = changed_config(stored, {**moved, **compiled})
     return rescheduled(config, folder, schedule) if schedule else config
 
 
@@ -97,8 +95,9 @@ def _check_preset(stored: RunConfig, flags: dict[str, Any]) -> None:
     if flags.get("preset") is None:
         return
     preset, before = make_config(stored.on, flags), stored.flags()
-    for name, value in {**vars(preset.model), **vars(preset.training)}.items():
-        if value != before.get(name) and name not in SCHEDULE_FLAGS:
+    free = {"model", *preset.options.flag_names("task")}
+    for name, value in preset.flags().items():
+        if name not in free and value != before.get(name) and name not in SCHEDULE_FLAGS:
             raise InputError(
                 f"preset {flags['preset']} has {name} {value}, but the run has {before.get(name)}: a resumed run "
                 f"keeps its flags; leave preset out, or train a new run"
@@ -112,7 +111,8 @@ def rescheduled(config: RunConfig, folder: RunFolder, flags: Mapping[str, Any]) 
     are left, and for a sharded run.
     """
     states = list_steps(folder.path / "trainer")
-    training = dataclasses.replace(config.training, **flags)
+    changed = changed_config(config, flags)
+    training = changed.training
     if config.training.sharded or not states:
         reason = "its state is sharded" if config.training.sharded else "its training state is missing"
         raise InputError(
@@ -125,7 +125,34 @@ def rescheduled(config: RunConfig, folder: RunFolder, flags: Mapping[str, Any]) 
     assert config.training.lr is not None and training.lr is not None
     past = config.schedules or [Schedule(first=0, steps=config.training.steps, lr=config.training.lr)]
     now = Schedule(first=step, steps=training.steps, lr=training.lr)
-    return dataclasses.replace(config, training=training, schedules=[*past, now])
+    return dataclasses.replace(changed, schedules=[*past, now])
+
+
+def created_before_restart(
+    folder: RunFolder, config: RunConfig, context: DistributedContext, *, overwrite: bool
+) -> bool:
+    """Return whether these processes created the run before torchrun restarted them. The processes then
+    continue the run."""
+    if not context.restarted:
+        return False
+    created = context.has_created(folder.path, unknown=not overwrite)
+    same = created and folder.exists() and folder.read_config().flags() == config.flags()
+    return bool(context.agree(same))
+
+
+def continue_run(folder: RunFolder, config: RunConfig, state: TrainingState) -> None:
+    """Prepare the folder of a stored run for more training steps."""
+    folder.cut_metrics(state.step)
+    if len(config.schedules) > len(folder.stored().get("schedules", [])):
+        write_rescheduled(folder, config, state)
+    lost = missing_steps(folder.read_metrics(), state.step, config.training.steps, trainer.METRICS_EVERY)
+    if lost:
+        print_status(
+            f"regard: {str(folder.metrics_file)!r} lacks the lines of {plural(len(lost), 'step')}, {lost[0]} to "
+            f"{lost[-1]}: training continues without this part of its history",
+            show=True,
+        )
+    remove_older_states(folder)
 
 
 def write_rescheduled(folder: RunFolder, config: RunConfig, state: TrainingState) -> None:
@@ -157,7 +184,7 @@ def write_rescheduled(folder: RunFolder, config: RunConfig, state: TrainingState
 
 def check_text(config: RunConfig, text: Mapping[str, list[TextDigest]]) -> None:
     """Raise `InputError` if the digests show that the text of a resumed run has changed since the start."""
-    for name in {**config.text, **text} if config.text else ():  # runs of earlier versions have no digests
+    for name in {**config.text, **text}:
         before, now = config.text.get(name, []), text.get(name, [])
         if now == before:
             continue
@@ -200,12 +227,10 @@ def derived_config(before: AnyRun, task: str | RunConfig, flags: dict[str, Any])
         raise InputError(f"run {before.where!r} is a run of task {base.on}: start from a run of task {on}")
     if (model := flags.pop("model", base.kind)) != base.kind:
         raise _fixed_flag("model", model, base.kind, before)
-    config = dataclasses.replace(
-        changed_config(without_text(base), flags), text={}, initial=None, schedules=[], averaged=[], measured={}
-    )
-    config.training.check_task(config.task)
+    config = checked(changed_config(without_text(base), flags))
+    config = dataclasses.replace(config, text={}, initial=None, schedules=[], averaged=[], measured={})
     free = {*base.task_class.texts, *base.task_class.loose, *FREE_MODEL_FLAGS}
-    fixed = {*vars(base.task), *vars(base.model), *FIXED_TRAINING_FLAGS} - free
+    fixed = {*base.options.flag_names("task"), *base.options.flag_names("model"), *FIXED_TRAINING_FLAGS} - free
     for name, value in config.flags().items():
         if name in fixed and value != base.flags()[name]:
             raise _fixed_flag(name, value, base.flags()[name], before)
@@ -218,8 +243,8 @@ def derived_config(before: AnyRun, task: str | RunConfig, flags: dict[str, Any])
 def without_text(config: RunConfig) -> RunConfig:
     """Return a config without text and frozen parts: the defaults of a run that starts from `config`."""
     defaults = {option.name: option.default for option in dataclasses.fields(config.task_class.config_class)}
-    task = dataclasses.replace(config.task, **{name: defaults[name] for name in config.task_class.texts})
-    return dataclasses.replace(config, task=task, training=dataclasses.replace(config.training, freeze=()))
+    texts = {name: defaults[name] for name in config.task_class.texts}
+    return changed_config(config, {**texts, "freeze": ()})
 
 
 def _fixed_flag(name: str, value: object, before: object, run: AnyRun) -> InputError:

@@ -28,10 +28,9 @@ from regard.evaluation.scoring import Scored
 from regard.interpret.head_selection import AlignmentChoice, By, KeptHeads
 from regard.interpret.word_links import word_weights
 from regard.runs.attention_maps import add_note, map_of_links, map_of_pair, note_of, select_aligning_head
-from regard.runs.playback import play_back
 from regard.runs.probe_input import trial_of_pair
-from regard.runs.run import Run
-from regard.training.config import ModelPart, TaskPart, TrainingPart
+from regard.runs.run import Run, play_back
+from regard.training.config import ModelPart, TaskPart
 from regard.viz.attention_map import AttentionMap, Playback
 from regard.viz.records import attach_original
 from regard.viz.subject import ProbeInput
@@ -359,7 +358,7 @@ MOST_SILVER = 200_000
 
 @public
 @dataclass(frozen=True, repr=False)
-class SequenceRun(Run[TaskPart, ModelPart, TrainingPart]):
+class SequenceRun(Run[TaskPart, ModelPart]):
     """Base class of runs that answer with text."""
 
     task: SequenceTask

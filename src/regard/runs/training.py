@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from regard.arguments import public
 from regard.data.unknown_tokens import write_unknown
-from regard.errors import InputError, plural
+from regard.errors import InputError
 from regard.evaluation.language_validation import language_validation
 from regard.fast.memory import keep_memory
 from regard.fast.threads import limit_threads
@@ -27,18 +27,26 @@ from regard.runs.loading import (
     read_run,
     read_task,
 )
-from regard.runs.run_config import check_text, derived_config, resumed_config, write_rescheduled
+from regard.runs.run_config import (
+    check_text,
+    continue_run,
+    created_before_restart,
+    derived_config,
+    resumed_config,
+)
 from regard.tasks.batch import BatchContext
-from regard.training import trainer as training_loop
 from regard.training.adam import trained_parameters
 from regard.training.building import start
-from regard.training.checkpoint import remove_older_states
-from regard.training.config import RunConfig, make_config
+from regard.training.config import Options, RunConfig, changed_config, checked, make_config
 from regard.training.distributed import DistributedContext, join_processes
-from regard.training.metrics import missing_steps
 from regard.training.precision import PRECISION, measure_choices
-from regard.training.run_folder import RunFolder, check_run_path, create_run, find_run
-from regard.training.stored_config import vocabulary_digest
+from regard.training.run_folder import (
+    RunFolder,
+    check_run_path,
+    create_run,
+    find_run,
+    vocabulary_digest,
+)
 from regard.training.tensor_file import digest_tensors
 from regard.training.trainer import Learner, train_steps
 from regard.training.trust_code import trust
@@ -49,7 +57,6 @@ if TYPE_CHECKING:
     from regard.runs.language_run import LanguageRun
     from regard.runs.pair_run import PairRun
     from regard.runs.run_types import AnyRun
-    from regard.runs.task_configs import FlatConfig
     from regard.runs.translation_run import TranslationRun
     from regard.tasks.base import AnyTask
     from regard.training.checkpoint import TrainingState
@@ -64,7 +71,7 @@ RunType = TypeVar("RunType")
 @public
 @overload
 def train(
-    task: FlatConfig[RunType],
+    task: Options[RunType],
     *,
     savepath: Folder = ...,
     start_from: Folder | None = ...,
@@ -76,16 +83,16 @@ def train(
 ) -> RunType: ...
 @public
 @overload
-def train(task: AnswerTask, **flags: Any) -> AnswerRun[Any, Any, Any]: ...
+def train(task: AnswerTask, **flags: Any) -> AnswerRun[Any, Any]: ...
 @public
 @overload
-def train(task: PairTask, **flags: Any) -> PairRun[Any, Any, Any]: ...
+def train(task: PairTask, **flags: Any) -> PairRun[Any, Any]: ...
 @public
 @overload
-def train(task: TextTask, **flags: Any) -> TranslationRun[Any, Any, Any]: ...
+def train(task: TextTask, **flags: Any) -> TranslationRun[Any, Any]: ...
 @public
 @overload
-def train(task: LanguageTask, **flags: Any) -> LanguageRun[Any, Any, Any]: ...
+def train(task: LanguageTask, **flags: Any) -> LanguageRun[Any, Any]: ...
 @public
 @overload
 def train(task: str | RunConfig, **flags: Any) -> AnyRun: ...
@@ -124,7 +131,7 @@ def train(
     processes = join_processes(gpu=not config.task_class.draws, sharded=config.training.sharded)
     with processes as context, context.lock(folder.path):
         show = progress and context.first
-        if context.restarted and not resume and _created_before(folder, config, context, overwrite=overwrite):
+        if not resume and created_before_restart(folder, config, context, overwrite=overwrite):
             resume, config, before = True, folder.read_config(), None
         if not resume:
             check_run_path(folder.path, overwrite=overwrite)  # before minutes of preparation
@@ -139,8 +146,7 @@ def train(
         measured = config.measured or measure_choices(config.training.precision, context)
         config, settings = dataclasses.replace(config, measured=measured), config.training
         if settings.precision == "auto":
-            chosen: dict[str, Any] = {"precision": measured[PRECISION]}
-            settings = dataclasses.replace(settings, **chosen)
+            settings = changed_config(config, {"precision": measured[PRECISION]}).training
             reason = "as at the start of the run" if resume else "the faster one on this machine"
             print_status(f"Precision: {measured[PRECISION]}, {reason}", show=show)
         with context.first_before_others():
@@ -149,8 +155,13 @@ def train(
                 generator=state.generator, place=place, folder=prepared, sharing=ranks, progress=show
             )
             batches = built.batches(config.training, beginning)
+            if config.training.freeze:
+                _print_frozen(state, show=show)
+            if context.first and resume:
+                continue_run(folder, config, state)
+            elif context.first:
+                config = _create_run(folder, config, built, state, overwrite=overwrite)
             if context.first:
-                config = _open_run(folder, config, built, state, resume=resume, overwrite=overwrite, show=show)
                 context.note_created(folder.path)
         first_step, drops = state.step, config.model.dropout > 0
         threads = limit_threads(state.model) if built.draws else nullcontext()
@@ -166,7 +177,7 @@ def train(
 
 
 def _config_and_origin(
-    task: str | RunConfig | FlatConfig[Any],
+    task: str | RunConfig | Options[Any],
     flags: dict[str, Any],
     savepath: Path,
     start_from: Folder | None,
@@ -175,10 +186,10 @@ def _config_and_origin(
     trust_edited: bool,
 ) -> tuple[RunConfig, AnyRun | None]:
     """Return the config of a training run, and the run that it starts from, if any."""
+    if isinstance(task, Options):
+        task = checked(task.run_config())
     if not isinstance(task, str | RunConfig):
-        if not hasattr(task, "run_config"):
-            raise InputError(f"task {task!r} is not a task: give its name, a Python file or a config")
-        task = task.run_config()
+        raise InputError(f"task {task!r} is not a task: give its name, a Python file or a config")
     if isinstance(task, RunConfig) and flags and not resume:
         raise InputError(
             f"a config is given: leave out {', '.join(flags)}, or change these options in the config"
@@ -194,18 +205,8 @@ def _config_and_origin(
     if config.training.tensorboard:  # what torch.utils.tensorboard imports
         import_library("tensorboard.summary.writer.event_file_writer", "the flag tensorboard", "track")
     if config.custom_parts and not resume:  # whoever trains with code trusts it
-        trust(dataclasses.asdict(config))
+        trust(config.json())
     return config, before
-
-
-def _created_before(
-    folder: RunFolder, config: RunConfig, context: DistributedContext, *, overwrite: bool
-) -> bool:
-    """Return whether these processes created the run before torchrun restarted them. The processes then
-    continue the run."""
-    created = context.has_created(folder.path, unknown=not overwrite)
-    same = created and folder.exists() and folder.read_config().flags() == config.flags()
-    return bool(context.agree(same))
 
 
 def _prepare_task(
@@ -237,8 +238,7 @@ def _prepare_task(
             task = task_class.restore(config.task, before.task.files)
         else:
             task = task_class.prepare(config.task, prepared, progress=show)
-    # A run that does not store its BLEU tokenizer used 13a.
-    tokenize = None if stored is None else config.bleu_tokenizer or "13a"
+    tokenize = None if stored is None else config.bleu_tokenizer
     bleu = validation(task, config.training.criterion, tokenize=tokenize, show=show)
     config = dataclasses.replace(
         config,
@@ -263,43 +263,23 @@ def _text_digests(config: RunConfig, *, resume: bool, show: bool) -> dict[str, l
     return text
 
 
-def _open_run(
-    folder: RunFolder,
-    config: RunConfig,
-    task: AnyTask,
-    state: TrainingState,
-    *,
-    resume: bool,
-    overwrite: bool,
-    show: bool = False,
+def _create_run(
+    folder: RunFolder, config: RunConfig, task: AnyTask, state: TrainingState, *, overwrite: bool
 ) -> RunConfig:
-    """Create a run's folder with its first checkpoint, or prepare an existing folder for more training steps.
-    Return the run's config."""
-    if config.training.freeze:
-        parts = (state.model.parameters(), trained_parameters(state.model).values())
-        total, trained = (sum(parameter.numel() for parameter in part) for part in parts)
-        print_status(f"Training {trained:,} of {total:,} parameters", show=show)
-    if not resume:
-        config = dataclasses.replace(config, initial=digest_tensors(state.initial()))
-        with create_run(folder.path, config, overwrite=overwrite) as building:
-            if config.tokenizer is not None:
-                building.write_vocabularies(task.files)
-                write_unknown(building.path, getattr(task, "unknown", ()))
-            state.save_first(building)
-        return config
-    folder.cut_metrics(state.step)
-    if len(config.schedules) > len(folder.stored().get("schedules", [])):
-        write_rescheduled(folder, config, state)
-    steps = config.training.steps
-    lost = missing_steps(folder.read_metrics(), state.step, steps, training_loop.METRICS_EVERY)
-    if lost:
-        print_status(
-            f"regard: {str(folder.metrics_file)!r} lacks the lines of {plural(len(lost), 'step')}, {lost[0]} to "
-            f"{lost[-1]}: training continues without this part of its history",
-            show=True,
-        )
-    remove_older_states(folder)
+    """Create a run's folder with its first checkpoint. Return the config with the digest of the parameters."""
+    config = dataclasses.replace(config, initial=digest_tensors(state.initial()))
+    with create_run(folder.path, config, overwrite=overwrite) as building:
+        if config.tokenizer is not None:
+            building.write_vocabularies(task.files)
+            write_unknown(building.path, getattr(task, "unknown", ()))
+        state.save_first(building)
     return config
+
+
+def _print_frozen(state: TrainingState, *, show: bool) -> None:
+    parts = (state.model.parameters(), trained_parameters(state.model).values())
+    total, trained = (sum(parameter.numel() for parameter in part) for part in parts)
+    print_status(f"Training {trained:,} of {total:,} parameters", show=show)
 
 
 @contextmanager

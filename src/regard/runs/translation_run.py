@@ -19,7 +19,7 @@ from regard.errors import InputError, plural
 from regard.result import Result, percent
 from regard.runs.run import Figures
 from regard.runs.sequence_run import SequenceRun
-from regard.training.config import ModelPart, TaskPart, TrainingPart
+from regard.training.config import ModelPart, TaskPart
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -91,7 +91,7 @@ class TranslationReport(Result):
 
 @public
 @dataclass(frozen=True, repr=False)
-class TranslationRun(SequenceRun[TaskPart, ModelPart, TrainingPart]):
+class TranslationRun(SequenceRun[TaskPart, ModelPart]):
     """A run on parallel text."""
 
     task: Translation

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from regard.arguments import public
 from regard.io.writing import write_file
-from regard.runs.live_data import live_data
-from regard.runs.packed_parameters import text_of_bytes
+from regard.runs.live_data import live_data, text_of_bytes
 from regard.runs.run_types import AnyRun
 from regard.viz.attention_map import check_extension
 from regard.viz.page import VIEW, bundle_modules

@@ -24,8 +24,7 @@ from regard.io.writing import write_json
 from regard.runs.run import Figures
 from regard.runs.training import train
 from regard.training.config import RunConfig
-from regard.training.run_folder import RunFolder
-from regard.training.stored_config import config_from_json, upgrade_config
+from regard.training.run_folder import RunFolder, config_from_json
 
 if TYPE_CHECKING:
     from regard.runs.run_types import AnyRun
@@ -107,7 +106,7 @@ class Job:
         if not is_file(file):
             return None
         stored = read_json(file, _Stored, "delete it to measure again", most=LARGEST, finite=False)
-        before = upgrade_config(stored.config)
+        before = stored.config
         self._check_code(before)
         if before != _compared(self.stored):
             raise InputError(
@@ -145,7 +144,7 @@ def make_job(config: RunConfig, folder: Path) -> Job:
 
 
 def config_to_json(config: RunConfig) -> dict[str, Any]:
-    values: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config)))
+    values: dict[str, Any] = json.loads(json.dumps(config.json()))
     return values
 
 

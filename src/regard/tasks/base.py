@@ -39,7 +39,7 @@ class TaskConfig:
     max_len: Annotated[int, Limits(1, 10_000)] = 10
     """Maximum number of letters in a sequence, without signals."""
     vocab_size: Annotated[int, Limits(1, len(string.ascii_uppercase))] = 3
-    """Number of letters in the vocabulary, without the null character (1 to 26)."""
+    """Number of letters in the vocabulary, without the null character."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""

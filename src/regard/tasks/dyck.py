@@ -31,7 +31,7 @@ class DyckTaskConfig:
     vocab_size: Annotated[int, Limits(1, len(BRACKETS))] = 4
     """Number of kinds of brackets (1 to 8)."""
     depth: Annotated[int, Limits(1, 1000)] = 5
-    """Largest number of brackets that are open at the same time (1 or more)."""
+    """Largest number of brackets that are open at the same time."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""

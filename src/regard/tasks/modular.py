@@ -24,7 +24,7 @@ class ModularTaskConfig:
     """Size of the task."""
 
     modulus: Annotated[int, Limits(2, 1000)] = 59
-    """Modulus p (2 to 1000). Numbers are from 0 to p - 1."""
+    """Modulus p. Numbers are from 0 to p - 1."""
     train_share: float = 0.3
     """Fraction of the p * p pairs that are used for training (above 0 and less than 1). The held-out pairs are
     the same for every seed."""

@@ -23,7 +23,7 @@ class RegressionTaskConfig:
     """Size of the task."""
 
     dims: Annotated[int, Limits(1, 100)] = 3
-    """Number of dimensions of x (1 to 100)."""
+    """Number of dimensions of x."""
     points: Annotated[int, Limits(1, 1000)] = 7
     """Number of points in a sequence, each with its value. Garg et al. use 2 * dims + 1 points."""
 

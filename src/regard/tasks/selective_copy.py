@@ -29,7 +29,7 @@ class SelectiveCopyTaskConfig:
     letters: Annotated[int, Limits(1, 1000)] = 8
     """Number of letters to copy, at random positions."""
     vocab_size: Annotated[int, Limits(1, 26)] = 16
-    """Number of different letters (1 to 26)."""
+    """Number of different letters."""
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a value is out of range."""

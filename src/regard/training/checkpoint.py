@@ -26,14 +26,13 @@ from regard import fast
 from regard.errors import InputError
 from regard.fast.adam import fused_lerp
 from regard.io.folders import explain_missing_folder, write_inside
-from regard.io.reading import DamageError, is_file, is_folder, list_steps
+from regard.io.reading import DamageError, has_valid_digest, is_file, is_folder, list_steps
 from regard.io.temporary import remove_quietly
 from regard.io.writing import refuse_links
 from regard.training.adam import Adam
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.objective import Objective
-from regard.training.run_folder import RunFolder
-from regard.training.stored_config import config_mismatch, is_intact
+from regard.training.run_folder import RunFolder, config_mismatch
 from regard.training.tensor_file import Expected, pack_tensors, read_tensors, tensor_specs
 
 
@@ -149,13 +148,13 @@ def _read(folder: RunFolder, path: Path, expected: Expected | None) -> tuple[dic
     except DamageError as error:
         raise folder.damaged_file(path.name, error) from error
     stored = folder.stored()
-    if not file.intact:
+    if file.digest is None:
+        folder.refuse_edited(path.name, "its digest is missing")
+    elif not file.intact:
         folder.refuse_edited(
             path.name, "the file has changed since it was written (its names, shapes, step or values)"
         )
-    elif file.digest is None and folder.has_digests:
-        folder.refuse_edited(path.name, "its digest is missing")
-    elif folder.trust_edited and not is_intact(stored):
+    elif folder.trust_edited and not has_valid_digest(stored):
         pass  # reading the config has reported the edit
     elif (mismatch := config_mismatch(file, stored, path.name)) is not None:
         folder.refuse_edited(path.name, mismatch)

@@ -1,20 +1,26 @@
-"""Configuration of a run: a frozen dataclass of task, model and training options.
+"""Configuration of a run: one frozen dataclass with all options of a task, its model and its training.
 
 >>> config = make_config("signal2", {"heads": 8})
->>> config.model.heads, config.training.steps
+>>> config.options.heads, config.options.steps
 (8, 2000)
 
-A config is created from flags (`make_config`, `changed_config`) or from a stored run (`stored_config`). These
-functions check the type of every value and raise an error for unknown names.
+The class of the options has the fields of the task's config, of the model's config and of `TrainingConfig`, with
+the defaults of the task. The names of all fields differ, so that each is one flag, and task, model and training
+read what they need from the same object. A config is created from flags (`make_config`, `changed_config`) or from
+a stored run (`stored_config`). The type of every value is checked, and unknown names are errors.
 
-The registry of models is in `registry`.
+To add a model, add its file in `regard.models`, a line in `MODELS`, and, if it has own training flags, a line in
+`regard.training.settings.FLAGS`.
 """
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Self, get_args, get_origin, get_type_hints
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast, get_args, get_origin, get_type_hints
 
 from typing_extensions import TypeVar
 
@@ -22,11 +28,13 @@ from regard.arguments import check_value, public
 from regard.attention.mechanism import Mechanism, custom_parts
 from regard.data.parallel import TextDigest
 from regard.errors import InputError, unknown_choice
-from regard.models.base import ModelConfig, check_replaced
+from regard.models.base import AnswerModel, ModelConfig, TaskModel, check_replaced
+from regard.models.language_model import LanguageModel
+from regard.models.seq2seq import Seq2Seq
+from regard.plugins import PluginError, import_plugin
 from regard.tasks.all_tasks import TASKS, find_task
 from regard.tasks.base import AnyTask
-from regard.training.registry import ModelSpec, find_model, models_for
-from regard.training.settings import TrainingConfig
+from regard.training.settings import COMMON, FLAGS, TrainingConfig, find_criterion
 from regard.training.trust_code import code_digests
 
 if TYPE_CHECKING:
@@ -34,11 +42,92 @@ if TYPE_CHECKING:
 
 TaskPart = TypeVar("TaskPart", covariant=True, bound="DataclassInstance", default="DataclassInstance")
 ModelPart = TypeVar("ModelPart", covariant=True, bound=ModelConfig, default=ModelConfig)
-TrainingPart = TypeVar("TrainingPart", covariant=True, bound=TrainingConfig, default=TrainingConfig)
-Part = TypeVar("Part", bound="DataclassInstance")
-PARTS = ("task", "model", "training")
-"""The dataclasses of a `RunConfig`. Field names are unique among these dataclasses, so that each field is one
-flag."""
+Config = TypeVar("Config", bound="RunConfig")
+RunType = TypeVar("RunType", covariant=True, default=Any)
+
+MODELS = {
+    "query": "query:QueryModel",
+    "pooling": "pooling:PoolingModel",
+    "recurrent": "recurrent:RecurrentSeq2Seq",
+    "transformer": "transformer:Transformer",
+    "decoder": "decoder_only:DecoderOnly",
+}
+"""Module in `regard.models` and class of every model. The default model of a task is the first that fits, unless
+the task names another."""
+ANSWERS = {
+    "query": "numbers",
+    "pooling": "numbers",
+    "recurrent": "text",
+    "transformer": "text",
+    "decoder": "tokens",
+}
+"""Form of the answers of every model, without its import, which would slow down each command."""
+TINY = {"hidden": 128, "heads": 4, "inner": 256, "enc_layers": 4, "dec_layers": 4, "dropout": 0.2}
+SIX_LAYERS = {"enc_layers": 6, "dec_layers": 6, "steps": 12_000}
+PRESETS: dict[str, dict[str, object]] = {
+    # The best known model for 29,000 pairs and 20 minutes on one core (docs/explanation/results.md lists trials).
+    "tiny": {**TINY, "positions": "rotary", "steps": 4000, "lr": 0.003},
+    # The best known model for 29,000 pairs and two hours on one core. R-Drop doubles the cost of a step.
+    "tiny-r-drop": {**TINY, "positions": "rotary", "steps": 7000, "lr": 0.003, "r_drop": 3.0},
+    # Of the size of tiny, with the type of layers that `regard export --to huggingface` requires.
+    "marian": {**TINY, "pre_norm": False, "dropout": 0.3, "steps": 12_000, "lr": 0.001},
+    "small": {**TINY, "hidden": 256, "inner": 1024, "dropout": 0.3, "steps": 12_000, "lr": 0.002},
+    # The base and the big model of Vaswani et al. 2017, table 3.
+    "base": {**SIX_LAYERS, "hidden": 512, "heads": 8, "inner": 2048, "dropout": 0.1, "lr": 0.001},
+    "big": {**SIX_LAYERS, "hidden": 1024, "heads": 16, "inner": 4096, "dropout": 0.3, "lr": 0.0005},
+}
+"""Sizes of a Transformer for translation (`--preset`), as changed defaults; tiny is the default."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Generic[RunType]):
+    """Base class of the options of a run. `RunType` is the class of the run that `regard.train` returns."""
+
+    on: ClassVar[str] = ""
+    """Name of the task, or absolute path of the Python file that defines it."""
+    kind: ClassVar[str] = ""
+    """Name of the model, or module:Class."""
+    part_classes: ClassVar[dict[str, type]] = {}
+    """Config classes of the task and the model, and `TrainingConfig`."""
+
+    def __post_init__(self) -> None:
+        """Convert all values to the types of their fields. Raises `InputError` for other types, for a value out
+        of range, and for a training option that the model does not have."""
+        hints = get_type_hints(type(self))
+        names = {option.name: option.default for option in dataclasses.fields(self)}
+        for name, default in names.items():
+            object.__setattr__(self, name, convert_value(name, getattr(self, name), hints[name]))
+            if name not in self.flag_names() and getattr(self, name) != default:
+                raise unknown_choice("flag", name, self.flag_names())
+        for part in self.part_classes.values():
+            if check := getattr(part, "__post_init__", None):
+                check(self)
+        options: Any = self
+        if options.mechanism.position and options.positions == names.get("positions"):
+            # A mechanism with positions replaces those of a preset.
+            object.__setattr__(self, "positions", getattr(self.part_classes["model"], "positions", "none"))
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether two configs have the same task, model and values, whatever their defaults."""
+        if not isinstance(other, Options) or self.on != other.on:
+            return False
+        return self.run_config().flags() == other.run_config().flags()
+
+    def __hash__(self) -> int:
+        return hash((self.on, self.kind))
+
+    @classmethod
+    def flag_names(cls, part: str | None = None) -> list[str]:
+        """Return the names of all flags, or of those of the task, the model or the training."""
+        training = [*dict.fromkeys((*COMMON, *FLAGS[cls.part_classes["training"].use]))]  # type: ignore[attr-defined]
+        names = {
+            name: [option.name for option in dataclasses.fields(part_class)] if name != "training" else training
+            for name, part_class in cls.part_classes.items()
+        }
+        return [name for name_of_part in ([part] if part else names) for name in names[name_of_part]]
+
+    def run_config(self) -> "RunConfig[Any, Any]":
+        return RunConfig(on=self.on, kind=self.kind, options=self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,19 +159,15 @@ class Schedule:
 
 @public
 @dataclass(frozen=True, kw_only=True)
-class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
-    """All options that determine a run. Every run stores its config."""
+class RunConfig(Generic[TaskPart, ModelPart]):
+    """All options that determine a run, and what is recorded of its text and code. Every run stores it."""
 
     on: str
     """Name of the task, or absolute path of the Python file that defines it."""
     kind: str
     """Name of the model, or module:Class."""
-    task: TaskPart
-    """Options of the task."""
-    model: ModelPart
-    """Options of the model."""
-    training: TrainingPart
-    """Options of training."""
+    options: Any
+    """Options of the task, the model and the training: an instance of `options_class`."""
     tokenizer: str | None = None
     """Digest of the vocabularies that were learned from text; None without such vocabularies."""
     bleu_tokenizer: str | None = None
@@ -92,10 +177,9 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
     origin: Origin | None = None
     """Earlier run that provides the initial parameters and the vocabularies; None for random initialization."""
     text: dict[str, list[TextDigest]] = field(default_factory=dict)
-    """Digests of the text files at the start of training, by flag. Empty for older runs and for tasks without
-    text."""
+    """Digests of the text files at the start of training, by flag. Empty for tasks without text."""
     initial: str | None = None
-    """SHA-256 digest of the parameters before the first step; None for older runs."""
+    """SHA-256 digest of the parameters before the first step; None until training begins."""
     schedules: list[Schedule] = field(default_factory=list)
     """All learning-rate schedules of a run that was resumed with other `steps` or another `lr`, oldest first.
     Empty for a run with a single schedule. An earlier schedule may have ended before its last step."""
@@ -105,6 +189,21 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
     """Digests of the custom code at the start of training, by description (`regard.training.code_digests`)."""
     measured: dict[str, str] = field(default_factory=dict)
     """Measured choices at the start of training that affect the losses, by name (`regard.machine`)."""
+
+    @property
+    def task(self) -> TaskPart:
+        """The options, as the task sees them."""
+        return cast(TaskPart, self.options)
+
+    @property
+    def model(self) -> ModelPart:
+        """The options, as the model sees them."""
+        return cast(ModelPart, self.options)
+
+    @property
+    def training(self) -> TrainingConfig:
+        """The options, as the training sees them."""
+        return cast(TrainingConfig, self.options)
 
     @property
     def name(self) -> str:
@@ -117,8 +216,7 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
         return find_task(self.on)
 
     @property
-    def model_spec(self) -> ModelSpec:
-        """Class and options of the model."""
+    def model_class(self) -> type[TaskModel]:
         return find_model(self.kind)
 
     @property
@@ -135,18 +233,14 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
             parts.append(f"mean of the models after {', '.join(map(str, self.averaged))} steps")
         return "; ".join(parts)
 
-    def parts(self) -> "dict[str, DataclassInstance]":
-        """Return the dataclasses of task, model and training by name."""
-        return {"task": self.task, "model": self.model, "training": self.training}
-
-    def flags(self) -> dict[str, object]:
+    def flags(self) -> dict[str, Any]:
         """Return all flags by name, including `model` (the name of the model)."""
-        values = {
-            option.name: getattr(part, option.name)
-            for part in self.parts().values()
-            for option in dataclasses.fields(part)
-        }
-        return {"model": self.kind, **values}
+        return {"model": self.kind, **{name: getattr(self.options, name) for name in self.options.flag_names()}}
+
+    def json(self) -> dict[str, Any]:
+        """Return the config as plain data, in the form of config.json."""
+        content = dataclasses.asdict(dataclasses.replace(self, options=None))
+        return {**content, "options": {name: value for name, value in self.flags().items() if name != "model"}}
 
     @property
     def custom_parts(self) -> list[str]:
@@ -161,11 +255,11 @@ class RunConfig(Generic[TaskPart, ModelPart, TrainingPart]):
 
     def resolved(self) -> Self:
         """Return the config of a new run: the learning rate of the recipe as default, and digests of its code."""
-        code = code_digests(dataclasses.asdict(self)) if self.custom_parts else {}
-        training = self.training
-        if training.lr is None:
-            training = dataclasses.replace(training, lr=training.optimization.default_lr(self.model))
-        return dataclasses.replace(self, training=training, code=code)
+        code = code_digests(self.json()) if self.custom_parts else {}
+        options = self.options
+        if options.lr is None:
+            options = dataclasses.replace(options, lr=self.training.optimization.default_lr(self.model))
+        return dataclasses.replace(self, options=options, code=code)
 
 
 @public
@@ -179,103 +273,160 @@ def make_config(task: str, flags: Mapping[str, object] | None = None) -> RunConf
     >>> make_config("counting", {"model": "pooling", "steps": 100}).kind
     'pooling'
     """
-    task_class, values = find_task(task), dict(flags or {})
-    spec = _fitting_model(task_class, values.pop("model", None))
-    preset = _preset_values(task_class, spec, values.pop("preset", None))
+    values = dict(flags or {})
+    model, preset = values.pop("model", None), values.pop("preset", None)
+    options = options_class(task, model, preset)
+    check_names(values, ["model", *options.flag_names()])
     if isinstance(attention := values.get("attention"), str):
-        mechanism = Mechanism.parse(attention)
-        check_replaced(mechanism, values)
-        if mechanism.position and "positions" not in values:
-            preset.pop("positions", None)  # the mechanism replaces the positions of a preset
-    classes = spec.part_classes(task_class)
-    _check_names(values, classes, "model")
-    parts = _make_parts(classes, {**task_class.defaults, **preset, **values})
-    parts["training"].check_task(parts["task"])
-    on = str(Path(task).resolve()) if task.endswith(".py") else task
-    return _checked(RunConfig(on=on, kind=spec.name, **parts))
+        check_replaced(Mechanism.parse(attention), values)
+    return checked(options(**values).run_config())
 
 
-def changed_config(config: RunConfig, flags: Mapping[str, object]) -> RunConfig:
+def changed_config(config: Config, flags: Mapping[str, object]) -> Config:
     """Return a copy of a config with changed flags. Raises the same errors as `make_config`.
 
     >>> changed_config(make_config("counting"), {"steps": 10}).training.steps
     10
     """
-    classes = config.model_spec.part_classes(config.task_class)
-    _check_names(flags, classes)
-    return _checked(dataclasses.replace(config, **_make_parts(classes, {**config.flags(), **flags})))
+    check_names(flags, config.options.flag_names())
+    return dataclasses.replace(config, options=dataclasses.replace(config.options, **flags))
 
 
-def changed_flags(config: RunConfig, base: RunConfig) -> dict[str, object]:
-    before = base.flags()
-    return {name: value for name, value in config.flags().items() if name in before and value != before[name]}
+def options_class(task: str, model: object = None, preset: object = None) -> type[Any]:
+    """Return the dataclass of all options of a task and a model, with the defaults of the task and the preset.
+
+    Raises `InputError` for an unknown task, model or preset, and for a model that does not fit the task.
+    """
+    task_class = find_task(task)
+    names = models_for(task_class)
+    kind = task_class.defaults.get("model", names[0]) if model is None else model
+    if not isinstance(kind, str):
+        raise InputError(f"model {kind!r} is not a name: choose {' or '.join(names)}, or module:Class")
+    model_class = find_model(kind)
+    if model_class.answers != task_class.answers:
+        raise InputError(f"model {kind!r} does not fit task {task_class.name}: choose {' or '.join(names)}")
+    defaults: dict[str, object] = {**task_class.defaults}
+    if has_presets(task_class, kind) or preset is not None:
+        name = "tiny" if preset is None else preset
+        if not has_presets(task_class, kind) or not isinstance(name, str) or name not in PRESETS:
+            raise InputError(
+                f"preset {preset!r} does not fit model {kind} on task {task_class.name}: choose "
+                f"{', '.join(PRESETS)} for a transformer on translation"
+            )
+        defaults |= PRESETS[name]
+    on = str(Path(task).resolve()) if task.endswith(".py") else task
+    use = "translation" if not task_class.draws and task_class.answers == "text" else kind
+    if use not in FLAGS:  # of a language model or a custom model
+        use = model_class.answers
+    return combine(on, kind, task_class.config_class, model_class.config_class, use, defaults)
 
 
-def _fitting_model(task: type[AnyTask], name: object) -> ModelSpec:
-    """Return the classes of a model for a task. None selects the default model of the task."""
-    names = models_for(task)
-    if name is None:
-        name = task.defaults.get("model", names[0])
-    if not isinstance(name, str):
-        raise InputError(f"model {name!r} is not a name: choose {' or '.join(names)}, or module:Class")
-    spec = find_model(name)
-    if spec.model.answers != task.answers:
-        raise InputError(f"model {name!r} does not fit task {task.name}: choose {' or '.join(names)}")
-    return spec
+def combine(
+    on: str, kind: str, task: type, model: type, use: str, defaults: Mapping[str, object] = MappingProxyType({})
+) -> type[Any]:
+    """Return a dataclass with the fields of the configs of a task and of a model and of `TrainingConfig`.
+
+    `use`: row of `FLAGS`, whose defaults apply unless `defaults` has others.
+    """
+    key = tuple(sorted({**FLAGS[use], **defaults}.items()))
+    return _combine(on, kind, task, model, use, key)
 
 
-def _preset_values(task: type[AnyTask], spec: ModelSpec, preset: object) -> dict[str, object]:
-    """Return the options of a preset by name; empty for models and tasks without presets."""
-    if preset is None and not spec.has_presets(task):
-        return {}
-    from regard.training.presets import PRESETS  # importing this module imports the Transformer
-
-    name = "tiny" if preset is None else preset
-    if not spec.has_presets(task) or not isinstance(name, str) or name not in PRESETS:
-        raise InputError(
-            f"preset {preset!r} does not fit model {spec.name} on task {task.name}: choose {', '.join(PRESETS)} "
-            f"for a transformer on translation"
-        )
-    chosen = PRESETS[name]()
-    return vars(chosen.model) | vars(chosen.training)
-
-
-def _check_names(
-    flags: Mapping[str, object], classes: "Mapping[str, type[DataclassInstance]]", *extra: str
-) -> None:
-    """Raise `InputError` for a flag that is not a field of any dataclass."""
-    known = [*extra, *(option.name for part in classes.values() for option in dataclasses.fields(part))]
-    for name in flags:
-        if name not in known:
-            raise unknown_choice("flag", name, known)
+@functools.cache
+def _combine(
+    on: str, kind: str, task: type, model: type, use: str, defaults: tuple[tuple[str, object], ...]
+) -> type[Any]:
+    training = type("Training", (TrainingConfig,), {"use": use})
+    parts = {"task": task, "model": model, "training": training}
+    hints = {
+        name: hint for part in parts.values() for name, hint in get_type_hints(part, include_extras=True).items()
+    }
+    fields = {option.name for part in parts.values() for option in dataclasses.fields(part)}
+    changed = [(name, hints[name], field(default=value)) for name, value in defaults if name in fields]
+    namespace = {"on": on, "kind": kind, "part_classes": parts, "use": use}
+    options = {"frozen": True, "kw_only": True, "eq": False}  # `Options` compares
+    return dataclasses.make_dataclass(
+        class_name(on), changed, bases=(Options, *parts.values()), namespace=namespace, **options
+    )
 
 
-def _make_parts(classes: "Mapping[str, type[DataclassInstance]]", values: Mapping[str, object]) -> dict[str, Any]:
-    """Return an instance of each dataclass. Values without a field are ignored."""
-    # Check all types before ranges, so that ranges are only compared with values of the correct type.
-    converted = {part: convert_values(part_class, values) for part, part_class in classes.items()}
-    return {part: part_class(**converted[part]) for part, part_class in classes.items()}
+def class_name(task: str) -> str:
+    """Return the name of the config class of a task, such as `SelectiveCopyConfig`."""
+    return "".join(word.capitalize() for word in Path(task).stem.split("-")) + "Config"
 
 
-def _checked(config: RunConfig) -> RunConfig:
-    """Return a config. Raises `InputError` for incompatible options of model and training."""
-    training = config.training
+def checked(config: RunConfig) -> RunConfig:
+    """Return a config. Raises `InputError` for options of task, model and training that exclude each other, or
+    have no effect together."""
+    training, task = config.training, config.options
     if training.r_drop and not config.model.dropout:
         raise InputError("r_drop compares two passes with different dropout: also give --dropout")
-    if training.compile and not config.model_spec.model.compilable:
+    if training.compile and not config.model_class.compilable:
         raise InputError(f"compile works only on Transformer layers: leave it out for model {config.kind}")
+    if training.use != "translation":
+        return config
+    criterion, validated = find_criterion(training.criterion), task.valid or task.hub
+    if criterion.text:
+        criterion.check_text(task.extra_paths)
+    if training.patience and not validated:
+        raise InputError(
+            f"patience {training.patience} counts validations, but there is no validation text: give --valid, or "
+            "--patience 0"
+        )
+    if training.merge_dropout and task.tokenizer in ("unigram", "words", "characters"):
+        raise InputError(
+            f"merge_dropout skips merges, which the tokenizer {task.tokenizer} does not have: use it with "
+            "--tokenizer bpe"
+        )
+    if training.merge_dropout and task.guide is not None:
+        raise InputError("guide aligns tokens, which merge_dropout changes: leave out one of these flags")
+    if task.languages and task.hub is None:
+        raise InputError("languages names columns of a data set: also give --hub, or leave out languages")
     return config
 
 
-def convert_values(part_class: "type[DataclassInstance]", values: Mapping[str, object]) -> dict[str, Any]:
-    """Return the values for the fields of a dataclass, converted to the types of the fields.
+def find_model(name: str) -> type[TaskModel]:
+    """Return the class for the name of a model, or the custom model `module:Class`.
 
-    A float field also accepts an int, a path field a str, and a tuple field a single value. Raises `InputError`
-    for other types.
+    Raises `InputError` for an unknown name, or a class that cannot be imported or has an invalid base class.
+
+    >>> find_model("query").__name__
+    'QueryModel'
     """
-    hints = get_type_hints(part_class)
-    names = [option.name for option in dataclasses.fields(part_class)]
-    return {name: convert_value(name, values[name], hints[name]) for name in names if name in values}
+    if name in MODELS:
+        module, _, model = MODELS[name].partition(":")
+        found: type[TaskModel] = getattr(import_module(f"regard.models.{module}"), model)
+        return found
+    if ":" not in name:
+        raise unknown_choice("model", name, MODELS, other="module:Class")
+    custom = import_plugin("model", name)
+    config_class = getattr(custom, "config_class", None)
+    if (
+        isinstance(custom, type)
+        and issubclass(custom, AnswerModel | Seq2Seq | LanguageModel)
+        and isinstance(config_class, type)
+        and issubclass(config_class, ModelConfig)
+    ):
+        return custom
+    raise PluginError(
+        f"model {name!r} is not a class derived from AnswerModel, Seq2Seq or LanguageModel, with a "
+        f"config_class derived from regard.models.base.ModelConfig"
+    )
+
+
+def models_for(task: type[AnyTask]) -> list[str]:
+    return [name for name, answers in ANSWERS.items() if answers == task.answers]
+
+
+def has_presets(task: type[AnyTask], model: str) -> bool:
+    return model == "transformer" and not task.draws
+
+
+def check_names(flags: Mapping[str, object], known: list[str]) -> None:
+    """Raise `InputError` for a flag that is not known."""
+    for name in flags:
+        if name not in known:
+            raise unknown_choice("flag", name, known)
 
 
 def convert_value(name: str, value: object, hint: Any) -> Any:
@@ -295,3 +446,72 @@ def _plain_paths(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_plain_paths(item) for item in value]
     return str(value) if isinstance(value, Path) else value
+
+
+# Options that only have an effect together with another option, such as `guide_weight` with `guide`.
+
+Flags = Mapping[str, Any]
+
+
+def _learns_to_size(flags: Flags) -> bool:
+    learned = ("bpe", "unigram", "words", "characters") if "train" in flags else ("bpe", "unigram")
+    return flags.get("tokenizer", "bpe") in learned
+
+
+def _validates(flags: Flags) -> bool:
+    return bool(flags["valid"] or flags["hub"]) if "hub" in flags else flags.get("valid_share", 1) > 0
+
+
+def _can_stop(flags: Flags) -> bool:
+    # Patience counts from the second validation on, and one at the last step ends nothing.
+    stops = flags["patience"] and _validates(flags)  # without validation, `check_task` refuses patience
+    return not stops or (flags["steps"] - 1) // flags["validate_every"] > flags["patience"]
+
+
+def _ties(flags: Flags) -> bool:
+    return "concatenated" not in (flags["positions"], *flags["attention"].split(","))
+
+
+DEPENDENT: dict[str, tuple[Callable[[Flags], bool], str]] = {
+    "activation": (lambda flags: flags.get("feed_forward", True), "with --no-feed_forward"),
+    "bleu_tokenize": (lambda flags: bool(flags["test"]) or _validates(flags), "without --valid or --test"),
+    "context": (lambda flags: flags["score"] != "none", "with --score none"),
+    "criterion": (lambda flags: "/" in flags["criterion"] or _validates(flags), "without --valid"),
+    "guide": (lambda flags: flags["guide_weight"] > 0, "with --guide_weight 0"),
+    "guide_weight": (lambda flags: flags["guide"] is not None, "without --guide"),
+    "heads": (lambda flags: flags.get("multihead", True), "without --multihead"),
+    "inner": (lambda flags: flags.get("feed_forward", True), "with --no-feed_forward"),
+    "last_lr": (lambda flags: flags["schedule"] == "one_cycle", "without --schedule one_cycle"),
+    "layer": (lambda flags: flags["enc_layers"] > 0, "without --enc_layers 1 or more"),
+    "lenient": (lambda flags: flags["hub"] is None or bool(flags["extra_valid"]), "with --hub"),
+    "norm_epsilon": (lambda flags: flags["norm"] != "none", "with --norm none"),
+    "patience": (_can_stop, "without more --steps or a smaller --validate_every"),
+    "positions": (lambda flags: flags.get("pos_enc", True), "without --pos_enc"),
+    "query": (lambda flags: flags["score"] != "none", "with --score none"),
+    "rotary_base": (lambda flags: flags["positions"] == "rotary", "without --positions rotary"),
+    "score": (lambda flags: flags.get("pooling", "attention") == "attention", "without --pooling attention"),
+    "snapshots": (lambda flags: flags["snapshots"] <= flags["steps"] + 1, "without more --steps"),
+    "test": (lambda flags: flags["hub"] is None, "with --hub"),
+    "tied": (_ties, "with concatenated positions"),
+    "valid": (lambda flags: flags["hub"] is None, "with --hub"),
+    "validate_every": (
+        lambda flags: _validates(flags) or flags.get("keep", 0) > 0,
+        "without validation text or --keep",
+    ),
+    "vocab_size": (_learns_to_size, "with this --tokenizer"),
+    "weights": (lambda flags: len(flags["weights"]) != 1, "without a second text of --train"),
+}
+"""Options, whether each of them has an effect together with all options of a run, and when it has none."""
+
+
+def check_dependent(given: Flags, flags: Flags) -> None:
+    """Raise `InputError` for one of the `given` options that has no effect together with all options `flags`.
+
+    >>> check_dependent({"heads": 2}, {"heads": 2, "multihead": True})
+    """
+    for name, (has_effect, otherwise) in DEPENDENT.items():
+        if (value := given.get(name)) is not None and not has_effect(flags):
+            shown = " ".join(map(str, value)) if isinstance(value, tuple) else value
+            preposition, _, other = otherwise.partition(" ")
+            way_out = f"{'give' if preposition == 'without' else 'leave out'} {other}"
+            raise InputError(f"{name} {shown} has no effect {otherwise}: leave {name} out, or {way_out}")

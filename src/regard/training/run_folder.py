@@ -15,12 +15,15 @@ against config.json. A file that was edited, or that belongs to another run, rai
 """
 
 import dataclasses
+import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_type_hints
+
+import msgspec
 
 from regard.errors import EditedError, InputError
 from regard.io.folders import append_inside, new_folder, write_inside
@@ -28,6 +31,7 @@ from regard.io.reading import (
     DamageError,
     add_digest,
     canonical_json,
+    convert_json,
     damaged_file,
     has_valid_digest,
     is_file,
@@ -42,21 +46,144 @@ from regard.io.temporary import tidy
 from regard.io.writing import refuse_links, write_file, write_json
 from regard.plugins import PluginError
 from regard.progress import print_status
-from regard.training.config import RunConfig
-from regard.training.metrics import read_metrics
-from regard.training.stored_config import (
-    EARLIER_FORMATS,
-    FORMAT,
-    LARGEST_CONFIG,
-    bare_config,
-    config_from_json,
-    differences,
-    is_intact,
-    unknown_format,
-    vocabulary_digest,
-)
-from regard.training.tensor_file import read_metadata
+from regard.training.config import RunConfig, options_class
+from regard.training.tensor_file import TensorFile, read_metadata
 from regard.training.trust_code import check_trusted
+
+# Stored configs: formats, digests, reading, and differences between two configs.
+
+FORMAT = "regard-run/8"
+"""Only format that is read. A run of another format is trained again: old formats have no digests to check."""
+MOST_DIFFERENCES = 3
+"""Largest number of differences in a message."""
+LONGEST_VALUE = 24
+"""Largest number of characters of a value in a message."""
+LARGEST_CONFIG = 1 << 20
+"""Largest size of config.json in bytes."""
+
+
+def vocabulary_digest(vocabularies: dict[str, str]) -> str:
+    return hashlib.sha256(json.dumps(vocabularies, sort_keys=True).encode()).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def config_from_json(stored: Mapping[str, Any]) -> RunConfig:
+    """Return the config for the result of `RunConfig.json`. Raises `InputError` for invalid data."""
+    names = {option.name for option in dataclasses.fields(RunConfig)}
+    if set(stored) != names:
+        raise InputError(f"config needs exactly {', '.join(sorted(names))}")
+    hints = get_type_hints(RunConfig)
+    try:
+        parts = {name: convert_json(stored[name], hints[name]) for name in names if name != "options"}
+        values = convert_json(stored["options"], dict[str, Any])
+    except DamageError as error:
+        raise InputError(f"config: {error}") from None
+    options = options_class(parts["on"], parts["kind"])
+    if set(values) != {*options.flag_names()}:
+        raise InputError(f"config 'options' needs exactly {', '.join(sorted(options.flag_names()))}")
+    return RunConfig(**parts, options=options(**values))
+
+
+def config_mismatch(file: TensorFile, stored: dict[str, Any], name: str) -> str | None:
+    """Return a description of the differences between the config in a tensor file and config.json, or None if
+    equal."""
+    if file.config == canonical_json(without_digest(stored)):
+        return None
+    return differences(stored, file.config, name) or "it names no config"
+
+
+def differences(stored: Mapping[str, Any], config: str, name: str) -> str:
+    """Return a description of the differences between config.json (plain data) and the config (JSON) in the
+    file `name`.
+
+    Returns an empty string for equal configs, and for JSON that is not a config.
+    """
+    try:
+        other = parse_json(config, finite=False)
+    except DamageError:
+        return ""
+    mine, theirs = dict(_values("", without_digest(stored))), dict(_values("", other))
+    names = [option for option in {**mine, **theirs} if mine.get(option) != theirs.get(option)]
+    if names == ["initial"]:
+        return "training began with different parameters than config.json states"
+    names = [option for option in names if option != "initial"]  # determined by the other options
+    changes = [
+        f"{option} is {_shorten(mine.get(option))} in config.json, {_shorten(theirs.get(option))} in {name}"
+        for option in names
+    ]
+    more = len(changes) - MOST_DIFFERENCES
+    return "; ".join(changes[:MOST_DIFFERENCES]) + (f"; and {more} more" if more > 0 else "")
+
+
+def unknown_format(stored: Any) -> str:
+    """Return a description of the format of a config that this version cannot read."""
+    name = stored.get("format") if isinstance(stored, dict) else None
+    named = f"format {name!r}"[:60] if isinstance(name, str) else "no format"
+    return (
+        f"config.json names {named}, but this version of Regard reads {FORMAT}; train it again, or use the "
+        "version of Regard that wrote it"
+    )
+
+
+def _values(name: str, content: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested objects with the last key of their path, which is the name of the flag."""
+    if isinstance(content, Mapping) and content:
+        for inner, value in content.items():
+            yield from _values(f"{name}.{inner}" if name not in ("", "options") else inner, value)
+    else:
+        yield name, content
+
+
+def _shorten(value: object) -> str:
+    text = "missing" if value is None else str(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
+
+
+# Metrics of a training run: a file with one JSON object per line.
+
+
+class _Line(msgspec.Struct):
+    """Required fields of a line. A line may have additional fields."""
+
+    step: Annotated[int, msgspec.Meta(ge=1)]
+    loss: float
+    exact_match: float
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a metrics file, without a truncated last line. Returns an empty list without a file.
+
+    Raises `InputError` if a line before the last line is damaged, or if the steps do not increase.
+    """
+    if not is_file(path):
+        return []
+    lines: list[dict[str, Any]] = []
+    for number, line in enumerate(read_bytes(path).split(b"\n")[:-1], start=1):
+        try:
+            lines.append(convert_json(parse_json(line), dict[str, int | float]))
+            convert_json(lines[-1], _Line)
+            if number > 1 and lines[-1]["step"] <= lines[-2]["step"]:
+                raise DamageError(f"step {lines[-1]['step']} does not come after step {lines[-2]['step']}")
+        except DamageError as error:
+            mend = "restore a copy, or delete that line and all later lines"
+            raise damaged_file(path, f"line {number}: {error}", mend) from error
+    return lines
+
+
+def missing_steps(lines: Sequence[Mapping[str, Any]], step: int, steps: int, every: int) -> list[int]:
+    """Return the steps up to `step` whose lines are missing. A line is expected for every multiple of `every`,
+    and for the last of all `steps`.
+
+    >>> missing_steps([{"step": 10}, {"step": 30}], step=30, steps=30, every=10)
+    [20]
+    """
+    expected = {*range(every, step + 1, every), *({step} & {steps})}
+    return sorted(expected - {line["step"] for line in lines})
+
 
 MEND = "restore a copy of the run, or train it again"
 TRUST = "if you edited the file yourself, add --trust-edited (in Python trust_edited=True)"
@@ -123,7 +250,7 @@ class RunFolder:
                 f"{str(self.path)!r} is a Hugging Face model, not a run: inspect it with"
                 f" `regard look {self.path}`, or convert a translation model with `regard import {self.path}`"
             )
-        if not isinstance(stored, dict) or stored.get("format") not in (FORMAT, *EARLIER_FORMATS):
+        if not isinstance(stored, dict) or stored.get("format") != FORMAT:
             raise InputError(f"run {str(self.path)!r} cannot be read: {unknown_format(stored)}")
         return stored
 
@@ -131,9 +258,9 @@ class RunFolder:
         """Return the config. Raises `InputError` if the config is missing, damaged or edited, or contains
         untrusted code."""
         stored = self.stored()
-        if not is_intact(stored):
+        if not has_valid_digest(stored):
             self.refuse_edited("config.json", self._describe_edit(stored))
-        stored = bare_config(stored)
+        stored = {name: value for name, value in stored.items() if name not in ("format", "digest")}
         check_trusted(stored, self.path, trust_code=trust_code)
         try:
             return config_from_json(stored)
@@ -147,14 +274,8 @@ class RunFolder:
         return canonical_json(without_digest(self.stored()))
 
     @property
-    def has_digests(self) -> bool:
-        """Whether every file must have a digest. Files of earlier formats have no digest."""
-        return bool(self.stored()["format"] == FORMAT)
-
-    @property
     def model_identity(self) -> dict[str, str | None]:
-        """Digests of the config and of model.safetensors. The digest of model.safetensors is None in earlier
-        formats."""
+        """Digests of the config and of model.safetensors."""
         try:
             _, model = read_metadata(self.model_file)
         except DamageError as error:
@@ -266,8 +387,6 @@ class RunFolder:
                 raise DamageError("it is not an object")
         except DamageError as error:
             raise damaged_file(path, error, mend) from error
-        if "digest" not in content and not self.has_digests:
-            return content
         model = content.get("of")
         if not has_valid_digest(content):
             self.refuse_edited(name, "the file has changed since it was written", mend)
@@ -291,7 +410,7 @@ def create_run(
     check_run_path(path, overwrite=overwrite, flag=flag)
     with new_folder(path) as building:
         folder = RunFolder(building)
-        write_json(folder.config_file, add_digest({"format": FORMAT, **dataclasses.asdict(config)}))
+        write_json(folder.config_file, add_digest({"format": FORMAT, **config.json()}))
         yield folder
 
 

@@ -34,8 +34,7 @@ from regard.io.writing import refuse_links, write_json
 from regard.training.checkpoint import Checkpoint, TrainingState
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.objective import Objective
-from regard.training.run_folder import MEND, RunFolder
-from regard.training.stored_config import differences, file_digest, is_intact
+from regard.training.run_folder import MEND, RunFolder, differences, file_digest
 
 DIGESTS = "digests"
 """Prefix of the names of digest files in a checkpoint."""
@@ -162,8 +161,6 @@ def check_digests(folder: RunFolder, checkpoint: Path, rank: int, size: int) -> 
     digests = [
         read_json(path, _Digests, MEND, finite=False) for path in every if path.name.startswith(f"{DIGESTS}-")
     ]
-    if not digests and not folder.has_digests:
-        return
     known = {name: digest for content in digests for name, digest in content.files.items()}
     stored = folder.stored()
     if (
@@ -172,7 +169,7 @@ def check_digests(folder: RunFolder, checkpoint: Path, rank: int, size: int) -> 
         or any(known[path.name] != file_digest(path) for path in files[rank::size])
     ):
         folder.refuse_edited(checkpoint.name, "the checkpoint's files have changed since they were written")
-    elif not (folder.trust_edited and not is_intact(stored)):
+    elif not folder.trust_edited or has_valid_digest(stored):
         for content in digests:
             if content.config != folder.config_text:
                 problem = differences(stored, content.config, checkpoint.name) or "it names no config"

@@ -11,7 +11,6 @@ import math
 import os
 import stat
 import warnings
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -70,13 +69,11 @@ def tensor_specs(tensors: Mapping[str, Tensor], *, half: bool = False) -> dict[s
 
 
 class _Metadata(msgspec.Struct, forbid_unknown_fields=True):
-    """Metadata of a file. Older files have a CRC-32 of the values instead of a SHA-256 digest, or no
-    checksum."""
+    """Metadata of a file; a file without a digest is refused as edited."""
 
     step: str
     config: str = ""
     sha256: str | None = None
-    crc32: str | None = None
 
 
 class _Entry(msgspec.Struct, forbid_unknown_fields=True):
@@ -102,11 +99,11 @@ class TensorFile(NamedTuple):
     step: int
     """Number of training steps of the tensors."""
     config: str
-    """Config of the run as JSON; in older files, a checksum of the config or an empty string."""
+    """Config of the run as JSON."""
     digest: str | None
-    """SHA-256 digest of header and values, as stored in the file; None in older files."""
+    """SHA-256 digest of header and values, as stored in the file; None if it was removed."""
     intact: bool
-    """Whether the content matches its SHA-256 or CRC-32; True for a file without a checksum."""
+    """Whether the content matches its digest."""
 
 
 def pack_tensors(tensors: Mapping[str, Tensor], step: int, config: str = "") -> bytes:
@@ -235,7 +232,6 @@ def _read_values(file: BinaryIO, header: _Header) -> tuple[dict[str, Tensor], bo
     metadata = header.metadata
     entries = {name: msgspec.to_builtins(entry) for name, entry in header.entries.items()}
     digest = _header_digest({"step": metadata.step, "config": metadata.config}, entries)
-    total = zlib.crc32(f"{metadata.step} {metadata.config} ".encode())
     file.seek(header.begin)
     tensors: dict[str, Tensor] = {}
     # The tensors are contiguous (`_check_offsets`), so one pass reads the values and computes the digest.
@@ -245,15 +241,8 @@ def _read_values(file: BinaryIO, header: _Header) -> tuple[dict[str, Tensor], bo
         if file.readinto(values) != len(values):  # type: ignore[attr-defined]
             raise DamageError("the end of the file is missing")
         tensors[name] = tensor
-        if metadata.sha256 is not None:
-            digest.update(values)
-        elif metadata.crc32 is not None:
-            total = zlib.crc32(values, total)
-    if metadata.sha256 is not None:
-        intact = digest.hexdigest() == metadata.sha256
-    else:
-        intact = metadata.crc32 is None or metadata.crc32 == f"{total:08x}"
-    return {name: tensors[name] for name in header.entries}, intact
+        digest.update(values)
+    return {name: tensors[name] for name in header.entries}, digest.hexdigest() == metadata.sha256
 
 
 def _header_digest(metadata: Mapping[str, str], entries: Mapping[str, Any]) -> "hashlib._Hash":

@@ -20,12 +20,11 @@ from regard.io.writing import refuse_links
 from regard.streams import derive_seed
 from regard.tasks.batch import Batch, BatchSource, TokenBatch
 from regard.training.checkpoint import Checkpoint, Progress, TrainingState
-from regard.training.criterion import Criterion
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.objective import Objective
 from regard.training.precision import product_type
 from regard.training.run_folder import RunFolder
-from regard.training.settings import TrainingConfig
+from regard.training.settings import Criterion, TrainingConfig
 from regard.training.signals import delay_signals, exit_by_signal
 
 # Kept models of a training run: `kept/step-N.safetensors`, the weights for use after N training steps.

@@ -59,7 +59,7 @@ def code_digests(stored: Mapping[str, Any]) -> dict[str, str]:
     """Return the digests of the code to which a config (as plain data) refers, by description (see
     `regard.plugins.code_digest`).
 
-    >>> code_digests({"on": "counting", "kind": "attention", "model": {}})
+    >>> code_digests({"on": "counting", "kind": "attention", "options": {}})
     {}
     """
     return {name: code_digest(file) for name, file, _ in _named_code(stored)}
@@ -70,13 +70,13 @@ def _named_code(stored: Mapping[str, Any]) -> Iterator[tuple[str, Path, bool]]:
 
     Modules of Regard and missing modules are omitted, because they execute no code of other users.
     """
-    on, model = stored.get("on"), stored.get("model")
+    on, options = stored.get("on"), stored.get("options")
     if isinstance(on, str) and on.endswith(".py") and Path(on).is_file():
         yield f"task file {on!r}", Path(on).resolve(), False
-    options = dict(model) if isinstance(model, dict) else {}
-    mechanism = options.pop("attention", None)
-    parts = [("model", stored.get("kind")), *options.items()]
-    if isinstance(mechanism, str):
+    options = options if isinstance(options, dict) else {}
+    parts = [("model", stored.get("kind"))]
+    parts += [(name, options.get(name)) for name in ("score", "positions", "layer")]
+    if isinstance(mechanism := options.get("attention"), str):
         parts += [("attention part", name) for name in custom_parts(mechanism)]
     for part, name in parts:
         module = plugin_module(name) if isinstance(name, str) and ":" in name else None

@@ -5,21 +5,17 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.cli.parsing import parse
+from regard.cli.parsing import read_command
 from regard.cli.terminal import print_message
 from regard.io.writing import write_new
 from regard_course.translated import find_language, known_languages
 
-DESCRIPTION = (
-    "Open the course: 24 lessons, from dictionary look-up to Transformers and language models. "
-    "Most lessons train a model on this machine. With --site, --notebooks or --stubs the course is written to "
-    "files instead. Needs the extra serve."
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class LearnFlags:
-    """Flags of the command."""
+    """Open the course: 24 lessons, from dictionary look-up to Transformers and language models. Most lessons
+    train a model on this machine. With --site, --notebooks or --stubs the course is written to files instead.
+    Needs the extra serve."""
 
     site: Path | None = None
     """Write the course to this folder as web pages that work offline. Missing runs are trained first, which
@@ -47,7 +43,7 @@ class LearnFlags:
 def run(argv: list[str]) -> None:
     """Write the requested files, or serve the course until interrupted."""
 
-    flags = parse(LearnFlags(), argv, prog="regard learn", description=DESCRIPTION)
+    _, flags = read_command(LearnFlags, argv, "regard learn")
     from regard_course.check import build_stubs
     from regard_course.course_app import teach
     from regard_course.notebooks import build_notebooks

@@ -24,7 +24,7 @@ from regard.models.base import TaskModel
 from regard.result import Result, to_plain
 from regard.runs.run_types import AnyRun
 from regard.streams import make_generator
-from regard.training.registry import find_model
+from regard.training.config import find_model
 from regard.training.tensor_file import digest_tensors, pack_tensors, read_tensors
 from regard_course.processes import ForkServer
 from regard_course.program_tables import WrittenProgram
@@ -165,9 +165,9 @@ def load_found(folder: Path) -> AnyRun:
             table=table,
         )
         task: Any = make_task(program, Reading(tuple(content["values"]), torch.zeros(0), 0, nullable=True))
-        spec = find_model(RUNS[family][0])
-        config: Any = spec.config(**content["model"])
-        model: Any = spec.model(config, **task.sizes)
+        model_class: Any = find_model(RUNS[family][0])
+        config = model_class.config_class(**content["model"])
+        model = model_class(config, **task.sizes)
         model.load_state_dict(read_tensors(folder / "model.safetensors").tensors)
     except (KeyError, TypeError, ValueError, RuntimeError, DamageError) as error:
         raise damaged_file(folder, error, REMEDY) from error

@@ -13,8 +13,8 @@ from regard.runs.answer_run import AnswerRun
 from regard.runs.language_run import LanguageRun
 from regard.runs.pair_run import PairRun
 from regard.runs.run_types import AnyRun
-from regard.training.config import RunConfig
-from regard.training.registry import find_model
+from regard.training.config import combine
+from regard.training.settings import FLAGS
 from regard_lab.programs.circuit import Circuit
 from regard_lab.programs.compiler import Compiled, compile_program
 from regard_lab.programs.library import PROGRAMS
@@ -54,10 +54,12 @@ def run_compiled(compiled: Compiled, seed: int = 0) -> AnyRun:
     program = compiled.program
     kind, run_class = RUNS[program.family]
     options: dict[str, Any] = {"vary_len": True} if program.family == "encoder" else {}  # all lengths are inputs
-    training = find_model(kind).settings(seed=seed, **options)
-    config: Any = RunConfig(
-        on=program.name, kind=kind, task=compiled.task.config, model=compiled.config, training=training
-    )
+    parts = (compiled.task.config, compiled.config)
+    for part in parts:
+        options |= {name: getattr(part, name) for name in part.__dataclass_fields__}
+    use = kind if kind in FLAGS else "tokens"
+    options_class = combine(program.name, kind, type(parts[0]), type(parts[1]), use)
+    config: Any = options_class(seed=seed, **options).run_config()
     folder = Path(f"compiled:{program.name}")
     task: Any = compiled.task
     model: Any = compiled.model

@@ -4,26 +4,22 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.cli.parsing import parse
+from regard.cli.parsing import read_command
 from regard.cli.terminal import print_table, resumable
 from regard.io.writing import check_writable, write_json
 from regard_lab.bench.bench import SAVEPATH, SEEDS, bench
 from regard_lab.bench.page import write_bench_page, write_markdown
 
-PROG = "regard bench"
-DESCRIPTION = (
-    "Measure explanation methods on models whose answer is known: programs compiled to weights, traps, programs "
-    "that Transformers were trained to follow, and Regard's tasks. The table has the area under the ROC curve of "
-    "each method on each model, for inputs, heads and edges, with 95 % intervals over seeds. Results are stored "
-    "one by one: a repeated command continues where it stopped."
-)
 PIPE_WIDTH = 160
 """Width of the tables in characters if they are not printed to a terminal."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchFlags:
-    """Flags of the command."""
+    """Measure explanation methods on models whose answer is known: programs compiled to weights, traps,
+    programs that Transformers were trained to follow, and Regard's tasks. The table has the area under the
+    ROC curve of each method on each model, for inputs, heads and edges, with 95 % intervals over seeds.
+    Results are stored one by one: a repeated command continues where it stopped."""
 
     methods: str = "all"
     """Methods, separated by commas: all, names (see regard.attribute, also captum:CLASS), or your own as FILE.py
@@ -47,7 +43,7 @@ class BenchFlags:
 
 def run(argv: list[str]) -> None:
     """Measure the methods, print the tables and write the files."""
-    flags = parse(BenchFlags(), argv, prog=PROG, description=DESCRIPTION)
+    _, flags = read_command(BenchFlags, argv, "regard bench")
     for path in (flags.json, flags.html, flags.markdown):
         if path is not None:
             check_writable(path)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from rich.console import Group
 
-from regard.cli.machines import MachineFlags, make_backend
-from regard.cli.parsing import parse, take_text, wants_help
+from regard.cli.compare import MachineFlags, make_backend
+from regard.cli.parsing import read_command
 from regard.cli.terminal import print_table, resumable
 from regard.errors import InputError
 from regard.io.writing import check_writable, write_json
@@ -16,13 +16,6 @@ from regard_lab.cards.card_page import all_claims, write_markdown, write_page
 from regard_lab.cards.card_tables import card_json, card_tables, claim_table, overview_table
 from regard_lab.cards.mechanisms import MECHANISMS
 
-PROG = "regard card"
-DESCRIPTION = (
-    "Train small models with an attention mechanism and with softmax on the same probes, and compare them: "
-    "scores over several seeds, cost, where weight goes, and claims of papers. MECHANISM: parts as for `regard "
-    "train --attention`, such as sink, alibi,sink or mymodule:MyPart; or --all. Results are stored one by one: "
-    "a repeated command continues where it stopped."
-)
 PIPE_WIDTH = 160
 """Width of the tables in characters if they are not printed to a terminal."""
 
@@ -50,26 +43,27 @@ class EvidenceFlags:
 
 @dataclass(frozen=True, kw_only=True)
 class CardFlags(MachineFlags, EvidenceFlags):
-    """All flags of the command."""
+    """Train small models with an attention mechanism and with softmax on the same probes, and compare them:
+    scores over several seeds, cost, where weight goes, and claims of papers. MECHANISM: parts as for `regard
+    train --attention`, such as sink, alibi,sink or mymodule:MyPart; or --all. Results are stored one by one:
+    a repeated command continues where it stopped."""
 
 
 def run(argv: list[str]) -> None:
     """Measure the mechanisms, print the tables and write the files."""
-    if wants_help(argv):
-        parse(CardFlags(), ["--help"], prog=f"{PROG} MECHANISM", description=DESCRIPTION)
-    mechanism, argv = take_text(argv, CardFlags)
-    flags = parse(CardFlags(), argv, prog=f"{PROG} MECHANISM", description=DESCRIPTION)
-    if (mechanism is None) != flags.all:
-        raise InputError(f"name one mechanism, as in `{PROG} alibi,sink`, or give --all")
+    names, flags = read_command(CardFlags, argv, "regard card [MECHANISM]")
+    if bool(names) == flags.all:
+        raise InputError("name one mechanism, as in `regard card alibi,sink`, or give --all")
     if flags.markdown is not None and not flags.all:
         raise InputError("--markdown writes a table of all mechanisms: add --all, or give --html")
     for path in (flags.json, flags.html, flags.markdown):
         if path is not None:
             check_writable(path)
-    names = MECHANISMS if mechanism is None else (mechanism,)
     machines = make_backend(flags)
     with resumable():
-        cards = measure_cards(names, seeds=flags.seeds, steps=flags.steps, savepath=flags.savepath, on=machines)
+        cards = measure_cards(
+            names or MECHANISMS, seeds=flags.seeds, steps=flags.steps, savepath=flags.savepath, on=machines
+        )
     width = None if sys.stdout.isatty() else PIPE_WIDTH
     print_table(
         Group(overview_table(cards), "", claim_table(all_claims(cards))) if flags.all else card_tables(cards[0]),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from regard.cli.parsing import parse_of_run
+from regard.cli.parsing import read_command
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import print_message, print_table
 from regard.data.parallel import ParallelText
@@ -17,18 +17,13 @@ from regard.io.writing import check_writable, refuse_input, write_json
 from regard_lab.doubts.calibration import FALSE_ALARMS, SMALLEST, calibrate_doubt, check_calibration
 from regard_lab.doubts.calibration_file import FILE
 
-PROG = "regard trust"
-DESCRIPTION = (
-    "Calibrate the doubt of a translator: plant faults in its translations, in references (omitted words, ...) "
-    "and in the sources (noise, ...), and fit a classifier of attention, probabilities and text. The table shows "
-    "how well the doubt finds faults in sentences that were not used for fitting. The calibration is stored with "
-    "the run, for `regard translate --doubt`."
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class TrustFlags:
-    """Flags of the command."""
+    """Calibrate the doubt of a translator: plant faults in its translations, in references (omitted words,
+    ...) and in the sources (noise, ...), and fit a classifier of attention, probabilities and text. The table
+    shows how well the doubt finds faults in sentences that were not used for fitting. The calibration is
+    stored with the run, for `regard translate --doubt`."""
 
     data: tuple[Path, ...] = ()
     """Source and target file, or one file of tab-separated pairs, that were not used for training. Default: the
@@ -53,7 +48,7 @@ class TrustFlags:
 
 def run(argv: list[str]) -> None:
     """Calibrate the doubt, print and store it."""
-    name, flags = parse_of_run(TrustFlags(), argv, prog=PROG, description=DESCRIPTION, example="translation")
+    [name], flags = read_command(TrustFlags, argv, "regard trust RUN", example="translation")
     check_range("samples", flags.samples, SMALLEST, 10**6)
     if flags.lenient and not flags.data:
         raise InputError("--lenient leaves out lines of --data: give --data, or leave out --lenient")

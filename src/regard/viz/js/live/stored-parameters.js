@@ -1,4 +1,4 @@
-// Parameters as a page's file holds them. See `regard.runs.packed_parameters`, which writes them.
+// Parameters as a page's file holds them. See `regard.runs.live_data`, which writes them.
 
 import { inflate } from "../inflate.js";
 import { Parameters } from "./rows.js";

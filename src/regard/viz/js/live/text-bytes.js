@@ -1,4 +1,4 @@
-// Bytes that a page holds as text of 7 bits in each character. See `regard.runs.packed_parameters`.
+// Bytes that a page holds as text of 7 bits in each character. See `regard.runs.live_data`.
 
 /**
  * @param {string} text
