@@ -179,7 +179,7 @@ def _class(learners: int, folder: Path) -> Marks:
         person = f"learner-{number:04}"
         (folder / person).mkdir()
         for index, exercise in enumerate(EXERCISES):
-            mistakes = [" ".join((mistake.__doc__ or "").split()) for mistake in exercise.mistakes]
+            mistakes = [mistake.did for mistake in exercise.mistakes]
             points = (number + index) % 4
             note = mistakes[number % len(mistakes)] if points < 3 and mistakes else ""
             rows.append(

@@ -64,7 +64,7 @@ def make_exercise(
             return function(*positional, **named)
 
         step = functools.update_wrapper(method, function, assigned=("__name__", "__doc__"))
-        names = {"__doc__": function.__doc__, "paper": "", name: step, **attributes}
+        names = {"did": " ".join((function.__doc__ or "").split()), name: step, **attributes}
         return type(function.__name__, (Solution,), names)
 
     def cases(seed: int) -> list[Case]:
@@ -136,7 +136,7 @@ def _check_exercise(path: Path, exercise: Exercise) -> None:
     hidden = [mistake.__name__ for mistake in exercise.mistakes if mistake not in relevant_mistakes(exercise)]
     if hidden:
         raise InputError(f"{where}: no input shows the mistake {hidden[0]}: add an input on which it is wrong")
-    silent = [mistake.__name__ for mistake in exercise.mistakes if not (mistake.__doc__ or "").strip()]
+    silent = [mistake.__name__ for mistake in exercise.mistakes if not mistake.did]
     if silent:
         raise InputError(f"{where}: the mistake {silent[0]} has no docstring: describe what the code does wrong")
 

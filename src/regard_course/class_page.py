@@ -149,10 +149,7 @@ def _cell(mark: Mark | None) -> str:
 
 def _mistakes(rows: Sequence[Mark], exercises: Sequence[Exercise]) -> str:
     """Return the mistakes of a class, the most frequent first, with the people who made each."""
-    known = {
-        exercise.name: {" ".join((mistake.__doc__ or "").split()) for mistake in exercise.mistakes}
-        for exercise in exercises
-    }
+    known = {exercise.name: {mistake.did for mistake in exercise.mistakes} for exercise in exercises}
     people: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if late := TOO_LATE.search(row.note):

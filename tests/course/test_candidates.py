@@ -33,7 +33,7 @@ RIGHT = "import numpy as np\n" + SOFTMAX.format(more="axis=-1") + ATTENTION
         ("from regard.attention.multihead import MultiHeadAttention", "regard.attention"),
         ("from torch.nn import MultiheadAttention", "torch.nn"),
         ("from torch.nn import MultiheadAttention as MHA", "torch.nn"),
-        ("from regard.attention import *", "regard.attention"),
+        ("from regard.attention.multihead import *", "regard.attention"),
         ("import torch\nmulti_head_attention = torch.nn.MultiheadAttention", "torch.nn.modules.activation"),
         ("import torch\nclass MHA(torch.nn.MultiheadAttention):\n    pass", "torch.nn.modules.activation"),
         ("import functools, torch\nMHA = functools.partial(torch.nn.MultiheadAttention, 8)", "torch.nn"),

@@ -58,7 +58,7 @@ def test_mistakes_are_ranked_and_several_explanations_stay_together() -> None:
         mark(
             "a",
             points=0,
-            note=f"{UNDIVIDED} " + " ".join(str(find_exercise("score").mistakes[1].__doc__).split()),
+            note=f"{UNDIVIDED} " + " ".join(find_exercise("score").mistakes[1].did.split()),
         ),
         mark("b", points=0, note=UNDIVIDED),
         mark("c", points=3, note=both),

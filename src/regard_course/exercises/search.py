@@ -5,8 +5,8 @@ import contextlib
 from regard_course.exercises.draws import Draw, draw_cases, number, row
 from regard_course.exercises.exercise import Exercise
 from regard_course.inputs import END, START, Case, RandomLanguageModel
-from regard_course.mistakes import search_mistakes
-from regard_course.mistakes.solution import Solution
+from regard_course.mistakes.known import MISTAKES
+from regard_course.mistakes.solution import SearchSolution, Solution
 
 
 def _draw_model(draw: Draw) -> RandomLanguageModel:
@@ -51,9 +51,9 @@ def _shown_mistakes(cases: list[Case]) -> set[str]:
             return [str(solution().beam_search(**case.arguments)) for case in cases]
         return []
 
-    right = answers(Solution)
-    known = [value for value in vars(search_mistakes).values() if isinstance(value, type)]
-    return {value.__name__ for value in known if issubclass(value, Solution) and answers(value) != right}
+    right, steps = answers(Solution), {name for name in vars(SearchSolution) if not name.startswith("__")}
+    known = [mistake for mistake in MISTAKES if vars(mistake).keys() & steps]
+    return {mistake.__name__ for mistake in known if answers(mistake) != right}
 
 
 EXERCISES = (
