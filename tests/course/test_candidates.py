@@ -146,10 +146,12 @@ def test_a_file_that_only_imports_is_not_right(
     path.write_text("from regard.attention.multihead import MultiHeadAttention\n", encoding="utf-8")
     status, out, _ = command("check", path)
     assert status == 1
-    assert "MultiHeadAttention is imported from regard.attention: write your own" in " ".join(out.split())
+    assert "MultiHeadAttention is imported from regard.attention.multihead: write your own" in " ".join(
+        out.split()
+    )
 
 
-SOLUTION = "regard_course.mistakes.transformer_solution.AttentionSolution.attention"
+SOLUTION = "regard_course.mistakes.solution.AttentionSolution.attention"
 
 
 def test_library_work_is_noted(tmp_path: Path) -> None:

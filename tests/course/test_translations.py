@@ -20,17 +20,17 @@ from regard_course.pages import VERDICTS, exercise_page, index_page, lesson_page
 from regard_course.pictures import picture_texts
 from regard_course.translated import find_language, make_digest
 
-ROOT = Path(regard.__file__).parent
+ROOT = Path(regard.__file__).parents[1]
 GERMAN = find_language("de")
 PAGES = (
-    "course/pages.py",
-    "course/exercise_pages.py",
-    "course/notebooks.py",
-    "course/lessons/lesson.py",
-    "cli/learn.py",
-    "server/course_app.py",
+    "regard_course/pages.py",
+    "regard_course/exercise_pages.py",
+    "regard_course/notebooks.py",
+    "regard_course/lessons/lesson.py",
+    "regard_course/cli/learn.py",
+    "regard_course/course_app.py",
 )
-SCRIPTS = ("course/notes.js", "server/page/learn.js", "server/page/course-commands.js")
+SCRIPTS = ("regard_course/notes.js", "regard/server/page/learn.js", "regard/server/page/course-commands.js")
 Command = Callable[..., tuple[int, str, str]]
 
 
@@ -121,7 +121,7 @@ def test_an_unknown_language_is_named_as_typed(command: Command) -> None:
 def test_the_command_reports_gaps_in_the_language(folder: Path, command: Command) -> None:
     assert command("learn", "--language", "de", "--gaps")[1] == "The translation de is complete.\n"
     for name in ("lessons/tokens.md", "exercises/score.md", "words.json"):
-        shutil.copy(ROOT / "course" / "translations" / "de" / name, folder / name)
+        shutil.copy(ROOT / "regard_course" / "translations" / "de" / name, folder / name)
     err = command("learn", "--language", folder, "--stubs", folder / "stubs")[2]
     assert (
         err.startswith(f"regard: {len(list_gaps(str(folder)))} Texte fehlen oder sind älter")

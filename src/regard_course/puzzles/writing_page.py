@@ -15,7 +15,6 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.models.base import TaskModel
-from regard_course.drawing import COLORS, Drawing
 from regard_course.exercise_pages import MARKDOWN
 from regard_course.pages import make_page
 from regard_course.processes import ForkServer
@@ -37,6 +36,7 @@ from regard_lab.programs.language import Expression
 
 CELL = 22
 """Side of a cell of a heatmap in pixels."""
+BLUE, GREEN = "var(--blue, #1a5fb4)", "var(--green, #26805a)"
 
 
 class WritingPage:
@@ -198,7 +198,7 @@ class WritingPage:
         for match in matches:
             pictures = [
                 _heatmap(_array(own[match.head]), text, f"^{text}"),
-                _heatmap(_array(learned[match.trained]), text, f"^{text}", color=COLORS[2]),
+                _heatmap(_array(learned[match.trained]), text, f"^{text}", color=GREEN),
             ]
             verdict = "matches" if match.matches else "no head matches; the nearest is"
             words = f"{verdict} {show_place(match.trained)}: similarity {match.similarity:.2f}"
@@ -226,12 +226,28 @@ def _table(rows: Sequence[tuple[str, Sequence[str]]]) -> str:
     return f'<table class="steps">{"".join(lines)}</table>'
 
 
-def _heatmap(weights: Any, rows: Sequence[str], columns: Sequence[str], *, color: str = COLORS[0]) -> str:
-    """Return the picture of attention weights (Tq, Tk)."""
+def _heatmap(weights: Any, rows: Sequence[str], columns: Sequence[str], *, color: str = BLUE) -> str:
+    """Return the picture of attention weights (Tq, Tk) as SVG: cells that are more opaque for larger weights."""
+
+    def text(x: float, y: float, name: str, anchor: str) -> str:
+        attributes = f'x="{x:.1f}" y="{y + 3.85:.1f}" font-size="11" text-anchor="{anchor}" fill="currentColor"'
+        return f"<text {attributes}>{html.escape(name)}</text>"
+
+    shapes = [text(20 + (number + 0.5) * CELL, 11, name, "middle") for number, name in enumerate(columns)]
+    for row, line in enumerate(weights):
+        shapes.append(text(14, 20 + (row + 0.5) * CELL, rows[row], "end"))
+        shapes += [
+            f'<rect x="{20 + column * CELL:.1f}" y="{20 + row * CELL:.1f}" width="{CELL:.1f}" '
+            f'height="{CELL:.1f}" rx="3" fill="{color}" fill-opacity="{0.62 * float(np.clip(weight, 0, 1)):.2f}" '
+            f'stroke="{color}" stroke-opacity=".55"/>'
+            for column, weight in enumerate(line)
+        ]
     height, width = (CELL * len(side) + 24 for side in (rows, columns))
-    drawing = Drawing(height, width)
-    drawing.grid(20, 20, weights, rows=rows, columns=columns, color=color, size=CELL)
-    return drawing.svg("attention: rows are queries, columns are keys")
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="picture" viewBox="0 0 {width} {height}" width="{width}" '
+        'role="img" font-family="system-ui, sans-serif" '
+        f'aria-label="attention: rows are queries, columns are keys">{"".join(shapes)}</svg>'
+    )
 
 
 def _figure(title: str, caption: str, *pictures: str) -> str:

@@ -7,7 +7,7 @@ name of its puzzle, a pattern that the named mistake must match, and the code af
 
 IMPORTS = (
     "import operator\n"
-    "from regard_lab.programs.language import \n"
+    "from regard_lab.programs.language import \\\n"
     "    aggregate, average, constant, elementwise, indices, select, select_all, tokens, width\n"
     "\n"
 )
