@@ -18,9 +18,8 @@ from regard.sweep.job import MEASURED, Measured, _compared, make_job
 from regard.sweep.local import Local
 from regard.training.config import make_config
 from regard.training.run_folder import RunFolder
-from regard_course.class_page import render_class
-from regard_course.exercises import EXERCISES
-from regard_course.marks import Mark, Marks
+from regard_course.exercises.course import EXERCISES
+from regard_course.marks import Mark, Marks, render_class
 
 TRAININGS = spread_sizes(10, 1000, 5)
 LINES = spread_sizes(300, 30_000)

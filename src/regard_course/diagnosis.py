@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from regard_course.arrays import Outputs, equal_arrays, equal_outputs
-from regard_course.exercises import EXERCISES
+from regard_course.exercises.course import EXERCISES
 from regard_course.exercises.exercise import Exercise, as_outputs
 from regard_course.inputs import Array, Case
 from regard_course.mistakes.solution import Solution

@@ -3,10 +3,9 @@
 import json
 from pathlib import Path
 
-from regard_course.exercise_pages import english_exercise
-from regard_course.exercises import EXERCISES
+from regard_course.exercises.course import EXERCISES
 from regard_course.lessons.lesson import RUNS, english_text
-from regard_course.pages import read_asset
+from regard_course.pages import english_exercise, read_asset
 from regard_course.pictures import picture_texts
 from regard_course.translated import find_language, make_digest
 

@@ -7,8 +7,8 @@ import pytest
 
 import regard
 from regard.attention.multihead import MultiHeadAttention
-from regard_course.candidates import find_candidates
-from regard_course.exercises import EXERCISES, find_exercise
+from regard_course.candidates import COURSE, REGARD, find_candidates
+from regard_course.exercises.course import EXERCISES, find_exercise
 from regard_course.mistakes.solution import Solution
 from tests.course.checking import execute
 
@@ -203,3 +203,12 @@ def test_only_what_the_learner_calls_is_noted(tmp_path: Path, code: str, noted: 
     path.write_text(f"import numpy as np\ndef score(q, k):\n    {code}\n", encoding="utf-8")
     (report,) = regard.check(path).exercises
     assert [note.startswith(noted) for note in report.notes] == ([True] if noted else []), report
+
+
+def test_packages_beside_regard_are_not_regards_code() -> None:
+    """Regard and NumPy are in one folder if both are installed."""
+    assert str(COURSE / "check.py").startswith(REGARD) and str(COURSE.with_name("regard") / "a.py").startswith(
+        REGARD
+    )
+    assert not str(COURSE.with_name("numpy") / "a.py").startswith(REGARD)
+    assert not str(COURSE.with_name("regard_notes") / "a.py").startswith(REGARD)

@@ -15,7 +15,7 @@ import torch
 import regard
 from regard.errors import InputError
 from regard_course.check import check_file
-from regard_course.exercises import EXERCISES
+from regard_course.exercises.course import EXERCISES
 from tests.course.checking import LEARNERS, check_source
 
 RIGHT = "def score(q, k):\n    return q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5\n"

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from regard_course.class_page import OTHER, UNREADABLE, render_class
-from regard_course.exercises import find_exercise
-from regard_course.marks import Mark, Marks
+from regard_course.exercises.course import find_exercise
+from regard_course.marks import OTHER, UNREADABLE, Mark, Marks, render_class
 from regard_course.progress import PROGRESS
 from tests.course.test_marks import RIGHT, WRONG, write
 

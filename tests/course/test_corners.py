@@ -9,7 +9,7 @@ import torch
 import regard
 from regard_course import time_limit
 from regard_course.arrays import convert_argument, equal_arrays
-from regard_course.exercises import EXERCISES, find_exercise
+from regard_course.exercises.course import EXERCISES, find_exercise
 from regard_course.learner_calls import RANDOM
 from regard_course.mistakes.known import LARGE_HIDDEN
 from tests.course.checking import check_source, mistake_names

@@ -8,7 +8,7 @@ import pytest
 
 from regard_course.arrays import ROUNDING, equal_outputs
 from regard_course.diagnosis import find_example, relevant_mistakes, run_solution
-from regard_course.exercises import EXERCISES
+from regard_course.exercises.course import EXERCISES
 from regard_course.exercises.exercise import Exercise, as_outputs
 from regard_course.grading import spaced_name
 from regard_course.mistakes.known import MISTAKES

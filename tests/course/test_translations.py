@@ -11,12 +11,18 @@ import pytest
 
 import regard
 from regard.errors import InputError
-from regard_course.exercise_pages import NOTES, read_exercise
-from regard_course.exercises import EXERCISES
+from regard_course.exercises.course import EXERCISES
 from regard_course.lessons.lesson import FIGURES, PARTS, RUNS, english_text, find_lesson, lessons
-from regard_course.notebooks import lesson_notebook
 from regard_course.originals import build_texts, list_gaps, read_originals
-from regard_course.pages import VERDICTS, exercise_page, index_page, lesson_page
+from regard_course.pages import (
+    NOTES,
+    VERDICTS,
+    exercise_page,
+    index_page,
+    lesson_notebook,
+    lesson_page,
+    read_exercise,
+)
 from regard_course.pictures import picture_texts
 from regard_course.translated import find_language, make_digest
 
@@ -24,8 +30,8 @@ ROOT = Path(regard.__file__).parents[1]
 GERMAN = find_language("de")
 PAGES = (
     "regard_course/pages.py",
-    "regard_course/exercise_pages.py",
-    "regard_course/notebooks.py",
+    "regard_course/pages.py",
+    "regard_course/pages.py",
     "regard_course/lessons/lesson.py",
     "regard_course/cli/learn.py",
     "regard_course/course_app.py",

@@ -54,11 +54,9 @@ class AttentionSolution:
         return np.where(mask, scores, -np.inf)
 
     def softmax(self, scores: Array) -> Array:
-        """Return the softmax over the keys."""
         return self.softmax_over(scores, -1)
 
     def softmax_over(self, scores: Array, axis: int | tuple[int, ...]) -> Array:
-        """Return the softmax over one or several dimensions."""
         powers = np.exp(scores - scores.max(axis, keepdims=True))
         return np.asarray(powers / powers.sum(axis, keepdims=True))
 
@@ -79,11 +77,9 @@ class AttentionSolution:
         return self.zero_masked_rows(self.softmax(masked), masked)
 
     def context(self, weights: Array, value: Array) -> Array:
-        """Return the weighted sum of the values."""
         return weights @ value
 
     def attend(self, query: Array, key: Array, value: Array, mask: Mask, heads: int = 1) -> tuple[Array, Array]:
-        """Return contexts and weights."""
         weights = self.masked_softmax(self.scaled_products(query, key, heads), mask)
         return self.context(weights, value), weights
 
@@ -104,11 +100,9 @@ class PositionSolution:
     """Number from which dimensions or pairs are counted."""
 
     def positions(self, length: int) -> Array:
-        """Return the position numbers."""
         return np.arange(length)
 
     def frequencies(self, width: int) -> Array:
-        """Return the angle per step of each pair of dimensions."""
         return self.base ** -(2 * self.indices((width + 1) // 2) / width)
 
     def indices(self, count: int) -> Array:
@@ -147,11 +141,9 @@ class LayerSolution(AttentionSolution, PositionSolution):
     norm_axes: tuple[int, ...] = (-1,)  # dimensions of the mean and the variance of a layer norm
 
     def project(self, states: Array, weight: Array) -> Array:
-        """Return `x W`."""
         return states @ weight
 
     def project_inputs(self, inputs: Three, w: Three) -> list[Array]:
-        """Return queries, keys and values."""
         return [self.project(states, weight) for states, weight in zip(inputs, w, strict=True)]
 
     def split(self, states: Array, heads: int) -> Array:
@@ -167,7 +159,6 @@ class LayerSolution(AttentionSolution, PositionSolution):
         return None if mask is None else mask[:, None]
 
     def project_output(self, joined: Array, w_o: Array) -> Array:
-        """Return the output of the joined heads."""
         return self.project(joined, w_o)
 
     def multi_head_attention(
@@ -197,7 +188,6 @@ class LayerSolution(AttentionSolution, PositionSolution):
         return self.project_output(self.join(context), w_o)
 
     def activation(self, hidden: Array) -> Array:
-        """Return the ReLU."""
         return np.maximum(hidden, 0)
 
     def feed_forward(self, states: Array, w_1: Array, b_1: Array, w_2: Array, b_2: Array) -> Array:
@@ -210,11 +200,9 @@ class LayerSolution(AttentionSolution, PositionSolution):
         return self.activation(states @ w_1 + b_1) @ w_2 + b_2
 
     def standard_deviation(self, states: Array) -> Array:
-        """Return the divisor of a layer norm."""
         return np.sqrt(states.var(self.norm_axes, keepdims=True) + self.epsilon)
 
     def normalize(self, states: Array, gain: Array, shift: Array) -> Array:
-        """Return the normalized states."""
         centered = states - states.mean(self.norm_axes, keepdims=True)
         return centered / self.standard_deviation(states) * gain + shift
 
@@ -228,16 +216,13 @@ class LayerSolution(AttentionSolution, PositionSolution):
         return self.normalize(x, p[f"gain_{norm}"], p[f"shift_{norm}"])
 
     def apply_feed_forward(self, states: Array, p: Parameters) -> Array:
-        """Return the feed-forward network of a layer."""
         return self.feed_forward(states, p["w_1"], p["b_1"], p["w_2"], p["b_2"])
 
     def self_attention(self, states: Array, p: Parameters, heads: int, mask: Mask) -> Array:
-        """Return the self-attention of a layer."""
         weights = p["w_q"], p["w_k"], p["w_v"], p["w_o"]
         return self.multi_head_attention(states, states, states, *weights, heads, mask)
 
     def cross_attention(self, x: Array, memory: Array, p: Parameters, heads: int, mask: Mask) -> Array:
-        """Return the attention to the encoder's memory."""
         weights = p["cross_q"], p["cross_k"], p["cross_v"], p["cross_o"]
         return self.multi_head_attention(x, memory, memory, *weights, heads, mask)
 
@@ -297,7 +282,6 @@ class TransformerSolution(LayerSolution):
         return vectors + self.added_positions(vectors, side)
 
     def added_positions(self, vectors: Array, side: str) -> Array:
-        """Return the positions that are added to embeddings."""
         return self.position_vectors(vectors, vectors.shape[-1])
 
     def encoder_mask(self, source: Array) -> Mask:
@@ -309,7 +293,6 @@ class TransformerSolution(LayerSolution):
         return np.broadcast_to((source != PADDING)[:, None], (len(source), target.shape[1], source.shape[1]))
 
     def layer_parameters(self, parameters: Parameters, side: str, layer: int) -> Parameters:
-        """Return the parameters of one layer."""
         prefix = f"{side}.{layer}."
         return {name[len(prefix) :]: value for name, value in parameters.items() if name.startswith(prefix)}
 
@@ -326,11 +309,9 @@ class TransformerSolution(LayerSolution):
         return states[-1]
 
     def decoder_input(self, target: Array) -> Array:
-        """Return the input tokens of the decoder."""
         return target
 
     def logits(self, states: Array, parameters: Parameters) -> Array:
-        """Return the logits of the decoder's states."""
         return states @ parameters["w_out"] + parameters["b_out"]
 
     def transformer(self, source: Array, target: Array, parameters: Parameters, heads: int, layers: int) -> Array:
@@ -425,7 +406,6 @@ class CausalSolution(TransformerSolution):
         return np.asarray((states**2).mean(-1, keepdims=True))
 
     def rms_gain(self, states: Array, gain: Array) -> Array:
-        """Return the states multiplied by the gain."""
         return states * gain
 
     def centered(self, states: Array) -> Array:
@@ -445,7 +425,6 @@ class CausalSolution(TransformerSolution):
         return states / (1 + np.exp(-states))
 
     def join_gate(self, gated: Array, states: Array) -> Array:
-        """Return the product of gate and states."""
         return gated * states
 
     def swiglu(self, states: Array, w_gate: Array, w_up: Array, w_down: Array) -> Array:
@@ -460,7 +439,6 @@ class TextSolution(CausalSolution):
     """Byte-pair encoding and sampling."""
 
     def pairs(self, tokens: list[int]) -> list[Pair]:
-        """Return all pairs of neighbors, in order."""
         return list(pairwise(tokens))
 
     def choose_pair(self, counts: dict[Pair, int], pairs: list[Pair]) -> Pair:
@@ -468,7 +446,6 @@ class TextSolution(CausalSolution):
         return max(counts, key=lambda pair: counts[pair])
 
     def new_token(self, first: int, number: int) -> int:
-        """Return the number of a new token."""
         return first + number
 
     def merge_pair(self, tokens: list[int], pair: Pair, new: int) -> list[int]:
@@ -525,7 +502,6 @@ class TextSolution(CausalSolution):
         return np.array(merged)
 
     def heat(self, logits: Array, temperature: float) -> Array:
-        """Return the logits at a temperature."""
         return logits / temperature
 
     def top_k_tokens(self, logits: Array, top_k: int) -> Array:
@@ -541,7 +517,6 @@ class TextSolution(CausalSolution):
         return allowed
 
     def renormalize(self, probabilities: Array) -> Array:
-        """Return probabilities that sum to 1."""
         return np.asarray(probabilities / probabilities.sum())
 
     def next_token_probabilities(self, logits: Array, temperature: float, top_k: int, top_p: float) -> Array:
@@ -570,7 +545,6 @@ class ExplanationSolution(TextSolution):
         return earlier + 1
 
     def mean_score(self, scores: list[float], steps: int) -> float:
-        """Return the mean over the steps that have an earlier step."""
         return sum(scores) / len(scores)
 
     def induction_score(self, weights: Array, tokens: Sequence[int] | Array) -> Array:
@@ -587,7 +561,6 @@ class ExplanationSolution(TextSolution):
         return np.array(self.mean_score(scores, len(words)))
 
     def effect(self, clean: Array, corrupt: Array, patched: Array) -> Array:
-        """Return the restored fraction, from means over inputs."""
         return np.asarray((patched - corrupt) / (clean - corrupt))
 
     def patching_effect(self, clean: Array, corrupt: Array, patched: Array) -> Array:
@@ -601,7 +574,6 @@ class ExplanationSolution(TextSolution):
         return self.effect(clean.mean(), corrupt.mean(), patched.mean(-1))
 
     def with_residual(self, weights: Array) -> Array:
-        """Return the weights with the residual connection."""
         return 0.5 * weights + 0.5 * np.eye(weights.shape[-1])
 
     def join_layers(self, product: Array, layer: Array) -> Array:
@@ -632,7 +604,6 @@ class AnalysisSolution(ExplanationSolution):
         return self.rms_norm(states, norm)
 
     def token_logits(self, states: Array, output: Array) -> Array:
-        """Return the logits of all tokens."""
         return states @ output.T
 
     def logit_lens(self, states: Array, norm: Array, output: Array) -> Array:
@@ -662,11 +633,9 @@ class AnalysisSolution(ExplanationSolution):
         return np.exp(self.place_sink(sink) - self.sink_shift(largest))
 
     def numerator(self, powers: Array, sink_power: Array) -> Array:
-        """Return the numerators of the weights."""
         return powers
 
     def row_total(self, powers: Array) -> Array:
-        """Return the sum of each row."""
         return np.asarray(powers.sum(-1, keepdims=True))
 
     def without_sink(self, weights: Array, sink_weight: Array) -> Array:
@@ -704,7 +673,6 @@ class AnalysisSolution(ExplanationSolution):
         return np.asarray(folded)
 
     def share(self, power: Array) -> Array:
-        """Return the shares of the whole power."""
         return power / power.sum()
 
     def fourier_power(self, embeddings: Array) -> Array:
@@ -739,7 +707,6 @@ class AnalysisSolution(ExplanationSolution):
         return (fault > good) + 0.5 * (fault == good)
 
     def count_pairs(self, faults: int, good: int) -> float:
-        """Return the number of pairs."""
         return faults * good
 
     def auroc(self, doubts: Array, faulty: Array) -> Array:
@@ -764,7 +731,6 @@ class RecurrentSolution(AnalysisSolution):
         return self.tanh((state @ w)[:, None] + memory @ u) @ v
 
     def memory_context(self, weights: Array, memory: Array) -> Array:
-        """Return the context (B, M)."""
         return np.einsum("bt,btm->bm", weights, memory)
 
     def cell_input(self, previous: Array, context: Array) -> Array:
@@ -845,19 +811,15 @@ class SearchSolution(RecurrentSolution):
     """Greedy search and beam search."""
 
     def choose_token(self, log_probabilities: Array) -> int:
-        """Return the next token of greedy search."""
         return int(np.argmax(log_probabilities))
 
     def step_input(self, tokens: list[int]) -> list[int]:
-        """Return the input of the model."""
         return tokens
 
     def is_end(self, token: int, end: int) -> bool:
-        """Return whether greedy search stops after this token."""
         return token == end
 
     def token_limit(self, longest: int) -> int:
-        """Return the maximum number of tokens."""
         return longest
 
     def strip_tokens(self, tokens: list[int], start: int, end: int) -> list[int]:
@@ -879,11 +841,9 @@ class SearchSolution(RecurrentSolution):
         return np.array(self.strip_tokens(tokens, start, end))
 
     def token_gains(self, log_probabilities: Array) -> Array:
-        """Return the value that each token adds to the sum of a hypothesis."""
         return log_probabilities
 
     def is_finished(self, tokens: list[int], end: int) -> bool:
-        """Return whether a hypothesis has ended."""
         return len(tokens) > 1 and tokens[-1] == end
 
     def keep_finished(self, hypothesis: Hypothesis) -> list[Hypothesis]:
@@ -907,7 +867,6 @@ class SearchSolution(RecurrentSolution):
         return total / length**alpha
 
     def is_done(self, beam: list[Hypothesis], end: int) -> bool:
-        """Return whether the search is over."""
         return all(self.is_finished(tokens, end) for _, tokens in beam)
 
     def select_answer(self, beam: list[Hypothesis], alpha: float, end: int) -> Hypothesis:
@@ -965,7 +924,6 @@ class Solution(SearchSolution):
     """Names of inputs on which the answers of this mistake are not compared."""
 
     def log_softmax(self, logits: Array) -> Array:
-        """Return log-probabilities."""
         top = logits.max(-1, keepdims=True)
         return logits - top - np.log(np.exp(logits - top).sum(-1, keepdims=True))
 
@@ -974,7 +932,6 @@ class Solution(SearchSolution):
         return (1 - smoothing) * np.eye(size)[target] + smoothing / size
 
     def counted_steps(self, target: Array, padding: int) -> Array:
-        """Return which steps count."""
         return target != padding
 
     def mean_loss(self, losses: Array, counted: Array) -> float:
