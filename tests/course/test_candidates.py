@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -166,7 +167,7 @@ def test_library_work_is_noted(tmp_path: Path) -> None:
 
 
 def test_the_solution_in_an_object_is_noted() -> None:
-    def attention(q, k, v, mask=None):
+    def attention(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
         return Solution().attention(q, k, v, mask)
 
     (report,) = regard.check(attention).exercises

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -240,7 +241,9 @@ def test_an_object_is_checked_in_a_fork() -> None:
     home = os.getpid()
     seen = []
 
-    def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None = None):
+    def attention(
+        query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None = None
+    ) -> Any:
         seen.append(1)
         assert os.getpid() != home
         weights = (query @ key.transpose(1, 2)).softmax(-1)

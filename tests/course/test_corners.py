@@ -1,5 +1,6 @@
 """Inputs reach the corners that a stub names, and notes and named mistakes are true for the code."""
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -206,8 +207,8 @@ def test_the_number_of_words_with_memory_is_no_lack_of_memory(tmp_path: object) 
 
 
 def slow_score(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
-    end = time_limit.time.process_time() + 0.3
-    while time_limit.time.process_time() < end:
+    end = time.process_time() + 0.3
+    while time.process_time() < end:
         pass
     scores: torch.Tensor = query @ key.transpose(1, 2) / query.shape[-1] ** 0.5
     return scores

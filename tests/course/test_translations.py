@@ -16,7 +16,6 @@ from regard_course.lessons.lesson import FIGURES, PARTS, RUNS, english_text, fin
 from regard_course.originals import build_texts, list_gaps, read_originals
 from regard_course.pages import (
     NOTES,
-    VERDICTS,
     exercise_page,
     index_page,
     lesson_notebook,
@@ -24,6 +23,7 @@ from regard_course.pages import (
     read_exercise,
 )
 from regard_course.pictures import picture_texts
+from regard_course.progress import VERDICTS
 from regard_course.translated import find_language, make_digest
 
 ROOT = Path(regard.__file__).parents[1]
