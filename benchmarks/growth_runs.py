@@ -18,9 +18,8 @@ from regard.sweep.job import MEASURED, Measured, _compared, make_job
 from regard.sweep.local import Local
 from regard.training.config import make_config
 from regard.training.run_folder import RunFolder
-from regard_course.class_page import render_class
-from regard_course.exercises import EXERCISES
-from regard_course.marks import Mark, Marks
+from regard_course.exercises.course import EXERCISES
+from regard_course.marks import Mark, Marks, render_class
 
 TRAININGS = spread_sizes(10, 1000, 5)
 LINES = spread_sizes(300, 30_000)
@@ -179,7 +178,7 @@ def _class(learners: int, folder: Path) -> Marks:
         person = f"learner-{number:04}"
         (folder / person).mkdir()
         for index, exercise in enumerate(EXERCISES):
-            mistakes = [" ".join((mistake.__doc__ or "").split()) for mistake in exercise.mistakes]
+            mistakes = [mistake.did for mistake in exercise.mistakes]
             points = (number + index) % 4
             note = mistakes[number % len(mistakes)] if points < 3 and mistakes else ""
             rows.append(

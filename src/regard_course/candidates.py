@@ -8,6 +8,7 @@ import ast
 import dis
 import functools
 import inspect
+import os
 import re
 import sys
 import sysconfig
@@ -34,6 +35,8 @@ SOLVES_EXERCISE = re.compile(
 )
 """Names of library functions that do the work of an exercise. Softmax and matmul are not among them."""
 COURSE = Path(__file__).parent
+REGARD = tuple(f"{COURSE.with_name(name)}{os.sep}" for name in ("regard", "regard_course", "regard_lab"))
+"""Folders of Regard. Their parent may contain other packages, too."""
 SOLUTIONS = "mistakes"
 """Folder of the course that contains solutions.
 
@@ -229,7 +232,7 @@ def is_library(filename: str) -> bool:
     path = Path(filename)
     if path.is_relative_to(COURSE):
         return path.relative_to(COURSE).parts[0] == SOLUTIONS
-    return path.is_relative_to(COURSE.parent) or any(part in PACKAGES for part in path.parts)
+    return filename.startswith(REGARD) or any(part in PACKAGES for part in path.parts)
 
 
 @functools.cache
@@ -269,7 +272,7 @@ class CallMonitor:
             if code in self._codes:
                 self.names.add(self._codes[code])
             elif is_library(code.co_filename) and code.co_flags & inspect.CO_OPTIMIZED:  # not the body of a class
-                regard = Path(code.co_filename).is_relative_to(COURSE.parent)
+                regard = code.co_filename.startswith(REGARD)
                 smoothed = code.co_name == "cross_entropy" and frame.f_locals.get("label_smoothing")
                 if (regard or smoothed or _solves_exercise(code)) and _is_called_by_learner(frame.f_back):
                     # Regard's functions are called through a check of their arguments.

@@ -17,15 +17,14 @@ from regard.errors import InputError, MachineError, one_line
 from regard.io.writing import write_new
 from regard_course.candidates import is_library
 from regard_course.diagnosis import relevant_mistakes
-from regard_course.exercises import EXERCISES, find_exercise
+from regard_course.exercises.course import EXERCISES, find_exercise
 from regard_course.exercises.exercise import Exercise
 from regard_course.grading import begin_report, grade
 from regard_course.handed_in import file_problem, show_name
 from regard_course.inputs import Case
 from regard_course.mistakes.solution import Solution
-from regard_course.processes import ForkServer
 from regard_course.report import MAX_CHARACTERS, MAX_LINES, CheckReport, ExerciseReport
-from regard_course.sandbox import NO_EXERCISE, SECONDS, Assignment, JobResult, run_file, run_object
+from regard_course.sandbox import NO_EXERCISE, SECONDS, Assignment, ForkServer, JobResult, run_file, run_object
 from regard_course.worker import load_file
 
 # Exercises from a file outside the package: a correct function, its inputs, and wrong functions with names.
@@ -64,7 +63,7 @@ def make_exercise(
             return function(*positional, **named)
 
         step = functools.update_wrapper(method, function, assigned=("__name__", "__doc__"))
-        names = {"__doc__": function.__doc__, "paper": "", name: step, **attributes}
+        names = {"did": " ".join((function.__doc__ or "").split()), name: step, **attributes}
         return type(function.__name__, (Solution,), names)
 
     def cases(seed: int) -> list[Case]:
@@ -136,7 +135,7 @@ def _check_exercise(path: Path, exercise: Exercise) -> None:
     hidden = [mistake.__name__ for mistake in exercise.mistakes if mistake not in relevant_mistakes(exercise)]
     if hidden:
         raise InputError(f"{where}: no input shows the mistake {hidden[0]}: add an input on which it is wrong")
-    silent = [mistake.__name__ for mistake in exercise.mistakes if not (mistake.__doc__ or "").strip()]
+    silent = [mistake.__name__ for mistake in exercise.mistakes if not mistake.did]
     if silent:
         raise InputError(f"{where}: the mistake {silent[0]} has no docstring: describe what the code does wrong")
 

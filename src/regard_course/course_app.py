@@ -39,12 +39,19 @@ from regard.server.app import LOCAL, make_app, send_text
 from regard.server.explorer import Explorer
 from regard.server.messages import error_response
 from regard.server.serve import check_port, check_server, serve
-from regard_course.exercise_pages import FOLDER, read_exercise, stub_name
-from regard_course.exercises import find_exercise
+from regard_course.exercises.course import find_exercise
 from regard_course.lesson_training import forget_result, is_unmeasured, load_run, training_state
 from regard_course.lessons.lesson import Lesson, find_lesson, lessons
-from regard_course.notebooks import build_notebooks
-from regard_course.pages import exercise_page, index_page, lesson_page, read_asset
+from regard_course.pages import (
+    FOLDER,
+    build_notebooks,
+    exercise_page,
+    index_page,
+    lesson_page,
+    read_asset,
+    read_exercise,
+    stub_name,
+)
 from regard_course.progress import begin_progress, read_progress, record_verdict
 from regard_course.translated import ENGLISH, Language, find_language
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from regard_course.arrays import Outputs, equal_arrays, equal_outputs
-from regard_course.exercises import EXERCISES
+from regard_course.exercises.course import EXERCISES
 from regard_course.exercises.exercise import Exercise, as_outputs
 from regard_course.inputs import Array, Case
 from regard_course.mistakes.solution import Solution
@@ -35,7 +35,7 @@ CACHE_SIZE = 1 << 16
 """Number of cached outputs: enough for all mistakes on all inputs, and the same number for pairs."""
 HIDDEN = -1e4
 """Largest number that code writes in place of -inf to hide a score."""
-ATTRIBUTES = ("instead", "paper", "companion", "broken", "rounded")
+ATTRIBUTES = ("did", "instead", "paper", "companion", "broken", "rounded")
 """Attributes of a mistake's class that are not steps of the solution."""
 
 
@@ -142,7 +142,7 @@ def _differ_in_steps(mistakes: Sequence[Any]) -> bool:  # mypy does not treat cl
 def combine(mistakes: Sequence[Mistake]) -> Mistake | None:
     """Return a solution with several mistakes, or None if two of them replace the same step.
 
-    >>> from regard_course.mistakes import MISTAKES
+    >>> from regard_course.mistakes.known import MISTAKES
     >>> combine(MISTAKES[:2]), combine([MISTAKES[0], MISTAKES[-1]]).__name__
     (None, 'no_scale_and_ties_by_order')
     """

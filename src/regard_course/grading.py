@@ -220,7 +220,7 @@ def describe_mistakes(mistakes: Sequence[Mistake], exercise: Exercise) -> Diagno
     findings = [
         Finding(
             name=spaced_name(mistake.__name__),
-            did=" ".join((mistake.__doc__ or "").split()),
+            did=mistake.did,
             instead=mistake.instead,
             paper=mistake.paper,
             example=find_example(mistake, exercise),

@@ -367,6 +367,10 @@ def _ranks(shapes: Mapping[Any, tuple[int, ...]]) -> dict[Any, int]:
     return ranks
 
 
+# The costs follow no paper: their order matters, not their size. Measured on the 33 answers of
+# tests/course/learners that are classes with weights (without the Transformer): with half or twice of any single
+# cost, all are still matched correctly. Without the cost of block and letter 5 of them are matched incorrectly,
+# without the order of definition 2. Without any other single cost, none is: those are for names that mislead.
 def _cost(features: Mapping[str, str], slot: Slot) -> float:
     """Return the mismatch cost between a slot's name and owner and the features of a weight."""
     cost = 0.0

@@ -3,11 +3,10 @@
 import json
 from pathlib import Path
 
-from regard_course.exercise_pages import english_exercise
-from regard_course.exercises import EXERCISES
+from regard_course.exercises.course import EXERCISES
 from regard_course.lessons.lesson import RUNS, english_text
-from regard_course.pages import read_asset
-from regard_course.pictures import DRAWINGS, picture_texts
+from regard_course.pages import english_exercise, read_asset
+from regard_course.pictures import picture_texts
 from regard_course.translated import find_language, make_digest
 
 WORDS_FROM = "de"
@@ -25,7 +24,7 @@ def read_originals() -> dict[str, str]:
 
 def read_words() -> dict[str, list[str]]:
     words = find_language(WORDS_FROM).words
-    pictures = dict.fromkeys(text for name in DRAWINGS for text in picture_texts(name))
+    pictures = dict.fromkeys(text for name in RUNS for text in picture_texts(name))
     return {"pages": list(words["pages"]), "scripts": list(words["scripts"]), "pictures": list(pictures)}
 
 

@@ -1,34 +1,287 @@
 """Lessons as HTML pages, for the course's server and for an offline copy."""
 
+import dataclasses
+import functools
 import html
 import json
-from collections.abc import Sequence
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
+
+from markdown_it import MarkdownIt
 
 from regard.errors import InputError
 from regard.io.reading import is_file
 from regard.io.writing import cannot_write, check_folder, write_file
 from regard.viz.page import write_page
-from regard_course.exercise_pages import (
-    MARKDOWN,
-    exercise_body,
-    exercise_links,
-    exercise_names,
-    language_flag,
-    mark_english,
-    read_exercise,
-    render_part,
-    state_note,
-)
-from regard_course.exercises import EXERCISES
+from regard_course.exercises.course import EXERCISES, find_exercise
+from regard_course.exercises.exercise import Exercise
 from regard_course.lesson_measures import measure
 from regard_course.lesson_training import RESULT, load_run, train_lesson, view_inputs
 from regard_course.lessons.lesson import FIGURES, HOME, Lesson, lessons, set_home
-from regard_course.notebooks import build_notebooks, notebook_name
 from regard_course.pictures import picture
 from regard_course.progress import VERDICTS
-from regard_course.translated import ENGLISH, find_language
+from regard_course.translated import ENGLISH, State, find_language
+
+# The page of an exercise: its stub, hints in three steps, a worked solution, and links to its lessons.
+#
+# Hints and solutions are in `hints/NAME.md`.
+
+MARKDOWN = MarkdownIt("commonmark", {"html": False})
+FOLDER = "exercises"
+"""Folder of the stubs in the commands of the pages."""
+STATEMENT = "Statement"
+"""Heading of the stub's docstring in a translation."""
+HINTS = ("Hint 1", "Hint 2", "Hint 3", "Solution")
+"""Headings in the file of hints, in order."""
+NOT_TRANSLATED = ("missing", "outdated")
+"""States of a translation in which the English text is shown."""
+NOTES: dict[State, str] = {
+    "missing": "This page is not translated yet, so its text is English.",
+    "older": "The English text is newer than this translation.",
+    "outdated": "The English text is newer than its translation, so it is shown in English.",
+}
+"""The line on a page, for each state of a translation."""
+
+
+def exercise_names(lesson: Lesson) -> list[str]:
+    known = {exercise.name for exercise in EXERCISES}
+    return [name for name in re.findall(r"`(\w+)`", lesson.parts["Exercises"]) if name in known]
+
+
+def exercise_links(page: str) -> str:
+    """Return the HTML of the part Exercises with a link for each name of an exercise."""
+    for exercise in EXERCISES:
+        code = f"<code>{exercise.name}</code>"
+        page = page.replace(
+            code, f'<a href="exercise-{exercise.name}.html" data-exercise="{exercise.name}">{code}</a>'
+        )
+    return page
+
+
+def stub_name(exercise: Exercise) -> str:
+    return f"{EXERCISES.index(exercise) + 1:02d}_{exercise.name}.py"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExerciseText:
+    """The texts of an exercise in one language."""
+
+    exercise: Exercise
+    """The exercise, with a translated title and statement."""
+    hints: dict[str, str]
+    """Three hints and the solution as Markdown, by heading."""
+    language: str
+    state: State
+    """State of the translation."""
+
+
+def english_exercise(name: str) -> str:
+    exercise = find_exercise(name)
+    hints = files("regard_course").joinpath(f"hints/{name}.md").read_text(encoding="utf-8")
+    return f"# {exercise.title}\n\n## {STATEMENT}\n\n{exercise.statement}\n\n{hints}"
+
+
+@functools.cache
+def read_exercise(name: str, language: str = ENGLISH) -> ExerciseText:
+    """Return the texts of an exercise. Raises `InputError` if the translation is invalid."""
+    chosen, exercise = find_language(language), find_exercise(name)
+    text, state = chosen.translate(f"exercises/{name}", english_exercise(name))
+    title, *sections = re.split(r"^#{1,2} (.*)$", text, flags=re.MULTILINE)[1:]
+    parts = {heading.strip(): part.strip() for heading, part in zip(sections[1::2], sections[2::2], strict=True)}
+    statement = parts.pop(STATEMENT)
+    assert tuple(parts) == HINTS, f"the hints of {name} are {tuple(parts)}"
+    translated = dataclasses.replace(
+        exercise,
+        title=title.strip(),
+        statement=statement,
+        source=chosen.say(exercise.source) if exercise.source else "",
+        instruction=chosen.say(exercise.instruction),
+        words=(chosen.say("Exercise"), chosen.say("then")),
+    )
+    return ExerciseText(exercise=translated, hints=parts, language=language, state=state)
+
+
+def solution_code(name: str) -> str:
+    (code,) = re.findall(r"```python\n(.*?)```", read_exercise(name).hints["Solution"], re.DOTALL)
+    return str(code)
+
+
+def exercise_body(name: str, language: str = ENGLISH) -> str:
+    """Return the content of the page of an exercise, as HTML."""
+    text, say = read_exercise(name, language), find_language(language).say
+    exercise, hints = text.exercise, text.hints
+    title = exercise.title[:1].upper() + exercise.title[1:]
+    file = f"{FOLDER}/{stub_name(find_exercise(name))}"
+    uses = [lesson for lesson in lessons(language) if name in exercise_names(lesson)]
+    links = ", ".join(f'<a href="{lesson.name}.html">{html.escape(lesson.title)}</a>' for lesson in uses)
+    index = EXERCISES.index(find_exercise(name))
+    steps = [*EXERCISES[max(0, index - 1) : index], *EXERCISES[index + 1 : index + 2]]
+    others = " ".join(f'<a href="exercise-{step.name}.html">{step.name}</a>' for step in steps)
+    closed = "".join(
+        f"<details><summary>{say(heading)}</summary>\n{render_part(hints[heading], text.state)}</details>\n"
+        for heading in HINTS[:3]
+    )
+    states = (("", "not begun"), ("tried", "tried, not right yet"), ("right", "right"))
+    options = "".join(f'<option value="{value}">{say(words)}</option>' for value, words in states)
+    return "\n".join(
+        [
+            f'<header><nav><a href="index.html">{say("All lessons")}</a> {others}</nav>',
+            f"<h1><small>{say('Exercise {0}', index + 1)}</small> {html.escape(title)}</h1></header>",
+            f'<main data-exercise="{name}">{state_note(text.state, say)}',
+            f"<p>{say('Lessons: {0}.', links)} {html.escape(exercise.source)}</p>",
+            f"<h2>{say('Start')}</h2>\n<p>"
+            + say(
+                "The file <code>{0}</code>, written by <code>regard learn --stubs {1}</code>:",
+                file,
+                f"{FOLDER}{language_flag(language)}",
+            ),
+            f"</p>\n<pre><code>{html.escape(exercise.stub)}</code></pre>",
+            f'<h2>{say("Check")}</h2>\n<p><code>regard check {file}</code></p>\n<div id="check"></div>',
+            f'<p><label>{say("My solution is")} <select id="state">{options}</select></label></p>',
+            f"<h2>{say('Hints')}</h2>\n{closed}",
+            f'<h2>{say("Solution")}</h2>\n<p id="locked" hidden>'
+            f"{say('The solution opens after a check of your own code.')} "
+            f'<button type="button" id="unlock">{say("Show it anyway")}</button></p>',
+            f'<details id="solution"><summary>{say("A worked solution")}</summary>\n'
+            f"{render_part(hints['Solution'], text.state)}</details>\n</main>",
+        ]
+    )
+
+
+def render_part(text: str, state: State) -> str:
+    """Return Markdown as HTML, marked as English if it is not translated."""
+    page = str(MARKDOWN.render(text))
+    return f'<div lang="{ENGLISH}">\n{page}</div>' if state in NOT_TRANSLATED else page
+
+
+def state_note(state: State, say: Callable[[str], str]) -> str:
+    return f'<p class="note">{say(NOTES[state])}</p>' if state else ""
+
+
+def mark_english(state: State, say: Callable[[str], str]) -> str:
+    """Return a mark for a title whose page is shown in English because its translation is missing, or an empty
+    text."""
+    return f" <em>({say('in English')})</em>" if state in NOT_TRANSLATED else ""
+
+
+def language_flag(language: str) -> str:
+    return "" if language == ENGLISH else f" --language {html.escape(shlex.quote(language))}"
+
+
+# Lessons as Jupyter notebooks, with cells for the text, the calculation by hand and the run.
+
+PAGE_LINK = r"\[([^][]+)\]\([\w-]+\.html\)"
+"""Pattern of a link to another page, which a notebook cannot open."""
+
+
+def build_notebooks(folder: Path, home: Path = HOME, language: str = ENGLISH) -> dict[Path, bytes]:
+    """Return the path and content of a notebook for each lesson.
+
+    home: folder of the runs. A relative path is relative to the notebook's folder.
+    """
+    return {
+        folder / notebook_name(lesson): (
+            json.dumps(lesson_notebook(lesson, home), indent=1, ensure_ascii=False) + "\n"
+        ).encode()
+        for lesson in lessons(language)
+    }
+
+
+def notebook_name(lesson: Lesson) -> str:
+    return f"{lesson.number:02d}_{lesson.name}.ipynb"
+
+
+def lesson_notebook(lesson: Lesson, home: Path = HOME) -> dict[str, Any]:
+    """Return a lesson as a notebook in the format nbformat 4.5, with its run and commands under `home`."""
+    part = {name: re.sub(PAGE_LINK, r"\1", set_home(text, home)) for name, text in lesson.parts.items()}
+    before, after = re.split(r"```python\n.*?```", part["By hand"], maxsplit=1, flags=re.DOTALL)
+    after = re.sub(r"```text\n.*?```", "", after, flags=re.DOTALL).strip()
+    names, say = exercise_names(lesson), lesson.say
+    note = f"*{say(NOTES[lesson.state])}*\n\n" if lesson.state else ""
+    code = _with_language(f'picture("{lesson.name}")', lesson)
+    cells = [
+        _text(f"# {lesson.number}. {lesson.title}"),
+        _code(f"from IPython.display import SVG\n\nfrom regard_course.pictures import picture\n\nSVG({code})"),
+        _text(f"{note}## {say('Predict')}\n\n{part['Predict']}"),
+        _text(f"*{say('Your prediction: replace this text.')}*"),
+        _text(f"<details><summary>{say('Show the answer')}</summary>\n\n{part['Answer']}\n\n</details>"),
+        _text(f"## {say('By hand')}\n\n{before}"),
+        _code(lesson.code),
+        *([_text(after)] if after else []),
+        *(_run_cells(lesson, home) if lesson.runs else []),
+        _text(f"## {say('What to see')}\n\n{part['See']}\n\n{_ranges(lesson)}"),
+        *(_view_cells(lesson) if lesson.runs else []),
+        _text(f"## {say('Why')}\n\n{part['Why']}\n\n## {say('Exercises')}\n\n{part['Exercises']}"),
+        *(_code(_exercise(name, lesson.language)) for name in names),
+    ]
+    cells = [{**cell, "id": f"{lesson.name}-{number}"} for number, cell in enumerate(cells)]
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+
+
+def _run_cells(lesson: Lesson, home: Path) -> list[dict[str, Any]]:
+    """Return the cells that train a lesson's run."""
+    run, folder = lesson.runs[0], str(home / lesson.name)
+    say, seconds = lesson.say, f"{lesson.seconds:.0f}"
+    relative = say("Run the commands below in the folder of this notebook too.")
+    words = say("This takes about {0} seconds on one core. The run is stored in {1}.", seconds, f"`{folder}`")
+    found = _with_language(f'find_lesson("{lesson.name}")', lesson)
+    flags = "".join(f", {name}={value!r}" for name, value in run.flags.items())
+    return [
+        _text(f"## {say('Run it')}\n\n{words}{'' if home.is_absolute() else f' {relative}'}"),
+        _code(
+            "import regard\nfrom regard_course.lesson_measures import measure\n"
+            "from regard_course.lessons.lesson import find_lesson\n\n"
+            f'run = regard.train("{run.task}"{flags}, savepath={folder!r}, overwrite=True)\n'
+            f"print(run.test())\n"
+            f"lesson = {found}\n"
+            f'print(*lesson.describe_figures(measure("{lesson.name}", run)), sep="\\n")'
+        ),
+    ]
+
+
+def _view_cells(lesson: Lesson) -> list[dict[str, Any]]:
+    """Return the cells that show the attention of a lesson's run."""
+    input = lesson.runs[0].input
+    return [
+        _code(f"record = run.attend({'run.draw(seed=1)' if input is None else repr(input)})\nrecord"),
+        _code("record.view()  # the interactive view: needs the extra notebook"),
+    ]
+
+
+def _with_language(call: str, lesson: Lesson) -> str:
+    """Return the code of a call with the language as its last argument, unless it is English."""
+    return call if lesson.language == ENGLISH else f"{call[:-1]}, {json.dumps(lesson.language)})"
+
+
+def _exercise(name: str, language: str) -> str:
+    """Return the function to write, without the heading of its file, and its check."""
+    exercise = read_exercise(name, language).exercise
+    stub = exercise.stub.split('"""\n\n\n', 1)[1].rstrip()
+    return f"# {exercise.title}\n{stub}\n\n# print(regard.check({name}))"
+
+
+def _ranges(lesson: Lesson) -> str:
+    lines = [
+        f"- {lesson.say(run.name)}: {lesson.say(FIGURES[name])}: {interval.describe(lesson.language)}"
+        for run in lesson.runs
+        for name, interval in lesson.ranges[run.name].items()
+    ]
+    return f"{lesson.say('Results of ten seeds')}:\n\n" + "\n".join(lines) if lines else ""
+
+
+def _text(source: str) -> dict[str, Any]:
+    return {"cell_type": "markdown", "metadata": {}, "source": source}
+
+
+def _code(source: str) -> dict[str, Any]:
+    return {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": source}
+
 
 VIEWS = 3
 """Number of inputs in a stored view."""

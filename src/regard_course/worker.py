@@ -40,7 +40,7 @@ SOLUTION_MODULES = (
     "regard_course.puzzles",
     "regard_lab.programs.library",
 )
-SOLUTION_FOLDERS = tuple(str(COURSE.parents[1] / name.replace(".", os.sep)) for name in SOLUTION_MODULES)
+SOLUTION_FOLDERS = tuple(str(COURSE.parent / name.replace(".", os.sep)) for name in SOLUTION_MODULES)
 """Modules that contain solutions. A learner's code must not read them."""
 MAX_PRINTED = 100_000
 """Number of characters that a program for a puzzle may print."""

@@ -5,10 +5,9 @@ from typing import Any
 
 import regard
 from regard.viz.page import write_page
-from regard_course.class_page import render_class
 from regard_course.course_app import make_course_app
 from regard_course.lessons.lesson import find_lesson
-from regard_course.marks import Mark, Marks
+from regard_course.marks import Mark, Marks, render_class
 from regard_course.pages import embed_view, exercise_page, index_page, lesson_page, read_asset
 from regard_course.progress import begin_progress, read_progress, record_checks
 from regard_course.report import CheckReport, ExerciseReport

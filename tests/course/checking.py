@@ -8,7 +8,7 @@ from typing import Any
 
 from regard_course.arrays import decode_outputs, equal_outputs
 from regard_course.candidates import find_candidates
-from regard_course.exercises import find_exercise
+from regard_course.exercises.course import find_exercise
 from regard_course.grading import grade
 from regard_course.learner_calls import collect_answers
 from regard_course.report import ExerciseReport

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from regard_course.processes import ForkServer
+from regard_course.sandbox import ForkServer
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import regard
 from regard.attention.multihead import MultiHeadAttention
-from regard_course.candidates import find_candidates
-from regard_course.exercises import EXERCISES, find_exercise
+from regard_course.candidates import COURSE, REGARD, find_candidates
+from regard_course.exercises.course import EXERCISES, find_exercise
 from regard_course.mistakes.solution import Solution
 from tests.course.checking import execute
 
@@ -33,7 +34,7 @@ RIGHT = "import numpy as np\n" + SOFTMAX.format(more="axis=-1") + ATTENTION
         ("from regard.attention.multihead import MultiHeadAttention", "regard.attention"),
         ("from torch.nn import MultiheadAttention", "torch.nn"),
         ("from torch.nn import MultiheadAttention as MHA", "torch.nn"),
-        ("from regard.attention import *", "regard.attention"),
+        ("from regard.attention.multihead import *", "regard.attention"),
         ("import torch\nmulti_head_attention = torch.nn.MultiheadAttention", "torch.nn.modules.activation"),
         ("import torch\nclass MHA(torch.nn.MultiheadAttention):\n    pass", "torch.nn.modules.activation"),
         ("import functools, torch\nMHA = functools.partial(torch.nn.MultiheadAttention, 8)", "torch.nn"),
@@ -146,10 +147,12 @@ def test_a_file_that_only_imports_is_not_right(
     path.write_text("from regard.attention.multihead import MultiHeadAttention\n", encoding="utf-8")
     status, out, _ = command("check", path)
     assert status == 1
-    assert "MultiHeadAttention is imported from regard.attention: write your own" in " ".join(out.split())
+    assert "MultiHeadAttention is imported from regard.attention.multihead: write your own" in " ".join(
+        out.split()
+    )
 
 
-SOLUTION = "regard_course.mistakes.transformer_solution.AttentionSolution.attention"
+SOLUTION = "regard_course.mistakes.solution.AttentionSolution.attention"
 
 
 def test_library_work_is_noted(tmp_path: Path) -> None:
@@ -164,7 +167,7 @@ def test_library_work_is_noted(tmp_path: Path) -> None:
 
 
 def test_the_solution_in_an_object_is_noted() -> None:
-    def attention(q, k, v, mask=None):
+    def attention(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
         return Solution().attention(q, k, v, mask)
 
     (report,) = regard.check(attention).exercises
@@ -201,3 +204,12 @@ def test_only_what_the_learner_calls_is_noted(tmp_path: Path, code: str, noted: 
     path.write_text(f"import numpy as np\ndef score(q, k):\n    {code}\n", encoding="utf-8")
     (report,) = regard.check(path).exercises
     assert [note.startswith(noted) for note in report.notes] == ([True] if noted else []), report
+
+
+def test_packages_beside_regard_are_not_regards_code() -> None:
+    """Regard and NumPy are in one folder if both are installed."""
+    assert str(COURSE / "check.py").startswith(REGARD) and str(COURSE.with_name("regard") / "a.py").startswith(
+        REGARD
+    )
+    assert not str(COURSE.with_name("numpy") / "a.py").startswith(REGARD)
+    assert not str(COURSE.with_name("regard_notes") / "a.py").startswith(REGARD)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -15,7 +16,7 @@ import torch
 import regard
 from regard.errors import InputError
 from regard_course.check import check_file
-from regard_course.exercises import EXERCISES
+from regard_course.exercises.course import EXERCISES
 from tests.course.checking import LEARNERS, check_source
 
 RIGHT = "def score(q, k):\n    return q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5\n"
@@ -240,7 +241,9 @@ def test_an_object_is_checked_in_a_fork() -> None:
     home = os.getpid()
     seen = []
 
-    def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None = None):
+    def attention(
+        query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None = None
+    ) -> Any:
         seen.append(1)
         assert os.getpid() != home
         weights = (query @ key.transpose(1, 2)).softmax(-1)

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from regard_course.class_page import OTHER, UNREADABLE, render_class
-from regard_course.exercises import find_exercise
-from regard_course.marks import Mark, Marks
+from regard_course.exercises.course import find_exercise
+from regard_course.marks import OTHER, UNREADABLE, Mark, Marks, render_class
 from regard_course.progress import PROGRESS
 from tests.course.test_marks import RIGHT, WRONG, write
 
@@ -58,7 +57,7 @@ def test_mistakes_are_ranked_and_several_explanations_stay_together() -> None:
         mark(
             "a",
             points=0,
-            note=f"{UNDIVIDED} " + " ".join(str(find_exercise("score").mistakes[1].__doc__).split()),
+            note=f"{UNDIVIDED} " + " ".join(find_exercise("score").mistakes[1].did.split()),
         ),
         mark("b", points=0, note=UNDIVIDED),
         mark("c", points=3, note=both),

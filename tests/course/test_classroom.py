@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard_course.exercises import find_exercise
+from regard_course.exercises.course import find_exercise
 
 CLASSROOM = Path(__file__).parents[2] / "examples" / "classroom"
 WRONG = "import numpy as np\n\ndef score(q, k):\n    return q @ k.transpose(0, 2, 1)\n"

@@ -1,5 +1,6 @@
 """Inputs reach the corners that a stub names, and notes and named mistakes are true for the code."""
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,9 @@ import torch
 import regard
 from regard_course import time_limit
 from regard_course.arrays import convert_argument, equal_arrays
-from regard_course.exercises import EXERCISES, find_exercise
+from regard_course.exercises.course import EXERCISES, find_exercise
 from regard_course.learner_calls import RANDOM
-from regard_course.mistakes.attention_mistakes import LARGE_HIDDEN
+from regard_course.mistakes.known import LARGE_HIDDEN
 from tests.course.checking import check_source, mistake_names
 
 MAXIMUM = """
@@ -206,8 +207,8 @@ def test_the_number_of_words_with_memory_is_no_lack_of_memory(tmp_path: object) 
 
 
 def slow_score(query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
-    end = time_limit.time.process_time() + 0.3
-    while time_limit.time.process_time() < end:
+    end = time.process_time() + 0.3
+    while time.process_time() < end:
         pass
     scores: torch.Tensor = query @ key.transpose(1, 2) / query.shape[-1] ** 0.5
     return scores

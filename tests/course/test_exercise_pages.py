@@ -4,10 +4,16 @@ import re
 
 import pytest
 
-from regard_course.exercise_pages import exercise_names, read_exercise, solution_code
-from regard_course.exercises import EXERCISES
+from regard_course.exercises.course import EXERCISES
 from regard_course.lessons.lesson import lessons
-from regard_course.pages import exercise_page, index_page, lesson_page
+from regard_course.pages import (
+    exercise_names,
+    exercise_page,
+    index_page,
+    lesson_page,
+    read_exercise,
+    solution_code,
+)
 from tests.course.checking import check_source
 
 EVERY_EXERCISE = pytest.mark.parametrize("name", [exercise.name for exercise in EXERCISES])

@@ -10,15 +10,17 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import regard
 from regard.training.config import make_config
-from regard_course.exercises import EXERCISES
+from regard_course.exercises.course import EXERCISES
 from regard_course.lesson_training import view_inputs
 from regard_course.lessons.lesson import Lesson, Range, find_lesson, lessons
-from regard_course.notebooks import build_notebooks, lesson_notebook
-from regard_course.pages import index_page, lesson_page
+from regard_course.mistakes.solution import Solution
+from regard_course.pages import build_notebooks, index_page, lesson_notebook, lesson_page
+from regard_course.pictures import picture, picture_texts
 
 EVERY_LESSON = pytest.mark.parametrize("lesson", lessons(), ids=lambda lesson: lesson.name)
 
@@ -171,3 +173,17 @@ def test_notebooks_and_stubs_never_overwrite_files(
     status, _, err = command("learn", "--stubs", tmp_path / "file" / "inside")
     assert status == 2 and f"cannot write {str(tmp_path / 'file' / 'inside')!r}: Not a directory" in err
     assert sorted(folder.iterdir()) == sorted(build_notebooks(folder))
+
+
+def test_numbers_in_pictures_are_right() -> None:
+    """The pictures are files: their numbers are calculated again here."""
+    weights = np.exp([4.0, 4.0, 0.0, 0.0]) / np.exp([4.0, 4.0, 0.0, 0.0]).sum()
+    assert f"= {weights @ [1, 3, 2, 6]:.2f}:" in " ".join(picture_texts("lookups"))
+    scores = np.array([[0.5, 0.0, 0.5, 3.0]] * 4) + 0.5 * np.eye(4)
+    for table in (4.0 * np.eye(4), scores):
+        attention = np.exp(table) / np.exp(table).sum(-1, keepdims=True)
+        assert f"from uniform: {Solution().distance_from_uniform(attention[None]):.2f}" in picture_texts("doubt")
+    states = np.array([[0.0, 2.0, 0.0, 0.0], [0.0, 0.0, 1.5, 0.0], [0.0, 0.0, 3.0, 0.0]]).cumsum(0)
+    shares = Solution().logit_lens(states[:, None], np.ones(4), np.eye(4))[:, 0]
+    reads = [f"reads {'ABCD'[share.argmax()]}" for share in shares]
+    assert re.findall(r">(reads .)<", picture("lens")) == reads

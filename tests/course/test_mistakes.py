@@ -8,10 +8,10 @@ import pytest
 
 from regard_course.arrays import ROUNDING, equal_outputs
 from regard_course.diagnosis import find_example, relevant_mistakes, run_solution
-from regard_course.exercises import EXERCISES
+from regard_course.exercises.course import EXERCISES
 from regard_course.exercises.exercise import Exercise, as_outputs
 from regard_course.grading import spaced_name
-from regard_course.mistakes import MISTAKES
+from regard_course.mistakes.known import MISTAKES
 from tests.course import reference
 
 SAME = {
@@ -81,7 +81,7 @@ def test_every_mistake_is_visible_with_other_seeds(exercise: Exercise) -> None:
 
 def test_every_mistake_has_description_advice_and_source() -> None:
     for mistake in MISTAKES:
-        assert mistake.__doc__ and mistake.__doc__.strip().endswith(".")
+        assert mistake.did.endswith(".")
         assert mistake.instead.endswith((".", ")", "...")) and mistake.paper, mistake
 
 

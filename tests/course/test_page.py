@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from regard_course.exercises import EXERCISES
-from regard_course.mistakes import MISTAKES
+from regard_course.exercises.course import EXERCISES
+from regard_course.mistakes.known import MISTAKES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "check-your-code.md").read_text(encoding="utf-8")
 

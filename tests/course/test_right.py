@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from regard_course.candidates import find_candidates
-from regard_course.exercises import EXERCISES
+from regard_course.exercises.course import EXERCISES
 from tests.course.checking import LEARNERS, check_source, execute
 
 FILES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(LEARNERS.glob("*.py"))}

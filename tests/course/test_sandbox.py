@@ -48,7 +48,7 @@ READS = "reads the solutions of the course: remove this import"
     "code",
     [
         "from regard_course.mistakes.solution import Solution\nattention = Solution().attention",
-        "from regard_course.exercises import EXERCISES\ndef attention(q, k, v, mask=None): ...",
+        "from regard_course.exercises.course import EXERCISES\ndef attention(q, k, v, mask=None): ...",
         "import importlib\nimportlib.import_module('regard_course.mistakes.solution')",
         "import regard_course, pathlib\n"
         "pathlib.Path(regard_course.__file__).with_name('mistakes').joinpath('solution.py').read_text()",

@@ -11,26 +11,32 @@ import pytest
 
 import regard
 from regard.errors import InputError
-from regard_course.exercise_pages import NOTES, read_exercise
-from regard_course.exercises import EXERCISES
+from regard_course.exercises.course import EXERCISES
 from regard_course.lessons.lesson import FIGURES, PARTS, RUNS, english_text, find_lesson, lessons
-from regard_course.notebooks import lesson_notebook
 from regard_course.originals import build_texts, list_gaps, read_originals
-from regard_course.pages import VERDICTS, exercise_page, index_page, lesson_page
+from regard_course.pages import (
+    NOTES,
+    exercise_page,
+    index_page,
+    lesson_notebook,
+    lesson_page,
+    read_exercise,
+)
 from regard_course.pictures import picture_texts
+from regard_course.progress import VERDICTS
 from regard_course.translated import find_language, make_digest
 
-ROOT = Path(regard.__file__).parent
+ROOT = Path(regard.__file__).parents[1]
 GERMAN = find_language("de")
 PAGES = (
-    "course/pages.py",
-    "course/exercise_pages.py",
-    "course/notebooks.py",
-    "course/lessons/lesson.py",
-    "cli/learn.py",
-    "server/course_app.py",
+    "regard_course/pages.py",
+    "regard_course/pages.py",
+    "regard_course/pages.py",
+    "regard_course/lessons/lesson.py",
+    "regard_course/cli/learn.py",
+    "regard_course/course_app.py",
 )
-SCRIPTS = ("course/notes.js", "server/page/learn.js", "server/page/course-commands.js")
+SCRIPTS = ("regard_course/notes.js", "regard/server/page/learn.js", "regard/server/page/course-commands.js")
 Command = Callable[..., tuple[int, str, str]]
 
 
@@ -121,7 +127,7 @@ def test_an_unknown_language_is_named_as_typed(command: Command) -> None:
 def test_the_command_reports_gaps_in_the_language(folder: Path, command: Command) -> None:
     assert command("learn", "--language", "de", "--gaps")[1] == "The translation de is complete.\n"
     for name in ("lessons/tokens.md", "exercises/score.md", "words.json"):
-        shutil.copy(ROOT / "course" / "translations" / "de" / name, folder / name)
+        shutil.copy(ROOT / "regard_course" / "translations" / "de" / name, folder / name)
     err = command("learn", "--language", folder, "--stubs", folder / "stubs")[2]
     assert (
         err.startswith(f"regard: {len(list_gaps(str(folder)))} Texte fehlen oder sind älter")

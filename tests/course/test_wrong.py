@@ -4,10 +4,9 @@ together."""
 import pytest
 
 from regard_course.grading import spaced_name
-from regard_course.mistakes import MISTAKES
+from regard_course.mistakes.known import MISTAKES
 from tests.course.checking import LEARNERS, check_source, mistake_names
-from tests.course.planted import PAIRS, PLANTS, TRIPLES, Edit
-from tests.course.readers import READERS
+from tests.course.planted import PAIRS, PLANTS, READERS, TRIPLES, Edit
 
 
 def plant(file: str, edits: list[Edit]) -> str:

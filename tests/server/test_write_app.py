@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from regard_course.processes import ForkServer
 from regard_course.puzzles.puzzle import PUZZLES
-from regard_course.puzzles.writing_page import WritingPage
-from regard_course.write_app import make_write_app
+from regard_course.puzzles.writing_page import WritingPage, make_write_app
+from regard_course.sandbox import ForkServer
 
 
 @pytest.fixture

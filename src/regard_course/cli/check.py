@@ -10,15 +10,12 @@ from regard.cli.terminal import print_message, print_table, raw_output
 from regard.errors import InputError, plural
 from regard.io.writing import check_writable, refuse_input, write_file, write_json
 from regard_course.check import NoAnswerError, check_file, choose_exercises, write_stubs
-from regard_course.class_page import find_progress, render_class
 from regard_course.handed_in import find_people, show_name
-from regard_course.junit import render_junit
 from regard_course.lessons.lesson import HOME
-from regard_course.marks import mark_folder
-from regard_course.processes import ForkServer
+from regard_course.marks import find_progress, mark_folder, render_class
 from regard_course.progress import PROGRESS, record_checks
-from regard_course.report import CheckReport, ExerciseReport, State
-from regard_course.sandbox import Assignment
+from regard_course.report import CheckReport, ExerciseReport, State, render_junit
+from regard_course.sandbox import Assignment, ForkServer
 
 PROG = "regard check"
 DESCRIPTION = (

@@ -46,9 +46,8 @@ def run(argv: list[str]) -> None:
     _, flags = read_command(LearnFlags, argv, "regard learn")
     from regard_course.check import build_stubs
     from regard_course.course_app import teach
-    from regard_course.notebooks import build_notebooks
     from regard_course.originals import build_texts, list_gaps
-    from regard_course.pages import check_site, write_site
+    from regard_course.pages import build_notebooks, check_site, write_site
 
     language = flags.language
     if language not in known_languages() and Path(language).is_dir():
@@ -65,8 +64,8 @@ def run(argv: list[str]) -> None:
                 f"regard learn --language {shlex.quote(flags.language)} --gaps",
             )
         )
-    from regard_course.exercise_pages import read_exercise  # imports a parser of Markdown
-    from regard_course.exercises import EXERCISES
+    from regard_course.exercises.course import EXERCISES
+    from regard_course.pages import read_exercise  # imports a parser of Markdown
 
     exercises = [read_exercise(exercise.name, language).exercise for exercise in EXERCISES]
     stubs = {} if flags.stubs is None else build_stubs(flags.stubs, exercises)

@@ -9,9 +9,9 @@ from regard.errors import InputError, check_range
 from regard.io.writing import write_new
 from regard.progress import progress_bar
 from regard_course.check import choose_exercises
-from regard_course.processes import ForkServer
 from regard_course.puzzles.puzzle import PUZZLES, Puzzle, find_puzzle
 from regard_course.puzzles.verdict import check_file
+from regard_course.sandbox import ForkServer
 
 PROG = "regard write"
 USAGE = f"{PROG} [PUZZLE | FILE.py | FOLDER]"
@@ -85,8 +85,6 @@ def _list_puzzles() -> None:
 
 
 def _run_file(path: Path, flags: WriteFlags, server: ForkServer) -> None:
-    from regard_course.write_app import write
-
     if flags.score is not None:
         from regard_course.puzzles.found import score_claims
 
@@ -101,14 +99,10 @@ def _run_file(path: Path, flags: WriteFlags, server: ForkServer) -> None:
         paths = hide_program(path, puzzle, flags.hide, server, seed=flags.seed)
         sys.stdout.write(f"Wrote {flags.hide} for learners, and the key {paths[-1]}, which you keep\n")
     elif flags.page:
-        from regard_course.puzzles.writing_page import WritingPage
+        from regard_course.puzzles.writing_page import WritingPage, write  # needs the extra serve
 
-        write(
-            WritingPage(path, _puzzle_of(path, flags), server),
-            port=flags.port,
-            host=flags.host,
-            browser=flags.browser,
-        )
+        page = WritingPage(path, _puzzle_of(path, flags), server)
+        write(page, port=flags.port, host=flags.host, browser=flags.browser)
         raise KeyboardInterrupt  # the server returns only after Ctrl-C
     else:
         _check(path, _puzzle_of(path, flags), flags, server)

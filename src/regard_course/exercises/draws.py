@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from regard_course.inputs import Array, Case
-from regard_course.mistakes.attention_mistakes import LARGE_HIDDEN
+from regard_course.mistakes.known import LARGE_HIDDEN
 
 PRIMES = (2, 3, 5, 7)
 """Sizes that another seed permutes."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from regard_course.inputs import Array, Case, Specification
-from regard_course.mistakes import MISTAKES
+from regard_course.mistakes.known import MISTAKES
 from regard_course.mistakes.solution import Solution
 
 # The truncation error of a central difference is about NUDGE², and its rounding error about 1e-16 / NUDGE. The

@@ -1,20 +1,722 @@
-"""The correct solution to all exercises in replaceable steps: decoder steps, search, loss and training loop."""
+"""The correct solution to all exercises, in replaceable steps.
 
-import functools
+The steps are methods, so that a mistake can replace one of them. A method that answers an exercise has the
+signature and the docstring of the exercise's stub. A test compares its answers with plain loops. Loops would be
+too slow here, because a diagnosis runs up to 44,000 sets of mistakes: an input of the decoder layer takes 1.9 ms
+in loops and 0.19 ms in steps. The layers of Regard need PyTorch, which a check of NumPy code does not load.
+Shapes: B is the batch size, T the number of steps (Tq queries, Tk keys), D the width, H the number of heads, and
+V the vocabulary size. Arrays are NumPy's, float64.
+"""
+
 import math
-from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from regard_course.mistakes.analysis_solution import AnalysisSolution
-from regard_course.mistakes.transformer_solution import PADDING, Array, Mask
-
+Array = np.ndarray[Any, np.dtype[Any]]
+Parameters = dict[str, Array]
+Mask = Array | None
+Three = tuple[Array, Array, Array]  # query, key and value
+Pair = tuple[int, int]
 Hypothesis = tuple[float, list[int]]
 """Hypothesis: sum of log-probabilities, and tokens with the start token."""
 Step = Callable[[list[int]], Array]
-P = ParamSpec("P")
-R = TypeVar("R")
+PADDING = 0
+
+
+class AttentionSolution:
+    """Scores, weights and contexts, for one head or several."""
+
+    def dot_products(self, query: Array, key: Array) -> Array:
+        """Return `Q Kᵀ` over the last two dimensions."""
+        return np.einsum("...id,...jd->...ij", query, key)
+
+    def scale(self, query: Array, key: Array, heads: int) -> float:
+        """Return the divisor of the scores."""
+        return float(np.sqrt(query.shape[-1]))
+
+    def score(self, query: Array, key: Array) -> Array:
+        """Return Q Kᵀ / √D: the dot product of each query with each key, divided by the root of the width.
+
+        query (B, Tq, D), key (B, Tk, D); returns (B, Tq, Tk): B examples with Tq queries, Tk keys and width D. Kᵀ
+        swaps the last two dimensions. The query [[[0, 3]]] and keys [[[3, 0], [0, 3]]] give [[[0, 9]]] / √2.
+        """
+        return self.scaled_products(query, key, heads=1)
+
+    def scaled_products(self, query: Array, key: Array, heads: int) -> Array:
+        """Return scores (..., Tq, Tk)."""
+        return self.dot_products(query, key) / self.scale(query, key, heads)
+
+    def apply_mask(self, scores: Array, mask: Array) -> Array:
+        """Return the scores with -inf where the mask is False."""
+        return np.where(mask, scores, -np.inf)
+
+    def softmax(self, scores: Array) -> Array:
+        return self.softmax_over(scores, -1)
+
+    def softmax_over(self, scores: Array, axis: int | tuple[int, ...]) -> Array:
+        powers = np.exp(scores - scores.max(axis, keepdims=True))
+        return np.asarray(powers / powers.sum(axis, keepdims=True))
+
+    def zero_masked_rows(self, weights: Array, masked: Array) -> Array:
+        """Replace NaN by 0 in fully masked rows, where the softmax is 0 / 0."""
+        return np.where(np.isneginf(masked) & np.isnan(weights), 0.0, weights)
+
+    def masked_softmax(self, scores: Array, mask: Mask) -> Array:
+        """Return the softmax of each row over the keys that its mask allows.
+
+        scores (B, Tq, Tk); mask (B, Tq, Tk), True = may attend; returns weights (B, Tq, Tk).
+        A row in which no key is allowed has zero weights. Scores may be as large as 5000,
+        those of hidden keys a million.
+        """
+        if mask is None:
+            return self.softmax(scores)
+        masked = self.apply_mask(scores, mask)
+        return self.zero_masked_rows(self.softmax(masked), masked)
+
+    def context(self, weights: Array, value: Array) -> Array:
+        return weights @ value
+
+    def attend(self, query: Array, key: Array, value: Array, mask: Mask, heads: int = 1) -> tuple[Array, Array]:
+        weights = self.masked_softmax(self.scaled_products(query, key, heads), mask)
+        return self.context(weights, value), weights
+
+    def attention(self, query: Array, key: Array, value: Array, mask: Mask = None) -> tuple[Array, ...]:
+        """Return context = softmax(Q Kᵀ / √D) V and the weights: exercise 1 (score), exercise 2 (masked_softmax).
+
+        query (B, Tq, D), key (B, Tk, D), value (B, Tk, Dv); mask (B, Tq, Tk), True = may attend; None: all may.
+        Returns context (B, Tq, Dv), weights (B, Tq, Tk). A row in which no key is allowed has zero weights.
+        """
+        return self.attend(query, key, value, mask)
+
+
+class PositionSolution:
+    """Sinusoidal positions."""
+
+    base = 10_000.0
+    first_index = 0
+    """Number from which dimensions or pairs are counted."""
+
+    def positions(self, length: int) -> Array:
+        return np.arange(length)
+
+    def frequencies(self, width: int) -> Array:
+        return self.base ** -(2 * self.indices((width + 1) // 2) / width)
+
+    def indices(self, count: int) -> Array:
+        """Return the numbers of dimensions or of pairs."""
+        return np.arange(self.first_index, self.first_index + count)
+
+    def interleave(self, sines: Array, cosines: Array) -> Array:
+        """Return positions (T, D) of sines and cosines (T, D / 2)."""
+        return np.stack([sines, cosines], -1).reshape(len(sines), -1)
+
+    def sinusoidal_positions(self, length: int, width: int) -> Array:
+        """Return PE(pos, 2i) = sin(pos / 10000^(2i/width)), PE(pos, 2i+1) = cos(pos / 10000^(2i/width)).
+
+        length: number of positions, counted from 0; width: an even number. Returns (length, width).
+        """
+        angles = self.positions(length)[:, None] * self.frequencies(width)
+        return self.interleave(np.sin(angles), np.cos(angles))[:, :width]
+
+    def position_vectors(self, states: Array, width: int) -> Array:
+        """Return the positions for states (B, T, D), equal for all batch elements."""
+        waves = self.sinusoidal_positions(states.shape[1], width)
+        return np.broadcast_to(waves, (len(states), *waves.shape))
+
+    def concatenate_positions(self, states: Array, width: int) -> Array:
+        """Return the states, each followed by the sinusoidal position vector of the given width.
+
+        states (B, T, D); returns (B, T, D + width). The position vectors are exercise 4 (sinusoidal_positions).
+        """
+        return np.concatenate([states, self.position_vectors(states, width)], -1)
+
+
+class LayerSolution(AttentionSolution, PositionSolution):
+    """Multi-head attention, feed-forward network, encoder and decoder layers."""
+
+    epsilon = 1e-5
+    norm_axes: tuple[int, ...] = (-1,)  # dimensions of the mean and the variance of a layer norm
+
+    def project(self, states: Array, weight: Array) -> Array:
+        return states @ weight
+
+    def project_inputs(self, inputs: Three, w: Three) -> list[Array]:
+        return [self.project(states, weight) for states, weight in zip(inputs, w, strict=True)]
+
+    def split(self, states: Array, heads: int) -> Array:
+        """Split states (B, T, D) into heads (B, H, T, D / H)."""
+        return states.reshape(*states.shape[:2], heads, -1).transpose(0, 2, 1, 3)
+
+    def join(self, states: Array) -> Array:
+        """Join heads (B, H, T, D / H) to states (B, T, D)."""
+        return states.transpose(0, 2, 1, 3).reshape(len(states), states.shape[2], -1)
+
+    def head_mask(self, mask: Mask, heads: int) -> Mask:
+        """Return the mask for all heads, (B, 1, Tq, Tk)."""
+        return None if mask is None else mask[:, None]
+
+    def project_output(self, joined: Array, w_o: Array) -> Array:
+        return self.project(joined, w_o)
+
+    def multi_head_attention(
+        self,
+        query: Array,
+        key: Array,
+        value: Array,
+        w_q: Array,
+        w_k: Array,
+        w_v: Array,
+        w_o: Array,
+        heads: int,
+        mask: Mask = None,
+    ) -> Array:
+        """Return Concat(head_1, ..., head_h) W^O with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V).
+
+        query (B, Tq, D), key and value (B, Tk, D); w_q, w_k, w_v, w_o (D, D), applied as x @ w;
+        mask (B, Tq, Tk), True = may attend. Head i has the columns i D/h to (i + 1) D/h. Returns (B, Tq, D).
+        A row in which no key is allowed has zero weights. Attention is exercise 3 (attention), for each head.
+
+        Or as a module with its own weights, which the checker sets: class MultiHeadAttention(nn.Module):
+        __init__(self, width, heads), forward(self, query, key, value, mask=None)
+        """
+        projected = self.project_inputs((query, key, value), (w_q, w_k, w_v))
+        q, k, v = (self.split(states, heads) for states in projected)
+        context, _ = self.attend(q, k, v, self.head_mask(mask, heads), heads)
+        return self.project_output(self.join(context), w_o)
+
+    def activation(self, hidden: Array) -> Array:
+        return np.maximum(hidden, 0)
+
+    def feed_forward(self, states: Array, w_1: Array, b_1: Array, w_2: Array, b_2: Array) -> Array:
+        """Return max(0, x W_1 + b_1) W_2 + b_2. The function max(0, z) is the ReLU.
+
+        states (B, T, D); w_1 (D, F), b_1 (F,), w_2 (F, D), b_2 (D,). Returns (B, T, D).
+
+        Or as a module: class FeedForward(nn.Module): __init__(self, width, inner), forward(self, states)
+        """
+        return self.activation(states @ w_1 + b_1) @ w_2 + b_2
+
+    def standard_deviation(self, states: Array) -> Array:
+        return np.sqrt(states.var(self.norm_axes, keepdims=True) + self.epsilon)
+
+    def normalize(self, states: Array, gain: Array, shift: Array) -> Array:
+        centered = states - states.mean(self.norm_axes, keepdims=True)
+        return centered / self.standard_deviation(states) * gain + shift
+
+    def residual(self, states: Array, kind: str, norm: int) -> Array:
+        """Return what is added to the output of a sublayer; `kind` and `norm` as in `sublayer`."""
+        return states
+
+    def sublayer(self, states: Array, kind: str, function: Any, p: Parameters, norm: int) -> Array:
+        """Return `LayerNorm(x + Sublayer(x))`; `kind` is self_attention, cross_attention or feed_forward."""
+        x = self.residual(states, kind, norm) + function(states)
+        return self.normalize(x, p[f"gain_{norm}"], p[f"shift_{norm}"])
+
+    def apply_feed_forward(self, states: Array, p: Parameters) -> Array:
+        return self.feed_forward(states, p["w_1"], p["b_1"], p["w_2"], p["b_2"])
+
+    def self_attention(self, states: Array, p: Parameters, heads: int, mask: Mask) -> Array:
+        weights = p["w_q"], p["w_k"], p["w_v"], p["w_o"]
+        return self.multi_head_attention(states, states, states, *weights, heads, mask)
+
+    def cross_attention(self, x: Array, memory: Array, p: Parameters, heads: int, mask: Mask) -> Array:
+        weights = p["cross_q"], p["cross_k"], p["cross_v"], p["cross_o"]
+        return self.multi_head_attention(x, memory, memory, *weights, heads, mask)
+
+    def encoder_layer(self, states: Array, parameters: Parameters, heads: int, mask: Mask = None) -> Array:
+        """Return LayerNorm(x + Sublayer(x)) of self-attention, and then of the feed-forward network.
+
+        states (B, T, D); mask (B, T, T), True = may attend. Returns (B, T, D).
+        parameters: a dictionary with w_q, w_k, w_v, w_o (D, D); w_1 (D, F), b_1, w_2 (F, D), b_2; and gain_1,
+        shift_1, gain_2, shift_2 (D,) of the two layer norms, which divide by √(variance + 1e-5).
+        Copy exercise 6 (multi_head_attention) and exercise 7 (feed_forward, with its ReLU) into this file.
+
+        Or as a module: class EncoderLayer(nn.Module): __init__(self, width, heads, inner),
+        forward(self, states, mask=None)
+        """
+        p = parameters
+        middle = self.sublayer(states, "self_attention", lambda x: self.self_attention(x, p, heads, mask), p, 1)
+        return self.sublayer(middle, "feed_forward", lambda x: self.apply_feed_forward(x, p), p, 2)
+
+    def causal_mask(self, length: int) -> Array:
+        """Return the mask (T, T) that hides later steps."""
+        return np.tril(np.ones((length, length), bool))
+
+    def cross_mask(self, mask: Mask, length: int) -> Mask:
+        """Return the mask of the attention to the memory."""
+        return mask
+
+    def decoder_layer(
+        self, states: Array, memory: Array, parameters: Parameters, heads: int, memory_mask: Mask = None
+    ) -> Array:
+        """Return LayerNorm(x + Sublayer(x)) of self-attention, then of attention to the memory, then of the
+        feed-forward network.
+
+        states (B, T, D), which may not attend to later states; memory (B, Ts, D); memory_mask (B, T, Ts), True =
+        may attend. Returns (B, T, D). parameters: those of the encoder layer, and cross_q, cross_k, cross_v,
+        cross_o (D, D), gain_3, shift_3 (D,). Needs exercise 6 (multi_head_attention), exercise 8 (encoder_layer).
+
+        Or as a module: class DecoderLayer(nn.Module): __init__(self, width, heads, inner),
+        forward(self, states, memory, memory_mask=None)
+        """
+        p, causal = parameters, self.causal_mask(states.shape[1])[None]
+        mask = self.cross_mask(memory_mask, states.shape[1])
+        x = self.sublayer(states, "self_attention", lambda x: self.self_attention(x, p, heads, causal), p, 1)
+        x = self.sublayer(x, "cross_attention", lambda x: self.cross_attention(x, memory, p, heads, mask), p, 2)
+        return self.sublayer(x, "feed_forward", lambda x: self.apply_feed_forward(x, p), p, 3)
+
+
+class TransformerSolution(LayerSolution):
+    """The whole model of figure 1."""
+
+    def scale_embeddings(self, vectors: Array, side: str) -> Array:
+        """Return embeddings times √D; `side` is source or target."""
+        return vectors * np.sqrt(vectors.shape[-1])
+
+    def embed(self, tokens: Array, table: Array, side: str) -> Array:
+        """Return embeddings with positions; `side` is source or target."""
+        vectors = self.scale_embeddings(table[tokens], side)
+        return vectors + self.added_positions(vectors, side)
+
+    def added_positions(self, vectors: Array, side: str) -> Array:
+        return self.position_vectors(vectors, vectors.shape[-1])
+
+    def encoder_mask(self, source: Array) -> Mask:
+        """Return the mask of the encoder, (B, Ts, Ts)."""
+        return np.broadcast_to((source != PADDING)[:, None], (len(source), source.shape[1], source.shape[1]))
+
+    def source_mask(self, source: Array, target: Array) -> Mask:
+        """Return the mask of the decoder's attention to the source, (B, Tt, Ts)."""
+        return np.broadcast_to((source != PADDING)[:, None], (len(source), target.shape[1], source.shape[1]))
+
+    def layer_parameters(self, parameters: Parameters, side: str, layer: int) -> Parameters:
+        prefix = f"{side}.{layer}."
+        return {name[len(prefix) :]: value for name, value in parameters.items() if name.startswith(prefix)}
+
+    def encode(self, source: Array, parameters: Parameters, heads: int, layers: int) -> list[Array]:
+        """Return the embeddings and the output of each encoder layer."""
+        states = [self.embed(source, parameters["source"], "source")]
+        for layer in range(layers):
+            p = self.layer_parameters(parameters, "encoder", layer)
+            states.append(self.encoder_layer(states[-1], p, heads, self.encoder_mask(source)))
+        return states
+
+    def memory_for_layer(self, states: list[Array], layer: int) -> Array:
+        """Return the memory of a decoder layer; `states` is the result of `encode`."""
+        return states[-1]
+
+    def decoder_input(self, target: Array) -> Array:
+        return target
+
+    def logits(self, states: Array, parameters: Parameters) -> Array:
+        return states @ parameters["w_out"] + parameters["b_out"]
+
+    def transformer(self, source: Array, target: Array, parameters: Parameters, heads: int, layers: int) -> Array:
+        """Return logits (B, Tt, V) of the next token after each step of the target.
+
+        source (B, Ts) and target (B, Tt): token numbers, padded with 0 at the end; the target is already shifted.
+        Embeddings times √D plus exercise 4 (sinusoidal_positions); layers of exercise 8 (encoder_layer) and
+        exercise 9 (decoder_layer), which do not attend to the source's padding; one linear layer. Logits of
+        padding are not compared. parameters: source (Vs, D) and target (V, D), the embeddings; encoder.0.w_q,
+        decoder.0.cross_q and so on as there; w_out (D, V), b_out (V,), not shared with the embeddings.
+
+        Or as a module: class Transformer(nn.Module):
+        __init__(self, source_size, target_size, width, heads, inner, layers), forward(self, source, target)
+        """
+        encoded = self.encode(source, parameters, heads, layers)
+        states = self.embed(self.decoder_input(target), parameters["target"], "target")
+        for layer in range(layers):
+            p, mask = self.layer_parameters(parameters, "decoder", layer), self.source_mask(source, target)
+            states = self.decoder_layer(states, self.memory_for_layer(encoded, layer), p, heads, mask)
+        return self.logits(states, parameters)
+
+
+class CausalSolution(TransformerSolution):
+    """Causal masks, the KV cache and shared keys."""
+
+    def query_positions(self, queries: int, keys: int) -> Array:
+        """Return the positions of the queries: they are the last of the keys."""
+        return np.arange(keys - queries, keys)
+
+    def may_attend(self, query: Array, key: Array) -> Array:
+        """Return whether the query at a position may attend to the key at a position."""
+        return np.asarray(key <= query)
+
+    def cached_causal_mask(self, queries: int, keys: int) -> Array:
+        """Return the causal mask (Tq, Tk), True = may attend.
+
+        The queries are at the last Tq of the Tk positions, as in a model that continues a text from a cache. A
+        query may attend to its own position and to earlier positions.
+        """
+        allowed = self.may_attend(self.query_positions(queries, keys)[:, None], np.arange(keys)[None])
+        return allowed.astype(float)  # as numbers, which can be compared
+
+    def new_query(self, state: Array, w_q: Array) -> Array:
+        """Return the query of the new token (B, D)."""
+        return state @ w_q
+
+    def new_entries(self, state: Array, w_k: Array, w_v: Array) -> tuple[Array, Array]:
+        """Return the key and the value of the new token, each (B, D)."""
+        return state @ w_k, state @ w_v
+
+    def append(self, cache: Array, entry: Array) -> Array:
+        """Return the cache with the new entry at its end."""
+        return np.concatenate([cache, entry[:, None]], 1)
+
+    def attended_steps(self, cache: Array) -> Array:
+        """Return the part of the new cache that the new token attends to."""
+        return cache
+
+    def cached_step(
+        self, state: Array, keys: Array, values: Array, w_q: Array, w_k: Array, w_v: Array
+    ) -> tuple[Array, ...]:
+        """Return the context of a new token, and the caches with its key and its value.
+
+        state (B, D): the new token's state; keys and values (B, T, D): those of the earlier tokens, already
+        projected; w_q, w_k, w_v (D, D), applied as x @ w. The token attends to all earlier tokens and to itself,
+        as in exercise 3 (attention). Returns context (B, D), keys (B, T + 1, D), values (B, T + 1, D).
+        """
+        key, value = self.new_entries(state, w_k, w_v)
+        keys, values = self.append(keys, key), self.append(values, value)
+        query, attended = self.new_query(state, w_q), self.attended_steps(keys)
+        scores = self.dot_products(query[:, None], attended)[:, 0] / self.scale(query, attended, heads=1)
+        context = self.context(self.softmax(scores)[:, None], self.attended_steps(values))
+        return context[:, 0], keys, values
+
+    def groups_of_heads(self, heads: int, groups: int) -> Array:
+        """Return the group of each head."""
+        return np.arange(heads) // (heads // groups)
+
+    def grouped_attention(self, query: Array, key: Array, value: Array) -> Array:
+        """Return the contexts (B, H, T, D) of H heads that share G heads of keys and values.
+
+        query (B, H, T, D); key and value (B, G, T, D); G divides H. Neighboring heads share: with H = 4 and
+        G = 2, the heads 0 and 1 have the keys 0, and the heads 2 and 3 have the keys 1. Each head is
+        exercise 3 (attention), without a mask.
+        """
+        groups = self.groups_of_heads(query.shape[1], key.shape[1])
+        scores = self.scaled_products(query, key[:, groups], query.shape[1])
+        return self.context(self.softmax(scores), value[:, groups])
+
+    def squared_size(self, states: Array) -> Array:
+        """Return the mean of the squares of each step."""
+        return np.asarray((states**2).mean(-1, keepdims=True))
+
+    def rms_gain(self, states: Array, gain: Array) -> Array:
+        return states * gain
+
+    def centered(self, states: Array) -> Array:
+        """Return the states that are normalized: they keep their mean."""
+        return states
+
+    def rms_norm(self, states: Array, gain: Array) -> Array:
+        """Return x / √(mean(x²) + 1e-5) * gain for each step x.
+
+        states (B, T, D), gain (D,); the mean is over the width. Returns (B, T, D).
+        """
+        states = self.centered(states)
+        return self.rms_gain(states / np.sqrt(self.squared_size(states) + 1e-5), gain)
+
+    def gate(self, states: Array) -> Array:
+        """Return SiLU, x * sigmoid(x), which is also called Swish."""
+        return states / (1 + np.exp(-states))
+
+    def join_gate(self, gated: Array, states: Array) -> Array:
+        return gated * states
+
+    def swiglu(self, states: Array, w_gate: Array, w_up: Array, w_down: Array) -> Array:
+        """Return (SiLU(x W_gate) * (x W_up)) W_down, where SiLU(z) = z * sigmoid(z).
+
+        states (B, T, D); w_gate and w_up (D, F), w_down (F, D), applied as x @ w. Returns (B, T, D).
+        """
+        return self.join_gate(self.gate(states @ w_gate), states @ w_up) @ w_down
+
+
+class TextSolution(CausalSolution):
+    """Byte-pair encoding and sampling."""
+
+    def pairs(self, tokens: list[int]) -> list[Pair]:
+        return list(pairwise(tokens))
+
+    def choose_pair(self, counts: dict[Pair, int], pairs: list[Pair]) -> Pair:
+        """Return the most frequent pair. `counts` is in the order of the first occurrence in `pairs`."""
+        return max(counts, key=lambda pair: counts[pair])
+
+    def new_token(self, first: int, number: int) -> int:
+        return first + number
+
+    def merge_pair(self, tokens: list[int], pair: Pair, new: int) -> list[int]:
+        """Replace all occurrences of a pair, from left to right."""
+        merged: list[int] = []
+        position = 0
+        while position < len(tokens):
+            found = tuple(tokens[position : position + 2]) == pair
+            merged.append(new if found else tokens[position])
+            position += 2 if found else 1
+        return merged
+
+    def counted_tokens(self, tokens: list[int], merged: list[int]) -> list[int]:
+        """Return the tokens whose pairs are counted: those after the merges so far."""
+        return merged
+
+    def candidate_pairs(self, counts: dict[Pair, int], merges: list[Pair]) -> dict[Pair, int]:
+        """Return the pairs that can be chosen: all, because a merged pair does not occur any more."""
+        return counts
+
+    def learn_merges(self, tokens: Sequence[int] | Array, count: int, first: int) -> tuple[Array, ...]:
+        """Learn byte-pair merges: return `count` pairs, and the tokens after all merges.
+
+        tokens (T,): numbers below `first`. In each round, count all pairs of neighbors (in 7 7 7 the pair 7 7
+        occurs twice), and choose the most frequent pair. If several are most frequent, choose the one that
+        occurs first. Replace it everywhere, from left to right, by a new number: `first` in the first round,
+        `first` + 1 in the second, and so on. Returns pairs (count, 2) and tokens (any length).
+        """
+        original = merged = [int(token) for token in tokens]
+        merges: list[Pair] = []
+        for number in range(count):
+            counts: dict[Pair, int] = {}
+            pairs = self.pairs(self.counted_tokens(original, merged))
+            for pair in pairs:
+                counts[pair] = counts.get(pair, 0) + 1
+            merges.append(self.choose_pair(self.candidate_pairs(counts, merges), pairs))
+            merged = self.merge_pair(merged, merges[-1], self.new_token(first, number))
+        return np.array(merges), np.array(merged)
+
+    def merge_order(self, merges: list[Pair]) -> list[int]:
+        """Return the order in which merges are applied."""
+        return list(range(len(merges)))
+
+    def apply_merges(self, tokens: Sequence[int] | Array, merges: Array, first: int) -> Array:
+        """Encode a text with learned merges: return the tokens (any length).
+
+        tokens (T,): numbers below `first`; merges (M, 2): pairs in the order in which exercise 22 (learn_merges)
+        learned them. The first pair becomes the token `first`, the second `first` + 1, and so on. Apply every
+        merge to the whole text, in this order, from left to right.
+        """
+        merged, pairs = [int(token) for token in tokens], [(int(a), int(b)) for a, b in merges]
+        for number in self.merge_order(pairs):
+            merged = self.merge_pair(merged, pairs[number], self.new_token(first, number))
+        return np.array(merged)
+
+    def heat(self, logits: Array, temperature: float) -> Array:
+        return logits / temperature
+
+    def top_k_tokens(self, logits: Array, top_k: int) -> Array:
+        """Return which tokens are among the k largest."""
+        return np.asarray(np.argsort(np.argsort(-logits)) < top_k)
+
+    def top_p_tokens(self, probabilities: Array, top_p: float) -> Array:
+        """Return which tokens are in the smallest set whose probabilities sum to at least p."""
+        order = np.argsort(-probabilities)
+        before = np.concatenate([[0.0], np.cumsum(probabilities[order])[:-1]])
+        allowed = np.zeros(len(order), bool)
+        allowed[order] = before < top_p
+        return allowed
+
+    def renormalize(self, probabilities: Array) -> Array:
+        return np.asarray(probabilities / probabilities.sum())
+
+    def next_token_probabilities(self, logits: Array, temperature: float, top_k: int, top_p: float) -> Array:
+        """Return the probabilities (V,) from which the next token is drawn.
+
+        logits (V,). First divide by the temperature. Then keep the top_k largest logits. Then keep the smallest
+        set of the most likely tokens whose probabilities, after the softmax over the tokens kept so far, sum to
+        top_p or more. All other tokens have the probability 0, and the rest sums to 1.
+        """
+        logits = self.heat(logits, temperature)
+        kept = self.top_k_tokens(logits, top_k)
+        probabilities = self.softmax(np.where(kept, logits, -np.inf))
+        return self.renormalize(probabilities * self.top_p_tokens(probabilities, top_p))
+
+
+class ExplanationSolution(TextSolution):
+    """Induction scores, patching and rollout."""
+
+    def earlier_step(self, tokens: list[int], step: int) -> int | None:
+        """Return the last earlier step with the same token, or None."""
+        steps = [earlier for earlier in range(step) if tokens[earlier] == tokens[step]]
+        return steps[-1] if steps else None
+
+    def induction_key(self, earlier: int) -> int:
+        """Return the step that an induction head attends to."""
+        return earlier + 1
+
+    def mean_score(self, scores: list[float], steps: int) -> float:
+        return sum(scores) / len(scores)
+
+    def induction_score(self, weights: Array, tokens: Sequence[int] | Array) -> Array:
+        """Return how much a head attends to the token after the last earlier occurrence of the present token.
+
+        weights (T, T), a row for each query; tokens (T,). For every step t whose token occurred before, at s < t
+        (the last such s), the key is s + 1. Returns one number: the mean weight of these keys over these steps.
+        """
+        words = [int(token) for token in tokens]
+        earlier = [(step, self.earlier_step(words, step)) for step in range(len(words))]
+        scores = [
+            float(weights[step, self.induction_key(before)]) for step, before in earlier if before is not None
+        ]
+        return np.array(self.mean_score(scores, len(words)))
+
+    def effect(self, clean: Array, corrupt: Array, patched: Array) -> Array:
+        return np.asarray((patched - corrupt) / (clean - corrupt))
+
+    def patching_effect(self, clean: Array, corrupt: Array, patched: Array) -> Array:
+        """Return the fraction of the answer that each head restores when it is patched.
+
+        clean (N,) and corrupt (N,): the logit of the right answer for N inputs, and for the same inputs with
+        other tokens; patched (L, H, N): the same logit for the corrupt inputs, when the output of one head comes
+        from the clean input. Average over the inputs first. Returns (L, H): 1 if the head restores the clean
+        logit, 0 if it restores nothing.
+        """
+        return self.effect(clean.mean(), corrupt.mean(), patched.mean(-1))
+
+    def with_residual(self, weights: Array) -> Array:
+        return 0.5 * weights + 0.5 * np.eye(weights.shape[-1])
+
+    def join_layers(self, product: Array, layer: Array) -> Array:
+        """Return the product with one more layer, which reads the layers before it."""
+        return layer @ product
+
+    def attention_rollout(self, weights: Array) -> Array:
+        """Return the attention rollout (T, T): how much each last state reads from each input.
+
+        weights (L, T, T), the first layer first, each row sums to 1. A layer with its residual connection is
+        0.5 A + 0.5 I. Multiply the layers so that the last layer is on the left.
+        """
+        product = np.eye(weights.shape[-1])
+        for layer in weights:
+            product = self.join_layers(product, self.with_residual(layer))
+        return product
+
+
+class AnalysisSolution(ExplanationSolution):
+    """The logit lens, a softmax with a sink, Fourier components, and the measures of doubt."""
+
+    def lens_states(self, states: Array) -> Array:
+        """Return the states that the lens reads: those of the residual stream."""
+        return states
+
+    def lens_norm(self, states: Array, norm: Array) -> Array:
+        """Return the states as the output layer receives them."""
+        return self.rms_norm(states, norm)
+
+    def token_logits(self, states: Array, output: Array) -> Array:
+        return states @ output.T
+
+    def logit_lens(self, states: Array, norm: Array, output: Array) -> Array:
+        """Return the probabilities that the output layer reads in the state of each layer.
+
+        states (L, T, D): the residual stream before the first block, and after each block; norm (D,): the gain of
+        the final norm, x / √(mean(x²) + 1e-5) * norm for each state x, as in exercise 20 (rms_norm);
+        output (V, D): a row for each token. The scores of the tokens are norm(x) @ outputᵀ, followed by a
+        softmax. Returns (L, T, V); the last layer is the model's own prediction.
+        """
+        return self.softmax(self.token_logits(self.lens_norm(self.lens_states(states), norm), output))
+
+    def largest_score(self, scores: Array, sink: Array) -> Array:
+        """Return what is subtracted from the scores and the sink (B, H, Tq, 1), so that exp stays small."""
+        return np.maximum(scores.max(-1, keepdims=True), sink[:, None, None])
+
+    def place_sink(self, sink: Array) -> Array:
+        """Return the sink of each head with the dimensions of the scores, (H, 1, 1)."""
+        return sink[:, None, None]
+
+    def sink_shift(self, largest: Array) -> Array:
+        """Return what is subtracted from the sink: the same as from the scores."""
+        return largest
+
+    def sink_power(self, sink: Array, largest: Array) -> Array:
+        """Return the exp of the sink, which can be added to the sum of a row."""
+        return np.exp(self.place_sink(sink) - self.sink_shift(largest))
+
+    def numerator(self, powers: Array, sink_power: Array) -> Array:
+        return powers
+
+    def row_total(self, powers: Array) -> Array:
+        return np.asarray(powers.sum(-1, keepdims=True))
+
+    def without_sink(self, weights: Array, sink_weight: Array) -> Array:
+        """Return the weights on the keys: the rest went to the sink."""
+        return weights
+
+    def sink_softmax(self, scores: Array, sink: Array) -> Array:
+        """Return the weights of a softmax with a sink: exp(s_j) / (exp(a) + Σ_k exp(s_k)).
+
+        scores (B, H, Tq, Tk); sink (H,): the score a of each head's sink, which has no value. With a = 0 this is
+        softmax-off-by-one. Scores may be as large as 1000. Returns (B, H, Tq, Tk); a row sums to less than 1.
+        """
+        largest = self.largest_score(scores, sink)
+        powers, sink_power = np.exp(scores - largest), self.sink_power(sink, largest)
+        total = self.row_total(powers) + sink_power
+        return self.without_sink(self.numerator(powers, sink_power) / total, sink_power / total)
+
+    def centered_embeddings(self, embeddings: Array) -> Array:
+        """Return the embeddings that are transformed: they keep their mean."""
+        return embeddings
+
+    def transform(self, embeddings: Array) -> Array:
+        """Return the discrete Fourier transform over the tokens (p, D), complex."""
+        return np.asarray(np.fft.fft(embeddings, axis=0))
+
+    def power(self, components: Array) -> Array:
+        """Return the squared length of each component (p,)."""
+        return np.asarray((np.abs(components) ** 2).sum(-1))
+
+    def fold(self, power: Array) -> Array:
+        """Add the power of k and of p - k: (p // 2 + 1,)."""
+        count = len(power)
+        folded = power[: count // 2 + 1].copy()
+        folded[1 : (count + 1) // 2] *= 2  # neither the constant nor, for an even p, the last frequency is a pair
+        return np.asarray(folded)
+
+    def share(self, power: Array) -> Array:
+        return power / power.sum()
+
+    def fourier_power(self, embeddings: Array) -> Array:
+        """Return the share of each frequency in the embeddings of the numbers 0 to p - 1.
+
+        embeddings (p, D). Take the discrete Fourier transform over the numbers, for each dimension; the power of
+        a component is its squared magnitude, summed over the dimensions. The components k and p - k are the same
+        frequency: add them. Returns (p // 2 + 1,): the shares of the frequencies 0 (the mean), 1, ..., p // 2,
+        which sum to 1.
+        """
+        return self.share(self.fold(self.power(self.transform(self.centered_embeddings(embeddings)))))
+
+    def source_mass(self, attention: Array) -> Array:
+        """Return the attention on each source token (Ts,)."""
+        return np.asarray(attention.mean((0, 1)))
+
+    def distance(self, mass: Array) -> float:
+        """Return the least mass that has to move to make the attention uniform."""
+        return float(np.abs(mass - 1 / len(mass)).sum() / 2)
+
+    def distance_from_uniform(self, attention: Array) -> Array:
+        """Return the Wasserstein distance of a translation's attention from uniform attention.
+
+        attention (H, Tt, Ts): weights of H heads, a row for each token of the translation. First take the mean
+        over heads and rows: a distribution over the source. Moving mass from one token to any other costs 1 per
+        unit, so the distance is Σ |mass_s - 1/Ts| / 2. Returns one number, from 0 to 1.
+        """
+        return np.array(self.distance(self.source_mass(attention)))
+
+    def wins(self, fault: Array, good: Array) -> Array:
+        """Return 1 for each pair in which the fault has more doubt, 0.5 for a tie, else 0."""
+        return (fault > good) + 0.5 * (fault == good)
+
+    def count_pairs(self, faults: int, good: int) -> float:
+        return faults * good
+
+    def auroc(self, doubts: Array, faulty: Array) -> Array:
+        """Return the probability that a faulty translation has more doubt than a good one.
+
+        doubts (N,); faulty (N,): 1 for a faulty translation, 0 for a good one. Compare each faulty translation
+        with each good one; a tie counts half. Returns one number: 1 is a perfect order, 0.5 is chance.
+        """
+        fault, good = doubts[faulty == 1], doubts[faulty == 0]
+        return np.array(self.wins(fault[:, None], good[None]).sum() / self.count_pairs(len(fault), len(good)))
 
 
 class RecurrentSolution(AnalysisSolution):
@@ -29,7 +731,6 @@ class RecurrentSolution(AnalysisSolution):
         return self.tanh((state @ w)[:, None] + memory @ u) @ v
 
     def memory_context(self, weights: Array, memory: Array) -> Array:
-        """Return the context (B, M)."""
         return np.einsum("bt,btm->bm", weights, memory)
 
     def cell_input(self, previous: Array, context: Array) -> Array:
@@ -110,19 +811,15 @@ class SearchSolution(RecurrentSolution):
     """Greedy search and beam search."""
 
     def choose_token(self, log_probabilities: Array) -> int:
-        """Return the next token of greedy search."""
         return int(np.argmax(log_probabilities))
 
     def step_input(self, tokens: list[int]) -> list[int]:
-        """Return the input of the model."""
         return tokens
 
     def is_end(self, token: int, end: int) -> bool:
-        """Return whether greedy search stops after this token."""
         return token == end
 
     def token_limit(self, longest: int) -> int:
-        """Return the maximum number of tokens."""
         return longest
 
     def strip_tokens(self, tokens: list[int], start: int, end: int) -> list[int]:
@@ -144,11 +841,9 @@ class SearchSolution(RecurrentSolution):
         return np.array(self.strip_tokens(tokens, start, end))
 
     def token_gains(self, log_probabilities: Array) -> Array:
-        """Return the value that each token adds to the sum of a hypothesis."""
         return log_probabilities
 
     def is_finished(self, tokens: list[int], end: int) -> bool:
-        """Return whether a hypothesis has ended."""
         return len(tokens) > 1 and tokens[-1] == end
 
     def keep_finished(self, hypothesis: Hypothesis) -> list[Hypothesis]:
@@ -172,7 +867,6 @@ class SearchSolution(RecurrentSolution):
         return total / length**alpha
 
     def is_done(self, beam: list[Hypothesis], end: int) -> bool:
-        """Return whether the search is over."""
         return all(self.is_finished(tokens, end) for _, tokens in beam)
 
     def select_answer(self, beam: list[Hypothesis], alpha: float, end: int) -> Hypothesis:
@@ -213,11 +907,10 @@ class SearchSolution(RecurrentSolution):
 
 
 class Solution(SearchSolution):
-    """The correct solution to all exercises. Mistakes are derived from this class.
+    """The correct solution to all exercises. Mistakes are derived from this class."""
 
-    class NoScale(Solution, paper=EQUATION_1): ...
-    """
-
+    did = ""
+    """What the code of a mistake did, as a sentence."""
     instead = ""
     """The correction, as a sentence."""
     paper = ""
@@ -226,22 +919,11 @@ class Solution(SearchSolution):
     """Whether the mistake may have an effect only together with another mistake, in exercises that it does not
     affect alone."""
     broken: frozenset[str] = frozenset()
-    """Names of inputs for which every answer with NaN or infinity is attributed to this mistake.
-
-    The positions of NaN or infinity depend on the order of operations and on the number of bits.
-    """
-
+    """Names of inputs for which every answer with NaN or infinity is attributed to this mistake."""
     rounded: frozenset[str] = frozenset()
-    """Names of inputs on which the answers of this mistake depend on rounding. They are not compared."""
-
-    def __init_subclass__(cls, paper: str = "", **options: Any) -> None:
-        """Set `paper` for several related mistakes."""
-        super().__init_subclass__(**options)
-        if paper:
-            cls.paper = paper
+    """Names of inputs on which the answers of this mistake are not compared."""
 
     def log_softmax(self, logits: Array) -> Array:
-        """Return log-probabilities."""
         top = logits.max(-1, keepdims=True)
         return logits - top - np.log(np.exp(logits - top).sum(-1, keepdims=True))
 
@@ -250,7 +932,6 @@ class Solution(SearchSolution):
         return (1 - smoothing) * np.eye(size)[target] + smoothing / size
 
     def counted_steps(self, target: Array, padding: int) -> Array:
-        """Return which steps count."""
         return target != padding
 
     def mean_loss(self, losses: Array, counted: Array) -> float:
@@ -289,40 +970,3 @@ def normalize_gradient(gradient: Array) -> Array:
     """Return a gradient scaled to length 1. Zeros remain zeros."""
     length = math.sqrt(float((gradient**2).sum()))
     return gradient / length if length else gradient
-
-
-def mistake(
-    step: Callable[Concatenate[Any, P], R],
-    paper: str,
-    instead: str,
-    *,
-    companion: bool = False,
-    broken: frozenset[str] = frozenset(),
-    rounded: frozenset[str] = frozenset(),
-) -> Callable[[Callable[Concatenate[Any, P], R]], type[Solution]]:
-    """Turn a function into a mistake: the correct solution, with one step replaced by the function.
-
-    step: the method of `Solution` that the function replaces, with the same arguments. The docstring of the
-    function describes the error. The other arguments are the attributes of `Solution`.
-
-    >>> @mistake(Solution.project_output, "Vaswani et al. 2017, section 3.2.2", "Multiply by W^O.")
-    ... def no_output_projection(self, joined, w_o):
-    ...     '''The output projection is missing.'''
-    ...     return joined
-    >>> issubclass(no_output_projection, Solution), no_output_projection.instead
-    (True, 'Multiply by W^O.')
-    """
-
-    def derive(wrong: Callable[Concatenate[Any, P], R]) -> type[Solution]:
-        attributes = {"paper": paper, "instead": instead, "companion": companion}
-        names = {"__doc__": wrong.__doc__, "__module__": wrong.__module__, step.__name__: wrong}
-        return type(wrong.__name__, (Solution,), {**attributes, "broken": broken, "rounded": rounded, **names})
-
-    return derive
-
-
-def mistakes_in(
-    step: Callable[Concatenate[Any, P], R], paper: str
-) -> Callable[..., Callable[[Callable[Concatenate[Any, P], R]], type[Solution]]]:
-    """Return `mistake` for several mistakes in the same step, which contradict the same line of a paper."""
-    return functools.partial(mistake, step, paper)

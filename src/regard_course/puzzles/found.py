@@ -26,11 +26,11 @@ from regard.runs.run_types import AnyRun
 from regard.streams import make_generator
 from regard.training.config import find_model
 from regard.training.tensor_file import digest_tensors, pack_tensors, read_tensors
-from regard_course.processes import ForkServer
 from regard_course.program_tables import WrittenProgram
 from regard_course.puzzles.models import Place, compile_puzzle, show_place
 from regard_course.puzzles.puzzle import NO_VALUE, Puzzle
 from regard_course.puzzles.verdict import answers_of, load_program
+from regard_course.sandbox import ForkServer
 from regard_lab.bench.known_models import RUNS, run_compiled
 from regard_lab.programs.circuit import Circuit
 from regard_lab.programs.compiler import Compiled

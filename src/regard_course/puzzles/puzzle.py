@@ -6,6 +6,7 @@ The process of a learner's code cannot import this package.
 import functools
 import re
 import textwrap
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -178,106 +179,26 @@ def each_step(answer: Callable[[str, int], Any]) -> Callable[[str], list[Value]]
     return lambda text: [answer(text, step) for step in range(len(text))]
 
 
+SOLUTIONS: dict[str, Callable[[str], Sequence[Value]]] = {
+    "first": each_step(lambda text, step: text[0]),
+    "previous": each_step(lambda text, step: text[step - 1] if step else BLANK),
+    "count": each_step(lambda text, step: text[: step + 1].count("a")),
+    "repeated": each_step(lambda text, step: text[step] in text[:step]),
+    "histogram": each_step(lambda text, step: text.count(text[step])),
+    "reverse": lambda text: text[::-1],
+    "rotate": lambda text: text[-1] + text[:-1],
+    "palindrome": lambda text: [text == text[::-1]] * len(text),
+    "sort": sorted,
+    "balanced": each_step(lambda text, step: _balanced(text[: step + 1])),
+    "year": lambda text: [*text[-2:], *BLANK * (len(text) - 2)],
+    "induction": each_step(_follower),
+}
+"""The right answers of each puzzle."""
+TEXTS: dict[str, Any] = tomllib.loads(
+    files("regard_course.puzzles").joinpath("puzzles.toml").read_text(encoding="utf-8")
+)
 PUZZLES: dict[str, Puzzle] = {
-    puzzle.name: puzzle
-    for puzzle in (
-        Puzzle(
-            name="first",
-            title="the first letter",
-            task="Answer with the first letter of the text, at each step.",
-            solve=each_step(lambda text, step: text[0]),
-            example="cab",
-            causal=True,
-        ),
-        Puzzle(
-            name="previous",
-            title="the previous letter",
-            task='Answer with the letter one step before, and with "-" at the first step.',
-            solve=each_step(lambda text, step: text[step - 1] if step else BLANK),
-            example="cab",
-            causal=True,
-        ),
-        Puzzle(
-            name="count",
-            title="count the letter a",
-            task="Answer with the number of letters a so far, including the step itself.",
-            solve=each_step(lambda text, step: text[: step + 1].count("a")),
-            example="abca",
-            causal=True,
-        ),
-        Puzzle(
-            name="repeated",
-            title="did the letter occur before?",
-            task="Answer with True (y) if the letter occurs at an earlier step too, otherwise with False (n).",
-            solve=each_step(lambda text, step: text[step] in text[:step]),
-            example="abac",
-        ),
-        Puzzle(
-            name="histogram",
-            title="count every letter",
-            task="Answer with the number of times that the letter of the step occurs in the whole text.",
-            solve=each_step(lambda text, step: text.count(text[step])),
-            example="abca",
-        ),
-        Puzzle(
-            name="reverse",
-            title="the text backwards",
-            task="Answer with the letters of the text, the last one first.",
-            solve=lambda text: text[::-1],
-            example="aabc",
-        ),
-        Puzzle(
-            name="rotate",
-            title="the last letter first",
-            task="Move each letter one step to the right, and the last letter to the first step.",
-            solve=lambda text: text[-1] + text[:-1],
-            example="abca",
-        ),
-        Puzzle(
-            name="palindrome",
-            title="the same backwards?",
-            task="Answer with True (y) at each step if the text is the same backwards, otherwise with False (n).",
-            solve=lambda text: [text == text[::-1]] * len(text),
-            example="abba",
-        ),
-        Puzzle(
-            name="sort",
-            title="the letters in order",
-            task="Answer with the letters of the text in alphabetical order.",
-            solve=sorted,
-            example="cabb",
-        ),
-        Puzzle(
-            name="balanced",
-            title="do the parentheses match?",
-            task="Answer with True (y) if the text so far is balanced: each opened parenthesis is closed, "
-            "and none is closed before it is opened. Otherwise answer with False (n).",
-            solve=each_step(lambda text, step: _balanced(text[: step + 1])),
-            example="(())",
-            alphabet="()",
-            longest=6,
-            causal=True,
-        ),
-        Puzzle(
-            name="year",
-            title="the year of a date",
-            task="The text is a date: day, month, and a year of two digits. Answer with the two digits of the "
-            'year at the first two steps, and with "-" at all other steps.',
-            solve=lambda text: [*text[-2:], *BLANK * (len(text) - 2)],
-            example="3.5.79",
-            alphabet=".0123456789",
-            longest=8,
-            listed=_dates,
-        ),
-        Puzzle(
-            name="induction",
-            title="what followed the same letter before",
-            task="Look for the last earlier step with the same letter, and answer with the letter after it. "
-            'Answer with "-" if the letter did not occur before.',
-            solve=each_step(_follower),
-            example="abcab",
-            causal=True,
-        ),
-    )
+    name: Puzzle(name=name, solve=SOLUTIONS[name], listed=_dates if name == "year" else None, **text)
+    for name, text in TEXTS["puzzles"].items()
 }
 """The puzzles by name, the easiest first."""

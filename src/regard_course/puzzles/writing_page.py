@@ -4,6 +4,7 @@ The page names a text, and never sends code: the learner writes in an editor, an
 is saved.
 """
 
+import asyncio
 import html
 import threading
 from collections.abc import Sequence
@@ -11,14 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
 from torch import Tensor
 
 from regard.errors import InputError
 from regard.models.base import TaskModel
-from regard_course.drawing import COLORS, Drawing
-from regard_course.exercise_pages import MARKDOWN
-from regard_course.pages import make_page
-from regard_course.processes import ForkServer
+from regard.server.access import AccessControl
+from regard.server.app import LOCAL, send_text
+from regard.server.serve import check_port, check_server, serve
+from regard_course.pages import MARKDOWN, make_page, read_asset
 from regard_course.program_tables import WrittenProgram
 from regard_course.puzzles.models import (
     LEAST_SIMILARITY,
@@ -32,11 +39,13 @@ from regard_course.puzzles.models import (
 )
 from regard_course.puzzles.puzzle import Puzzle, show_answer
 from regard_course.puzzles.verdict import AnswersError, PuzzleReport, answers_of, check_program, load_program
+from regard_course.sandbox import ForkServer
 from regard_course.translated import ENGLISH
 from regard_lab.programs.language import Expression
 
 CELL = 22
 """Side of a cell of a heatmap in pixels."""
+BLUE, GREEN = "var(--blue, #1a5fb4)", "var(--green, #26805a)"
 
 
 class WritingPage:
@@ -198,7 +207,7 @@ class WritingPage:
         for match in matches:
             pictures = [
                 _heatmap(_array(own[match.head]), text, f"^{text}"),
-                _heatmap(_array(learned[match.trained]), text, f"^{text}", color=COLORS[2]),
+                _heatmap(_array(learned[match.trained]), text, f"^{text}", color=GREEN),
             ]
             verdict = "matches" if match.matches else "no head matches; the nearest is"
             words = f"{verdict} {show_place(match.trained)}: similarity {match.similarity:.2f}"
@@ -226,12 +235,28 @@ def _table(rows: Sequence[tuple[str, Sequence[str]]]) -> str:
     return f'<table class="steps">{"".join(lines)}</table>'
 
 
-def _heatmap(weights: Any, rows: Sequence[str], columns: Sequence[str], *, color: str = COLORS[0]) -> str:
-    """Return the picture of attention weights (Tq, Tk)."""
+def _heatmap(weights: Any, rows: Sequence[str], columns: Sequence[str], *, color: str = BLUE) -> str:
+    """Return the picture of attention weights (Tq, Tk) as SVG: cells that are more opaque for larger weights."""
+
+    def text(x: float, y: float, name: str, anchor: str) -> str:
+        attributes = f'x="{x:.1f}" y="{y + 3.85:.1f}" font-size="11" text-anchor="{anchor}" fill="currentColor"'
+        return f"<text {attributes}>{html.escape(name)}</text>"
+
+    shapes = [text(20 + (number + 0.5) * CELL, 11, name, "middle") for number, name in enumerate(columns)]
+    for row, line in enumerate(weights):
+        shapes.append(text(14, 20 + (row + 0.5) * CELL, rows[row], "end"))
+        shapes += [
+            f'<rect x="{20 + column * CELL:.1f}" y="{20 + row * CELL:.1f}" width="{CELL:.1f}" '
+            f'height="{CELL:.1f}" rx="3" fill="{color}" fill-opacity="{0.62 * float(np.clip(weight, 0, 1)):.2f}" '
+            f'stroke="{color}" stroke-opacity=".55"/>'
+            for column, weight in enumerate(line)
+        ]
     height, width = (CELL * len(side) + 24 for side in (rows, columns))
-    drawing = Drawing(height, width)
-    drawing.grid(20, 20, weights, rows=rows, columns=columns, color=color, size=CELL)
-    return drawing.svg("attention: rows are queries, columns are keys")
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="picture" viewBox="0 0 {width} {height}" width="{width}" '
+        'role="img" font-family="system-ui, sans-serif" '
+        f'aria-label="attention: rows are queries, columns are keys">{"".join(shapes)}</svg>'
+    )
 
 
 def _figure(title: str, caption: str, *pictures: str) -> str:
@@ -239,3 +264,55 @@ def _figure(title: str, caption: str, *pictures: str) -> str:
         f"<figure><figcaption><b>{html.escape(title)}</b><br>{html.escape(caption)}</figcaption>"
         f"{' '.join(pictures)}</figure>"
     )
+
+
+# The page of a puzzle as a web application (Starlette).
+#
+# GET  /                                   the page; /write.js, /learn.css, /notes.js: its files
+# GET  /api/program?text=ABC&version=...   the part that follows the file, unless it has this version
+# POST /api/train                          train a model beside the compiled one
+
+
+def make_write_app(
+    page: WritingPage, *, hosts: Sequence[str] | None = LOCAL, token: str | None = None
+) -> Starlette:
+    """Return the application; `hosts` and `token` as in `AccessControl`."""
+
+    async def index(request: Request) -> Response:
+        return HTMLResponse(page.static())
+
+    async def asset(request: Request) -> Response:
+        name = request.url.path[1:]
+        return Response(read_asset(name), media_type="text/css" if name.endswith("css") else "text/javascript")
+
+    async def program(request: Request) -> Response:
+        text = request.query_params.get("text", "")[: page.puzzle.longest + 1]
+        version = page.version(text)
+        if version == request.query_params.get("version"):
+            return Response(orjson.dumps({"version": version, "html": None}), media_type="application/json")
+        content = await asyncio.to_thread(page.live, text)
+        return Response(orjson.dumps({"version": version, "html": content}), media_type="application/json")
+
+    async def train(request: Request) -> Response:
+        threading.Thread(target=page.train, daemon=True).start()
+        return Response(status_code=204)
+
+    app = Starlette(
+        routes=[
+            Route("/", index),
+            Route("/learn.css", asset),
+            Route("/notes.js", asset),
+            Route("/write.js", send_text("regard.server", "page/write.js", "text/javascript")),
+            Route("/api/program", program),
+            Route("/api/train", train, methods=["POST"]),
+        ],
+        middleware=[Middleware(AccessControl, hosts=hosts, token=token)],
+    )
+    app.state.queues = []
+    return app
+
+
+def write(page: WritingPage, *, port: int | None = None, host: str = "127.0.0.1", browser: bool = True) -> None:
+    check_port(port)
+    check_server("the page")
+    serve(lambda **access: make_write_app(page, **access), page.path.name, host, port, browser=browser)

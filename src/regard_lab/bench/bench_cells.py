@@ -23,7 +23,7 @@ from regard.io.writing import make_folder, refuse_links, write_json
 from regard.plugins import PluginError
 from regard.training.tensor_file import digest_tensors
 from regard.version import __version__
-from regard_lab.bench import rankings, scores
+from regard_lab.bench import rankings
 from regard_lab.bench.known_models import KnownModel
 from regard_lab.bench.methods import ChosenMethod
 from regard_lab.bench.rankings import LevelError, Ranking, Subjects, rank_edges, rank_heads, rank_inputs
@@ -118,7 +118,7 @@ def cell_path(subjects: Subjects, method: ChosenMethod, folder: Path) -> Path:
     if circuit is not None:
         heads = [sorted(truth.items()) for truth in (circuit.needed, circuit.used, circuit.sufficient)]
         answer = [*heads, sorted(circuit.edges)]
-    code = [inspect.getsource(module) for module in (rankings, scores)]
+    code = [inspect.getsource(rankings)]
     content = "\0".join([__version__, *code, weights, repr(answer), method.digest, str(samples)])
     digest = hashlib.sha256(content.encode()).hexdigest()[:12]
     name = method.name.replace(":", "-")  # Windows does not permit a colon

@@ -17,12 +17,11 @@ from regard.viz.maps import LayerMap
 from regard.viz.page import write_page
 from regard.viz.report_page import Part, markdown_table, render_page
 from regard_lab.bench.bench_cells import draw_inputs
-from regard_lab.bench.bench_result import BenchResult
+from regard_lab.bench.bench_result import CAPTION, BenchResult, detail_tables, group_tables, score_text
 from regard_lab.bench.catalogue import KnownModelChoice
 from regard_lab.bench.columns import Column
 from regard_lab.bench.methods import ORACLE, RANDOM
 from regard_lab.bench.rankings import FAILURE, KNOWN_INPUTS, RIGHT, Subjects
-from regard_lab.bench.tables import CAPTION, detail_tables, group_tables, score_text
 
 # Attention maps of failures: an input on which a method ranks badly, with its ranking beside the truth.
 

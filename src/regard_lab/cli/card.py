@@ -12,8 +12,15 @@ from regard.cli.terminal import print_table, resumable
 from regard.errors import InputError
 from regard.io.writing import check_writable, write_json
 from regard_lab.cards.card import SAVEPATH, SEEDS, measure_cards
-from regard_lab.cards.card_page import all_claims, write_markdown, write_page
-from regard_lab.cards.card_tables import card_json, card_tables, claim_table, overview_table
+from regard_lab.cards.card_page import (
+    all_claims,
+    card_json,
+    card_tables,
+    claim_table,
+    overview_table,
+    write_markdown,
+    write_page,
+)
 from regard_lab.cards.mechanisms import MECHANISMS
 
 PIPE_WIDTH = 160

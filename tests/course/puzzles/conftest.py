@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from regard_course.processes import ForkServer
+from regard_course.sandbox import ForkServer
 from tests.course.puzzles.planted_programs import IMPORTS
 
 Write = Callable[[str, str], Path]

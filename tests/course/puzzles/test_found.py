@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from regard.errors import InputError
-from regard_course.processes import ForkServer
 from regard_course.puzzles.found import hide_program, load_found, own_puzzle, score_claims
 from regard_course.puzzles.puzzle import PUZZLES
+from regard_course.sandbox import ForkServer
 from tests.course.puzzles.conftest import Write
 from tests.course.puzzles.planted_programs import IMPORTS
 from tests.course.puzzles.test_puzzle import solution

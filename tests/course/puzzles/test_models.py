@@ -2,10 +2,10 @@
 
 import torch
 
-from regard_course.processes import ForkServer
 from regard_course.puzzles.models import CompiledPuzzle, compile_puzzle, match_heads, train_beside
 from regard_course.puzzles.puzzle import PUZZLES
 from regard_course.puzzles.verdict import check_file
+from regard_course.sandbox import ForkServer
 from tests.course.puzzles.conftest import Write
 from tests.course.puzzles.test_puzzle import solution
 

@@ -6,10 +6,10 @@ import re
 import pytest
 
 from regard.errors import InputError
-from regard_course.processes import ForkServer
 from regard_course.puzzles.models import compile_puzzle
 from regard_course.puzzles.puzzle import PUZZLES, find_puzzle
 from regard_course.puzzles.verdict import check_file
+from regard_course.sandbox import ForkServer
 from tests.course.puzzles.conftest import Write
 
 

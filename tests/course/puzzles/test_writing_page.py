@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from regard_course.processes import ForkServer
 from regard_course.puzzles.puzzle import PUZZLES
 from regard_course.puzzles.writing_page import WritingPage
+from regard_course.sandbox import ForkServer
 from tests.course.puzzles.conftest import Write
 from tests.course.puzzles.test_puzzle import solution
 

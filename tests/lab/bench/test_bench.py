@@ -17,10 +17,10 @@ from regard.interpret.attribution.table import METHODS
 from regard.interpret.attribution.trial import Trial
 from regard_lab.bench import bench_cells as cells, methods
 from regard_lab.bench.bench import bench
+from regard_lab.bench.bench_result import entry_text
 from regard_lab.bench.catalogue import QUICK, choose_models
 from regard_lab.bench.columns import group_columns, model_columns
 from regard_lab.bench.methods import choose_methods
-from regard_lab.bench.tables import entry_text
 from regard_lab.programs.traps import TRAPS
 from tests.conftest import run_jobs_here
 

@@ -5,7 +5,7 @@ import pytest
 
 from regard.statistics import auroc
 from regard_lab.bench.columns import assign_letters
-from regard_lab.bench.scores import merge_truths, score_edges, score_heads, score_inputs
+from regard_lab.bench.rankings import merge_truths, score_edges, score_heads, score_inputs
 
 
 def brute_force(scores: np.ndarray, truth: np.ndarray) -> float:

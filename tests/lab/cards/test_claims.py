@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from regard.cli import main
-from regard_lab.cards.card import CLAIMS, claims_of
-from regard_lab.cards.claims import Claim, ClaimResult, evaluate_claims
+from regard_lab.cards.claims import CLAIMS, DIFFERENCES, VALUES, Claim, ClaimResult, claims_of, evaluate_claims
 from regard_lab.cards.mechanisms import MECHANISMS
 from regard_lab.cards.probe_training import ProbeMeasures, ProbeResult
-from regard_lab.cards.probes import PROBES
+from regard_lab.cards.probes import PROBES, card_probes
 from regard_lab.cards.weight_shares import HeadShares
 
 
@@ -18,9 +17,9 @@ def claim(expected: str) -> Claim:
         name="a claim",
         source="a paper",
         mechanisms=("sink",),
-        needs=(),
+        needs=(("sink", "copy"), ("softmax", "copy")),
         measured="a difference",
-        difference=lambda results: [result.tests[""].score for result in results["sink", "copy"]],
+        value="score",
         expected=expected,  # type: ignore[arg-type]
     )
 
@@ -35,9 +34,10 @@ def outcome(expected: str, scores: list[float], of: int = 1) -> ClaimResult:
             normalized=True,
             tests={"": ProbeMeasures(score=score, loss=0.0, shares=shares)},
         )
-        for score in scores
+        for score in [*scores, 0.0]
     ]
-    return evaluate_claims({("sink", "copy"): results}, [claim(expected)], of=of)[0]
+    measured = {("sink", "copy"): results[:-1], ("softmax", "copy"): results[-1:] * len(scores)}
+    return evaluate_claims(measured, [claim(expected)], of=of)[0]
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,11 @@ def test_claims_need_what_exists() -> None:
     for entry in CLAIMS:
         assert set(entry.mechanisms) <= set(MECHANISMS), entry.name
         assert all(mechanism in MECHANISMS and probe in PROBES for mechanism, probe in entry.needs), entry.name
+        assert entry.value in {**VALUES, **DIFFERENCES} and len(entry.needs) % 2 == (
+            entry.value == "best_above_mean"
+        )
+        if entry.mechanisms == ("dot",):
+            assert {probe for _, probe in entry.needs} == set(card_probes())
     assert not claims_of("multi_query")
 
 
