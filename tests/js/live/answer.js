@@ -7,7 +7,7 @@ import { readParameters } from "../../../src/regard/viz/js/live/stored-parameter
 import { LiveSubject } from "../../../src/regard/viz/js/live/subject.js";
 
 const { data, requests } = JSON.parse(readFileSync(process.argv[2], "utf8"));
-const subject = new LiveSubject(data, readParameters(data.parameters));
+const subject = new LiveSubject(data, await readParameters(data.parameters));
 const answers = requests.map(([path, body]) => {
   try {
     if (path !== "logits") return subject.ask(path, body);

@@ -1,5 +1,7 @@
 // Requests to the explorer's server.
 
+import { unpackWeights } from "./js/packing.js";
+
 /**
  * Sends a request; an unsuccessful response is thrown as an error.
  *
@@ -15,5 +17,5 @@ export async function ask(path, body, signal) {
   });
   const data = await response.json();
   if (!response.ok) throw new Error(data.error);
-  return data;
+  return unpackWeights(data);
 }

@@ -15,4 +15,4 @@ function stored(id) {
 /** @type {LiveData & { parameters: StoredParameters, change: number, training: Recipe | null }} */
 export const liveData = JSON.parse(stored("live"));
 const parameters = { ...liveData.parameters, text: stored("parameters") };
-export const liveSubject = new LiveSubject(liveData, readParameters(parameters));
+export const liveSubject = new LiveSubject(liveData, await readParameters(parameters));

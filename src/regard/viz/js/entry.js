@@ -1,11 +1,12 @@
 // The interactive view of attention, without dependencies: for notebooks, exported pages and the explorer.
 //
 //   import { show } from "./entry.js";
-//   const view = show(element, { maps: [map] });
-//   view.update({ maps: [other] });
+//   const view = await show(element, { maps: [map] });
+//   view.update(await unpackWeights({ maps: [other] }));
 //
 // See data.js for the type of a map.
 
+import { unpackWeights } from "./packing.js";
 import { formatAddress, replaceAddress, readAddress } from "./address.js";
 import { storedExplanation } from "./stored-values.js";
 import { View } from "./view.js";
@@ -32,9 +33,9 @@ import { View } from "./view.js";
  * @param {ViewData} data
  * @param {Options} options
  */
-export function show(element, data, options = {}) {
+export async function show(element, data, options = {}) {
   const view = new View(element, options);
-  view.update(data);
+  view.update(await unpackWeights(data));
   return view;
 }
 
@@ -44,9 +45,9 @@ export function show(element, data, options = {}) {
  * @param {Element} element
  * @param {ViewData} data
  */
-export function showPage(element, data) {
+export async function showPage(element, data) {
   const chosen = () => readAddress(location.hash).state;
-  const view = show(element, data, {
+  const view = await show(element, data, {
     state: chosen(),
     chosen: (state) => replaceAddress(formatAddress(state)),
     explain: (which) => storedExplanation(view.map, which),
@@ -62,7 +63,7 @@ export function showPage(element, data) {
 /** The widget of a notebook (anywidget). */
 export default {
   /** @param {{ model: Model, el: Element }} widget */
-  render({ model, el }) {
+  async render({ model, el }) {
     /** @type {Map<string, (answer: Answer) => void>} */
     const waiting = new Map();
     model.on("msg:custom", (answer) => {
@@ -81,9 +82,15 @@ export default {
       });
     /** @type {Explain} */
     const explain = (which) => ask({ explain: which });
-    const data = () => JSON.parse(model.get("data"));
-    const view = show(el, data(), { exact: ask, ...(model.get("explains") ? { explain } : {}) });
-    model.on("change:data", () => view.update(data()));
+    const view = await show(el, JSON.parse(model.get("data")), {
+      exact: ask,
+      ...(model.get("explains") ? { explain } : {}),
+    });
+    model.on("change:data", async () => {
+      const text = model.get("data");
+      const data = await unpackWeights(JSON.parse(text));
+      if (text === model.get("data")) view.update(data); // not if the data has changed meanwhile
+    });
     return () => view.destroy();
   },
 };

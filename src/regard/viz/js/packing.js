@@ -62,8 +62,11 @@ function enlarge(weights, rows, columns) {
  * @param {PackedWeights} weights
  * @param {number} size number of weights of a head
  */
-function unpackSlices({ packed, largest, levels, heads }, size) {
-  const whole = new DataView(inflate(decodeBytes(packed), 2 * heads * size).buffer);
+function unpackSlices(weights, size) {
+  const { largest, levels, heads } = weights;
+  const bytes = unpackedBytes.get(weights);
+  if (bytes?.length !== 2 * heads * size) throw new Error("the weights of this page are damaged");
+  const whole = new DataView(bytes.buffer);
   return Array.from({ length: heads }, (_, head) => {
     const slice = new Float32Array(size);
     for (let index = 0; index < size; index += 1) {
@@ -74,6 +77,23 @@ function unpackSlices({ packed, largest, levels, heads }, size) {
   });
 }
 
+/** @type {WeakMap<object, Uint8Array<ArrayBuffer>>} bytes of packed weights */
+const unpackedBytes = new WeakMap();
+
+/**
+ * Unpacks all weights in data, which is asynchronous in browsers, so that the view can draw them at once.
+ *
+ * @template Data
+ * @param {Data} data
+ */
+export async function unpackWeights(data) {
+  if (typeof data !== "object" || !data || (Array.isArray(data) && typeof data[0] !== "object")) return data;
+  if ("packed" in data && typeof data.packed === "string")
+    unpackedBytes.set(data, await inflate(decodeBytes(data.packed)));
+  else await Promise.all(Object.values(data).map(unpackWeights));
+  return data;
+}
+
 /** @type {WeakMap<NumbersData, Float32Array>} */
 const numbersKnown = new WeakMap();
 
@@ -82,11 +102,11 @@ const numbersKnown = new WeakMap();
  *
  * @param {NumbersData} data
  */
-export function unpackNumbers(data) {
+export async function unpackNumbers(data) {
   const known = numbersKnown.get(data);
   if (known) return known;
   const size = data.shape.reduce((product, length) => product * length, 1);
-  const bytes = new DataView(inflate(decodeBytes(data.numbers), 4 * size).buffer);
+  const bytes = new DataView((await inflate(decodeBytes(data.numbers), 4 * size)).buffer);
   const numbers = Float32Array.from({ length: size }, (_, index) => bytes.getFloat32(4 * index, true));
   numbersKnown.set(data, numbers);
   return numbers;

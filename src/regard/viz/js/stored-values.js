@@ -19,7 +19,7 @@ export async function storedExplanation(map, { layer: name, head, output, key, t
   const sums = map.sums?.layers[name];
   if (!layer || !sums) throw new Error(`This page does not contain the computation of ${name}.`);
   /** @param {NumbersData | null} data @param {number[]} at */
-  const slice = async (data, ...at) => (data ? sliceAt(unpackNumbers(data), data.shape, at) : null);
+  const slice = async (data, ...at) => (data ? sliceAt(await unpackNumbers(data), data.shape, at) : null);
   /** @param {NumbersData} data @param {number[]} at */
   const row = async (data, ...at) => (await slice(data, ...at)) ?? [];
   const own = temperature === 1;

@@ -1,8 +1,7 @@
 // Parameters as a page's file holds them. See `regard.runs.packed_parameters`, which writes them.
 
-import { inflate } from "../inflate.js";
+import { bytesOfText, inflate } from "../inflate.js";
 import { Parameters } from "./rows.js";
-import { bytesOfText } from "./text-bytes.js";
 
 /** @import { Parameter } from "./rows.js" */
 
@@ -19,10 +18,10 @@ const PLANES = 4; // bytes of a number, each in a block of its own
 /**
  * @param {StoredParameters} stored
  */
-export function readParameters({ shapes, step, size, text }) {
+export async function readParameters({ shapes, step, size, text }) {
   const counts = shapes.map(([, shape]) => shape.reduce((product, length) => product * length, 1));
   const count = counts.reduce((sum, number) => sum + number, 0);
-  const bytes = inflate(bytesOfText(text, size), PLANES * count);
+  const bytes = await inflate(bytesOfText(text, size), PLANES * count);
   /** @type {Map<string, Parameter>} */
   const byName = new Map();
   let place = 0;
