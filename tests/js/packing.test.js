@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { deflateSync } from "node:zlib";
 import { inflate } from "../../src/regard/viz/js/inflate.js";
-import { unpack, unpackWeights } from "../../src/regard/viz/js/packing.js";
-import { mergeWords } from "../../src/regard/viz/js/words.js";
+import { mergeWords, unpack, unpackWeights } from "../../src/regard/viz/js/matrix.js";
 import { layer } from "./examples.js";
 
 test("weights as they are", () => {

@@ -3,7 +3,7 @@
 
 import { readFileSync } from "node:fs";
 
-import { readParameters } from "../../../src/regard/viz/js/live/stored-parameters.js";
+import { readParameters } from "../../../src/regard/viz/js/live/rows.js";
 import { LiveSubject } from "../../../src/regard/viz/js/live/subject.js";
 
 const { data, requests } = JSON.parse(readFileSync(process.argv[2], "utf8"));

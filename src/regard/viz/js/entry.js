@@ -6,20 +6,18 @@
 //
 // See data.js for the type of a map.
 
-import { unpackWeights } from "./packing.js";
-import { formatAddress, replaceAddress, readAddress } from "./address.js";
-import { storedExplanation } from "./stored-values.js";
+import { unpackNumbers, unpackWeights } from "./matrix.js";
+import { formatAddress, readAddress, replaceAddress } from "./state.js";
 import { View } from "./view.js";
 
-/** @import { ViewData } from "./data.js" */
-/** @import { Explain } from "./sum.js" */
+/** @import { LayerSumsData, MapData, NumbersData, ViewData } from "./data.js" */
+/** @import { Explain, Which } from "./sum.js" */
 /** @import { Options } from "./view.js" */
 
 /** @typedef {{ id: string, found?: unknown, error?: string }} Answer to a question of the same id */
 
 /**
  * The interface that anywidget provides to the widget.
- *
  * @typedef {object} Model
  * @property {{ (name: "data"): string, (name: "explains"): boolean }} get
  * @property {(event: string, listener: (message: Answer) => void) => void} on
@@ -28,10 +26,7 @@ import { View } from "./view.js";
 
 /**
  * Draws `data` into `element`; returns the view, with `update(data)` and `destroy()`.
- *
- * @param {Element} element
- * @param {ViewData} data
- * @param {Options} options
+ * @param {Element} element @param {ViewData} data @param {Options} options
  */
 export async function show(element, data, options = {}) {
   const view = new View(element, options);
@@ -41,9 +36,7 @@ export async function show(element, data, options = {}) {
 
 /**
  * Draws a page with a single view, whose state is kept in the address.
- *
- * @param {Element} element
- * @param {ViewData} data
+ * @param {Element} element @param {ViewData} data
  */
 export async function showPage(element, data) {
   const chosen = () => readAddress(location.hash).state;
@@ -70,10 +63,7 @@ export default {
       waiting.get(answer.id)?.(answer);
       waiting.delete(answer.id);
     });
-    /**
-     * @param {object} question
-     * @returns {Promise<any>}
-     */
+    /** @param {object} question @returns {Promise<any>} */
     const ask = (question) =>
       new Promise((resolve, reject) => {
         const id = Math.random().toString(36);
@@ -94,3 +84,115 @@ export default {
     return () => view.destroy();
   },
 };
+
+// The computation of a weight from the intermediate values stored in a page, as the explorer gets it from the
+// model.
+
+/**
+ * The computation of a weight. With another temperature it ends at the context, since later values are not stored.
+ * @param {MapData} map with intermediate values
+ * @param {Which} which @returns {Promise<Explained>}
+ */
+async function storedExplanation(map, { layer: name, head, output, key, temperature }) {
+  const layer = map.layers.find((layer) => layer.name === name);
+  const sums = map.sums?.layers[name];
+  if (!layer || !sums) throw new Error(`This page does not contain the computation of ${name}.`);
+  /** @param {NumbersData | null} data @param {number[]} at */
+  const slice = async (data, ...at) => (data ? sliceAt(await unpackNumbers(data), data.shape, at) : null);
+  /** @param {NumbersData} data @param {number[]} at */
+  const row = async (data, ...at) => (await slice(data, ...at)) ?? [];
+  const own = temperature === 1;
+  const scores = await row(sums.scores, head, output);
+  const maySee = (await row(sums.may_see, head, output)).map((flag) => flag === 1);
+  const weights = own ? await row(sums.weights, head, output) : softmax(scores, maySee, temperature);
+  const values = await Promise.all(layer.keys.map((_, flag) => row(sums.values, head, flag)));
+  return {
+    query_label: layer.queries[output],
+    key_labels: layer.keys,
+    query: output,
+    key,
+    head,
+    steps: await scoreSteps(sums, row, { head, output, key }),
+    scale: sums.scale,
+    scores,
+    may_see: maySee,
+    temperature,
+    weights,
+    values,
+    context: own ? await row(sums.context, head, output) : weightedSum(values, weights),
+    added: await row(sums.added, output),
+    own_part: own ? await slice(sums.own_part, head, output) : null,
+    before_norm: own ? await slice(sums.before_norm, output) : null,
+    after_norm: own ? await slice(sums.after_norm, output) : null,
+    answered: own && layer.kind !== "encoder" ? (map.sums?.answers[output] ?? null) : null,
+  };
+}
+
+/** @param {number[]} scores @param {boolean[]} maySee @param {number} temperature */
+export function softmax(scores, maySee, temperature) {
+  const largest = Math.max(...scores.filter((_, key) => maySee[key]));
+  const grown = scores.map((score, key) => (maySee[key] ? Math.exp((score - largest) / temperature) : 0));
+  const total = grown.reduce((sum, exponential) => sum + exponential, 0);
+  return grown.map((exponential) => (total ? exponential / total : 0)); // 0 if the query may attend to no key
+}
+
+/** The weighted sum of vectors. @param {number[][]} values @param {number[]} weights */
+function weightedSum(values, weights) {
+  return values[0].map((_, place) => values.reduce((sum, value, key) => sum + weights[key] * value[place], 0));
+}
+
+/**
+ * @param {LayerSumsData} sums @param {(data: NumbersData, ...at: number[]) => Promise<number[]>} row
+ * @param {{ head: number, output: number, key: number }} which
+ */
+async function scoreSteps({ steps }, row, { head, output, key }) {
+  /** @type {[string, number[]][]} */
+  const vectors = [];
+  const places = { query: [output], key: [key], pair: [output, key] };
+  for (const { name, of, numbers, factors } of steps) {
+    if (of !== "product" && numbers) vectors.push([name, await row(numbers, head, ...places[of])]);
+    else if (factors) {
+      const [left, right] = factors.map((index) => vectors[index][1]);
+      vectors.push([name, left.map((value, index) => value * right[index])]);
+    }
+  }
+  return Object.fromEntries(vectors);
+}
+
+/**
+ * The slice at the given indices of the first dimensions.
+ * @param {Float32Array} numbers @param {number[]} shape @param {number[]} at
+ */
+function sliceAt(numbers, shape, at) {
+  const size = shape.slice(at.length).reduce((product, length) => product * length, 1);
+  const place = at.reduce((index, length, dimension) => index * shape[dimension] + length, 0);
+  return [...numbers.subarray(place * size, (place + 1) * size)];
+}
+
+/**
+ * The computation of a weight, as in `regard.interpret.Explanation`.
+ * @typedef {object} Explained
+ * @property {string} query_label
+ * @property {string[]} key_labels
+ * @property {number} query
+ * @property {number} key
+ * @property {number} head
+ * @property {Record<string, number[]>} steps
+ * @property {number} scale
+ * @property {number[]} scores
+ * @property {boolean} [has_scores] false for a mechanism without scores
+ * @property {string[]} [score_changes] parts that change the result of the score
+ * @property {string} [normalizer] how the weights follow from the scores
+ * @property {boolean[]} may_see
+ * @property {number} temperature
+ * @property {number[]} weights
+ * @property {number[][]} values
+ * @property {number[]} context
+ * @property {string[]} [context_changes] parts that change the context
+ * @property {number[] | null} [changed_context]
+ * @property {number[]} added
+ * @property {number[] | null} own_part
+ * @property {number[] | null} before_norm
+ * @property {number[] | null} after_norm
+ * @property {{ answer: string, probability: number, state: number[], classes: string[], logits: number[], probabilities: number[] } | null} answered
+ */

@@ -19,7 +19,6 @@ export async function inflate(input, size) {
 
 /**
  * The bytes of a text with 7 bits in each character. See `regard.runs.packed_parameters`.
- *
  * @param {string} text
  * @param {number} size number of bytes
  */
