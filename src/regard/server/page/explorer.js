@@ -353,10 +353,8 @@ function stateChanged() {
   state.predictions?.rowChanged();
 }
 
-/**
- * Shows an answer with weighted values; if they are not known, the button says why and cannot be pressed.
- * @param {Found} answered
- */
+// Shows an answer with weighted values; if they are not known, the button says why and cannot be pressed.
+/** @param {Found} answered */
 function weigh(answered) {
   const { input: text } = answered.map;
   const interventions = answered.touched ?? [];
@@ -394,10 +392,8 @@ function valueNorms(body) {
   return ask("api/value_norms", body);
 }
 
-/**
- * Finds out once whether the model's values are known, so that the button is never offered in vain.
- * @param {MapData} map
- */
+// Finds out once whether the model's values are known, so that the button is never offered in vain.
+/** @param {MapData} map */
 async function checkValues(map) {
   if (state.valuesChecked || element("values").hidden || isLong(map)) return;
   state.valuesChecked = true;
@@ -571,10 +567,8 @@ async function compute(name) {
   }
 }
 
-/**
- * Shows the search for the answer; `beam`: its width, `first`: the selected branch.
- * @param {number} [beam] @param {number} [first]
- */
+// Shows the search for the answer; `beam`: its width, `first`: the selected branch.
+/** @param {number} [beam] @param {number} [first] */
 async function showSearch(beam, first) {
   /** @type {Searched} */
   const response = await ask("api/tree", {
@@ -707,10 +701,8 @@ runRequest(showSubject);
 
 // Whole weights of layers of which only thumbnails were sent, since the others of many weights come when needed.
 
-/**
- * Names of the layers that a view shows as thumbnails though it needs all weights.
- * @param {Pick<Scene, "map" | "layer" | "state">} scene
- */
+// Names of the layers that a view shows as thumbnails though it needs all weights.
+/** @param {Pick<Scene, "map" | "layer" | "state">} scene */
 function neededLayers({ map, layer, state }) {
   const all = state.mode === "overview" || state.mode === "flow" || state.words;
   const shown = all ? map.layers : map.layers.filter(({ name }) => name === layer.name);
@@ -722,10 +714,8 @@ export function thumbnails(layers) {
   return layers.filter(({ weights }) => !Array.isArray(weights) && weights.side > 1).map(({ name }) => name);
 }
 
-/**
- * A map with some layers in place of their thumbnails.
- * @param {MapData} map @param {LayerData[]} whole @returns {MapData}
- */
+// A map with some layers in place of their thumbnails.
+/** @param {MapData} map @param {LayerData[]} whole @returns {MapData} */
 function withLayers(map, whole) {
   const byName = new Map(whole.map((layer) => [layer.name, layer]));
   return { ...map, layers: map.layers.map((layer) => byName.get(layer.name) ?? layer) };
@@ -738,10 +728,8 @@ function withLayers(map, whole) {
 const SAID =
   "Weights are multiplied by the norms of their values, and rows are divided by their sums (Kobayashi et al. 2020).";
 
-/**
- * The reason why weights cannot be multiplied by the norms of values; empty if they can.
- * @param {MapData} map @param {ValueNorms} values
- */
+// The reason why weights cannot be multiplied by the norms of values; empty if they can.
+/** @param {MapData} map @param {ValueNorms} values */
 function missingValues(map, { norms, left_out: reasons }) {
   if (isLong(map)) return "Value-weighted: the input is too long.";
   const missing = map.layers.filter((layer) => !norms[layer.name]);

@@ -90,10 +90,8 @@ function branchRows({ branches, best }) {
   return rows;
 }
 
-/**
- * The position of each step, and of the end of the tree, with room for the widest words of each step.
- * @param {Tree} tree
- */
+// The position of each step, and of the end of the tree, with room for the widest words of each step.
+/** @param {Tree} tree */
 function stepPositions({ branches }) {
   const places = [4];
   for (const branch of branches) {

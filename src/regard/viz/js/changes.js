@@ -74,10 +74,8 @@ function movedHeads({ map, data, shown }, interventions) {
   return { heads: heads.sort((one, two) => two.moved - one.moved), rows, left };
 }
 
-/**
- * How much the rows of each layer's weights moved, and the heads that moved most.
- * @param {Scene} scene @param {readonly InterventionData[]} interventions @param {Actions} actions
- */
+// How much the rows of each layer's weights moved, and the heads that moved most.
+/** @param {Scene} scene @param {readonly InterventionData[]} interventions @param {Actions} actions */
 function weightBars(scene, interventions, actions) {
   const { map, state } = scene;
   const names = namesWithKind(map.layers);
@@ -102,10 +100,8 @@ function weightBars(scene, interventions, actions) {
   return [barList("Weight moved to other keys in each layer, mean of its other heads", items), links, ...note];
 }
 
-/**
- * The mean over the rows of each head of half the sum of absolute differences: the share of weight on other keys.
- * @param {Matrix} now @param {Matrix} before
- */
+// The mean over the rows of each head of half the sum of absolute differences: the share of weight on other keys.
+/** @param {Matrix} now @param {Matrix} before */
 function movedWeight(now, before) {
   return cached(now, "moved", () =>
     now.slices.map((slice, head) => {

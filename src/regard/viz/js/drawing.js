@@ -108,10 +108,8 @@ export class Drawing {
     else this.drawNothing();
   }
 
-  /**
-   * Shows dragged weights before the model has answered; parts with the model's answer wait.
-   * @param {Scene} scene @param {Surface} surface
-   */
+  // Shows dragged weights before the model has answered; parts with the model's answer wait.
+  /** @param {Scene} scene @param {Surface} surface */
   preview(scene, surface) {
     const { state } = scene;
     this.stage.show(scene, surface);
@@ -164,10 +162,8 @@ export class Drawing {
     if (scene.data.behind) touchBar?.ahead();
   }
 
-  /**
-   * The parts by which the view and the model are changed.
-   * @param {Scene} scene @param {InterventionData[]} interventions
-   */
+  // The parts by which the view and the model are changed.
+  /** @param {Scene} scene @param {InterventionData[]} interventions */
   drawControls(scene, interventions) {
     const { actions, parts, player, touchBar } = this;
     const { data, map, layer, matrix, state } = scene;
@@ -201,10 +197,8 @@ export class Drawing {
     this.tokens?.light(scene, colours, state.query, state.head);
   }
 
-  /**
-   * Highlights the query and key under the pointer.
-   * @param {number} query @param {number | null} key @param {number | null} head @param {Surface} surface
-   */
+  // Highlights the query and key under the pointer.
+  /** @param {number} query @param {number | null} key @param {number | null} head @param {Surface} surface */
   point(query, key, head, { colours }) {
     const { scene } = this;
     if (!scene) return;
@@ -491,10 +485,8 @@ export class Tokens {
     }
   }
 
-  /**
-   * Scrolls a box of many tokens to one of them.
-   * @param {ReturnType<typeof tokenBox>} tokens @param {number} index
-   */
+  // Scrolls a box of many tokens to one of them.
+  /** @param {ReturnType<typeof tokenBox>} tokens @param {number} index */
   reveal({ box, tokens }, index) {
     const token = tokens.get(index);
     if (!token || tokens.size <= MANY_KEYS || box.dataset.at === String(index)) return;
@@ -549,10 +541,8 @@ export class Long {
     });
   }
 
-  /**
-   * Shows the selected row: the first of its square, unless another is typed.
-   * @param {Scene} scene @param {Palette} colours @param {number} width
-   */
+  // Shows the selected row: the first of its square, unless another is typed.
+  /** @param {Scene} scene @param {Palette} colours @param {number} width */
   show(scene, colours, width) {
     const { state, layer, map } = scene;
     this.shown = { scene, colours, width };
@@ -585,10 +575,8 @@ export class Long {
   }
 }
 
-/**
- * A row as a strip of colours, scaled to its largest weight.
- * @param {number[]} weights @param {Palette} colours @param {number} width
- */
+// A row as a strip of colours, scaled to its largest weight.
+/** @param {number[]} weights @param {Palette} colours @param {number} width */
 function drawStrip(weights, colours, width) {
   /** @type {Level} */
   let level = { values: Float32Array.from(weights), rows: 1, columns: weights.length };

@@ -159,10 +159,8 @@ async function scoreSteps({ steps }, row, { head, output, key }) {
   return Object.fromEntries(vectors);
 }
 
-/**
- * The slice at the given indices of the first dimensions.
- * @param {Float32Array} numbers @param {number[]} shape @param {number[]} at
- */
+// The slice at the given indices of the first dimensions.
+/** @param {Float32Array} numbers @param {number[]} shape @param {number[]} at */
 function sliceAt(numbers, shape, at) {
   const size = shape.slice(at.length).reduce((product, length) => product * length, 1);
   const place = at.reduce((index, length, dimension) => index * shape[dimension] + length, 0);

@@ -101,10 +101,8 @@ export class Heatmap {
     this.tell(state.query, state.key ?? matrix.strongest(this.head, state.query));
   }
 
-  /**
-   * Writes the titles of rows and columns, in one line if there are few rows.
-   * @param {string} down @param {string} across
-   */
+  // Writes the titles of rows and columns, in one line if there are few rows.
+  /** @param {string} down @param {string} across */
   nameSides(down, across) {
     const { left, top, height } = this.viewport;
     const tall = height > TALL;

@@ -17,10 +17,8 @@ export function updateInterventions(interventions, change, undo) {
   return undo ? others : [...others, change];
 }
 
-/**
- * Whether two interventions concern the same head or weight.
- * @param {InterventionData} first @param {InterventionData} second
- */
+// Whether two interventions concern the same head or weight.
+/** @param {InterventionData} first @param {InterventionData} second */
 function sameTarget(first, second) {
   if (first.layer !== second.layer || first.heads[0] !== second.heads[0]) return false;
   if (typeof first.to === "string" || typeof second.to === "string") return typeof first.to === typeof second.to;
@@ -98,10 +96,8 @@ function earlierNote(actions) {
   return [secondaryText(text), button("to the trained model", () => actions.choose({ frame: null }))];
 }
 
-/**
- * Whether an early snapshot is displayed; the last one is the model itself.
- * @param {Pick<Scene, "data" | "state">} scene
- */
+// Whether an early snapshot is displayed; the last one is the model itself.
+/** @param {Pick<Scene, "data" | "state">} scene */
 function isEarlySnapshot({ data, state }) {
   return !!data.playback && state.frame !== null && state.frame < data.playback.frames.length - 1;
 }

@@ -109,19 +109,15 @@ export function lines(scene, actions, { colours, width, height: room }) {
   return box;
 }
 
-/**
- * The vertical offset of a head's lines in pixels, so that heads do not hide each other.
- * @param {number[]} heads @param {number} head
- */
+// The vertical offset of a head's lines in pixels, so that heads do not hide each other.
+/** @param {number[]} heads @param {number} head */
 function headOffset(heads, head) {
   const apart = Math.min(3, (STEP - 8) / heads.length);
   return (heads.indexOf(head) - (heads.length - 1) / 2) * apart;
 }
 
-/**
- * The horizontal positions of queries and keys in pixels, with room for their labels.
- * @param {Matrix} matrix @param {number[]} queries @param {number[]} keys @param {number} available
- */
+// The horizontal positions of queries and keys in pixels, with room for their labels.
+/** @param {Matrix} matrix @param {number[]} queries @param {number[]} keys @param {number} available */
 function linePositions(matrix, queries, keys, available) {
   const limit = Math.max(30, Math.min(WIDEST, (available - 80) / 2));
   const left = APART + Math.min(limit, Math.max(100, widestText(queries.map((query) => matrix.queries[query]))));
@@ -130,10 +126,8 @@ function linePositions(matrix, queries, keys, available) {
   return { left, right, width: right + labels, room: limit };
 }
 
-/**
- * The legend of the heads by colour and dash pattern; clicking a head shows or hides it.
- * @param {Scene} scene @param {Actions} actions @param {boolean} dark
- */
+// The legend of the heads by colour and dash pattern; clicking a head shows or hides it.
+/** @param {Scene} scene @param {Actions} actions @param {boolean} dark */
 function headLegend({ matrix, state }, { choose }, dark) {
   if (matrix.heads === 1 || state.head !== null) return [];
   const shown = matrix.shown(state);
@@ -225,10 +219,8 @@ export function fisheye(count, chosen, room, step) {
   return { at, labelled: roomForLabels(at, wide), height: end };
 }
 
-/**
- * Tokens with labels: the wide ones, and of the others those that keep their distance.
- * @param {number[]} at @param {Set<number>} wide
- */
+// Tokens with labels: the wide ones, and of the others those that keep their distance.
+/** @param {number[]} at @param {Set<number>} wide */
 function roomForLabels(at, wide) {
   const taken = [...wide].map((index) => at[index]).sort((first, second) => first - second);
   let last = Number.NEGATIVE_INFINITY;
@@ -384,10 +376,8 @@ function lineOpacity({ query }, share, state) {
   return (state.top && query !== state.query ? FAINT * strength : strength).toFixed(3);
 }
 
-/**
- * The keys with the largest weights of a row, over some heads.
- * @param {Matrix} matrix @param {number[]} heads @param {number} query @param {number} count
- */
+// The keys with the largest weights of a row, over some heads.
+/** @param {Matrix} matrix @param {number[]} heads @param {number} query @param {number} count */
 function largestKeys(matrix, heads, query, count) {
   const sums = matrix.keys.map((_, key) => Math.max(...heads.map((head) => matrix.at(head, query, key))));
   return [...sums.keys()].sort((first, second) => sums[second] - sums[first]).slice(0, count);

@@ -328,10 +328,8 @@ export class Weights {
   /** @type {WeakMap<LayerData, Matrix>} */
   #merged = new WeakMap();
 
-  /**
-   * The weights of a layer; `words`: between words, if possible.
-   * @param {LayerData} layer @param {boolean} words
-   */
+  // The weights of a layer; `words`: between words, if possible.
+  /** @param {LayerData} layer @param {boolean} words */
   of(layer, words) {
     const matrix = this.#here.get(layer) ?? unpack(layer);
     this.#here.set(layer, matrix);

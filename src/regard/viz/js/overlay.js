@@ -115,10 +115,8 @@ const RINGS = [
   ["white", 2.5],
 ];
 
-/**
- * Buttons for the steps that are not patches, with their weights, to select them as queries.
- * @param {Scene} scene @param {Actions} actions @param {number} head @param {Patches} patches
- */
+// Buttons for the steps that are not patches, with their weights, to select them as queries.
+/** @param {Scene} scene @param {Actions} actions @param {number} head @param {Patches} patches */
 function otherSteps({ matrix, state }, actions, head, { first, rows, columns }) {
   const steps = matrix.keys.flatMap((_, step) => (step < first || step >= first + rows * columns ? [step] : []));
   return steps.slice(0, 5).map((step) => {

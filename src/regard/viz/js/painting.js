@@ -123,10 +123,8 @@ function paintGrid(context, { viewport, colours }) {
   context.stroke();
 }
 
-/**
- * Hatches the first key, which is set aside.
- * @param {CanvasRenderingContext2D} context @param {Picture} picture
- */
+// Hatches the first key, which is set aside.
+/** @param {CanvasRenderingContext2D} context @param {Picture} picture */
 function paintAside(context, { viewport, colours }) {
   const { top, height } = viewport;
   const [left, wide] = [viewport.x(0), Math.max(viewport.cell, 2)];
@@ -147,10 +145,8 @@ function paintAside(context, { viewport, colours }) {
   context.restore();
 }
 
-/**
- * Marks the inputs on which the output depends.
- * @param {CanvasRenderingContext2D} context @param {Viewport} viewport @param {number[][]} relevant
- */
+// Marks the inputs on which the output depends.
+/** @param {CanvasRenderingContext2D} context @param {Viewport} viewport @param {number[][]} relevant */
 function paintDots(context, viewport, relevant) {
   context.fillStyle = "white";
   context.strokeStyle = "black";
@@ -162,10 +158,8 @@ function paintDots(context, viewport, relevant) {
   }
 }
 
-/**
- * Outlines the selected row and cell.
- * @param {CanvasRenderingContext2D} context @param {Picture} picture @param {Marked} marked
- */
+// Outlines the selected row and cell.
+/** @param {CanvasRenderingContext2D} context @param {Picture} picture @param {Marked} marked */
 function paintOutline(context, { viewport, colours }, { query, key }) {
   const { cell, rowCell, left, top, width, height } = viewport;
   const y = viewport.y(query);
@@ -181,10 +175,8 @@ function paintOutline(context, { viewport, colours }, { query, key }) {
 const LEAST_ASPECT = 0.3; // of the longer side
 const FINE = 1.3; // canvas pixels per screen pixel at most: with more, thin diagonals become dashes
 
-/**
- * The weights of a head, halved until they have few enough rows and columns.
- * @param {Matrix} matrix @param {number} head @param {number} limit @returns {Level}
- */
+// The weights of a head, halved until they have few enough rows and columns.
+/** @param {Matrix} matrix @param {number} head @param {number} limit @returns {Level} */
 function smallLevel(matrix, head, limit) {
   return cached(matrix, `small ${head} ${limit}`, () => {
     let level = { values: matrix.slices[head], rows: matrix.rows, columns: matrix.columns };
@@ -284,10 +276,8 @@ function paintKeys(context, { viewport, keys, upright }, marked) {
   }
 }
 
-/**
- * Labels whose widths decide the room: the first ones and, of a long list, the one with the most characters.
- * @param {string[]} labels
- */
+// Labels whose widths decide the room: the first ones and, of a long list, the one with the most characters.
+/** @param {string[]} labels */
 function measuredLabels(labels) {
   if (labels.length <= MEASURED) return labels;
   const longest = labels.reduce((before, label) => (label.length > before.length ? label : before), "");

@@ -53,10 +53,8 @@ export function heatmapsBeside(scene, { width, height }) {
   return largest < SMALL_CELL ? usual : cells.indexOf(largest) + 1;
 }
 
-/**
- * The height of a heatmap below its titles: less by the buttons that zoom if cells are small.
- * @param {Scene} scene @param {number} width @param {number} height
- */
+// The height of a heatmap below its titles: less by the buttons that zoom if cells are small.
+/** @param {Scene} scene @param {number} width @param {number} height */
 function roomBelow({ matrix }, width, height) {
   const tallest = height - AROUND_HEATMAP;
   const room = width - GAP_BETWEEN - SIDE_NAME;
@@ -99,10 +97,8 @@ export function heatmaps(scene, actions, surface, before) {
   return byHead;
 }
 
-/**
- * The displayed map, the other map, and their difference if it exists.
- * @param {Scene} scene @returns {Scene[]}
- */
+// The displayed map, the other map, and their difference if it exists.
+/** @param {Scene} scene @returns {Scene[]} */
 function comparisonScenes(scene) {
   const { beside, map } = scene;
   if (!beside) return [scene];

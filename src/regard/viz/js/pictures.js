@@ -128,10 +128,8 @@ function fillPanel(group, scene, colours, { head, left, top, cell }) {
   if (state.key !== null) group.append(svg("rect", { ...mark, x: left + state.key * cell, y, width: cell }));
 }
 
-/**
- * The displayed lines with the legend of their heads.
- * @param {Scene} scene @param {HTMLElement} stage @param {Palette} colours
- */
+// The displayed lines with the legend of their heads.
+/** @param {Scene} scene @param {HTMLElement} stage @param {Palette} colours */
 function linesPicture(scene, stage, colours) {
   const drawn = stage.querySelector(".lines > svg");
   const [width, height] = ["width", "height"].map((name) => Number(drawn?.getAttribute(name)));
@@ -176,10 +174,8 @@ function overlayPicture(scene, colours) {
   return picture;
 }
 
-/**
- * The legend of a head, in one line.
- * @param {string} name @param {number} head @param {number} place @param {Palette} colours
- */
+// The legend of a head, in one line.
+/** @param {string} name @param {number} head @param {number} place @param {Palette} colours */
 function keyLine(name, head, place, colours) {
   const y = AROUND + TITLE * (2 + place);
   const sample = { x1: AROUND, x2: AROUND + 28, y1: y - 4, y2: y - 4, "stroke-width": 3 };
@@ -193,10 +189,8 @@ function keyLine(name, head, place, colours) {
 
 // The overview as an SVG picture: the poster of all heads, or the displayed chart.
 
-/**
- * All heads of all layers in the displayed order, or the displayed chart.
- * @param {Scene} scene @param {Palette} colours
- */
+// All heads of all layers in the displayed order, or the displayed chart.
+/** @param {Scene} scene @param {Palette} colours */
 function galleryPicture(scene, colours) {
   return scene.state.chart === "heads" ? posterPicture(scene, colours) : chartPicture(scene, colours);
 }
@@ -235,10 +229,8 @@ function widthAt(text, size) {
   return (textWidth(text) * size) / PLAIN_TEXT;
 }
 
-/**
- * All heads, with labels that can be read on a slide from the back of a room.
- * @param {Scene} scene @param {Palette} colours
- */
+// All heads, with labels that can be read on a slide from the back of a room.
+/** @param {Scene} scene @param {Palette} colours */
 function posterPicture(scene, colours) {
   const { map } = scene;
   const rows = posterRows(scene);
@@ -364,10 +356,8 @@ function captionOf({ data, map }, { layer, head }, sorted, names) {
   ];
 }
 
-/**
- * A canvas as a data URL, enlarged so that its cells stay sharp.
- * @param {HTMLCanvasElement} canvas @param {number} width @param {number} height
- */
+// A canvas as a data URL, enlarged so that its cells stay sharp.
+/** @param {HTMLCanvasElement} canvas @param {number} width @param {number} height */
 function enlargeCanvas(canvas, width, height) {
   const times = Math.max(1, Math.ceil((3 * Math.max(width, height)) / Math.max(canvas.width, canvas.height)));
   const large = node("canvas", { width: canvas.width * times, height: canvas.height * times });
@@ -419,10 +409,8 @@ function placeKey(picture, key, y, factor = 1) {
   picture.append(key);
 }
 
-/**
- * A picture with a caption below it and its metadata as the description.
- * @param {SVGSVGElement} picture @param {Scene} scene @param {Palette} colours
- */
+// A picture with a caption below it and its metadata as the description.
+/** @param {SVGSVGElement} picture @param {Scene} scene @param {Palette} colours */
 function withFacts(picture, scene, colours) {
   const facts = collectMetadata(scene, colours);
   const lines = captionLines(scene);

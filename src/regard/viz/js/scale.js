@@ -89,10 +89,8 @@ export function ownRange({ matrix, scale, changes, state }, head) {
   return `0 to ${rangeEnd(scale, matrix, [head])}`;
 }
 
-/**
- * Rows that are looked at to describe a head: all, or every n-th of many.
- * @param {Pick<Matrix, "rows" | "columns">} matrix
- */
+// Rows that are looked at to describe a head: all, or every n-th of many.
+/** @param {Pick<Matrix, "rows" | "columns">} matrix */
 function sampledRows({ rows, columns }) {
   const every = Math.max(1, Math.ceil((rows * columns) / WEIGHED));
   return Array.from({ length: Math.ceil(rows / every) }, (_, index) => index * every);
@@ -190,10 +188,8 @@ export function chooseScale(matrices, largest) {
   );
 }
 
-/**
- * The part of a head's weight that is visible: outside sinks, unless almost all of it is on them.
- * @param {Scale} scale @param {Matrix} matrix @param {number} head
- */
+// The part of a head's weight that is visible: outside sinks, unless almost all of it is on them.
+/** @param {Scale} scale @param {Matrix} matrix @param {number} head */
 function visibleWeight(scale, matrix, head) {
   const left = new Set(sinks(matrix, head));
   const { share } = scale.of(matrix, head);

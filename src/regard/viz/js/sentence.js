@@ -141,10 +141,8 @@ function describeKeys(keys, row, peaks) {
   return `${which}, ${high === low ? "" : `${low} to `}${high}% each`;
 }
 
-/**
- * The share of a row's weight on relevant inputs, and the share for uniform attention.
- * @param {Matrix} matrix @param {Float32Array} row @param {number} query
- */
+// The share of a row's weight on relevant inputs, and the share for uniform attention.
+/** @param {Matrix} matrix @param {Float32Array} row @param {number} query */
 function relevantShare({ relevant, columns }, row, query) {
   const keys = relevant?.filter(([pairQuery]) => pairQuery === query).map(([, key]) => key);
   if (!keys?.length) return null;

@@ -234,10 +234,8 @@ export function navigatorSize({ map }, { whole, high, factor }) {
   };
 }
 
-/**
- * Whether the layers are of one kind, with equal numbers of heads and short names.
- * @param {LayerData[]} layers
- */
+// Whether the layers are of one kind, with equal numbers of heads and short names.
+/** @param {LayerData[]} layers */
 function isUniform(layers) {
   const [first] = layers;
   return (

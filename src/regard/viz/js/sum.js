@@ -309,10 +309,8 @@ export class Why {
     });
   }
 
-  /**
-   * The card of the selected weight: not for merged words, averages or snapshots.
-   * @param {Part} card @param {Scene} scene @param {Palette} colours
-   */
+  // The card of the selected weight: not for merged words, averages or snapshots.
+  /** @param {Part} card @param {Scene} scene @param {Palette} colours */
   show(card, scene, colours) {
     const { derived, matrix, state } = scene;
     const can = !derived && !matrix.names && !state.words && state.frame === null;

@@ -338,10 +338,8 @@ export class Player {
     this.timer = undefined;
   }
 
-  /**
-   * Button, slider and loss curve, which stay in place; `tell` updates the position.
-   * @param {PlaybackData} playback
-   */
+  // Button, slider and loss curve, which stay in place; `tell` updates the position.
+  /** @param {PlaybackData} playback */
   bar({ steps, losses, frames }) {
     const last = frames.length - 1;
     const play = button("play", () => {

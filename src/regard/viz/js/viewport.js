@@ -57,10 +57,8 @@ export class Viewport {
     this.fitInto(margins, available, tallest);
   }
 
-  /**
-   * Adapts to another size, at the same position.
-   * @param {{ left: number, top: number }} margins @param {number} available @param {number} [tallest]
-   */
+  // Adapts to another size, at the same position.
+  /** @param {{ left: number, top: number }} margins @param {number} available @param {number} [tallest] */
   fitInto({ left, top }, available, tallest) {
     this.left = left;
     this.top = top;

@@ -174,10 +174,8 @@ export class LiveAttention {
     return row.subarray(head * width, (head + 1) * width);
   }
 
-  /**
-   * Rotates pairs of dimensions by the position (Su et al. 2021), if the layer does.
-   * @param {Float64Array} row @param {number} position
-   */
+  // Rotates pairs of dimensions by the position (Su et al. 2021), if the layer does.
+  /** @param {Float64Array} row @param {number} position */
   turned(row, position) {
     if (!this.rotary) return row;
     const waves = wave(position, row.length);
@@ -188,10 +186,8 @@ export class LiveAttention {
     });
   }
 
-  /**
-   * A head's own part of the output of a query; null without projections.
-   * @param {number} head @param {number} query
-   */
+  // A head's own part of the output of a query; null without projections.
+  /** @param {number} head @param {number} query */
   ownPart(head, query) {
     if (!this.projects) return null;
     const empty = new Float64Array(this.heads[0].contexts[query].length);
@@ -491,10 +487,8 @@ function cellStep(parameters, path, kind, input, { state, cell }) {
   return { state: next.map((value, index) => value + keep[index] * (state[index] - value)), cell };
 }
 
-/**
- * The states of one direction.
- * @param {Parameters} parameters @param {string} path @param {"lstm" | "gru"} kind @param {Rows} rows
- */
+// The states of one direction.
+/** @param {Parameters} parameters @param {string} path @param {"lstm" | "gru"} kind @param {Rows} rows */
 function direction(parameters, path, kind, rows) {
   const width = parameters.get(`${path}.weight_hh_l0`).shape[1];
   /** @type {CellState} */

@@ -40,10 +40,8 @@ export class Parameters {
     return this.affine(`${name}.weight`, `${name}.bias`, rows);
   }
 
-  /**
-   * A linear layer by the names of its weight and bias.
-   * @param {string} weight @param {string} bias @param {Rows} rows
-   */
+  // A linear layer by the names of its weight and bias.
+  /** @param {string} weight @param {string} bias @param {Rows} rows */
   affine(weight, bias, rows) {
     return product(rows, this.get(weight), this.find(bias)?.numbers);
   }

@@ -206,10 +206,8 @@ export class LiveSubject {
     };
   }
 
-  /**
-   * The computation of a weight, as `regard.interpret.explain` returns it.
-   * @param {AttendQuestion & Which} question @returns {Explained}
-   */
+  // The computation of a weight, as `regard.interpret.explain` returns it.
+  /** @param {AttendQuestion & Which} question @returns {Explained} */
   explain({ input, interventions = [], layer: name, head, output, key, temperature }) {
     /** @type {Change[]} */
     const tempered = temperature === 1 ? [] : [{ layer: name, heads: [head], to: "temper", temperature }];

@@ -92,10 +92,8 @@ export class Training {
     return loss;
   }
 
-  /**
-   * A step of Adam (Kingma and Ba 2015).
-   * @param {string} name @param {Float64Array} gradient @param {number} rate
-   */
+  // A step of Adam (Kingma and Ba 2015).
+  /** @param {string} name @param {Float64Array} gradient @param {number} rate */
   adam(name, gradient, rate) {
     const [first, second] = this.recipe.betas;
     const [weights, means, squares] = [this.weights[name], this.means[name], this.squares[name]];
@@ -174,10 +172,8 @@ function addTo(row, factor, other) {
   for (let index = 0; index < row.length; index += 1) row[index] += factor * other[index];
 }
 
-/**
- * Rows that are written again for each output: new ones would take a quarter of the time to collect.
- * @param {Sizes} sizes
- */
+// Rows that are written again for each output: new ones would take a quarter of the time to collect.
+/** @param {Sizes} sizes */
 function scratch({ letters, classes, hidden }) {
   const [normal, output, toNormal, toState] = Array.from({ length: 4 }, () => new Float64Array(hidden));
   return {
