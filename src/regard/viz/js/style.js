@@ -1,4 +1,4 @@
-// CSS of the view, except for colours of weights; design-tokens.js has its sizes and colours.
+// CSS of the view and its design tokens, except for colours of weights.
 
 const STYLE = `
 .regard-view { font: var(--text)/1.45 var(--family); color: inherit; container: view / inline-size; position: relative; }
