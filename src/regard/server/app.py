@@ -61,18 +61,7 @@ PAGES = {
     "/explorer.css": ("regard.server", "page/explorer.css", "text/css"),
     **{
         f"/{name}.js": ("regard.server", f"page/{name}.js", "text/javascript")
-        for name in (
-            "ask",
-            "explorer",
-            "logit-pictures",
-            "predictions",
-            "samples",
-            "texts",
-            "tour",
-            "tree",
-            "value-norms",
-            "whole-layers",
-        )
+        for name in ("ask", "explorer", "logit-pictures", "predictions", "tree")
     },
     **{f"/js/{name}": ("regard.viz", f"js/{name}", "text/javascript") for name in modules()},
 }
