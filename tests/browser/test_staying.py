@@ -280,7 +280,7 @@ def test_update_keeps_the_canvas(page: Any, address: str, learned: regard.Answer
     same = page.evaluate(
         """async ([one, other]) => {
             const { show } = await import("/js/entry.js");
-            const { unpackWeights } = await import("/js/packing.js");
+            const { unpackWeights } = await import("/js/matrix.js");
             const view = await show(document.getElementById("view"), JSON.parse(one));
             while (!document.querySelector("#view figure canvas")) await new Promise(requestAnimationFrame);
             const before = document.querySelector("#view figure canvas");

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { largestOnPatches, overlayColour } from "../../src/regard/viz/js/overlay.js";
-import { availableModes, makeScene } from "../../src/regard/viz/js/scene.js";
+import { overlayColour } from "../../src/regard/viz/js/overlay.js";
+import { availableModes, makeScene, largestOnPatches } from "../../src/regard/viz/js/scene.js";
 import { fitState, START } from "../../src/regard/viz/js/state.js";
 import { Weights } from "../../src/regard/viz/js/matrix.js";
 import { frozen, layer, map } from "./examples.js";

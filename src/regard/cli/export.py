@@ -8,7 +8,7 @@ from typing import Any
 from regard.cli.lines import read_sentences
 from regard.cli.parsing import parse_of_run
 from regard.cli.run_flags import RunFlags
-from regard.convert.choices import Program
+from regard.convert.conversion import Program
 
 PROG = "regard export"
 DESCRIPTION = (

@@ -4,8 +4,8 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from regard.errors import InputError
-from regard.sweep.backends import Backend
-from regard.sweep.local import Local
+from regard.sweep.job import Backend
+from regard.sweep.processes import Local
 from regard.sweep.ray import Ray
 from regard.sweep.slurm import Slurm
 

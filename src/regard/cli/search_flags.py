@@ -10,8 +10,7 @@ import tyro
 from regard.cli.aligned_output import Answers
 from regard.cli.lines import open_lines, read_line
 from regard.cli.terminal import print_message
-from regard.data.glossary import parse_glossary
-from regard.data.parallel import file_digest
+from regard.data.parallel import file_digest, parse_glossary
 from regard.data.vocabulary import is_blank
 from regard.decoding.controls import Controls, encode_constraint
 from regard.errors import InputError, plural

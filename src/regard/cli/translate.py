@@ -14,7 +14,7 @@ from regard.cli.parsing import first_word, parse, take_flags, take_text, wants_h
 from regard.cli.run_flags import RunFlags
 from regard.cli.search_flags import SearchFlags, check_length_penalty, warn_missing_terms
 from regard.cli.terminal import answer_output, print_message, save_and_print
-from regard.convert.choices import EngineName, Precision
+from regard.convert.conversion import EngineName, Precision
 from regard.data.markup import MarkedText
 from regard.data.unknown_tokens import WARNING_SHARE, UnknownCount
 from regard.data.vocabulary import is_blank

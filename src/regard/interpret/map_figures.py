@@ -22,8 +22,7 @@ from regard.interpret.patterns import induction_keys
 from regard.interpret.rollout import map_rollout
 from regard.viz.attention_map import AttentionMap
 from regard.viz.maps import CROSS, AlignedHead, LayerMap, best_aligned
-from regard.viz.matrix_plots import HeadGrid, MatrixPlot, new_figure, token_labels
-from regard.viz.plots import NARROW, draw_head_matrix
+from regard.viz.plots import NARROW, HeadGrid, MatrixPlot, draw_head_matrix, new_figure, token_labels
 from regard.viz.subject import Subject, layer_named
 
 SCORES = 2.4

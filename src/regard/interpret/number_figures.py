@@ -22,7 +22,6 @@ from regard.interpret.figure_inputs import (
     rounded,
 )
 from regard.interpret.importance import head_importance
-from regard.viz.matrix_plots import token_labels
 from regard.viz.plots import (
     ValueInterval,
     draw_by_layer,
@@ -36,6 +35,7 @@ from regard.viz.plots import (
     make_panels,
     position_scale,
     spread_labels,
+    token_labels,
 )
 from regard.viz.subject import Subject
 

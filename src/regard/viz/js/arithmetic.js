@@ -69,3 +69,11 @@ export function latest(work) {
     busy = false;
   };
 }
+
+/** @param {number[]} scores @param {boolean[]} maySee @param {number} temperature */
+export function softmax(scores, maySee, temperature) {
+  const largest = Math.max(...scores.filter((_, key) => maySee[key]));
+  const grown = scores.map((score, key) => (maySee[key] ? Math.exp((score - largest) / temperature) : 0));
+  const total = grown.reduce((sum, exponential) => sum + exponential, 0);
+  return grown.map((exponential) => (total ? exponential / total : 0)); // 0 if the query may attend to no key
+}

@@ -227,7 +227,6 @@ export function setTextScale(factor) {
   scale = factor;
 }
 
-/** The factor of labels. */
 export function textScale() {
   return scale;
 }

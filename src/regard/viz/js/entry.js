@@ -6,12 +6,13 @@
 //
 // See data.js for the type of a map.
 
+import { softmax } from "./arithmetic.js";
 import { unpackNumbers, unpackWeights } from "./matrix.js";
 import { formatAddress, readAddress, replaceAddress } from "./state.js";
 import { View } from "./view.js";
 
 /** @import { LayerSumsData, MapData, NumbersData, ViewData } from "./data.js" */
-/** @import { Explain, Which } from "./sum.js" */
+/** @import { Explained, Explain, Which } from "./sum.js" */
 /** @import { Options } from "./view.js" */
 
 /** @typedef {{ id: string, found?: unknown, error?: string }} Answer to a question of the same id */
@@ -40,13 +41,20 @@ export async function show(element, data, options = {}) {
  */
 export async function showPage(element, data) {
   const chosen = () => readAddress(location.hash).state;
+  // Weights are unpacked asynchronously. An open frame delays the load event, so that a page that is printed at once
+  // has its picture.
+  const frame = document.createElement("iframe");
+  frame.hidden = true;
+  document.body.append(frame);
+  frame.contentDocument?.open();
+  /** @type {View} */
   const view = await show(element, data, {
     state: chosen(),
     chosen: (state) => replaceAddress(formatAddress(state)),
     explain: (which) => storedExplanation(view.map, which),
     keeps: true,
     fits: parent === window, // a page around this one gives it its own height
-  });
+  }).finally(() => frame.remove());
   document.addEventListener("keydown", (event) => {
     if (event.target === document.body) view.pressed(event);
   });
@@ -128,14 +136,6 @@ async function storedExplanation(map, { layer: name, head, output, key, temperat
   };
 }
 
-/** @param {number[]} scores @param {boolean[]} maySee @param {number} temperature */
-export function softmax(scores, maySee, temperature) {
-  const largest = Math.max(...scores.filter((_, key) => maySee[key]));
-  const grown = scores.map((score, key) => (maySee[key] ? Math.exp((score - largest) / temperature) : 0));
-  const total = grown.reduce((sum, exponential) => sum + exponential, 0);
-  return grown.map((exponential) => (total ? exponential / total : 0)); // 0 if the query may attend to no key
-}
-
 /** The weighted sum of vectors. @param {number[][]} values @param {number[]} weights */
 function weightedSum(values, weights) {
   return values[0].map((_, place) => values.reduce((sum, value, key) => sum + weights[key] * value[place], 0));
@@ -166,31 +166,3 @@ function sliceAt(numbers, shape, at) {
   const place = at.reduce((index, length, dimension) => index * shape[dimension] + length, 0);
   return [...numbers.subarray(place * size, (place + 1) * size)];
 }
-
-/**
- * The computation of a weight, as in `regard.interpret.Explanation`.
- * @typedef {object} Explained
- * @property {string} query_label
- * @property {string[]} key_labels
- * @property {number} query
- * @property {number} key
- * @property {number} head
- * @property {Record<string, number[]>} steps
- * @property {number} scale
- * @property {number[]} scores
- * @property {boolean} [has_scores] false for a mechanism without scores
- * @property {string[]} [score_changes] parts that change the result of the score
- * @property {string} [normalizer] how the weights follow from the scores
- * @property {boolean[]} may_see
- * @property {number} temperature
- * @property {number[]} weights
- * @property {number[][]} values
- * @property {number[]} context
- * @property {string[]} [context_changes] parts that change the context
- * @property {number[] | null} [changed_context]
- * @property {number[]} added
- * @property {number[] | null} own_part
- * @property {number[] | null} before_norm
- * @property {number[] | null} after_norm
- * @property {{ answer: string, probability: number, state: number[], classes: string[], logits: number[], probabilities: number[] } | null} answered
- */

@@ -1,14 +1,13 @@
 // The weights of one query on the patches of an image: a panel for each head. Steps that are not patches, such as
 // the class token, are buttons above it.
 
+import { imagePatches } from "./scene.js";
 import { cssColour } from "./colours.js";
 import { button, node, svg } from "./dom.js";
 import { headImportance, percent, shortImportance } from "./labels.js";
 import { arrangePanels, panelsPerRow } from "./panels.js";
 
-/** @import { Actions, Scene, Surface } from "./scene.js" */
-/** @import { LayerData, MapData } from "./data.js" */
-/** @import { Matrix } from "./matrix.js" */
+/** @import { Actions, Scene, Surface, Patches } from "./scene.js" */
 
 const LARGEST_COLOUR = [255, 106, 0]; // the largest weight: differs from the greys of light and dark images
 const IMAGE_COLOUR = [150, 150, 150]; // the image in the colour scale
@@ -162,25 +161,4 @@ function chooseBy(field, { matrix, state }, actions, head, { first, rows, column
     const column = Math.min(columns - 1, Math.max(0, (patch % columns) + by[1]));
     choose(first + row * columns + column, event.shiftKey);
   });
-}
-
-// The steps of a layer that are patches of an image, and their weights.
-
-/** @typedef {{ first: number, rows: number, columns: number }} Patches */
-
-/**
- * The patches of a layer; null without patches or without an image.
- * @param {Pick<MapData, "picture">} map @param {Pick<LayerData, "patches">} layer @returns {Patches | null}
- */
-export function imagePatches({ picture }, { patches }) {
-  return picture && patches ? { first: patches[0], rows: patches[1], columns: patches[2] } : null;
-}
-
-/**
- * The largest weight of a query on any patch, over some heads.
- * @param {Matrix} matrix @param {number[]} heads @param {number} query @param {Patches} patches
- */
-export function largestOnPatches(matrix, heads, query, { first, rows, columns }) {
-  const all = heads.map((head) => matrix.row(matrix.slices[head], query).subarray(first, first + rows * columns));
-  return all.reduce((largest, row) => row.reduce((maximum, weight) => Math.max(maximum, weight), largest), 0);
 }

@@ -36,7 +36,6 @@ const VISIBLE_SHARED = 0.2; // the same if heads share the scale: beside darker 
 const HALF = 0.5; // part of a head's weight that must be visible
 const MOST_HEADS = 0.9; // part of the heads for which that must hold
 
-/** The scale of a drawing. */
 export class Scale {
   /**
    * @param {ScaleName} name

@@ -2,7 +2,6 @@
 
 import { cached, largestValue } from "./arithmetic.js";
 import { averageHeads, hasRollout, rollout } from "./matrix.js";
-import { imagePatches, largestOnPatches } from "./overlay.js";
 import { layersOnScale, Scale, scaledAlike, usualScale } from "./scale.js";
 
 /** @import { Palette } from "./colours.js" */
@@ -267,4 +266,25 @@ export function differences(now, before) {
 /** @param {string[]} first @param {string[]} second */
 function sameLabels(first, second) {
   return first.length === second.length && first.every((label, index) => label === second[index]);
+}
+
+// The steps of a layer that are patches of an image, and their weights.
+
+/** @typedef {{ first: number, rows: number, columns: number }} Patches */
+
+/**
+ * The patches of a layer; null without patches or without an image.
+ * @param {Pick<MapData, "picture">} map @param {Pick<LayerData, "patches">} layer @returns {Patches | null}
+ */
+export function imagePatches({ picture }, { patches }) {
+  return picture && patches ? { first: patches[0], rows: patches[1], columns: patches[2] } : null;
+}
+
+/**
+ * The largest weight of a query on any patch, over some heads.
+ * @param {Matrix} matrix @param {number[]} heads @param {number} query @param {Patches} patches
+ */
+export function largestOnPatches(matrix, heads, query, { first, rows, columns }) {
+  const all = heads.map((head) => matrix.row(matrix.slices[head], query).subarray(first, first + rows * columns));
+  return all.reduce((largest, row) => row.reduce((maximum, weight) => Math.max(maximum, weight), largest), 0);
 }

@@ -91,7 +91,6 @@ export class View {
     this.measured = "";
   }
 
-  /** Leave the page. */
   destroy() {
     this.unobserve();
     this.player.stop();
@@ -200,7 +199,6 @@ export class View {
     this.drawing.showPane("picture");
   }
 
-  /** Takes back the last change of the model. */
   undo() {
     const before = this.history.pop();
     if (before) this.touch(before);

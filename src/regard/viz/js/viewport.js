@@ -115,7 +115,6 @@ export class Viewport {
     this.move(query - this.height / this.rowCell / 2, key - this.width / this.cell / 2);
   }
 
-  /** Show all of the matrix. */
   fit() {
     this.cell = this.base;
     this.factor = 1;

@@ -15,7 +15,7 @@ import { queryForward, recurrentDecoder, transformerDecoder } from "./attention-
 import { largestIndex, probabilitiesOf } from "./rows.js";
 
 /** @import { InterventionData, LayerData, MapData } from "../data.js" */
-/** @import { Explained } from "../entry.js" */
+/** @import { Explained } from "../sum.js" */
 /** @import { Which } from "../sum.js" */
 /** @import { Change, Forward, QueryConfig, RecurrentConfig, TransformerConfig } from "./attention-layer.js" */
 /** @import { Parameters } from "./rows.js" */
