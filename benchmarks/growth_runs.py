@@ -15,7 +15,7 @@ from regard.interpret.roles import HeadRole, HeadRoles
 from regard.runs.head_timeline import timeline
 from regard.sweep.comparison import Comparison, folder_name, make_variants, measure_grid
 from regard.sweep.job import MEASURED, Measured, _compared, make_job
-from regard.sweep.local import Local
+from regard.sweep.processes import Local
 from regard.training.config import make_config
 from regard.training.run_folder import RunFolder
 from regard_course.exercises.course import EXERCISES

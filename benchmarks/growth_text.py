@@ -12,10 +12,9 @@ from growth import Growth, Work, spread_sizes
 import regard
 from regard.cli import translate
 from regard.data.buckets import Buckets
-from regard.data.chunks import LINES as LINES_PER_CHUNK
 from regard.data.corpus import POOL, SEGMENT, open_corpus
-from regard.data.glossary import parse_glossary
-from regard.data.parallel import ParallelText
+from regard.data.corpus_builder import LINES as LINES_PER_CHUNK
+from regard.data.parallel import ParallelText, parse_glossary
 from regard.data.prepare import TokenizerConfig, learn_vocabularies, prepare_corpus
 from regard.decoding.controls import Controls
 

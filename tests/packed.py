@@ -5,8 +5,7 @@ import zlib
 
 import numpy as np
 
-from regard.viz.data import PackedWeights
-from regard.viz.serialization import LEVELS
+from regard.viz.serialization import LEVELS, PackedWeights
 
 
 def unpack(packed: PackedWeights, queries: int, keys: int) -> np.ndarray:

@@ -12,7 +12,7 @@ from torch import nn
 import regard
 from regard import fast
 from regard.attention.scores import General, additive_scores, pairwise_scores
-from regard.decoding.incremental import ModuleDecoder, make_decoder
+from regard.decoding.search import ModuleDecoder, make_decoder
 from regard.fast import memory, onednn, threads, topk
 from regard.fast.softmax import padded_softmax
 from regard.models.query import QueryModel, QueryModelConfig

@@ -150,7 +150,7 @@ def test_in_a_notebook(page: Any, address: str) -> None:
             const { default: widget } = await import("/js/entry.js");
             const model = { get: () => data, on: () => {}, send: () => {} };
             document.getElementById("view").replaceChildren();
-            widget.render({ model, el: document.getElementById("view") });
+            await widget.render({ model, el: document.getElementById("view") });
         }""",
         view_json(
             [_map()],

@@ -194,7 +194,7 @@ def test_without_room_nothing_fails(
             window.box = document.createElement("div");
             box.style.cssText = style ?? "";
             home.replaceChildren(...(style === null ? [] : [box]));
-            const view = show(box, JSON.parse(data));
+            const view = await show(box, JSON.parse(data));
             for (const mode of ["lines", "table", "overview", "heatmap"]) {
                 await view.choose({ mode });
                 view.printing(true);
@@ -280,10 +280,11 @@ def test_update_keeps_the_canvas(page: Any, address: str, learned: regard.Answer
     same = page.evaluate(
         """async ([one, other]) => {
             const { show } = await import("/js/entry.js");
-            const view = show(document.getElementById("view"), JSON.parse(one));
+            const { unpackWeights } = await import("/js/matrix.js");
+            const view = await show(document.getElementById("view"), JSON.parse(one));
             while (!document.querySelector("#view figure canvas")) await new Promise(requestAnimationFrame);
             const before = document.querySelector("#view figure canvas");
-            await view.update(JSON.parse(other));
+            view.update(await unpackWeights(JSON.parse(other)));
             return before === document.querySelector("#view figure canvas");
         }""",
         given,

@@ -150,7 +150,7 @@ def test_data_of_the_caller_is_unchanged(page: Any, address: str, learned: regar
             window.before = JSON.stringify(window.given);
             window.asked = [];
             const element = document.getElementById("view");
-            window.view = show(element, window.given, { touch: (all) => window.asked.push(frozen(all)) });
+            window.view = await show(element, window.given, { touch: (all) => window.asked.push(frozen(all)) });
         }""",
         given,
     )
@@ -197,7 +197,7 @@ def test_widget_requests_exact_weights(page: Any, address: str, learned: regard.
                     listeners["msg:custom"]({ id, found: Array(20).fill(0.123456789012) });
                 },
             };
-            window.leave = widget.render({ model, el: document.getElementById("view") });
+            window.leave = await widget.render({ model, el: document.getElementById("view") });
         }""",
         view_json(playback.frames[-1:], packed=True, playback=playback.data()),
     )
@@ -237,7 +237,7 @@ def test_widget_of_a_run_explains_a_weight(own_page: Any, address: str, learned:
                 on: (event, listener) => { listeners[event] = listener; },
                 send: async (question) => { listeners["msg:custom"](await window.askPython(question)); },
             };
-            window.leave = widget.render({ model, el: document.getElementById("view") });
+            window.leave = await widget.render({ model, el: document.getElementById("view") });
         }""",
         widget.data,
     )

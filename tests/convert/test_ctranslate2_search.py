@@ -12,7 +12,7 @@ import torch
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import regard
-from regard.convert import ctranslate2_search
+from regard.convert import ctranslate2
 from regard.data.vocabulary import UNKNOWN
 from regard.decoding import translation
 from regard.decoding.controls import Controls
@@ -43,13 +43,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
 def ours(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Store the number of sources of each batch that fall back to Regard's search."""
     counts: list[int] = []
-    search_batch = ctranslate2_search.search_batch
+    search_batch = ctranslate2.search_batch
 
     def counting(model: Any, batch: Any, *args: Any, **options: Any) -> Any:
         counts.append(len(batch))
         return search_batch(model, batch, *args, **options)
 
-    monkeypatch.setattr(ctranslate2_search, "search_batch", counting)
+    monkeypatch.setattr(ctranslate2, "search_batch", counting)
     yield counts
 
 
@@ -209,7 +209,7 @@ def test_forbidden_tokens_keep_their_probability(run: regard.TranslationRun, our
 def test_unfinished_answers_have_the_same_limit(
     run: regard.TranslationRun, monkeypatch: pytest.MonkeyPatch, beam: int
 ) -> None:
-    for module in (translation, ctranslate2_search):
+    for module in (translation, ctranslate2):
         monkeypatch.setattr(module, "longest_answer", lambda batch, max_len: 4)
     found = run.search(SOURCES[:10], beam=beam, n_best=beam)
     assert not all(each.finished for one in found for each in one)
@@ -221,7 +221,7 @@ def test_an_answer_may_be_as_long_as_the_longest(
     run: regard.TranslationRun, ours: list[int], monkeypatch: pytest.MonkeyPatch, beam: int
 ) -> None:
     [[best, *_]] = run.search(SOURCES[:1], beam=beam)
-    for module in (translation, ctranslate2_search):
+    for module in (translation, ctranslate2):
         monkeypatch.setattr(module, "longest_answer", lambda batch, max_len: len(best.tokens))
     assert run.search(SOURCES[:1], beam=beam)[0][0].finished
     check_same(run, SOURCES[:1], beam=beam)
@@ -233,7 +233,7 @@ def test_dropped_hypothesis_may_be_better(run: regard.TranslationRun) -> None:
     it is as long as the longest hypothesis, which has the larger length penalty.
     """
     run.translate(SOURCES[:1], engine="ctranslate2")
-    there = ctranslate2_search.CTranslate2Search(
+    there = ctranslate2.CTranslate2Search(
         run, next((run.folder / "engines").iterdir()), precision="float32", threads=1
     )
     names = run.task.target_vocabulary.symbols

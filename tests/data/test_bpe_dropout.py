@@ -5,8 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from regard.data.bpe_dropout import BpeDropout
 from regard.data.subword_training import train_subwords
+from regard.data.subwords import BpeDropout
 from regard.data.vocabulary import EOS, UNKNOWN
 from regard.errors import InputError
 from tests.german import sentences

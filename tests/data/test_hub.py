@@ -14,7 +14,7 @@ from tests.german import sentences
 
 pytest.importorskip("datasets")
 
-from regard.data.hub import HubText
+from regard.data.datasets import HubText
 
 
 @pytest.fixture

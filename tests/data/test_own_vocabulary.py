@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import regard
-from regard.data.own_vocabulary import read_own_vocabulary
+from regard.data.prepare import read_own_vocabulary
 from regard.data.subword_training import train_subwords
 from regard.data.vocabulary import UNKNOWN
 from regard.errors import InputError

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from regard.data.bpe_dropout import BpeDropout
 from regard.data.prepare import read_vocabularies
 from regard.data.sentencepieces import SentencePieceVocabulary
+from regard.data.subwords import BpeDropout
 from regard.data.vocabulary import BLANK, BOS, EOS, PAD, UNKNOWN
 from regard.errors import InputError
 from tests.german import sentences

@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from regard.data.bpe_dropout import BpeDropout
 from regard.data.corpus_builder import corpus_tokenizer
 from regard.data.prepare import TokenizerConfig, parse_vocabulary
 from regard.data.subword_training import train_subwords
-from regard.data.subwords import SubwordVocabulary
-from regard.data.text_rules import check_symbols, make_normalizer
+from regard.data.subwords import BpeDropout, SubwordVocabulary, check_symbols, make_normalizer
 from regard.data.vocabulary import BLANK, EOS, UNKNOWN, TokenizerKind
 from regard.errors import InputError
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.decoding.generation import generate
-from regard.decoding.sampling import truncate
+from regard.decoding.search import truncate
 from regard.decoding.translation import Search
 from regard.errors import InputError
 from regard.models.decoder_only import DecoderOnly, DecoderOnlyConfig

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from regard.data.batch import collate
 from regard.data.vocabulary import BOS, EOS
-from regard.decoding.sampling import sample
-from regard.decoding.search import Hypothesis, beam_search, greedy_search, length_penalty
+from regard.decoding.search import Hypothesis, beam_search, greedy_search, length_penalty, sample
 from regard.errors import InputError
 from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
 from regard.models.seq2seq import Seq2Seq

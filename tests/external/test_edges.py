@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import regard
-from regard.convert.language_export import write_language_model
+from regard.convert.language_models import write_language_model
 from regard.errors import InputError
 from regard.interpret.composition import composition
 from tests.interpret.subjects import language_run

@@ -15,9 +15,16 @@ from regard.attention.multihead import keep_heads
 from regard.attention.positions import Positions
 from regard.data.batch import collate
 from regard.data.vocabulary import PAD
-from regard.decoding.incremental import ModuleDecoder, make_decoder, supports
-from regard.decoding.sampling import sample
-from regard.decoding.search import Hypothesis, beam_search, compact_rows, greedy_search
+from regard.decoding.search import (
+    Hypothesis,
+    ModuleDecoder,
+    beam_search,
+    compact_rows,
+    greedy_search,
+    make_decoder,
+    sample,
+    supports,
+)
 from regard.fast import onednn
 from regard.fast.fast_transformer import FastTransformer
 from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from regard.errors import InputError, MachineError
-from regard.io import folders
 from regard.io.folders import new_folder
 from regard.io.temporary import tidy
 
@@ -24,18 +23,6 @@ def content_of(path: Path) -> str:
     return (path / "inside" / "file").read_text()
 
 
-def no_exchange(one: Path, other: Path) -> None:
-    raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-
-
-@pytest.fixture(params=[True, False], ids=["exchange", "two renames"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways to replace a folder."""
-    if not request.param:
-        monkeypatch.setattr(folders, "_exchange", no_exchange)
-
-
-@pytest.mark.usefixtures("way")
 def test_a_new_folder_replaces_an_existing_one(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "run"
     filled(path, "one")
@@ -44,7 +31,6 @@ def test_a_new_folder_replaces_an_existing_one(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("target", ["run", "nowhere", "file"])
 def test_a_link_is_replaced_and_its_target_is_unchanged(tmp_path: Path, target: str) -> None:
     filled(tmp_path / "run", "one")
@@ -65,7 +51,6 @@ def test_a_path_up_from_a_missing_folder_creates_nothing(tmp_path: Path) -> None
     assert content_of(tmp_path / "run") == "one"
 
 
-@pytest.mark.usefixtures("way")
 def test_a_failure_leaves_the_old_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run"
     filled(path, "one")
@@ -86,7 +71,7 @@ def in_another_process(code: str, folder: Path) -> None:
     """Run code that kills its process."""
     lines = [
         "import os, pathlib",
-        "from regard.io import folders; from regard.io.folders import new_folder",
+        "from regard.io.folders import new_folder",
         "from regard.io.writing import write_file",
         code,
     ]
@@ -118,15 +103,12 @@ def test_leftovers_of_a_dead_process_are_removed(tmp_path: Path) -> None:
 def test_a_process_killed_between_two_renames_loses_nothing(tmp_path: Path) -> None:
     filled(tmp_path / "run", "one")
     dying = """
-def no_exchange(one, other):
-    raise OSError(22, "")
-
 def rename(self, target):
     if target.name == path.name and self.name.endswith(".new"):
         os._exit(9)
     return renamed(self, target)
 
-folders._exchange, renamed, pathlib.Path.rename = no_exchange, pathlib.Path.rename, rename
+renamed, pathlib.Path.rename = pathlib.Path.rename, rename
 """
     in_another_process(dying + BUILD.format("pass"), tmp_path)
     assert not (tmp_path / "run").exists()

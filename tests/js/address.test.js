@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formatAddress, readAddress } from "../../src/regard/viz/js/address.js";
-import { START } from "../../src/regard/viz/js/state.js";
+import { formatAddress, readAddress, START } from "../../src/regard/viz/js/state.js";
 
 const NOTHING = { state: {}, input: null, touched: null, written: null, asked: [] };
 

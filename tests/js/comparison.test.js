@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { layerBeside } from "../../src/regard/viz/js/comparison.js";
+import { layerBeside } from "../../src/regard/viz/js/scene.js";
 import { layer, map } from "./examples.js";
 
 const state = { beside: "model-0" };

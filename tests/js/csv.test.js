@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formatCsv } from "../../src/regard/viz/js/csv.js";
+import { formatCsv } from "../../src/regard/viz/js/pictures.js";
 import { palette } from "../../src/regard/viz/js/colours.js";
 import { makeScene } from "../../src/regard/viz/js/scene.js";
 import { START } from "../../src/regard/viz/js/state.js";
-import { Weights } from "../../src/regard/viz/js/weights.js";
+import { Weights } from "../../src/regard/viz/js/matrix.js";
 import { layer, map } from "./examples.js";
 
 const WEIGHTS = [[[0.5, 0.25, 0.25]], [[0, 1, 0]]];

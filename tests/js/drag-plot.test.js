@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { answerAt, insertPoint } from "../../src/regard/viz/js/drag-plot.js";
-import { latest } from "../../src/regard/viz/js/latest.js";
-import { toggleNumber } from "../../src/regard/viz/js/number-list.js";
-import { selectedQueries, sumSentence } from "../../src/regard/viz/js/rows.js";
+import { answerAt, insertPoint } from "../../src/regard/viz/js/interventions.js";
+import { latest, toggleNumber } from "../../src/regard/viz/js/arithmetic.js";
+import { selectedQueries, sumSentence } from "../../src/regard/viz/js/sentence.js";
 import { Matrix } from "../../src/regard/viz/js/matrix.js";
 import { map } from "./examples.js";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fisheye, omittedLabels } from "../../src/regard/viz/js/fisheye.js";
+import { fisheye, omittedLabels } from "../../src/regard/viz/js/lines.js";
 
 test("few tokens are equally far apart, and all are labelled", () => {
   const { at, labelled, height } = fisheye(40, [3], 100, 19);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { labelledIndices } from "../../src/regard/viz/js/axes.js";
-import { moved } from "../../src/regard/viz/js/gestures.js";
+import { labelledIndices } from "../../src/regard/viz/js/painting.js";
+import { moved } from "../../src/regard/viz/js/viewport.js";
 
 const matrix = { rows: 3, columns: 5 };
 

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setWeight } from "../../src/regard/viz/js/preview.js";
-import { updateInterventions } from "../../src/regard/viz/js/interventions.js";
+import { setWeight, updateInterventions } from "../../src/regard/viz/js/interventions.js";
 import { frozen } from "./examples.js";
 
 const off = frozen({ layer: "cross", heads: [0], to: "off" });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { strongest } from "../../src/regard/viz/js/row-lines.js";
+import { strongest } from "../../src/regard/viz/js/lines.js";
 import { Matrix } from "../../src/regard/viz/js/matrix.js";
 
 const first = Float32Array.of(0.5, 0.25, 0.25, 0, 0.004, 1);

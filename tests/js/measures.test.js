@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { layerTitle, shortNames } from "../../src/regard/viz/js/layer-names.js";
+import { layerTitle, shortNames } from "../../src/regard/viz/js/labels.js";
 import { Matrix } from "../../src/regard/viz/js/matrix.js";
 import {
   availableMeasures,

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Matrix } from "../../src/regard/viz/js/matrix.js";
-import { clearestHead, openingRow } from "../../src/regard/viz/js/opening.js";
+import { clearestHead, openingRow } from "../../src/regard/viz/js/state.js";
 
 const labels = ["[CLS]", "the", "animal", "it", "[SEP]"];
 

@@ -1,10 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { overlayColour } from "../../src/regard/viz/js/overlay.js";
-import { largestOnPatches } from "../../src/regard/viz/js/patches.js";
-import { availableModes, makeScene } from "../../src/regard/viz/js/scene.js";
+import { availableModes, makeScene, largestOnPatches } from "../../src/regard/viz/js/scene.js";
 import { fitState, START } from "../../src/regard/viz/js/state.js";
-import { Weights } from "../../src/regard/viz/js/weights.js";
+import { Weights } from "../../src/regard/viz/js/matrix.js";
 import { frozen, layer, map } from "./examples.js";
 
 const ROW = [0.5, 0.125, 0.25, 0.0625, 0.0625]; // one step for the whole picture, and four patches

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { halve, Pyramid } from "../../src/regard/viz/js/pyramid.js";
+import { halve, Pyramid } from "../../src/regard/viz/js/matrix.js";
 
 test("of four the greatest is kept, at an edge of two, in a corner of one", () => {
   const values = Float32Array.of(1, 4, 2, 9, 3, 5, 6, 7, 8);

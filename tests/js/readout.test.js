@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Matrix } from "../../src/regard/viz/js/matrix.js";
-import { describeWeight } from "../../src/regard/viz/js/readout.js";
+import { describeWeight } from "../../src/regard/viz/js/drawing.js";
 import { START } from "../../src/regard/viz/js/state.js";
 
 const slice = Float32Array.of(0.5, 0.25, 0.25, 0.1, 0.15, 0.75);

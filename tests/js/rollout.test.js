@@ -1,8 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { averageHeads } from "../../src/regard/viz/js/average.js";
-import { Matrix } from "../../src/regard/viz/js/matrix.js";
-import { hasRollout, rollout, accumulate } from "../../src/regard/viz/js/rollout.js";
+import { accumulate, averageHeads, hasRollout, Matrix, rollout } from "../../src/regard/viz/js/matrix.js";
 import { layer, map } from "./examples.js";
 
 const size = 3;

@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { differences, originalLayer } from "../../src/regard/viz/js/difference.js";
-import { makeScene } from "../../src/regard/viz/js/scene.js";
+import { differences, makeScene, originalLayer } from "../../src/regard/viz/js/scene.js";
 import { START } from "../../src/regard/viz/js/state.js";
-import { Weights } from "../../src/regard/viz/js/weights.js";
+import { Weights } from "../../src/regard/viz/js/matrix.js";
 import { frozen, layer, map } from "./examples.js";
 
 /** Weights of one head, the same for both queries. */

@@ -2,9 +2,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Matrix } from "../../src/regard/viz/js/matrix.js";
 import { currentHead, sentence } from "../../src/regard/viz/js/sentence.js";
-import { axisTitles } from "../../src/regard/viz/js/axis-titles.js";
+import {
+  axisTitles,
+  headImportance,
+  importanceSentence,
+  shortImportance,
+} from "../../src/regard/viz/js/labels.js";
 import { START } from "../../src/regard/viz/js/state.js";
-import { shortImportance, headImportance, importanceSentence } from "../../src/regard/viz/js/importance.js";
 import { layer } from "./examples.js";
 
 const KEYS = ["A", "B", "C", "B"];

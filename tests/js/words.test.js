@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Matrix } from "../../src/regard/viz/js/matrix.js";
-import { hasWordPieces, mergeWords } from "../../src/regard/viz/js/words.js";
+import { hasWordPieces, Matrix, mergeWords } from "../../src/regard/viz/js/matrix.js";
 import { frozen, layer } from "./examples.js";
 
 const weights = [

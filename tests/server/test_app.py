@@ -99,7 +99,7 @@ def test_explain(client: Client, trained: regard.AnswerRun) -> None:
     with regard.intervene(trained.model, "cross", heads=[1], to="uniform"):
         expected = trained.explain(INPUT, layer="cross", head=0, output=1, key=2, temperature=2.0)
     assert found.status_code == 200 and found.json() == expected.json()
-    documented = (VIEW / "explanation.js").read_text(encoding="utf-8").partition("@typedef {object} Explained")[2]
+    documented = (VIEW / "sum.js").read_text(encoding="utf-8").partition("@typedef {object} Explained")[2]
     names = re.findall(r"@property \{[^}]*(?:\{[^}]*\}[^}]*)?\} (\w+)", documented.partition("*/")[0])
     assert len(names) == 18 and set(names) <= set(found.json())
     refused = client.post("/api/explain", {**body, "temperature": 0})
@@ -116,7 +116,7 @@ def test_why(client: Client, trained: regard.AnswerRun) -> None:
     expected = regard.why(trained, INPUT, layer="cross", head=0, output=1, key=2).json()
     assert found.status_code == 200
     assert found.json() == {name: value for name, value in expected.items() if name != "pairs"}
-    documented = (VIEW / "why.js").read_text(encoding="utf-8").partition("@typedef {object} Reasons")[2]
+    documented = (VIEW / "sum.js").read_text(encoding="utf-8").partition("@typedef {object} Reasons")[2]
     names = re.findall(r"@property \{[^}]*\} (\w+)", documented.partition("*/")[0])
     assert len(names) == 10 and set(names) <= set(found.json())
     refused = client.post("/api/why", {**body, "output": 9})

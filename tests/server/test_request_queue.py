@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from regard.server import request_queue
+from regard.server import app
+from regard.server.app import RequestQueue, StoppedError
 from regard.server.messages import RequestError
-from regard.server.request_queue import RequestQueue, StoppedError
 from tests.test_libraries import PANICS, SLOW_PATTERN
 
 
@@ -64,7 +64,7 @@ def test_errors_end_one_job(error: Exception) -> None:
 
 
 def test_stuck_jobs_are_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_queue, "STOP_SECONDS", 0.05)
+    monkeypatch.setattr(app, "STOP_SECONDS", 0.05)
     end = threading.Event()
 
     def stuck(explorer: Any) -> bytes:
@@ -73,10 +73,10 @@ def test_stuck_jobs_are_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def several() -> None:
         queue = make_queue()
-        for _ in range(request_queue.MAX_ABANDONED):
+        for _ in range(app.MAX_ABANDONED):
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(queue.run(stuck), 0.05)
-            assert len(queue._abandoned) == request_queue.MAX_ABANDONED or await queue.run(answer) == b"answer"
+            assert len(queue._abandoned) == app.MAX_ABANDONED or await queue.run(answer) == b"answer"
         with pytest.raises(RequestError, match="are still running"):
             await queue.run(answer)
         end.set()

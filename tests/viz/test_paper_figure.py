@@ -14,9 +14,16 @@ from PIL import Image
 import regard
 from regard.errors import InputError
 from regard.interpret.figures import FIGURE_KINDS
-from regard.viz.matrix_plots import HeadGrid, MatrixPlot, new_figure, token_labels
 from regard.viz.paper_figure import WIDTHS, figure_style
-from regard.viz.plots import drawn_dimensions, position_scale, spread_labels
+from regard.viz.plots import (
+    HeadGrid,
+    MatrixPlot,
+    drawn_dimensions,
+    new_figure,
+    position_scale,
+    spread_labels,
+    token_labels,
+)
 
 KINDS = ["heads", "alignment", "importance", "entropy", "positions", "learning", "embeddings"]
 

@@ -1,4 +1,4 @@
-"""Write the types of the view's data (`regard.viz.data`) as TypeScript, for the type checker of the view:
+"""Write the types of the data in `regard.viz.serialization` as TypeScript, for the type checker of the view:
 `python tests/viz/view_types.py FILE`."""
 
 import sys
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.viz import data
+from regard.viz import serialization
 
 NAMES = {
     str: "string",
@@ -19,7 +19,7 @@ NAMES = {
     type(None): "null",
     np.ndarray: "number[][][]",
 }
-SHAPES = {name: kind for name, kind in vars(data).items() if typing.is_typeddict(kind)}
+SHAPES = {name: kind for name, kind in vars(serialization).items() if typing.is_typeddict(kind)}
 
 
 def in_typescript(kind: Any) -> str:

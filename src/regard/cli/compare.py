@@ -11,9 +11,9 @@ from regard.cli.train import given_flags, model_choice, parse_config
 from regard.errors import InputError, unknown_choice
 from regard.io.reading import is_folder, read_text
 from regard.io.writing import check_writable, write_json
-from regard.sweep.backends import Backend
 from regard.sweep.comparison import COMPARISONS, compare
-from regard.sweep.local import Local
+from regard.sweep.job import Backend
+from regard.sweep.processes import Local
 from regard.sweep.ray import Ray
 from regard.sweep.slurm import Slurm
 from regard.tasks.all_tasks import TASKS

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from regard.attention.hooks import attention_layers
-from regard.convert.choices import EngineName, Precision
+from regard.convert.conversion import EngineName, Precision
 from regard.data.vocabulary import UNKNOWN
 from regard.errors import InputError, RegardError, unknown_choice
 from regard.io.folders import new_folder
@@ -35,7 +35,7 @@ from regard.result import to_plain
 from regard.version import __version__
 
 if TYPE_CHECKING:
-    from regard.convert.ctranslate2_search import CTranslate2Search
+    from regard.convert.ctranslate2 import CTranslate2Search
     from regard.convert.exportable import Exportable
     from regard.decoding.translation import Search
 
@@ -147,7 +147,7 @@ class Engines:
         """Open the converted model. If the converted model is missing, damaged or made from other parameters,
         convert the run first."""
         from regard.convert.certificate import matches_certificate
-        from regard.convert.ctranslate2_search import CTranslate2Search
+        from regard.convert.ctranslate2 import CTranslate2Search
 
         target = self._run.folder / "engines" / f"ctranslate2-{_digest(self._run)}"
         linked = target.parent.is_symlink()
@@ -176,8 +176,7 @@ class Engines:
         return opened
 
     def _convert(self, target: Path, precision: Precision, threads: int) -> CTranslate2Search:
-        from regard.convert.ctranslate2 import write_ctranslate2
-        from regard.convert.ctranslate2_search import CTranslate2Search
+        from regard.convert.ctranslate2 import CTranslate2Search, write_ctranslate2
         from regard.convert.export import write_certificate
 
         with new_folder(target) as building:

@@ -7,18 +7,22 @@ from typing import Any, NamedTuple
 
 from regard.arguments import public
 from regard.convert.certificate import CERTIFICATE_NAME, SENTENCES, certify, select_sentences
-from regard.convert.choices import Program
+from regard.convert.conversion import Program
 from regard.convert.ctranslate2 import CTranslate2Model, get_ctranslate2_parts, write_ctranslate2
 from regard.convert.exportable import Exportable
-from regard.convert.huggingface import USE as USE_HUGGINGFACE, get_huggingface_parts, write_huggingface
+from regard.convert.huggingface import (
+    USE as USE_HUGGINGFACE,
+    MarianModel,
+    get_huggingface_parts,
+    write_huggingface,
+)
 from regard.convert.language_certificate import certify_language_model, make_prompts, select_prompts
-from regard.convert.language_export import (
+from regard.convert.language_models import (
     USE as USE_LANGUAGE_MODEL,
     check_language_model,
     open_language_model,
     write_language_model,
 )
-from regard.convert.transformers_model import MarianModel
 from regard.data.unknown_tokens import read_unknown
 from regard.errors import InputError, unknown_choice
 from regard.evaluation.bleu import quality

@@ -20,10 +20,9 @@ from regard.convert.conversion import (
     check_supported,
     name_damaged,
 )
-from regard.convert.huggingface import SETTINGS
+from regard.convert.huggingface import SETTINGS, MarianModel, load_marian
 from regard.convert.language_certificate import certify_language_model, make_prompts, select_prompts
-from regard.convert.language_import import read_language_model
-from regard.convert.language_models import FAMILIES
+from regard.convert.language_models import FAMILIES, read_language_model
 from regard.convert.parameters import (
     MARIAN,
     MISSING_LOGIT,
@@ -35,7 +34,6 @@ from regard.convert.parameters import (
     module_names,
     select_rows,
 )
-from regard.convert.transformers_model import MarianModel, load_marian
 from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subwords import RESERVED, SubwordVocabulary
 from regard.data.vocabulary import UNKNOWN

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from regard.data.batch import PairBatch
-from regard.data.corpus import Corpus
+from regard.data.corpus import Corpus, Mixture
 from regard.data.guided_alignment import GuidedAlignment, target_attention
-from regard.data.mixture import Mixture
 from regard.data.vocabulary import PAD
 from regard.errors import InputError
 

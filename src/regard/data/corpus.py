@@ -11,20 +11,26 @@ with the `tokenizers` library alone), 527 MiB of memory instead of 142 MiB, and 
 training run. `corpus_builder` writes a corpus.
 """
 
+import os
+import weakref
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
 
+from regard.data import corpus as sizes
 from regard.data.parallel import PairCounts
-from regard.data.ragged import Checksums, RaggedArray
 from regard.data.unknown_tokens import UnknownCount, UnknownShares
 from regard.errors import InputError
 from regard.io.reading import (
     DamageError,
     add_digest,
+    check_file,
     convert_json,
     damaged_file,
     has_valid_digest,
@@ -32,6 +38,111 @@ from regard.io.reading import (
     read_bytes,
 )
 from regard.io.writing import write_json
+
+BOUND = np.dtype("<i8")
+BLOCK = 1 << 20
+"""The number of bytes per read when checksums are computed."""
+Checksums = tuple[int, int]
+"""CRC-32 checksums of the values and of the bounds."""
+
+
+class RaggedWriter:
+    """Writes rows block by block. Close the writer before the rows are read.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     writer = RaggedWriter(Path(folder), "words", np.dtype("<u2"))
+    ...     writer.append(np.array([5, 6, 7]), np.array([2, 1]))
+    ...     checksums = writer.close()
+    ...     rows = RaggedArray(Path(folder), "words", np.dtype("<u2"), checksums)
+    ...     rows.read(1, 2), rows.lengths(0, 2).tolist()
+    ([array([7], dtype=uint16)], [2, 1])
+    """
+
+    def __init__(self, folder: Path, name: str, dtype: np.dtype) -> None:
+        self._dtype, self._total = dtype, 0
+        self._files = [path.open("xb") for path in _paths(folder, name)]
+        self._checksums = [0, 0]
+        self._write(1, np.zeros(1, BOUND))
+
+    def append(self, values: np.ndarray, lengths: np.ndarray) -> None:
+        self._write(0, np.ascontiguousarray(values, self._dtype))
+        ends = self._total + np.cumsum(lengths, dtype=np.int64)
+        self._write(1, ends.astype(BOUND))
+        self._total += len(values)
+
+    def close(self) -> Checksums:
+        for file in self._files:
+            file.close()
+        return self._checksums[0], self._checksums[1]
+
+    def _write(self, number: int, content: np.ndarray) -> None:
+        self._files[number].write(content.data)
+        self._checksums[number] = zlib.crc32(content.data, self._checksums[number])
+
+
+class RaggedArray:
+    """Rows written by `RaggedWriter`.
+
+    Both files are read once to verify their checksums. Verifying parts on their first use would save little
+    time, because the scan of the text before each training run reads more bytes. Raises `DamageError` if the
+    files have changed, and `InputError` if the files are missing.
+    """
+
+    def __init__(self, folder: Path, name: str, dtype: np.dtype, checksums: Checksums) -> None:
+        self.dtype = dtype
+        self._descriptors = []
+        for path, expected in zip(_paths(folder, name), checksums, strict=True):
+            check_file(path)
+            descriptor = os.open(path, os.O_RDONLY)
+            weakref.finalize(self, os.close, descriptor)
+            self._descriptors.append(descriptor)
+            if _checksum(descriptor) != expected:
+                raise DamageError(f"{path.name} changed after it was written (CRC-32)")
+        self._rows = os.fstat(self._descriptors[1]).st_size // BOUND.itemsize - 1
+
+    def __len__(self) -> int:
+        return self._rows
+
+    @property
+    def total(self) -> int:
+        return int(self._bounds(len(self), len(self))[0])
+
+    def lengths(self, begin: int, end: int) -> np.ndarray:
+        return np.diff(self._bounds(begin, end))
+
+    def counts(self, size: int) -> np.ndarray:
+        counts, total = np.zeros(size, np.int64), self.total
+        for begin in range(0, total, BLOCK):
+            counts += np.bincount(self._read(0, self.dtype, begin, min(begin + BLOCK, total)), minlength=size)
+        return counts
+
+    def read(self, begin: int, end: int) -> list[np.ndarray]:
+        """Return the rows `begin` to `end` - 1 as read-only arrays."""
+        bounds = self._bounds(begin, end)
+        # Split one contiguous read, instead of reading row by row.
+        values = self._read(0, self.dtype, int(bounds[0]), int(bounds[-1]))
+        return np.split(values, bounds[1:-1] - bounds[0])
+
+    def _bounds(self, begin: int, end: int) -> np.ndarray:
+        return self._read(1, BOUND, begin, end + 1)
+
+    def _read(self, number: int, dtype: np.dtype, begin: int, end: int) -> np.ndarray:
+        size = dtype.itemsize
+        content = os.pread(self._descriptors[number], (end - begin) * size, begin * size)
+        return np.frombuffer(content, dtype)
+
+
+def _paths(folder: Path, name: str) -> tuple[Path, Path]:
+    return folder / f"{name}.bin", folder / f"{name}-bounds.bin"
+
+
+def _checksum(descriptor: int) -> int:
+    total = offset = 0
+    while block := os.pread(descriptor, BLOCK, offset):
+        total, offset = zlib.crc32(block, total), offset + len(block)
+    return total
+
 
 FORMAT: Literal["regard-corpus/4"] = "regard-corpus/4"
 INDEX = "corpus.json"
@@ -151,3 +262,71 @@ def open_corpus(folder: Path) -> Corpus:
     except DamageError as error:
         raise damaged_file(folder, error, REMEDY) from error
     return Corpus(folder, (source, target), stored.longest, stored.symbols, stored.unknown, stored.counts)
+
+
+MIN_SEGMENTS = 5
+"""Smallest number of segments in a pool, so that batches contain sentences of similar length."""
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Corpora with their weights."""
+
+    corpora: tuple[Corpus, ...]
+    weights: tuple[float, ...]
+    """One positive weight per corpus. Only their ratios matter."""
+
+    @property
+    def longest(self) -> int:
+        return max(corpus.longest for corpus in self.corpora)
+
+    @property
+    def summary(self) -> str:
+        parts = zip(self.shares, self.corpora, strict=True)
+        return ", and ".join(f"{float(share):.1%} from {corpus.summary}" for share, corpus in parts)
+
+    @property
+    def pools(self) -> int:
+        return 1 << 62
+
+    @property
+    def shares(self) -> list[Fraction]:
+        # Use exact fractions, so that positions are exact after any number of pools.
+        weights = [Fraction(weight) for weight in self.weights]
+        return [weight / sum(weights) for weight in weights]
+
+    @property
+    def pool_size(self) -> int:
+        """Number of pairs per pool: small enough that no corpus repeats within a pool, but at least
+        `MIN_SEGMENTS` segments."""
+        limits = [int(len(corpus) / share) for corpus, share in zip(self.corpora, self.shares, strict=True)]
+        return max(MIN_SEGMENTS * sizes.SEGMENT, min(sizes.POOL * sizes.SEGMENT, *limits))
+
+    def ranges(self, seed: int, epoch: int, pool: int) -> list[PairRange]:
+        """Return the pairs of a pool, corpus by corpus. `epoch` is always 0."""
+        del epoch
+        return [
+            part
+            for index, share in enumerate(self.shares)
+            for part in self._drawn(
+                index, seed, *(int(number * self.pool_size * share) for number in (pool, pool + 1))
+            )
+        ]
+
+    def _drawn(self, index: int, seed: int, begin: int, end: int) -> Iterator[PairRange]:
+        """Yield the ranges of pairs `begin` to `end` - 1 from a corpus, counted over all its epochs."""
+        corpus = self.corpora[index]
+        while begin < end:
+            epoch, position = divmod(begin, len(corpus))
+            stop = min(position + end - begin, len(corpus))
+            # The seed has four numbers, so that the random stream differs from the streams of single corpora
+            # and of pools.
+            order = np.random.default_rng((seed, epoch, index, 1)).permutation(-(-len(corpus) // sizes.SEGMENT))
+            firsts = order * sizes.SEGMENT
+            ends = np.minimum(sizes.SEGMENT, len(corpus) - firsts).cumsum()  # end of each segment in the epoch
+            begins = np.array([0, *ends[:-1]])
+            for segment in np.flatnonzero((ends > position) & (begins < stop)):
+                shift = int(firsts[segment] - begins[segment])
+                low, high = max(int(begins[segment]), position), min(int(ends[segment]), stop)
+                yield corpus, shift + low, shift + high
+            begin += stop - position

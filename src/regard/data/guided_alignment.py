@@ -20,10 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.corpus import Corpus
+from regard.data.corpus import Checksums, Corpus, RaggedArray, RaggedWriter
 from regard.data.corpus_builder import Vocabularies
 from regard.data.parallel import ParallelText, check_files, decompress, file_digest
-from regard.data.ragged import Checksums, RaggedArray, RaggedWriter
 from regard.data.tokenization import tokenize
 from regard.data.word_alignment import parse_moses
 from regard.errors import InputError, plural

@@ -10,7 +10,7 @@ import io
 import os
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from itertools import zip_longest
@@ -350,3 +350,32 @@ def _size(path: Path) -> int:
     if is_folder(path):
         raise InputError(f"{str(path)!r} is a folder: give the path of a text file, plain or .gz")
     raise InputError(f"file {str(path)!r} does not exist: give the path of a text file, plain or .gz")
+
+
+def parse_glossary(lines: Iterable[str], name: str) -> dict[str, str]:
+    """Return the translation of each term from lines with a source term, a tab and its translation.
+
+    Blank lines are skipped. `name`: name of the file, for errors. Raises `InputError` for a line without two
+    terms, for a source term with two translations, and if there are no terms.
+
+    >>> parse_glossary(["Hund\\tdog", "", "alter Hund\\told dog"], "glossary.tsv")
+    {'Hund': 'dog', 'alter Hund': 'old dog'}
+    """
+    glossary: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):
+        if is_blank(line):
+            continue
+        terms = [part.strip() for part in line.split("\t")]
+        if len(terms) != 2 or any(map(is_blank, terms)):
+            raise InputError(
+                f"line {number} of {name!r} is {line!r}: give a source term, a tab and its translation"
+            )
+        source, target = terms
+        if glossary.setdefault(source, target) != target:
+            raise InputError(
+                f"line {number} of {name!r} translates {source!r} by {target!r}, but an earlier line by "
+                f"{glossary[source]!r}: leave out one of them"
+            )
+    if not glossary:
+        raise InputError(f"{name!r} has no terms: give lines with a source term, a tab and its translation")
+    return glossary

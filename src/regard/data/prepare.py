@@ -21,18 +21,25 @@ from typing import Any
 import msgspec
 
 from regard.data import sentencepieces
-from regard.data.chunks import SAMPLE_PAIRS, Sample
 from regard.data.corpus import FORMAT, INDEX, Corpus, open_corpus
-from regard.data.corpus_builder import Vocabularies, build_corpus, no_pairs
+from regard.data.corpus_builder import SAMPLE_PAIRS, Sample, Vocabularies, build_corpus, no_pairs
 from regard.data.parallel import PairSource
-from regard.data.sentencepieces import SentencePieceVocabulary
+from regard.data.sentencepieces import SentencePieceVocabulary, model_pieces
 from regard.data.subword_training import MIN_COUNT, MIN_DENSE_COUNT, train_subwords
-from regard.data.subwords import SubwordVocabulary
-from regard.data.text_rules import Normalization
-from regard.data.vocabulary import TokenizerKind
+from regard.data.subwords import RESERVED, Normalization, SubwordVocabulary, vocabulary_from_symbols
+from regard.data.vocabulary import LearnedVocabulary, TokenizerKind
 from regard.errors import InputError
 from regard.io.locking import remove_stale_lock, wait_for_lock
-from regard.io.reading import add_digest, damaged_file, has_valid_digest, is_file, read_json
+from regard.io.reading import (
+    DamageError,
+    add_digest,
+    damaged_file,
+    has_valid_digest,
+    is_file,
+    read_bytes,
+    read_json,
+    read_text,
+)
 from regard.io.temporary import remove_quietly
 from regard.io.writing import make_folder, write_json
 from regard.progress import preparing_bar, print_status, reading_bar
@@ -259,3 +266,47 @@ def check_first_pair(text: PairSource, description: str) -> None:
     check_pairs(pairs, text, description)
     if all("\t" in side for side in pairs[0]):
         raise InputError(f"{description} text has tabs in both files: give one file of pairs, or add --weights")
+
+
+RESTORE = "restore a copy, or give another file"
+
+
+def read_own_vocabularies(files: Sequence[str], *, lowercase: bool, progress: bool = True) -> Vocabularies:
+    """Return the vocabularies of source and target from one or two files. One file gives one vocabulary for both.
+
+    `lowercase`: convert text to lower case first. Raises `InputError` for a file that cannot be read, and for a
+    vocabulary of another run with another `lowercase`.
+    """
+    vocabularies = [read_own_vocabulary(Path(file), lowercase=lowercase) for file in files]
+    for file, vocabulary in zip(files, vocabularies, strict=True):
+        print_status(f"vocabulary of {len(vocabulary):,} symbols from {Path(file).name}", show=progress)
+    return vocabularies[0], vocabularies[-1]
+
+
+def read_own_vocabulary(path: Path, *, lowercase: bool = False) -> LearnedVocabulary:
+    """Return the vocabulary of a file: `.model` and `.spm` are SentencePiece, `.json` is the vocabulary of a run.
+
+    Other files list words, one a line. A second column, such as a count, is ignored. Raises `InputError` for a
+    file that is missing, damaged or empty.
+    """
+    if path.suffix in (".model", ".spm"):
+        try:
+            model = read_bytes(path)
+            return SentencePieceVocabulary(model, model_pieces(model), lowercase=lowercase)
+        except DamageError as error:
+            raise damaged_file(path, error, RESTORE) from error
+    text = read_text(path, RESTORE)
+    if path.suffix == ".json":
+        vocabulary = parse_vocabulary(text)
+        lower = vocabulary.lowercase
+        if lower != lowercase:
+            way_out = "add --lowercase" if lower else "leave out --lowercase"
+            raise InputError(
+                f"vocabulary {str(path)!r} {'lowercases' if lower else 'does not lowercase'} text: {way_out}"
+            )
+        return vocabulary
+    columns = (line.split() for line in text.splitlines())
+    words = dict.fromkeys(column[0] for column in columns if column and column[0] not in RESERVED)
+    if not words:
+        raise InputError(f"vocabulary {str(path)!r} has no words: give one word a line")
+    return vocabulary_from_symbols(list(words), words=True, lowercase=lowercase)

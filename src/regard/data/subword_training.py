@@ -9,8 +9,15 @@ from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, trainers
 
-from regard.data.subwords import BYTE, RESERVED, SubwordVocabulary, without_added_tokens
-from regard.data.text_rules import Normalization, make_normalizer, make_pre_tokenizer
+from regard.data.subwords import (
+    BYTE,
+    RESERVED,
+    Normalization,
+    SubwordVocabulary,
+    make_normalizer,
+    make_pre_tokenizer,
+    without_added_tokens,
+)
 from regard.data.tokenization import BETWEEN_LETTERS, LETTERS_PER_BLANK, WITHOUT_BLANKS, find_script
 from regard.data.vocabulary import BLANK, UNKNOWN, TokenizerKind, replace_surrogates
 from regard.errors import InputError, RegardError

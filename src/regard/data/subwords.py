@@ -8,19 +8,134 @@ four characters.
 
 import json
 import re
+import zlib
 from collections.abc import Sequence
-from itertools import groupby
-from typing import Annotated, Any
+from functools import lru_cache
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import msgspec
-from tokenizers import Encoding, Tokenizer, models, normalizers, pre_tokenizers
+import numpy as np
+from tokenizers import Encoding, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-from regard.data.text_rules import whole_symbols
 from regard.data.tokenization import Span
-from regard.data.vocabulary import BLANK, EOS, SPECIAL, UNKNOWN, SymbolVocabulary, replace_surrogates
-from regard.errors import InputError
+from regard.data.vocabulary import (
+    BLANK,
+    EOS,
+    SPECIAL,
+    UNKNOWN,
+    LearnedVocabulary,
+    SymbolVocabulary,
+    replace_surrogates,
+)
+from regard.errors import InputError, check_share, shorten
 from regard.io.reading import DamageError, convert_json, parse_json
 from regard.libraries import library_errors
+
+Normalization = Literal["nfkc", "quotes"]
+QUOTES = {
+    '"': "\u201c\u201d\u201e\u201f\u00ab\u00bb\u301d\u301e",
+    "'": "\u2018\u2019\u201a\u201b\u2039\u203a\u0060\u00b4",
+}
+"""Characters that become straight quotes: curved and angle quotes, and accents used as quotes, as in Moses."""
+MARKS = 0xF0000
+"""First character of the private use area (plane 15) that stands for a symbol during normalization."""
+MOST_SYMBOLS = 1000
+PUNCTUATION = r"[\p{P}$+<=>^`|~]"
+RESERVED_SYMBOL = re.compile(r"<(pad|s|/s|unk|0x[0-9A-F]{2})>")
+"""Names of special tokens and of bytes in vocabularies."""
+
+
+def check_symbols(symbols: Sequence[str]) -> tuple[str, ...]:
+    """Return the symbols that stay whole. A single symbol that names a file is replaced by the lines of the file.
+
+    Raises `InputError` for symbols with whitespace, names of special tokens, duplicates, and too many symbols.
+
+    >>> check_symbols(["<2en>", "__NUM__"])
+    ('<2en>', '__NUM__')
+    """
+    names = symbols
+    if len(symbols) == 1 and Path(symbols[0]).is_file():
+        try:
+            symbols = [line for line in Path(symbols[0]).read_text(encoding="utf-8").splitlines() if line]
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"cannot read {symbols[0]!r}: give a UTF-8 file with one symbol a line") from error
+    if not symbols and names:
+        raise InputError(f"{names[0]!r} has no symbols: give a file with one symbol a line")
+    if len(names) == 1 and not symbols[0].startswith("<") and Path(names[0]).suffix and symbols == names:
+        raise InputError(f"no file {names[0]!r}: give a file with one symbol a line, or symbols like '<2en>'")
+    for symbol in symbols:
+        problem = ""
+        if symbol.split() != [symbol] or BLANK in symbol or not symbol.isprintable():
+            problem = "has a space or an invisible character"
+        elif RESERVED_SYMBOL.fullmatch(symbol):
+            problem = "is the name of a special token"
+        elif any(ord(character) >= MARKS for character in symbol):
+            problem = "has a character of a private use area"
+        elif symbols.count(symbol) > 1:
+            problem = "is given twice"
+        if problem:
+            raise InputError(f"symbol {shorten(symbol)} {problem}: give symbols such as '<2en>' or __NUM__")
+    if len(symbols) > MOST_SYMBOLS:
+        raise InputError(f"symbols has {len(symbols):,} entries: give at most {MOST_SYMBOLS:,}")
+    return tuple(symbols)
+
+
+def make_normalizer(
+    *, lowercase: bool = False, normalize: Sequence[Normalization] = (), symbols: Sequence[str] = ()
+) -> normalizers.Normalizer:
+    """Return a normalizer: NFC, or NFKC with single spaces, straight quotes, and lower case, except in symbols.
+
+    >>> rules = make_normalizer(lowercase=True, normalize=["nfkc", "quotes"], symbols=["__NUM__"])
+    >>> rules.normalize_str("„Ｅｉｎ__NUM__“")
+    '"ein__NUM__"'
+    """
+    # A symbol that is a part of another symbol must not replace this part.
+    longest_first = sorted(symbols, key=len, reverse=True)
+    marks = [(symbol, chr(MARKS + number)) for number, symbol in enumerate(longest_first)]
+    steps: list[normalizers.Normalizer] = []
+    if marks:  # characters of the area in the text itself must not become symbols
+        steps.append(normalizers.Replace(Regex(f"[{marks[0][1]}-{marks[-1][1]}]"), "\ufffd"))
+    steps += [normalizers.Replace(symbol, mark) for symbol, mark in marks]
+    if "quotes" in normalize:  # before NFKC, which makes a space of an accent
+        steps += [
+            normalizers.Replace(Regex(f"[{characters}]"), straight) for straight, characters in QUOTES.items()
+        ]
+    if "nfkc" in normalize:
+        # NFKC makes spaces of other characters. Words are tokenized one by one, so that their spaces may depend
+        # only on the word.
+        steps += [normalizers.NFKC(), normalizers.Replace(Regex(" +"), " ")]
+        steps.append(normalizers.Replace(Regex(r"\A | \z"), ""))
+    else:
+        steps.append(normalizers.NFC())
+    if lowercase:
+        steps.append(normalizers.Lowercase())
+    return normalizers.Sequence([*steps, *(normalizers.Replace(mark, symbol) for symbol, mark in marks)])
+
+
+def make_pre_tokenizer(symbols: Sequence[str] = ()) -> pre_tokenizers.PreTokenizer:
+    """Return a splitter of text into words that begin with `▁`, punctuation marks, and whole symbols.
+
+    A symbol after a space includes the `▁`, so that a tag at the beginning of a text is one token.
+    """
+    punctuation: pre_tokenizers.PreTokenizer = pre_tokenizers.Punctuation("isolated")
+    if symbols:
+        whole = "|".join(map(re.escape, sorted(symbols, key=len, reverse=True)))
+        punctuation = pre_tokenizers.Split(Regex(f"{BLANK}?(?:{whole})|{PUNCTUATION}"), "isolated")
+    return pre_tokenizers.Sequence([pre_tokenizers.Metaspace(BLANK, prepend_scheme="always"), punctuation])
+
+
+def whole_symbols(normalizer: dict[str, object]) -> list[str]:
+    """Return the whole symbols of a stored normalizer (plain data of the `tokenizers` library)."""
+    steps: Any = normalizer.get("normalizers", [])
+    contents = [
+        (step.get("pattern", {}).get("String", ""), step["content"])
+        for step in steps
+        if step.get("type") == "Replace"
+    ]
+    return [content for pattern, content in contents if len(pattern) == 1 and ord(pattern) >= MARKS]
+
 
 Index = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 BYTE = "<0x{:02X}>"
@@ -254,3 +369,69 @@ def without_added_tokens(tokenizer: Tokenizer) -> str:
     """Return the JSON of a tokenizer without added tokens, so that special symbols are not recognized in
     text."""
     return json.dumps(json.loads(tokenizer.to_str()) | {"added_tokens": []})
+
+
+SEGMENTATIONS = 32
+"""The number of segmentations of each word."""
+WORDS = 200_000
+"""The number of words whose segmentations are cached."""
+
+
+class BpeDropout:
+    """Splits encoded sentences again and skips each BPE merge with probability `rate`.
+
+    Raises `InputError` for a rate out of range, or for a vocabulary that was not learned with BPE.
+    """
+
+    def __init__(self, vocabulary: LearnedVocabulary, rate: float, seed: int) -> None:
+        check_share("merge_dropout", rate, below=True)
+        model = json.loads(vocabulary.to_json())["model"] if isinstance(vocabulary, SubwordVocabulary) else {}
+        if not isinstance(vocabulary, SubwordVocabulary) or model["type"] != "BPE" or not model["merges"]:
+            raise InputError("merge_dropout skips merges: use it with --tokenizer bpe, which has merges")
+        self.vocabulary, self.rate, self.seed = vocabulary, rate, seed
+        self.indices: dict[str, int] = model["vocab"]
+        self.ranks = {tuple(pair): rank for rank, pair in enumerate(model["merges"])}
+        self._whole = {f"{blank}{symbol}" for symbol in vocabulary.whole for blank in (BLANK, "")}
+        self._segmentations = lru_cache(WORDS)(self._draw_segmentations)
+
+    def __call__(self, sentence: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """Return a random segmentation (T',) of a sentence of indices (T,) with its end of sequence."""
+        words = self.vocabulary.words(self.vocabulary.decode(sentence.tolist()))
+        choices = random.integers(SEGMENTATIONS, size=len(words)).tolist()
+        indices = [
+            index
+            for word, choice in zip(words, choices, strict=True)
+            for index in self._segmentations(word)[choice]
+        ]
+        return np.array([*indices, EOS], dtype=sentence.dtype)
+
+    def _draw_segmentations(self, word: str) -> list[list[int]]:
+        if word in self._whole:
+            return [[self.indices[word]]] * SEGMENTATIONS
+        # The word is part of the seed, so that segmentations do not depend on the order of words.
+        random = np.random.default_rng((self.seed, zlib.crc32(word.encode())))
+        return [
+            [index for piece in self.split(word, random) for index in self._find(piece)]
+            for _ in range(SEGMENTATIONS)
+        ]
+
+    def _find(self, piece: str) -> list[int]:
+        if piece in self.indices:
+            return [self.indices[piece]]
+        return self.vocabulary.byte_tokens(piece) or [UNKNOWN]
+
+    def split(self, word: str, random: np.random.Generator) -> list[str]:
+        """Return the pieces of a word (algorithm 1 of the paper)."""
+        pieces = list(word)
+        while len(pieces) > 1:
+            draws = random.random(len(pieces) - 1)
+            merges = [
+                (self.ranks[pair], index)
+                for index, pair in enumerate(pairwise(pieces))
+                if pair in self.ranks and draws[index] >= self.rate
+            ]
+            if not merges:
+                break
+            _, index = min(merges)
+            pieces[index : index + 2] = ["".join(pieces[index : index + 2])]
+        return pieces

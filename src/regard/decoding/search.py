@@ -12,13 +12,18 @@ Letters: B is the number of sources, K the number of prefixes per source, V the 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from regard import fast
 from regard.arguments import public
+from regard.attention.blocks import DecoderLayer, EncoderLayer
+from regard.attention.hooks import attention_layers
+from regard.attention.multihead import MultiHeadAttention
+from regard.attention.positions import LearnedPositions, Sinusoidal
 from regard.data.vocabulary import BOS, EOS
 from regard.decoding.extensions import (
     NEVER,
@@ -29,12 +34,75 @@ from regard.decoding.extensions import (
     log_probabilities,
     mask_special_tokens,
 )
-from regard.decoding.incremental import IncrementalDecoder, make_decoder
 from regard.errors import InputError, check_range
-from regard.fast.fast_transformer import FastTransformer
+from regard.fast.fast_transformer import FastTransformer, has_forward_hooks
+from regard.fast.onednn import packed_logits
 from regard.fast.token_screen import MIN_STATES
 from regard.fast.topk import argmax
 from regard.models.seq2seq import Seq2Seq
+from regard.models.transformer import Transformer
+
+MAX_FAST_WIDTH = 16
+"""Maximum number of prefixes for which `FastTransformer` is faster, because each prefix computes scores for the
+keys of all prefixes."""
+
+
+class IncrementalDecoder(Protocol):
+    """Decoder of a search, with the methods of `Seq2Seq`. A step may change the previous state."""
+
+    def encode(self, source: Tensor, source_mask: Tensor) -> Any:
+        """Return the memory of sources (B, Ts)."""
+
+    def start(self, memory: Any) -> Any:
+        """Return the state before the first step."""
+
+    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Decode tokens (B, K), and return states (B, K, D) and the next state."""
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Return logits (..., V) of states (..., D). The caller may change the logits."""
+
+
+class ModuleDecoder:
+    """Decoder that calls the methods of a model."""
+
+    def __init__(self, model: Seq2Seq) -> None:
+        self.encode, self.start, self.step = model.encode, model.start, model.step
+        self.logits = packed_logits(model)
+
+
+def make_decoder(model: Seq2Seq | IncrementalDecoder, width: int = 1) -> IncrementalDecoder:
+    """Return a decoder for a search with `width` prefixes, valid until the parameters of the model change.
+
+    A `model` that is not a `Seq2Seq` is already a decoder, and is returned unchanged.
+    """
+    if not isinstance(model, Seq2Seq):
+        return model
+    if width > MAX_FAST_WIDTH or not supports(model):
+        return ModuleDecoder(model)
+    positions: Any = model.target_positions
+    return FastTransformer(model, adds_vectors=type(positions) in (Sinusoidal, LearnedPositions))
+
+
+def supports(model: Seq2Seq) -> bool:
+    """Return whether `FastTransformer` can decode a model: a standard Transformer on a CPU without hooks."""
+    if type(model) is not Transformer or not fast.enabled() or model.training or torch.is_autocast_enabled("cpu"):
+        return False
+    weight = model.target_embedding.weight
+    if weight.device.type != "cpu" or weight.dtype not in (torch.float32, torch.float64):
+        return False
+    blocks: list[Any] = [*model.encoder.layers, *model.decoder.layers]
+    if not all(type(block) in (EncoderLayer, DecoderLayer) for block in blocks):
+        return False
+    if not isinstance(blocks[0].feed_forward_residual.norm, nn.LayerNorm):
+        return False
+    layers: list[Any] = list(attention_layers(model).values())
+    standard = all(type(layer) is MultiHeadAttention and layer.standard for layer in layers)
+    same_heads = len({(layer.heads, layer.head_width) for layer in layers}) == 1  # not if pruned
+    own_keys = all(layer.groups == layer.heads for layer in layers)
+    hooked = any(layer.hook is not None for layer in layers) or has_forward_hooks(model)
+    return standard and same_heads and own_keys and not hooked
+
 
 LARGEST_BEAM = 1000
 LARGEST_PENALTY = 10
@@ -308,3 +376,93 @@ def compact_rows(going: Sequence[bool]) -> list[int]:
     count = sum(going)
     later = (row for row in range(count, len(going)) if going[row])
     return [row if going[row] else next(later) for row in range(count)]
+
+
+COLDEST, HOTTEST = 1e-3, 1e3
+"""Allowed temperatures. Below this range only the most likely token is sampled, and above it all tokens are
+equally likely."""
+
+
+def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
+    """Raise `InputError` for options of `sample` out of range.
+
+    >>> check_sampling(1.0, top_k=5, top_p=0.9)
+    """
+    if not COLDEST <= temperature <= HOTTEST:
+        raise InputError(
+            f"temperature {temperature} is out of range: choose from {COLDEST} to {HOTTEST:g}, or 0 for a search"
+        )
+    check_range("top_k", top_k, 0, 10**9)
+    if not 0 < top_p <= 1:
+        raise InputError(f"top_p {top_p} is out of range: choose above 0 and at most 1")
+
+
+@public
+def sample(
+    model: Seq2Seq | IncrementalDecoder,
+    source: Tensor,
+    source_mask: Tensor,
+    *,
+    max_len: int | Sequence[int],
+    temperature: float,
+    seeds: Sequence[int],
+    top_k: int = 0,
+    top_p: float = 1.0,
+    constraints: Constraints = UNCONSTRAINED,
+) -> list[Hypothesis]:
+    """Return one hypothesis for each source, sampled from the model. All other arguments are those of
+    `greedy_search`.
+
+    `seeds`: a seed for each source, so that the result for a source does not depend on the other sources.
+    `temperature`: divisor of the logits. Values below 1 make likely tokens even more likely. `top_k`, `top_p`:
+    see `truncate`. `log_probability` is computed without temperature and truncation. Raises `InputError` for a
+    value out of range, and if no token satisfies the `constraints`.
+    """
+    check_sampling(temperature, top_k, top_p)
+    decoder = make_decoder(model)
+
+    # One random number for each source and step, drawn on the CPU so that it is the same on every device.
+    steps = max(source_limits(max_len, len(source))) + 1
+    uniform = torch.stack(
+        [torch.rand(steps, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) for seed in seeds]
+    )
+
+    prefixes = torch.full((len(source), steps + 1), BOS, device=source.device)
+
+    def draw(states: Tensor, rows: Sequence[int], time: int) -> tuple[Tensor, Tensor]:
+        before = prefixes[list(rows), None, : time + 1]
+        logits = decoder.logits(states).unsqueeze(1)
+        log_probs = constraints.log_probabilities(logits, before, rows).squeeze(1)
+        check_finite(log_probs)
+        if bool((log_probs.amax(-1) == -torch.inf).any()):
+            raise impossible()
+        # The first token whose cumulative probability exceeds the number has a probability above 0.
+        probabilities = (log_probs.double() / temperature).softmax(-1)
+        sums = truncate(probabilities, top_k, top_p).cumsum(-1)
+        thresholds = uniform[list(rows), time].to(sums.device).unsqueeze(1) * sums[:, -1:]
+        tokens = torch.searchsorted(sums, thresholds, right=True).clamp_max(sums.shape[1] - 1)
+        prefixes[list(rows), time + 1] = tokens.squeeze(1)
+        return tokens, log_probs.gather(1, tokens)
+
+    return decode(decoder, source, source_mask, draw, max_len)
+
+
+@public
+def truncate(probabilities: Tensor, top_k: int = 0, top_p: float = 1.0) -> Tensor:
+    """Set probabilities (..., V) of unlikely tokens to zero.
+
+    `top_k`: number of tokens that remain (Fan et al. 2018); 0: all tokens. `top_p`: smallest total probability
+    of the remaining tokens, of which there are as few as possible (nucleus sampling, Holtzman et al. 2020). If
+    probabilities are equal, the first token remains.
+
+    >>> truncate(torch.tensor([0.5, 0.3, 0.2]), top_p=0.7)
+    tensor([0.5000, 0.3000, 0.0000])
+    """
+    symbols = probabilities.shape[-1]
+    if not 0 < top_k < symbols and top_p == 1:
+        return probabilities
+    ordered, order = probabilities.sort(dim=-1, descending=True, stable=True)
+    ordered = ordered if not top_k else ordered * (torch.arange(symbols, device=ordered.device) < top_k)
+    sums = ordered.cumsum(-1)
+    ordered = ordered * (sums - ordered < top_p * sums[..., -1:])
+    return torch.zeros_like(probabilities).scatter(-1, order, ordered)

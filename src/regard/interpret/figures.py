@@ -21,10 +21,11 @@ from regard.interpret.rollout import map_rollout
 from regard.viz.attention_map import AttentionMap
 from regard.viz.labels import answer_text, intervention_lines
 from regard.viz.maps import CROSS, AlignedHead, LayerKind, LayerMap, best_aligned
-from regard.viz.matrix_plots import HeadGrid, MatrixPlot, new_figure, token_labels
 from regard.viz.paper_figure import COLUMN, PAGE_WIDTH, WIDTHS, PaperFigure, figure_style
 from regard.viz.plots import (
     NARROW,
+    HeadGrid,
+    MatrixPlot,
     ValueInterval,
     draw_by_layer,
     draw_head_matrix,
@@ -35,8 +36,10 @@ from regard.viz.plots import (
     drawn_dimensions,
     head_table,
     make_panels,
+    new_figure,
     position_scale,
     spread_labels,
+    token_labels,
 )
 from regard.viz.subject import Subject, layer_named
 

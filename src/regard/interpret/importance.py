@@ -19,7 +19,7 @@ from regard.errors import InputError, check_range
 from regard.interpret.estimates import Estimate, describe_interval, estimate, resample_counts
 from regard.interpret.resampling import ENOUGH
 from regard.result import Result, percent, signed
-from regard.viz.data import WorthData
+from regard.viz.serialization import WorthData
 from regard.viz.subject import Input, Subject
 
 GROUPS = 1000

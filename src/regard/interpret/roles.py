@@ -300,7 +300,7 @@ class HeadRoles(Result):
         return sorted(self.heads, key=lambda role: -added[role.layer][role.head])
 
     def by_layer(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the roles by layer, in the format of the page: `RoleData` of `regard.viz.data`."""
+        """Return the roles by layer, in the format of the page: `RoleData` of `regard.viz.serialization`."""
         layers: dict[str, list[dict[str, Any]]] = {}
         for role in self.heads:
             data = {"role": role.role, "strength": to_plain(role.strength), "untrained": role.untrained}

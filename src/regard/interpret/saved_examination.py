@@ -11,7 +11,7 @@ from regard.interpret.examination import Examination
 from regard.interpret.importance import importance_by_layer
 from regard.training.run_folder import RunFolder
 from regard.version import __version__
-from regard.viz.data import WorthData
+from regard.viz.serialization import WorthData
 
 FILE = "examined.json"
 REMEDY = "delete the file, or examine the run again"

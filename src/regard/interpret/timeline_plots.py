@@ -12,7 +12,7 @@ from regard.interpret.formation import Development, RoleHead, median_curves
 from regard.interpret.head_scores import RELEVANT
 from regard.viz.figure import figure_bytes
 from regard.viz.heatmap import label_interval
-from regard.viz.matrix_plots import letter_size, new_figure
+from regard.viz.plots import letter_size, new_figure
 
 COLOURS = {
     "previous-token": "#0072b2",

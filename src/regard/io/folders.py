@@ -1,9 +1,6 @@
 """Create, replace and remove folders atomically, and write files to the folder of a running training run."""
 
-import ctypes
-import errno
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,15 +18,12 @@ from regard.io.writing import (
     write_file,
 )
 
-NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
-"""Error codes of file systems that cannot exchange two names, such as NFS."""
-
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """Create a folder atomically. Yields a temporary folder beside `path`, which is moved to `path` on exit.
 
-    An existing folder at `path` is replaced atomically and removed. An existing link is replaced, and its
+    An existing folder at `path` is replaced and removed. An existing link is replaced, and its
     target is unchanged. Raises `InputError` or `MachineError` (see `cannot_write`) if the folder cannot be
     written; `path` is then unchanged.
 
@@ -68,46 +62,21 @@ def _sync(folder: Path) -> None:
 
 
 def _move_into_place(building: Path, path: Path) -> None:
-    """Move a folder to `path`. If a folder exists at `path`, the two folders exchange their names.
+    """Move a folder to `path` by two renames.
 
-    If the file system cannot exchange names, the existing folder is renamed first. If the process dies before
-    the new folder has been renamed, `tidy` restores the old name.
+    If the process dies between them, `tidy` restores the old name.
     """
     if not os.path.lexists(path):
         building.rename(path)
         return
+    old = temporary.temporary_path(path, "old")
+    path.rename(old)
     try:
-        _exchange(building, path)
-    except OSError as error:
-        if error.errno not in NO_EXCHANGE:
-            raise
-        old = temporary.temporary_path(path, "old")
-        path.rename(old)
-        try:
-            building.rename(path)
-        except OSError:
-            old.rename(path)
-            raise
-        remove_quietly(old)
-
-
-def _exchange(first: Path, second: Path) -> None:
-    """Exchange two paths atomically.
-
-    Raises `OSError` if the system does not support the exchange. Python has no function for exchanging paths.
-    """
-    libc = ctypes.CDLL(None, use_errno=True)
-    names = os.fsencode(first), os.fsencode(second)
-    if sys.platform == "darwin":
-        failed = libc.renamex_np(*names, 2)  # RENAME_SWAP
-    elif hasattr(libc, "renameat2"):
-        at_cwd = -100  # AT_FDCWD
-        failed = libc.renameat2(at_cwd, names[0], at_cwd, names[1], 2)  # RENAME_EXCHANGE
-    else:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    if failed:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), str(second))
+        building.rename(path)
+    except OSError:
+        old.rename(path)
+        raise
+    remove_quietly(old)
 
 
 def write_inside(folder: Path, path: Path, content: bytes) -> None:

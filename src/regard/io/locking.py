@@ -1,34 +1,26 @@
-"""Locks that let only one process at a time change a folder.
+"""Locks that let only one process at a time change a folder. Readers need no lock, because writes are atomic.
 
     .NAME.lock beside the folder NAME: locked while a process changes the folder, contains the name of this
     process
 
-The operating system manages the lock (`flock`, which Linux supports on NFS), so the lock ends with its process.
-On file systems without locks, no lock is acquired.
-
-The library filelock is not used: older versions truncate the file when a second process attempts to acquire the
-lock, which would delete the name of the holder. The library also accepts hard links and does not remove the
-lock file.
+The operating system manages the lock (through filelock), so the lock ends with its process. On file systems
+without locks, no lock is acquired.
 """
 
 import errno
 import json
 import os
 import socket
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
 from regard.errors import InputError
 from regard.io.temporary import MAX_NAME
-from regard.io.writing import cannot_write, check_name, open_regular, refuse_links, resolve_parent
+from regard.io.writing import cannot_write, check_name, resolve_parent
 
 PAUSE = 0.2
 """Seconds between two attempts to acquire a lock."""
@@ -56,26 +48,32 @@ def hold_lock(path: Path) -> Iterator[None]:
     >>> with hold_lock(Path("models/counting")):
     ...     pass
     """
-    if fcntl is None:
-        yield
-        return
+    from filelock import FileLock, Timeout  # importing filelock takes 0.1 s
+
     check_name(path)
-    place = resolve_parent(path)
-    file = _lock_file(place)
-    created: list[Path] = []
+    file = _lock_file(resolve_parent(path))
+    lock, created = FileLock(file, blocking=False), list[Path]()
     try:
         created = [folder for folder in file.parents if not folder.exists()]
-        if created:
-            file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = _acquire(file, path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        _check_lock_file(file)
+        lock.acquire()
+        since = f"{datetime.now():%Y-%m-%d %H:%M}"
+        holder = {"process": os.getpid(), "host": socket.gethostname(), "since": since}
+        file.write_text(json.dumps(holder))
+    except Timeout:
+        raise BusyError(path, _read_holder(file)) from None
     except OSError as error:
-        raise cannot_write(path, error) from error
+        lock.release()
+        if error.errno not in NO_LOCKS:
+            raise cannot_write(path, error) from error
     try:
         yield
     finally:
         # Remove the lock file while it is locked, because later the file may be the lock of another process.
-        file.unlink(missing_ok=True)
-        os.close(descriptor)
+        if lock.is_locked:
+            file.unlink(missing_ok=True)
+        lock.release()
         with suppress(OSError):  # a folder that is not empty is not removed
             for folder in created:
                 folder.rmdir()
@@ -114,54 +112,17 @@ def wait_for_lock(path: Path, on_wait: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
-def _acquire(file: Path, path: Path) -> int:
-    """Return the descriptor of the locked lock file. Raises `BusyError` if another process holds the lock."""
-    while True:
-        descriptor = _open(file)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = _read_holder(descriptor)
-            os.close(descriptor)
-            raise BusyError(path, holder) from None
-        except OSError as error:
-            if error.errno not in NO_LOCKS:
-                os.close(descriptor)
-                raise
-        if _is_current(file, descriptor):
-            content = {
-                "process": os.getpid(),
-                "host": socket.gethostname(),
-                "since": f"{datetime.now():%Y-%m-%d %H:%M}",
-            }
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, json.dumps(content).encode())
-            return descriptor
-        os.close(descriptor)  # the last holder has removed the opened file: open a new one
+def _check_lock_file(file: Path) -> None:
+    """Raise `InputError` if the lock file is a link or a pipe, because the lock writes the name of its holder."""
+    with suppress(FileNotFoundError):
+        status = file.lstat()
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+            raise InputError(f"lock file {str(file)!r} is a link or no regular file: remove it")
 
 
-def _open(file: Path) -> int:
-    """Open a lock file. Raises `InputError` if the file is a symbolic or hard link."""
-    refuse_links(file)
-    with open_regular(file, "a+b") as opened:
-        if os.fstat(opened.fileno()).st_nlink > 1:
-            raise InputError(
-                f"lock file {str(file)!r} is a link to another file, and no process holds it: remove the link"
-            )
-        return os.dup(opened.fileno())
-
-
-def _is_current(file: Path, descriptor: int) -> bool:
+def _read_holder(file: Path) -> str:
     try:
-        return os.path.samestat(file.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
-
-
-def _read_holder(descriptor: int) -> str:
-    """Return a description of the process that holds the lock."""
-    try:
-        holder = json.loads(os.pread(descriptor, 1000, 0))
+        holder = json.loads(file.read_text())
         return f"process {holder['process']} on {holder['host']} since {holder['since']}"
-    except (ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError):
         return "another process"

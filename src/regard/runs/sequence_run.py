@@ -13,7 +13,7 @@ import numpy as np
 
 from regard.arguments import public, show_value
 from regard.attention.records import check_indices
-from regard.convert.choices import EngineName, Precision
+from regard.convert.conversion import EngineName, Precision
 from regard.convert.engine import Engines
 from regard.convert.exportable import Exportable
 from regard.data.markup import UNIT
@@ -36,7 +36,7 @@ from regard.viz.records import attach_original
 from regard.viz.subject import ProbeInput
 
 if TYPE_CHECKING:
-    from regard.convert.choices import EngineName, Precision
+    from regard.convert.conversion import EngineName, Precision
     from regard.convert.engine import Engines
     from regard.data.tokenization import Unit
     from regard.data.vocabulary import Vocabulary

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from regard.arguments import public
 from regard.data.unknown_tokens import write_unknown
 from regard.errors import InputError
-from regard.evaluation.language_validation import language_validation
+from regard.evaluation.validation import language_validation
 from regard.fast.memory import keep_memory
 from regard.fast.threads import limit_threads
 from regard.libraries import import_library

@@ -37,9 +37,18 @@ from regard.server.messages import (
     TreeRequest,
     WhyRequest,
 )
-from regard.viz.data import BesideData, LayerData, RowData, WorthData
 from regard.viz.maps import Map
-from regard.viz.serialization import SERVED, first_data, layer_data, map_data, row_data
+from regard.viz.serialization import (
+    SERVED,
+    BesideData,
+    LayerData,
+    RowData,
+    WorthData,
+    first_data,
+    layer_data,
+    map_data,
+    row_data,
+)
 from regard.viz.subject import AcceptsImages, GeneratesSequences, Subject
 
 

@@ -54,7 +54,7 @@ def live_page(run: AnyRun) -> str:
         f'<script id="code" type="text/plain" {sizes}>{text_of_bytes(packed)}</script>\n'
         f'<script type="module">{loader}</script>'
     )
-    style = _text("explorer.css") + _text("live.css")
+    style = _text("explorer.css")
     parts = {
         '<meta charset="utf-8">': (
             f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{policy}">'

@@ -36,9 +36,8 @@ from regard.statistics import (
     smallest_group,
     welch_difference,
 )
-from regard.sweep.backends import Backend, say_reused
-from regard.sweep.job import Job, Measured, make_job
-from regard.sweep.local import Local
+from regard.sweep.job import Backend, Job, Measured, make_job, say_reused
+from regard.sweep.processes import Local
 from regard.tasks.all_tasks import find_task
 from regard.training.config import RunConfig, make_config
 from regard.training.run_folder import RunFolder
@@ -485,7 +484,7 @@ def learning_curves(comparison: Measurements, format: str) -> bytes:
     Each line is the smoothed mean over the seeds, with a band for their range.
     """
     from regard.viz.figure import figure_bytes
-    from regard.viz.matrix_plots import new_figure  # matplotlib is slow to import
+    from regard.viz.plots import new_figure  # matplotlib is slow to import
 
     figure = new_figure(11, 4.2)
     for axes, quantity in zip(figure.subplots(1, 2), ("exact_match", "loss"), strict=True):
@@ -530,7 +529,7 @@ def _running_mean(values: np.ndarray) -> np.ndarray:
 def curves(comparison: Measurements, format: str) -> bytes:
     """Draw exact match by the last flag: for each series the mean over the seeds, with a band for their range."""
     from regard.viz.figure import figure_bytes
-    from regard.viz.matrix_plots import new_figure
+    from regard.viz.plots import new_figure
 
     last = list(comparison.variants[0].varied)[-1]
     figure = new_figure(7, 4.5)

@@ -26,7 +26,7 @@ from regard.io.reading import is_file, read_text
 from regard.io.temporary import remove_quietly, temporary_path
 from regard.io.writing import make_folder, write_file
 from regard.libraries import import_library, library_errors
-from regard.sweep.backends import JobT, SweepJob
+from regard.sweep.job import JobT, SweepJob
 from regard.sweep.processes import exit_on_signal, handle_signals
 from regard.training.trust_code import code_digests, trust
 from regard.version import __version__

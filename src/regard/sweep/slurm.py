@@ -24,7 +24,7 @@ from regard.io.reading import is_file, read_text
 from regard.io.temporary import remove_quietly
 from regard.io.writing import make_folder, write_file
 from regard.libraries import import_library
-from regard.sweep.backends import JobT, SweepJob
+from regard.sweep.job import JobT, SweepJob
 from regard.sweep.processes import EndedError, Worker
 
 LARGEST_ARRAY = 1000

@@ -50,8 +50,7 @@ class Translation(SequenceTask):
 
     @classmethod
     def prepare(cls, config: TranslationTaskConfig, folder: Path, *, progress: bool = True) -> Self:
-        from regard.data.own_vocabulary import read_own_vocabularies
-        from regard.data.prepare import learn_vocabularies
+        from regard.data.prepare import learn_vocabularies, read_own_vocabularies
 
         config.check_files()  # check before the preparation, which can take minutes
         for path in config.test:
@@ -78,10 +77,10 @@ class Translation(SequenceTask):
         return {"source": self.source_vocabulary.to_json(), "target": self.target_vocabulary.to_json()}
 
     def batches(self, settings: BatchSettings, beginning: BatchContext) -> "Buckets":
-        from regard.data.bpe_dropout import BpeDropout
         from regard.data.buckets import BatchPosition, Buckets
-        from regard.data.mixture import Mixture
+        from regard.data.corpus import Mixture
         from regard.data.prepare import prepare_corpus
+        from regard.data.subwords import BpeDropout
         from regard.data.unknown_tokens import check_known, describe_splitting
 
         self.config.check_files()

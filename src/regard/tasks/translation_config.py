@@ -133,7 +133,7 @@ class TranslationTaskConfig:
             if name not in NORMALIZATIONS:
                 raise unknown_choice("normalization", name, NORMALIZATIONS)
         if self.symbols:
-            from regard.data.text_rules import check_symbols
+            from regard.data.subwords import check_symbols
 
             object.__setattr__(self, "symbols", check_symbols(self.symbols))
         if self.tokenizer in get_args(TokenizerKind):
@@ -263,7 +263,7 @@ class TranslationTaskConfig:
     def _texts(self, part: Part) -> "list[PairSource]":
         strict = self.strict and part == "train"
         if self.hub is not None:
-            from regard.data.hub import HubText  # imports a large library
+            from regard.data.datasets import HubText  # imports a large library
 
             return [HubText(self.hub, self.languages, HUB_SPLITS[part], strict=strict)]
         from regard.data.parallel import ParallelText

@@ -232,7 +232,7 @@ def match_layers(layers: Sequence[Layer], others: Sequence[Layer]) -> Mapping[st
     each layer.
 
     Layers match by name. If the models share no layer name, layers match by position within each kind that has
-    the same number of layers in both models. `layerBeside` in comparison.js matches layers in the same way for
+    the same number of layers in both models. `layerBeside` in scene.js matches layers in the same way for
     pages.
 
     >>> match_layers([Layer("first", "cross", 2)], [Layer("other", "cross", 4)])

@@ -11,7 +11,7 @@ from regard.arguments import Limits, public
 from regard.io.reading import is_file
 from regard.io.writing import check_folder, make_folder
 from regard.progress import counting_bar
-from regard.sweep.backends import say_reused
+from regard.sweep.job import say_reused
 from regard.sweep.processes import run_in_processes
 from regard_lab.bench.bench_cells import Cell, cell_path, draw_inputs, measure_cell, read_or_measure
 from regard_lab.bench.bench_result import BenchResult

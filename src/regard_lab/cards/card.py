@@ -18,7 +18,7 @@ from regard.io.writing import make_folder, write_json
 from regard.models.decoder_only import DecoderOnly
 from regard.statistics import LEVEL, Interval, paired_interval, seed_range
 from regard.streams import make_generator
-from regard.sweep.backends import Backend
+from regard.sweep.job import Backend
 from regard.tasks.batch import TokenBatch
 from regard_lab.cards.cells import LARGEST, Results, code_digest, file_name, measure_cells
 from regard_lab.cards.claims import CLAIMS, ClaimResult, MeasuredPair, claims_of, evaluate_claims

@@ -185,7 +185,7 @@ def draw_overview(cards: Sequence[Card], format: str) -> bytes:
     that excludes zero; the interval holds for all tests of the mechanism at once.
     """
     from regard.viz.figure import figure_bytes  # matplotlib is slow to import
-    from regard.viz.matrix_plots import new_figure
+    from regard.viz.plots import new_figure
 
     tests = [row.test for row in cards[0].rows]
     cards = without_baseline(cards)

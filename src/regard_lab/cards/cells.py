@@ -19,8 +19,8 @@ from regard.errors import MachineError
 from regard.io.reading import is_file, json_digest, read_json
 from regard.io.writing import make_folder, refuse_links, write_json
 from regard.progress import counting_bar, print_status
-from regard.sweep.backends import Backend, say_reused
-from regard.sweep.local import Local
+from regard.sweep.job import Backend, say_reused
+from regard.sweep.processes import Local
 from regard.training.trust_code import code_digests
 from regard_lab.cards.probe_training import ProbeResult, build_model, train_probe
 from regard_lab.cards.probes import PROBES

@@ -14,7 +14,7 @@ from regard.attention.functional import repeat_groups
 from regard.attention.hooks import find_layer
 from regard.data.batch import PairBatch, collate
 from regard.decoding.search import SearchTrace
-from regard.decoding.trace import value_lengths
+from regard.decoding.translation import value_lengths
 from regard.evaluation.scoring import token_log_probabilities, total_probabilities
 from regard.fast.onednn import packed_logits
 from regard.runs.sequence_run import SequenceRun

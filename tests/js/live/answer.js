@@ -3,11 +3,11 @@
 
 import { readFileSync } from "node:fs";
 
-import { readParameters } from "../../../src/regard/viz/js/live/stored-parameters.js";
+import { readParameters } from "../../../src/regard/viz/js/live/rows.js";
 import { LiveSubject } from "../../../src/regard/viz/js/live/subject.js";
 
 const { data, requests } = JSON.parse(readFileSync(process.argv[2], "utf8"));
-const subject = new LiveSubject(data, readParameters(data.parameters));
+const subject = new LiveSubject(data, await readParameters(data.parameters));
 const answers = requests.map(([path, body]) => {
   try {
     if (path !== "logits") return subject.ask(path, body);

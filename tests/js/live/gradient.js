@@ -2,7 +2,7 @@
 
 import { readFileSync } from "node:fs";
 
-import { lossAndGradient } from "../../../src/regard/viz/js/live/gradient.js";
+import { lossAndGradient } from "../../../src/regard/viz/js/live/training.js";
 
 const { weights, sizes, samples } = JSON.parse(readFileSync(process.argv[2], "utf8"));
 const rows = Object.fromEntries(

@@ -1,8 +1,14 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { lossAndGradient, predicted, zeros } from "../../../src/regard/viz/js/live/gradient.js";
-import { randomNumbers, scheduled, Training } from "../../../src/regard/viz/js/live/training.js";
+import {
+  lossAndGradient,
+  predicted,
+  randomNumbers,
+  scheduled,
+  Training,
+  zeros,
+} from "../../../src/regard/viz/js/live/training.js";
 
 const sizes = { letters: 3, outputs: 2, classes: 5, hidden: 7 };
 const batch = [

@@ -1,11 +1,10 @@
 // Requests to the explorer's server.
 
+import { unpackWeights } from "./js/matrix.js";
+
 /**
  * Sends a request; an unsuccessful response is thrown as an error.
- *
- * @param {string} path
- * @param {object} [body]
- * @param {AbortSignal} [signal]
+ * @param {string} path @param {object} [body] @param {AbortSignal} [signal]
  */
 export async function ask(path, body, signal) {
   const headers = { "content-type": "application/json" };
@@ -15,5 +14,5 @@ export async function ask(path, body, signal) {
   });
   const data = await response.json();
   if (!response.ok) throw new Error(data.error);
-  return data;
+  return unpackWeights(data);
 }

@@ -2,35 +2,27 @@
 
 import { ask } from "./ask.js";
 import { Predictions } from "./predictions.js";
-import { showSamples } from "./samples.js";
-import { Texts } from "./texts.js";
-import { tour } from "./tour.js";
 import { searchTree } from "./tree.js";
-import { neededLayers, thumbnails, withLayers } from "./whole-layers.js";
-import { isLong, missingValues, weighValues } from "./value-norms.js";
-import { formatAddress, replaceAddress, readAddress } from "./js/address.js";
+import { formatAddress, readAddress, replaceAddress } from "./js/state.js";
 import { addTokens } from "./js/style.js";
-import { oneTabStop } from "./js/dom.js";
-import { icon } from "./js/icons.js";
-import { revealHidden } from "./js/labels.js";
-import { latest } from "./js/latest.js";
+import { button, checkbox, icon, keepFocus, node, oneTabStop, select } from "./js/dom.js";
+import { isolate, revealHidden, tokenLabel } from "./js/labels.js";
+import { latest } from "./js/arithmetic.js";
 import { currentHead } from "./js/sentence.js";
 import { View } from "./js/view.js";
+import { unpack } from "./js/matrix.js";
 
-/** @import { Asked, Written } from "./js/address.js" */
-/** @import { BesideData, InterventionData, MapData, PlaybackData, RoleData, WorthData } from "./js/data.js" */
-/** @import { Row } from "./js/readout.js" */
-/** @import { LongRow } from "./js/exact-row.js" */
-/** @import { Which } from "./js/selected-weight.js" */
-/** @import { Sample, Wanted } from "./samples.js" */
+/** @import { Asked, Written } from "./js/state.js" */
+/** @import { BesideData, InterventionData, LayerData, MapData, PlaybackData, RoleData, WorthData } from "./js/data.js" */
+/** @import { LongRow, Row } from "./js/drawing.js" */
+/** @import { Which } from "./js/sum.js" */
 /** @import { Searched } from "./tree.js" */
-/** @import { ValueNorms } from "./value-norms.js" */
+/** @import { Scene } from "./js/scene.js" */
 
 /** @typedef {{ map: MapData, original?: MapData, beside?: BesideData[], left_out?: string[], touched?: InterventionData[], values?: boolean, weighed?: { map: MapData, original?: MapData } }} Found the answer to an input, that before it was touched, why some others are not beside it, how it was touched, whether its values were asked for, and its maps with weighted values */
 
 /**
  * The explored model.
- *
  * @typedef {object} About
  * @property {string} task
  * @property {string} summary
@@ -84,6 +76,105 @@ const TYPING = 150; // milliseconds without a keystroke before an input is sent
 const PROGRESS = 400; // milliseconds between progress requests
 const LARGEST_IMAGE = 8_000_000; // bytes of an image
 const CHUNK = 8192; // bytes converted to characters at once
+// The inputs over which importance, roles and samples of a model without data of its own are computed.
+
+const ROLES_NEED = 2; // inputs
+
+export class Texts {
+  /**
+   * @param {HTMLElement} box
+   * @param {HTMLElement} opener the button that opens the list
+   * @param {{ open: (text: string) => void, typed: () => string, changed: () => void }} actions
+   */
+  constructor(box, opener, actions) {
+    /** @type {string[] | null} null: the model has unseen inputs of its own */
+    this.all = null;
+    this.origin = "";
+    this.noun = "text";
+    this.box = box;
+    this.opener = opener;
+    this.actions = actions;
+    opener.addEventListener("click", () => {
+      box.hidden = !box.hidden;
+      this.draw();
+      if (!box.hidden) box.querySelector("button")?.focus();
+    });
+  }
+
+  /**
+   * Shows the inputs of the model that the page begins with.
+   * @param {string[] | undefined} texts
+   * @param {string} origin where they come from
+   * @param {boolean} pictures whether they are images
+   */
+  begin(texts, origin, pictures) {
+    Object.assign(this, { all: texts ?? null, origin, noun: pictures ? "image" : "text" });
+    this.draw();
+  }
+
+  /** @param {string} text */
+  add(text) {
+    if (!this.all || !text.trim() || this.all.includes(text)) return;
+    this.all.push(text);
+    this.changed();
+  }
+
+  changed() {
+    this.actions.changed();
+    this.draw();
+  }
+
+  /** What requests send. */
+  get body() {
+    return { texts: this.all ?? [] };
+  }
+
+  /** Why the roles of heads cannot be computed; empty if they can. */
+  get noRoles() {
+    const { all, noun } = this;
+    if (!all || all.length >= ROLES_NEED) return "";
+    return `Head roles needs ${ROLES_NEED} ${noun}s or more, and the list has ${all.length}: add one in ${noun === "text" ? "Texts" : "Images"}.`;
+  }
+
+  draw() {
+    const { all, box, opener, noun } = this;
+    opener.hidden = !all;
+    if (!all) return;
+    const label = opener.lastChild ?? opener;
+    label.textContent = `${noun === "text" ? "Texts" : "Images"} (${all.length})`;
+    opener.setAttribute("aria-expanded", String(!box.hidden));
+    if (!box.hidden) keepFocus(box, () => box.replaceChildren(this.list(all)));
+  }
+
+  /** @param {string[]} all */
+  list(all) {
+    const section = node("section", { class: "steps", "aria-label": "Inputs of examinations" });
+    const list = node("ul");
+    all.forEach((text, index) => {
+      const item = node("li");
+      const opens = button(isolate(tokenLabel(text)), () => this.actions.open(text));
+      const removes = button("Remove", () => {
+        all.splice(index, 1);
+        this.changed();
+      });
+      opens.dataset.name = `text-${index}`;
+      removes.dataset.name = `remove-${index}`;
+      removes.setAttribute("aria-label", `Remove ${text}`);
+      item.append(opens, removes);
+      list.append(item);
+    });
+    const bar = node("div", { class: "bar" });
+    bar.append(
+      ...(this.noun === "text" ? [button("Add the typed input", () => this.add(this.actions.typed()))] : []),
+      button("Close", () => this.opener.click()),
+    );
+    const from = this.origin ? ` The first ones are examples ${this.origin}.` : "";
+    const use = `Head importance, Head roles and Top inputs use these ${this.noun}s. Select one to show it.${from}`;
+    section.append(node("p", { class: "quiet" }, use), list, bar);
+    return section;
+  }
+}
+
 const picture = /** @type {HTMLInputElement} */ (element("picture"));
 const input = /** @type {HTMLInputElement} */ (element("input"));
 const message = element("message");
@@ -123,7 +214,6 @@ function element(id) {
 
 /**
  * Runs work that sends requests and displays its errors; of concurrent runs only the last one counts.
- *
  * @param {() => Promise<() => void>} work resolves to a function that displays the response
  * @param {boolean} [answers] whether it answers an input: if that is rejected, the old answer is dimmed
  */
@@ -216,10 +306,7 @@ async function showWholeLayers() {
   }
 }
 
-/**
- * @param {Found} found
- * @param {string[]} layers
- */
+/** @param {Found} found @param {string[]} layers */
 async function wholeLayers({ map, original, touched = [] }, layers) {
   const whole = await ask("api/layers", { input: map.input, interventions: touched, layers });
   return { map: withLayers(map, whole.map), original: original && withLayers(original, whole.original) };
@@ -266,11 +353,8 @@ function stateChanged() {
   state.predictions?.rowChanged();
 }
 
-/**
- * Shows an answer with weighted values; if they are not known, the button says why and cannot be pressed.
- *
- * @param {Found} answered
- */
+// Shows an answer with weighted values; if they are not known, the button says why and cannot be pressed.
+/** @param {Found} answered */
 function weigh(answered) {
   const { input: text } = answered.map;
   const interventions = answered.touched ?? [];
@@ -308,11 +392,8 @@ function valueNorms(body) {
   return ask("api/value_norms", body);
 }
 
-/**
- * Finds out once whether the model's values are known, so that the button is never offered in vain.
- *
- * @param {MapData} map
- */
+// Finds out once whether the model's values are known, so that the button is never offered in vain.
+/** @param {MapData} map */
 async function checkValues(map) {
   if (state.valuesChecked || element("values").hidden || isLong(map)) return;
   state.valuesChecked = true;
@@ -458,11 +539,7 @@ async function showSubject() {
   };
 }
 
-/**
- * Runs a long computation beside other requests; pressing its button again stops it.
- *
- * @param {Asked} name
- */
+/** Runs a long computation beside other requests; pressing its button again stops it. @param {Asked} name */
 async function compute(name) {
   const button = element(name);
   const working = state.working[name];
@@ -490,12 +567,8 @@ async function compute(name) {
   }
 }
 
-/**
- * Shows the search for the answer; `beam`: its width, `first`: the selected branch.
- *
- * @param {number} [beam]
- * @param {number} [first]
- */
+// Shows the search for the answer; `beam`: its width, `first`: the selected branch.
+/** @param {number} [beam] @param {number} [first] */
 async function showSearch(beam, first) {
   /** @type {Searched} */
   const response = await ask("api/tree", {
@@ -625,3 +698,253 @@ document.addEventListener("keydown", (event) => {
 // The token in the address is now in a cookie, and is removed so that nobody copies it from the screen.
 if (location.search) history.replaceState(null, "", location.pathname);
 runRequest(showSubject);
+
+// Whole weights of layers of which only thumbnails were sent, since the others of many weights come when needed.
+
+// Names of the layers that a view shows as thumbnails though it needs all weights.
+/** @param {Pick<Scene, "map" | "layer" | "state">} scene */
+function neededLayers({ map, layer, state }) {
+  const all = state.mode === "overview" || state.mode === "flow" || state.words;
+  const shown = all ? map.layers : map.layers.filter(({ name }) => name === layer.name);
+  return thumbnails(shown);
+}
+
+/** The names of the thumbnails among layers. @param {LayerData[]} layers */
+export function thumbnails(layers) {
+  return layers.filter(({ weights }) => !Array.isArray(weights) && weights.side > 1).map(({ name }) => name);
+}
+
+// A map with some layers in place of their thumbnails.
+/** @param {MapData} map @param {LayerData[]} whole @returns {MapData} */
+function withLayers(map, whole) {
+  const byName = new Map(whole.map((layer) => [layer.name, layer]));
+  return { ...map, layers: map.layers.map((layer) => byName.get(layer.name) ?? layer) };
+}
+
+// Weights times the norms of the values that they weigh (Kobayashi et al. 2020), as a picture instead of weights.
+
+/** @typedef {{ norms: Record<string, number[][]>, left_out: Record<string, string> }} ValueNorms norms by layer, head and key */
+
+const SAID =
+  "Weights are multiplied by the norms of their values, and rows are divided by their sums (Kobayashi et al. 2020).";
+
+// The reason why weights cannot be multiplied by the norms of values; empty if they can.
+/** @param {MapData} map @param {ValueNorms} values */
+function missingValues(map, { norms, left_out: reasons }) {
+  if (isLong(map)) return "Value-weighted: the input is too long.";
+  const missing = map.layers.filter((layer) => !norms[layer.name]);
+  if (!missing.length) return "";
+  const [{ name }] = missing;
+  const more = missing.length > 1 ? ` and ${missing.length - 1} more` : "";
+  return `Value-weighted: the values of ${name}${more} are not known: ${reasons[name] ?? "they are not recorded"}.`;
+}
+
+/** Whether the input is so long that the map holds the largest weights of squares. @param {MapData} map */
+function isLong(map) {
+  return map.layers.some((layer) => layer.square > 1);
+}
+
+/** The map with weighted values. @param {MapData} map @param {ValueNorms} values @returns {MapData} */
+function weighValues(map, { norms }) {
+  const layers = map.layers.map((layer) => ({ ...layer, weights: weighed(layer, norms[layer.name]) }));
+  return { ...map, layers, note: [map.note, SAID].filter(Boolean).join(" "), sums: undefined };
+}
+
+/** @param {LayerData} layer @param {number[][]} norms by head and key */
+function weighed(layer, norms) {
+  const matrix = unpack(layer);
+  return matrix.slices.map((slice, head) =>
+    layer.queries.map((_, query) => {
+      const row = Array.from(matrix.row(slice, query), (weight, key) => weight * norms[head][key]);
+      const sum = row.reduce((before, value) => before + value, 0);
+      return sum > 0 ? row.map((value) => value / sum) : row;
+    }),
+  );
+}
+
+// A one-minute tour of the explorer, which can be skipped at any time and controlled by keys.
+
+/** @typedef {{ at: string, text: string }} Stop what is pointed at, and what is said of it */
+
+/** @type {Stop[]} */
+const STOPS = [
+  {
+    at: "#input",
+    text: "Type an input here; the accepted form is described below. The model answers as you type.",
+  },
+  {
+    at: ".answer",
+    text: "The model's prediction and the probability of each output, with the truth if it is known.",
+  },
+  {
+    at: ".pane.heads",
+    text:
+      "All heads of the model, a row for each layer; select one to see it. The bar below a head is its entropy, its " +
+      "importance or another measure.",
+  },
+  {
+    at: ".panels",
+    text:
+      "The attention of each head. Rows are queries, columns are keys. The stronger " +
+      "the color, the larger the weight; each row sums to 1.",
+  },
+  { at: ".sentence", text: "The selected row in words." },
+  {
+    at: ".panels",
+    text: "Point at a weight to read it, click to select it. Keyboard: Tab to a heatmap, then arrows; [ and ] change the head.",
+  },
+  {
+    at: ".choice",
+    text: "The same as lines between tokens, as a table of numbers, or all layers and heads at once.",
+  },
+  {
+    at: "button[data-name='Explain this weight']",
+    text: "The computation of a weight, number by number: query times key, softmax, values, answer.",
+  },
+  {
+    at: ".touch",
+    text:
+      "Large weights need not matter. Switch a head off, make it uniform, or drag a weight, and see whether " +
+      "the answer changes.",
+  },
+  {
+    at: "#importance",
+    text: "The loss increase without each head, over many samples.",
+  },
+  {
+    at: "#roles",
+    text: "The role of each head, if it is significant: it attends to the previous step, to the aligned word, ...",
+  },
+  {
+    at: "#search",
+    text: "Other inputs with the largest weights of the displayed head, optionally wrong answers first. This is the end of the tour.",
+  },
+];
+
+/**
+ * Starts the tour. It ends after the last stop, with Escape or with Skip; the focus returns to its former element.
+ * @param {HTMLElement} guide contains the text of the stops
+ */
+export function tour(guide) {
+  const before = document.activeElement;
+  const stops = STOPS.filter(({ at }) => document.querySelector(at)?.checkVisibility());
+  /** @type {Element | null} */
+  let shown = null;
+  /** @param {KeyboardEvent} event */
+  const pressed = (event) => {
+    if (event.key === "Escape") end();
+  };
+  const end = () => {
+    shown?.classList.remove("toured");
+    guide.hidden = true;
+    document.removeEventListener("keydown", pressed);
+    if (before instanceof HTMLElement) before.focus();
+  };
+  /** @param {number} number */
+  const go = (number) => {
+    if (number === stops.length) return end();
+    shown?.classList.remove("toured");
+    shown = document.querySelector(stops[number].at);
+    shown?.classList.add("toured");
+    shown?.scrollIntoView({ block: "nearest" });
+    const last = number === stops.length - 1;
+    const next = button(last ? "Done" : "Next", () => go(number + 1));
+    const row = node("div");
+    row.append(node("span", { class: "count" }, `${number + 1} of ${stops.length}`));
+    if (number) row.append(button("Back", () => go(number - 1)));
+    if (!last) row.append(button("Skip", end));
+    row.append(next);
+    guide.replaceChildren(node("p", { "aria-live": "polite" }, stops[number].text), row);
+    next.focus();
+  };
+  document.addEventListener("keydown", pressed);
+  guide.hidden = false;
+  go(0);
+}
+
+// Samples of a head: unseen inputs with its largest weights, which open at these weights.
+
+/** @typedef {{ layer: string, head: number, token: string | null, wrong_first: boolean }} Wanted */
+/** @typedef {{ input: string, weight: number, query: number, key: number, query_label: string, key_label: string, right: boolean | null }} Sample */
+/** @typedef {{ layer: string, head: number, token: string | null, looked_at: number, wrong: number | null, samples: Sample[] }} Samples */
+
+const ANY = "anything";
+
+/**
+ * Shows samples in `box` until it is closed.
+ * @param {HTMLElement} box @param {{ found: Samples, asked: Wanted }} answer
+ * @param {string[]} tokens choices for the search
+ * @param {(sample: Sample, wanted: Wanted) => void} open @param {(wanted: Wanted) => void} search
+ * @param {() => void} closed
+ */
+function showSamples(box, { found, asked }, tokens, open, search, closed) {
+  const close = () => {
+    box.hidden = true;
+    box.replaceChildren();
+    closed();
+  };
+  box.hidden = false;
+  keepFocus(box, () =>
+    box.replaceChildren(sampleList(found, asked, tokens, (sample) => open(sample, asked), search, close)),
+  );
+}
+
+/**
+ * A list of samples, and the choices for another search.
+ * @param {Samples} data @param {Wanted} wanted
+ * @param {string[]} tokens choices for the search
+ * @param {(sample: Sample) => void} open @param {(wanted: Wanted) => void} search @param {() => void} close
+ */
+function sampleList(data, wanted, tokens, open, search, close) {
+  const box = node("section", { class: "steps", "aria-label": "Samples of a head" });
+  const bar = node("div", { class: "bar" });
+  const known = [...new Set([...(wanted.token === null ? [] : [wanted.token]), ...tokens])];
+  const options = [ANY, ...known.map((token) => tokenLabel(token))];
+  const at = wanted.token === null ? 0 : known.indexOf(wanted.token) + 1;
+  bar.append(
+    select("attends to", options, at, (index) => search({ ...wanted, token: index ? known[index - 1] : null })),
+    checkbox("wrong answers first", wanted.wrong_first, (on) => search({ ...wanted, wrong_first: on })),
+    button("Close", close),
+  );
+  const title = `Inputs on which head ${data.head} of ${data.layer} has its largest weights`;
+  box.append(
+    node("h2", {}, title),
+    bar,
+    node("p", { class: "quiet" }, describeSearch(data)),
+    listSamples(data, open),
+  );
+  return box;
+}
+
+/** @param {Samples} found */
+function describeSearch({ looked_at, wrong, token, samples }) {
+  const place = token === null ? "" : ` at ${isolate(tokenLabel(token))}`;
+  const errors = wrong === null ? "" : `, ${wrong} of them answered wrongly`;
+  return `${looked_at} unseen inputs${errors}; ${samples.length} shown, by their largest weight${place}. Select one to open it.`;
+}
+
+/** @param {Samples} found @param {(sample: Sample) => void} open */
+function listSamples({ samples }, open) {
+  const table = node("table");
+  const head = node("tr");
+  for (const name of ["weight", "from", "to", "answer", "input"]) head.append(node("th", { scope: "col" }, name));
+  const [top, body] = [node("thead"), node("tbody")];
+  top.append(head);
+  samples.forEach((sample, index) => {
+    const row = node("tr");
+    const answer = sample.right === null ? "" : sample.right ? "right" : "wrong";
+    const from = `${isolate(tokenLabel(sample.query_label))} (${sample.query})`;
+    const to = `${isolate(tokenLabel(sample.key_label))} (${sample.key})`;
+    for (const text of [sample.weight.toFixed(4), from, to, answer]) row.append(node("td", {}, text));
+    const cell = node("td", { class: "input" });
+    const opens = button(tokenLabel(sample.input), () => open(sample));
+    opens.dataset.name = `sample-${index}`;
+    cell.append(opens);
+    row.append(cell);
+    body.append(row);
+  });
+  table.append(top, body);
+  const region = node("div", { class: "scrolling", role: "region", tabindex: 0, "aria-label": "samples" });
+  region.append(table);
+  return region;
+}

@@ -4,11 +4,7 @@ import { liveSubject } from "./live-model.js";
 
 /**
  * As `ask` of the served page.
- *
- * @param {string} path
- * @param {object} [body]
- * @param {AbortSignal} [signal]
- * @returns {Promise<any>}
+ * @param {string} path @param {object} [body] @param {AbortSignal} [signal] @returns {Promise<any>}
  */
 export async function ask(path, body, signal) {
   signal?.throwIfAborted();

@@ -1,9 +1,9 @@
 // The model in this page's file.
 
-import { readParameters } from "./js/live/stored-parameters.js";
+import { readParameters } from "./js/live/rows.js";
 import { LiveSubject } from "./js/live/subject.js";
 
-/** @import { StoredParameters } from "./js/live/stored-parameters.js" */
+/** @import { StoredParameters } from "./js/live/rows.js" */
 /** @import { LiveData } from "./js/live/subject.js" */
 /** @import { Recipe } from "./js/live/training.js" */
 
@@ -15,4 +15,4 @@ function stored(id) {
 /** @type {LiveData & { parameters: StoredParameters, change: number, training: Recipe | null }} */
 export const liveData = JSON.parse(stored("live"));
 const parameters = { ...liveData.parameters, text: stored("parameters") };
-export const liveSubject = new LiveSubject(liveData, readParameters(parameters));
+export const liveSubject = new LiveSubject(liveData, await readParameters(parameters));

@@ -1,9 +1,16 @@
 // The explorer in a page without a server.
 
 import { attend } from "./explorer.js";
-import { trainingPanel } from "./live-training.js";
-import { liveData } from "./live-model.js";
-import { node } from "./js/dom.js";
+import { liveData, liveSubject } from "./live-model.js";
+import { button, node } from "./js/dom.js";
+import { curve } from "./js/view.js";
+import { shapesOf } from "./js/live/training.js";
+import { Parameters } from "./js/live/rows.js";
+
+/** @import { QueryConfig } from "./js/live/attention-layer.js" */
+/** @import { LetterTask } from "./js/live/tasks.js" */
+/** @import { Recipe } from "./js/live/training.js" */
+/** @import { Progress, Start } from "./js/live/worker.js" */
 
 /** What this page computes and what it does not. */
 function limits() {
@@ -25,3 +32,81 @@ function limits() {
 const form = document.getElementById("ask");
 form?.after(limits());
 if (liveData.training) form?.after(trainingPanel(liveData.training, () => attend()));
+
+// Training in the page: a worker trains, the page draws its loss and its attention.
+
+/**
+ * Controls of a training from new random parameters; the page shows the model while it learns.
+ * @param {Recipe} recipe
+ * @param {() => unknown} redraw answers the input again
+ */
+function trainingPanel(recipe, redraw) {
+  const stored = liveSubject.parameters;
+  const task = /** @type {LetterTask} */ (liveData.task);
+  const { hidden } = /** @type {QueryConfig} */ (liveData.config);
+  const sizes = { letters: task.vocabulary.length, outputs: task.outputs, classes: task.classes, hidden };
+  const seed = node("input", { type: "number", id: "seed", min: 0, step: 1, value: 0 });
+  const told = node("span", { role: "status" }, "Train this model anew, in this page, from random parameters.");
+  const picture = node("span", { class: "loss" });
+  const start = button("Train here", () => (worker ? stop() : begin()));
+  const back = button("Stored model", restore);
+  back.hidden = true;
+  /** @type {Worker | null} */
+  let worker = null;
+  /** @type {number[][]} */
+  let losses = [];
+
+  function begin() {
+    const text = document.getElementById("worker")?.textContent ?? "";
+    const address = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
+    worker = new Worker(address);
+    losses = [];
+    worker.addEventListener("message", ({ data }) => {
+      URL.revokeObjectURL(address); // not before the worker has loaded it
+      report(data);
+    });
+    worker.addEventListener("error", () => {
+      stop();
+      told.textContent = "This browser does not let a page start a worker, so it cannot train.";
+    });
+    /** @type {Start} */
+    const message = { task, hidden, recipe, seed: Math.trunc(Number(seed.value)) || 0 };
+    worker.postMessage(message);
+    start.textContent = "Stop";
+    back.hidden = false;
+  }
+
+  /** @param {Progress} progress */
+  function report({ step, loss, weights, match }) {
+    losses.push([step, loss]);
+    const entries = Object.entries(shapesOf(sizes)).map(([name, shape]) => {
+      return /** @type {const} */ ([name, { numbers: Float32Array.from(weights[name]), shape }]);
+    });
+    liveSubject.parameters = new Parameters(new Map(entries));
+    picture.replaceChildren(curve(losses, step));
+    const tested = match === null ? "" : `, exact match ${(100 * match).toFixed(1)}% of 2,000 new samples`;
+    told.textContent = `step ${step} of ${recipe.steps}, loss ${loss.toFixed(4)}${tested}`;
+    if (match !== null) stop();
+    redraw();
+  }
+
+  function stop() {
+    worker?.terminate();
+    worker = null;
+    start.textContent = "Train here";
+  }
+
+  function restore() {
+    stop();
+    liveSubject.parameters = stored;
+    back.hidden = true;
+    picture.replaceChildren();
+    told.textContent = "The stored model of the run.";
+    redraw();
+  }
+
+  const label = node("label", { for: "seed" }, "Seed");
+  const panel = node("section", { id: "training", "aria-label": "Training" });
+  panel.append(start, label, seed, back, picture, told);
+  return panel;
+}

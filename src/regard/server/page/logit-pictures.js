@@ -2,8 +2,7 @@
 
 import { cssColour, inkOn } from "./js/colours.js";
 import { node, oneTabStop, secondaryText, select } from "./js/dom.js";
-import { percent, tokenLabel } from "./js/labels.js";
-import { shortNames } from "./js/layer-names.js";
+import { percent, shortNames, tokenLabel } from "./js/labels.js";
 
 /** @import { Colour, Palette } from "./js/colours.js" */
 /** @import { View } from "./js/view.js" */
@@ -29,10 +28,7 @@ import { shortNames } from "./js/layer-names.js";
  * @property {number} remainder
  */
 
-/**
- * @param {Lens} lens
- * @param {Palette} colours
- */
+/** @param {Lens} lens @param {Palette} colours */
 export function lensTable(lens, colours) {
   const table = node("table");
   const top = node("tr");
@@ -65,8 +61,7 @@ export function lensTable(lens, colours) {
 /**
  * @param {Attribution} parts
  * @param {{ id: number, token: string }[]} tokens that can be chosen
- * @param {View} view
- * @param {(token: number) => void} choose
+ * @param {View} view @param {(token: number) => void} choose
  */
 export function attributionGrid(parts, tokens, view, choose) {
   const { colours } = view.surface();
@@ -130,10 +125,7 @@ function signed(value) {
   return `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
 }
 
-/**
- * @param {HTMLElement} element
- * @param {Colour} colour
- */
+/** @param {HTMLElement} element @param {Colour} colour */
 function paintLogits(element, colour) {
   element.style.background = cssColour(colour);
   element.style.color = inkOn(colour);

@@ -1,10 +1,9 @@
 // The likeliest next tokens, or those at a mask, and writing on: a card of the inspector.
 
 import { cssColour } from "./js/colours.js";
-import { button, checkbox, node, secondaryText } from "./js/dom.js";
-import { withIcon } from "./js/icons.js";
+import { button, checkbox, node, secondaryText, withIcon } from "./js/dom.js";
 import { percent, tokenLabel } from "./js/labels.js";
-import { latest } from "./js/latest.js";
+import { latest } from "./js/arithmetic.js";
 import { attributionGrid, lensTable } from "./logit-pictures.js";
 
 /** @import { InterventionData } from "./js/data.js" */
@@ -96,10 +95,7 @@ export class Predictions {
     return bar;
   }
 
-  /**
-   * @param {Answered} answered
-   * @param {View} view
-   */
+  /** @param {Answered} answered @param {View} view */
   show(answered, view) {
     this.view = view;
     if (answered.input !== this.written) this.before = [];
@@ -242,10 +238,7 @@ export class Predictions {
     return row;
   }
 
-  /**
-   * @param {number | null} token
-   * @param {Tokens} found
-   */
+  /** @param {number | null} token @param {Tokens} found */
   choose(token, found) {
     this.token = token;
     this.list.replaceChildren(...this.rows(found));
@@ -292,10 +285,7 @@ export class Predictions {
   }
 }
 
-/**
- * @param {number} share
- * @param {string} colour
- */
+/** @param {number} share @param {string} colour */
 function bar(share, colour) {
   const element = node("span");
   element.style.width = `${100 * share}%`;

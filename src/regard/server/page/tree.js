@@ -1,8 +1,7 @@
 // The search for an answer: alternatives at each step, and the beam as a tree.
 
-import { button, node, oneTabStop, svg } from "./js/dom.js";
+import { button, node, oneTabStop, svg, textWidth } from "./js/dom.js";
 import { tokenLabel } from "./js/labels.js";
-import { textWidth } from "./js/text-width.js";
 
 /** @import { MapData } from "./js/data.js" */
 
@@ -18,7 +17,6 @@ const SHARE_BAR = 120; // pixels of the likeliest token
 
 /**
  * The tree and the alternatives; `choose` receives the selected branch.
- *
  * @param {Searched} data
  * @param {number | undefined} first the branch selected at first; by default the start of the answer
  * @param {(branch: number) => void} choose
@@ -73,11 +71,7 @@ export function searchTree(data, first, choose, widen, close) {
   return box;
 }
 
-/**
- * The row of each branch: the answer on top, below it abandoned and worse hypotheses.
- *
- * @param {Tree} tree
- */
+/** The row of each branch: the answer on top, below it abandoned and worse hypotheses. @param {Tree} tree */
 function branchRows({ branches, best }) {
   /** @type {number[]} */
   const rows = [];
@@ -96,11 +90,8 @@ function branchRows({ branches, best }) {
   return rows;
 }
 
-/**
- * The position of each step, and of the end of the tree, with room for the widest words of each step.
- *
- * @param {Tree} tree
- */
+// The position of each step, and of the end of the tree, with room for the widest words of each step.
+/** @param {Tree} tree */
 function stepPositions({ branches }) {
   const places = [4];
   for (const branch of branches) {
@@ -111,20 +102,13 @@ function stepPositions({ branches }) {
   return places;
 }
 
-/**
- * The width of a branch's label.
- *
- * @param {Branch} branch
- */
+/** The width of a branch's label. @param {Branch} branch */
 function branchWidth({ label, probability, ended }) {
   return LARGER * textWidth(`${ended ? "end" : shortLabel(tokenLabel(label))} ${branchPercent(probability)}`);
 }
 
 /**
- * @param {Tree} tree
- * @param {Branch} branch
- * @param {number} number
- * @param {number[]} rows
+ * @param {Tree} tree @param {Branch} branch @param {number} number @param {number[]} rows
  * @param {number[]} places of the steps
  */
 function branchText({ best }, { label, step, probability, log_probability, ended }, number, rows, places) {
@@ -150,8 +134,7 @@ function branchPercent(share) {
 }
 
 /**
- * @param {Tree} tree
- * @param {number[]} rows
+ * @param {Tree} tree @param {number[]} rows
  * @param {number[]} places of the steps
  * @param {SVGTextElement[]} texts
  */
@@ -177,12 +160,7 @@ function drawTree({ branches, best }, rows, places, texts) {
   return box;
 }
 
-/**
- * The alternatives to a branch, with their probabilities.
- *
- * @param {Tree} tree
- * @param {number} number
- */
+/** The alternatives to a branch, with their probabilities. @param {Tree} tree @param {number} number */
 function listFollowers({ branches, begin }, number) {
   const { parent, label, step, log_probability } = branches[number];
   const before = [];

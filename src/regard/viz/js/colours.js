@@ -35,21 +35,14 @@ const DASHES = ["none", "7 3", "2 3", "9 3 2 3"];
 /** @type {Map<boolean, Palette>} */
 const palettes = new Map();
 
-/**
- * The palette for light or dark pages.
- *
- * @param {boolean} light
- */
+/** The palette for light or dark pages. @param {boolean} light */
 export function palette(light) {
   const colours = palettes.get(light) ?? makePalette(light);
   palettes.set(light, colours);
   return colours;
 }
 
-/**
- * @param {boolean} light
- * @returns {Palette}
- */
+/** @param {boolean} light @returns {Palette} */
 function makePalette(light) {
   const stops = (light ? LIGHT : DARK).map(parseColour);
   const paper = stops[0];
@@ -83,19 +76,13 @@ function makePalette(light) {
 
 /**
  * The index of a share in a palette's tables, 256 for NaN; `signed`: of a difference from -1 to 1 in `changes`.
- *
  * @param {number} share
  */
 export function shade(share, signed = false) {
   return Number.isNaN(share) ? 256 : clamp(Math.round(255 * (signed ? (share + 1) / 2 : share)), 0, 255);
 }
 
-/**
- * The CSS colour of a head's lines.
- *
- * @param {number} head
- * @param {boolean} dark
- */
+/** The CSS colour of a head's lines. @param {number} head @param {boolean} dark */
 export function headColour(head, dark) {
   const colours = dark ? HEADS_ON_DARK : HEADS_ON_LIGHT;
   return colours[head % colours.length];
@@ -103,7 +90,6 @@ export function headColour(head, dark) {
 
 /**
  * The SVG dash pattern of a head's lines; heads with the same colour have different patterns.
- *
  * @param {number} head
  */
 export function headDashes(head) {
@@ -112,10 +98,7 @@ export function headDashes(head) {
 
 /**
  * A colour blended with the paper: `strength` from 0 to 1.
- *
- * @param {string} hex
- * @param {Colour} paper
- * @param {number} strength
+ * @param {string} hex @param {Colour} paper @param {number} strength
  */
 export function fade(hex, paper, strength) {
   return blend(paper, parseColour(hex), strength);
@@ -126,18 +109,13 @@ export function cssColour([red, green, blue]) {
   return `rgb(${red}, ${green}, ${blue})`;
 }
 
-/**
- * The luminance of a colour, from 0 to 1.
- *
- * @param {Colour} colour
- */
+/** The luminance of a colour, from 0 to 1. @param {Colour} colour */
 export function luminance([red, green, blue]) {
   return (0.2126 * red + 0.7152 * green + 0.0722 * blue) / 255;
 }
 
 /**
  * Black or white, whichever has more contrast on a colour (WCAG 2.2, relative luminance).
- *
  * @param {Colour} colour
  */
 export function inkOn(colour) {
@@ -150,7 +128,6 @@ const lightInks = new Map();
 
 /**
  * Whether the page is dark: text is light, in any notebook theme and any notation of colours.
- *
  * @param {Element} element
  */
 export function isDark(element) {
@@ -166,20 +143,12 @@ export function isDark(element) {
   return light;
 }
 
-/**
- * @param {Colour} from
- * @param {Colour} to
- * @param {number} share from 0 to 1
- */
+/** @param {Colour} from @param {Colour} to @param {number} share from 0 to 1 */
 function blend(from, to, share) {
   return from.map((channel, index) => Math.round(channel + share * (to[index] - channel)));
 }
 
-/**
- * A colour as a canvas pixel: alpha, blue, green, red from the highest byte.
- *
- * @param {Colour} colour
- */
+/** A colour as a canvas pixel: alpha, blue, green, red from the highest byte. @param {Colour} colour */
 function packPixel([red, green, blue]) {
   return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 }

@@ -3,9 +3,7 @@
 /** @typedef {Record<string, string | number | boolean | undefined>} Attributes */
 
 /**
- * @template {keyof HTMLElementTagNameMap} Name
- * @param {Name} name
- * @param {Attributes} [attributes]
+ * @template {keyof HTMLElementTagNameMap} Name @param {Name} name @param {Attributes} [attributes]
  * @param {string} [text]
  */
 export function node(name, attributes, text) {
@@ -13,21 +11,14 @@ export function node(name, attributes, text) {
 }
 
 /**
- * @template {keyof SVGElementTagNameMap} Name
- * @param {Name} name
- * @param {Attributes} [attributes]
+ * @template {keyof SVGElementTagNameMap} Name @param {Name} name @param {Attributes} [attributes]
  * @param {string} [text]
  */
 export function svg(name, attributes, text) {
   return filled(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, text);
 }
 
-/**
- * @template {Element} Kind
- * @param {Kind} element
- * @param {Attributes} [attributes]
- * @param {string} [text]
- */
+/** @template {Element} Kind @param {Kind} element @param {Attributes} [attributes] @param {string} [text] */
 function filled(element, attributes = {}, text = undefined) {
   for (const [key, value] of Object.entries(attributes)) {
     if (value !== undefined) element.setAttribute(key, String(value));
@@ -36,21 +27,14 @@ function filled(element, attributes = {}, text = undefined) {
   return element;
 }
 
-/**
- * Secondary text.
- *
- * @param {string} text
- */
+/** Secondary text. @param {string} text */
 export function secondaryText(text) {
   return node("span", { class: "quiet" }, text);
 }
 
 /**
  * A selection list; `onChange` receives the index of the selected option.
- *
- * @param {string} label
- * @param {string[]} options
- * @param {number} chosen
+ * @param {string} label @param {string[]} options @param {number} chosen
  * @param {(index: number) => void} onChange
  */
 export function select(label, options, chosen, onChange) {
@@ -66,11 +50,7 @@ export function select(label, options, chosen, onChange) {
   return wrapper;
 }
 
-/**
- * @param {string} label
- * @param {boolean} on
- * @param {(on: boolean) => void} onChange
- */
+/** @param {string} label @param {boolean} on @param {(on: boolean) => void} onChange */
 export function checkbox(label, on, onChange) {
   const box = node("input", { type: "checkbox", "data-name": label });
   box.checked = on;
@@ -80,22 +60,14 @@ export function checkbox(label, on, onChange) {
   return wrapper;
 }
 
-/**
- * @param {string} label
- * @param {() => void} onClick
- * @param {boolean} [pressed] state of a toggle button
- */
+/** @param {string} label @param {() => void} onClick @param {boolean} [pressed] state of a toggle button */
 export function button(label, onClick, pressed) {
   const element = node("button", { type: "button", "data-name": label, "aria-pressed": pressed }, label);
   element.addEventListener("click", onClick);
   return element;
 }
 
-/**
- * The 2D context of a canvas.
- *
- * @param {HTMLCanvasElement} canvas
- */
+/** The 2D context of a canvas. @param {HTMLCanvasElement} canvas */
 export function canvasContext(canvas) {
   const context = canvas.getContext("2d");
   if (!context) throw new Error("this browser does not draw on a canvas");
@@ -104,9 +76,7 @@ export function canvasContext(canvas) {
 
 /**
  * Redraws an element; the focus moves to the new element with the same name.
- *
- * @param {HTMLElement} root
- * @param {() => void} draw
+ * @param {HTMLElement} root @param {() => void} draw
  */
 export function keepFocus(root, draw) {
   const before = focusedIn(root);
@@ -134,10 +104,7 @@ export class Part {
     this.shown = null;
   }
 
-  /**
-   * @param {unknown[]} inputs everything that the content depends on
-   * @param {() => (Node | string)[]} make
-   */
+  /** @param {unknown[]} inputs everything that the content depends on @param {() => (Node | string)[]} make */
   show(inputs, make) {
     const { shown } = this;
     if (shown?.length === inputs.length && inputs.every((value, index) => value === shown[index])) return;
@@ -157,7 +124,6 @@ const STRIDES = new Map([
 
 /**
  * Makes many elements a single tab stop: arrow keys move between them.
- *
  * @param {(HTMLElement | SVGElement)[]} items
  * @param {number} at index of the element that the tab key reaches
  * @param {number} [columns] of a grid: up and down move by a row
@@ -183,10 +149,7 @@ export function oneTabStop(items, at, columns = 1) {
 
 /**
  * Buttons that select one option; `onChange` receives its index.
- *
- * @param {string} label
- * @param {string[]} options
- * @param {number} chosen
+ * @param {string} label @param {string[]} options @param {number} chosen
  * @param {(index: number) => void} onChange
  */
 export function buttonGroup(label, options, chosen, onChange) {
@@ -200,4 +163,94 @@ export function buttonGroup(label, options, chosen, onChange) {
   oneTabStop(buttons, chosen);
   group.append(...buttons);
   return group;
+}
+
+// Small drawings beside the labels of buttons; none replaces a label.
+
+/** @type {Record<string, string>} */
+const ICONS = {
+  picture: "M2 3h12v10H2zM2 11l4-4 3 3 2-2 3 3",
+  heatmap: "M2 2h12v12H2zM2 6h12M2 10h12M6 2v12M10 2v12",
+  lines: "M3 3l10 10M3 8h10M3 13L13 3",
+  arcs: "M3 2v12M3 3c12 0 12 10 0 10M3 5c6 0 6 6 0 6",
+  flow: "M2 4c6 0 6 8 12 8M2 12c6 0 6-8 12-8M11 9l3 3-3 2",
+  table: "M2 3h12v10H2zM2 6h12M7 3v10",
+  overview: "M2 2h5v5H2zM9 2h5v5H9zM2 9h5v5H2zM9 9h5v5H9z",
+  off: "M8 2v6M4.5 4a5.5 5.5 0 1 0 7 0",
+  uniform: "M3 5h10M3 8h10M3 11h10",
+  undo: "M6 3L2 7l4 4M2 7h8a4 4 0 0 1 0 8H7",
+  save: "M8 2v8M4.5 7L8 10.5 11.5 7M2 14h12",
+  sum: "M12 3H4l5 5-5 5h8",
+  keys: "M1.5 4h13v8h-13zM4 7h.1M7 7h.1M10 7h.1M13 7h.1M5 10h6",
+  search: "M7 2a5 5 0 1 0 .1 0M11 11l3.5 3.5",
+  dice: "M2 2h12v12H2zM5 5h.1M11 5h.1M8 8h.1M5 11h.1M11 11h.1",
+  bars: "M3 14V7M8 14V2M13 14V9",
+  play: "M4 2l9 6-9 6z",
+  steps: "M2 13h4V9h4V5h4",
+  guide: "M8 14V7M8 4h.1M8 1a7 7 0 1 0 .1 0",
+  role: "M8 2a3 3 0 1 0 .1 0M2 15c0-7 12-7 12 0",
+};
+
+/** A small drawing beside a label, which it does not replace. @param {string} name */
+export function icon(name) {
+  const box = node("span", { class: "icon", "aria-hidden": "true" });
+  const picture = svg("svg", { viewBox: "0 0 16 16" });
+  picture.append(svg("path", { d: ICONS[name] }));
+  box.append(picture);
+  return box;
+}
+
+/**
+ * Puts an icon before the label of a button.
+ * @template {HTMLElement} Kind @param {Kind} element @param {string} name
+ */
+export function withIcon(element, name) {
+  element.prepend(icon(name));
+  return element;
+}
+
+// Widths of texts on the screen, measured in the font of the labels.
+
+export const FAMILY = "system-ui, sans-serif";
+const SIZE = 12; // pixels
+const MOST_KEPT = 20_000; // cached widths
+
+let scale = 1;
+
+/** @type {Map<string, number>} */
+const widths = new Map();
+/** @type {CanvasRenderingContext2D | undefined} */
+let context;
+
+/** Sets the factor of labels on a large screen; saved pictures have the factor 1. @param {number} factor */
+export function setTextScale(factor) {
+  scale = factor;
+}
+
+export function textScale() {
+  return scale;
+}
+
+/** The font of labels, as CSS. */
+export function font(bold = false) {
+  return `${bold ? "bold " : ""}${SIZE * scale}px ${FAMILY}`;
+}
+
+/** The width of a label in pixels, in bold, since any label may be marked. @param {string} text */
+export function textWidth(text) {
+  const known = widths.get(text);
+  if (known !== undefined) return known * scale;
+  if (widths.size > MOST_KEPT) widths.clear();
+  if (!context) {
+    context = canvasContext(node("canvas"));
+    context.font = `bold ${SIZE}px ${FAMILY}`;
+  }
+  const width = context.measureText(text).width;
+  widths.set(text, width);
+  return width * scale;
+}
+
+/** The width of the widest label. @param {string[]} labels */
+export function widestText(labels) {
+  return labels.reduce((width, label) => Math.max(width, textWidth(label)), 0);
 }

@@ -1,24 +1,24 @@
 // The interactive view of attention, without dependencies: for notebooks, exported pages and the explorer.
 //
 //   import { show } from "./entry.js";
-//   const view = show(element, { maps: [map] });
-//   view.update({ maps: [other] });
+//   const view = await show(element, { maps: [map] });
+//   view.update(await unpackWeights({ maps: [other] }));
 //
 // See data.js for the type of a map.
 
-import { formatAddress, replaceAddress, readAddress } from "./address.js";
-import { storedExplanation } from "./stored-values.js";
+import { softmax } from "./arithmetic.js";
+import { unpackNumbers, unpackWeights } from "./matrix.js";
+import { formatAddress, readAddress, replaceAddress } from "./state.js";
 import { View } from "./view.js";
 
-/** @import { ViewData } from "./data.js" */
-/** @import { Explain } from "./sum.js" */
+/** @import { LayerSumsData, MapData, NumbersData, ViewData } from "./data.js" */
+/** @import { Explained, Explain, Which } from "./sum.js" */
 /** @import { Options } from "./view.js" */
 
 /** @typedef {{ id: string, found?: unknown, error?: string }} Answer to a question of the same id */
 
 /**
  * The interface that anywidget provides to the widget.
- *
  * @typedef {object} Model
  * @property {{ (name: "data"): string, (name: "explains"): boolean }} get
  * @property {(event: string, listener: (message: Answer) => void) => void} on
@@ -27,32 +27,34 @@ import { View } from "./view.js";
 
 /**
  * Draws `data` into `element`; returns the view, with `update(data)` and `destroy()`.
- *
- * @param {Element} element
- * @param {ViewData} data
- * @param {Options} options
+ * @param {Element} element @param {ViewData} data @param {Options} options
  */
-export function show(element, data, options = {}) {
+export async function show(element, data, options = {}) {
   const view = new View(element, options);
-  view.update(data);
+  view.update(await unpackWeights(data));
   return view;
 }
 
 /**
  * Draws a page with a single view, whose state is kept in the address.
- *
- * @param {Element} element
- * @param {ViewData} data
+ * @param {Element} element @param {ViewData} data
  */
-export function showPage(element, data) {
+export async function showPage(element, data) {
   const chosen = () => readAddress(location.hash).state;
-  const view = show(element, data, {
+  // Weights are unpacked asynchronously. An open frame delays the load event, so that a page that is printed at once
+  // has its picture.
+  const frame = document.createElement("iframe");
+  frame.hidden = true;
+  document.body.append(frame);
+  frame.contentDocument?.open();
+  /** @type {View} */
+  const view = await show(element, data, {
     state: chosen(),
     chosen: (state) => replaceAddress(formatAddress(state)),
     explain: (which) => storedExplanation(view.map, which),
     keeps: true,
     fits: parent === window, // a page around this one gives it its own height
-  });
+  }).finally(() => frame.remove());
   document.addEventListener("keydown", (event) => {
     if (event.target === document.body) view.pressed(event);
   });
@@ -62,17 +64,14 @@ export function showPage(element, data) {
 /** The widget of a notebook (anywidget). */
 export default {
   /** @param {{ model: Model, el: Element }} widget */
-  render({ model, el }) {
+  async render({ model, el }) {
     /** @type {Map<string, (answer: Answer) => void>} */
     const waiting = new Map();
     model.on("msg:custom", (answer) => {
       waiting.get(answer.id)?.(answer);
       waiting.delete(answer.id);
     });
-    /**
-     * @param {object} question
-     * @returns {Promise<any>}
-     */
+    /** @param {object} question @returns {Promise<any>} */
     const ask = (question) =>
       new Promise((resolve, reject) => {
         const id = Math.random().toString(36);
@@ -81,9 +80,89 @@ export default {
       });
     /** @type {Explain} */
     const explain = (which) => ask({ explain: which });
-    const data = () => JSON.parse(model.get("data"));
-    const view = show(el, data(), { exact: ask, ...(model.get("explains") ? { explain } : {}) });
-    model.on("change:data", () => view.update(data()));
+    const view = await show(el, JSON.parse(model.get("data")), {
+      exact: ask,
+      ...(model.get("explains") ? { explain } : {}),
+    });
+    model.on("change:data", async () => {
+      const text = model.get("data");
+      const data = await unpackWeights(JSON.parse(text));
+      if (text === model.get("data")) view.update(data); // not if the data has changed meanwhile
+    });
     return () => view.destroy();
   },
 };
+
+// The computation of a weight from the intermediate values stored in a page, as the explorer gets it from the
+// model.
+
+/**
+ * The computation of a weight. With another temperature it ends at the context, since later values are not stored.
+ * @param {MapData} map with intermediate values
+ * @param {Which} which @returns {Promise<Explained>}
+ */
+async function storedExplanation(map, { layer: name, head, output, key, temperature }) {
+  const layer = map.layers.find((layer) => layer.name === name);
+  const sums = map.sums?.layers[name];
+  if (!layer || !sums) throw new Error(`This page does not contain the computation of ${name}.`);
+  /** @param {NumbersData | null} data @param {number[]} at */
+  const slice = async (data, ...at) => (data ? sliceAt(await unpackNumbers(data), data.shape, at) : null);
+  /** @param {NumbersData} data @param {number[]} at */
+  const row = async (data, ...at) => (await slice(data, ...at)) ?? [];
+  const own = temperature === 1;
+  const scores = await row(sums.scores, head, output);
+  const maySee = (await row(sums.may_see, head, output)).map((flag) => flag === 1);
+  const weights = own ? await row(sums.weights, head, output) : softmax(scores, maySee, temperature);
+  const values = await Promise.all(layer.keys.map((_, flag) => row(sums.values, head, flag)));
+  return {
+    query_label: layer.queries[output],
+    key_labels: layer.keys,
+    query: output,
+    key,
+    head,
+    steps: await scoreSteps(sums, row, { head, output, key }),
+    scale: sums.scale,
+    scores,
+    may_see: maySee,
+    temperature,
+    weights,
+    values,
+    context: own ? await row(sums.context, head, output) : weightedSum(values, weights),
+    added: await row(sums.added, output),
+    own_part: own ? await slice(sums.own_part, head, output) : null,
+    before_norm: own ? await slice(sums.before_norm, output) : null,
+    after_norm: own ? await slice(sums.after_norm, output) : null,
+    answered: own && layer.kind !== "encoder" ? (map.sums?.answers[output] ?? null) : null,
+  };
+}
+
+/** The weighted sum of vectors. @param {number[][]} values @param {number[]} weights */
+function weightedSum(values, weights) {
+  return values[0].map((_, place) => values.reduce((sum, value, key) => sum + weights[key] * value[place], 0));
+}
+
+/**
+ * @param {LayerSumsData} sums @param {(data: NumbersData, ...at: number[]) => Promise<number[]>} row
+ * @param {{ head: number, output: number, key: number }} which
+ */
+async function scoreSteps({ steps }, row, { head, output, key }) {
+  /** @type {[string, number[]][]} */
+  const vectors = [];
+  const places = { query: [output], key: [key], pair: [output, key] };
+  for (const { name, of, numbers, factors } of steps) {
+    if (of !== "product" && numbers) vectors.push([name, await row(numbers, head, ...places[of])]);
+    else if (factors) {
+      const [left, right] = factors.map((index) => vectors[index][1]);
+      vectors.push([name, left.map((value, index) => value * right[index])]);
+    }
+  }
+  return Object.fromEntries(vectors);
+}
+
+// The slice at the given indices of the first dimensions.
+/** @param {Float32Array} numbers @param {number[]} shape @param {number[]} at */
+function sliceAt(numbers, shape, at) {
+  const size = shape.slice(at.length).reduce((product, length) => product * length, 1);
+  const place = at.reduce((index, length, dimension) => index * shape[dimension] + length, 0);
+  return [...numbers.subarray(place * size, (place + 1) * size)];
+}

@@ -1,15 +1,20 @@
 // Heatmaps of heads: queries down, keys across. A heatmap is reused for weights of the same size, so that zoom,
 // position and keyboard focus are kept.
 
-import { makeCaption } from "./caption.js";
-import { labelMargins, labelInterval } from "./axes.js";
+import { labelInterval, labelMargins, paint } from "./painting.js";
 import { button, node, oneTabStop } from "./dom.js";
-import { listen } from "./gestures.js";
-import { isolate, percent, signedNumber } from "./labels.js";
-import { paint } from "./painting.js";
-import { Pyramid } from "./pyramid.js";
-import { axisTitles } from "./axis-titles.js";
-import { Viewport } from "./viewport.js";
+import { listen, Viewport } from "./viewport.js";
+import {
+  axisTitles,
+  headImportance,
+  isolate,
+  layerTitle,
+  percent,
+  shortImportance,
+  signedNumber,
+} from "./labels.js";
+import { Pyramid } from "./matrix.js";
+import { ownRange } from "./scale.js";
 
 /** @import { Marked, Picture } from "./painting.js" */
 /** @import { Actions, Scene, Surface } from "./scene.js" */
@@ -18,22 +23,14 @@ const TALL = 130; // pixels; higher rows have a title beside them
 
 let numbered = 0; // number of heatmaps so far, for unique element names
 
-/**
- * @param {Scene} scene
- * @param {Surface} surface
- */
+/** @param {Scene} scene @param {Surface} surface */
 function roomFor({ matrix }, { width, height }) {
   return labelMargins(matrix, width, height ?? undefined);
 }
 
 /** The heatmap of one head with its frame. */
 export class Heatmap {
-  /**
-   * @param {number} head
-   * @param {Scene} scene
-   * @param {Surface} surface
-   * @param {Actions} actions
-   */
+  /** @param {number} head @param {Scene} scene @param {Surface} surface @param {Actions} actions */
   constructor(head, scene, surface, actions) {
     this.head = head;
     this.scene = scene;
@@ -82,9 +79,7 @@ export class Heatmap {
 
   /**
    * Shows other weights with the same number of queries and keys.
-   *
-   * @param {Scene} scene
-   * @param {Surface} surface
+   * @param {Scene} scene @param {Surface} surface
    * @param {number} place index among the heatmaps
    */
   show(scene, surface, place) {
@@ -106,12 +101,8 @@ export class Heatmap {
     this.tell(state.query, state.key ?? matrix.strongest(this.head, state.query));
   }
 
-  /**
-   * Writes the titles of rows and columns, in one line if there are few rows.
-   *
-   * @param {string} down
-   * @param {string} across
-   */
+  // Writes the titles of rows and columns, in one line if there are few rows.
+  /** @param {string} down @param {string} across */
   nameSides(down, across) {
     const { left, top, height } = this.viewport;
     const tall = height > TALL;
@@ -142,23 +133,13 @@ export class Heatmap {
     };
   }
 
-  /**
-   * Marks a row, and optionally a cell in it.
-   *
-   * @param {number} query
-   * @param {number | null} key
-   */
+  /** Marks a row, and optionally a cell in it. @param {number} query @param {number | null} key */
   mark(query, key) {
     this.marked = { query, key };
     this.draw();
   }
 
-  /**
-   * Announces a weight to screen readers.
-   *
-   * @param {number} query
-   * @param {number} key
-   */
+  /** Announces a weight to screen readers. @param {number} query @param {number} key */
   tell(query, key) {
     const { matrix, changes, title } = this.scene;
     this.row.setAttribute("aria-rowindex", String(query + 1));
@@ -204,4 +185,23 @@ export class Heatmap {
     oneTabStop(buttons, 0);
     return bar;
   }
+}
+
+// The caption of a heatmap: head, layer or comparison, and the importance of the head.
+
+/** @param {number} head @param {Scene} scene */
+function makeCaption(head, scene) {
+  const { data, map, layer, matrix, state, title } = scene;
+  const parts = [
+    node("b", {}, matrix.heads > 1 || matrix.names ? matrix.name(head) : layerTitle(layer, map.layers)),
+  ];
+  if (matrix.heads > 1 && !matrix.names && !title)
+    parts.push(node("span", { class: "quiet", title: layer.title }, layerTitle(layer, map.layers)));
+  const range = ownRange(scene, head);
+  if (range) parts.push(node("span", { class: "quiet" }, range));
+  if (title) parts.push(node("span", {}, title));
+  const known = !matrix.names && state.frame === null; // importance describes heads of the trained model
+  const worth = headImportance(data, layer.name, head, !known);
+  if (worth) parts.push(node("span", { class: "quiet" }, `off: loss ${shortImportance(worth)}`));
+  return parts;
 }

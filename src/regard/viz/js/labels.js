@@ -1,5 +1,7 @@
 // Display forms of numbers and tokens.
 
+/** @import { LayerData, MapData, RoleData, ViewData, WorthData } from "./data.js" */
+
 const SHOWN = 160; // tokens shown at once
 const HIDDEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu; // control and format characters, line and paragraph separators
 const JOINERS = "\u200c\u200d"; // joiners that some scripts and emoji need between characters
@@ -15,9 +17,7 @@ export function percent(share) {
 
 /**
  * The name of a head: its number, unless the layer has names.
- *
- * @param {{ names: string[] | null }} layer
- * @param {number} head
+ * @param {{ names: string[] | null }} layer @param {number} head
  */
 export function headName({ names }, head) {
   return names?.[head] ?? `head ${head}`;
@@ -30,11 +30,7 @@ export function signedNumber(value) {
   return `${value < 0 ? "−" : "+"}${size.toFixed(3)}`;
 }
 
-/**
- * A text with the code points of characters that are invisible or change direction.
- *
- * @param {string} text
- */
+/** A text with the code points of characters that are invisible or change direction. @param {string} text */
 export function revealHidden(text) {
   return text.replace(HIDDEN, (hidden, at) => {
     if (hidden === "\n" || hidden === "\t") return hidden;
@@ -45,7 +41,6 @@ export function revealHidden(text) {
 
 /**
  * The label of a token, never empty: outer spaces, tabs, line breaks and starts of words are shown as symbols.
- *
  * @param {string} label
  */
 export function tokenLabel(label) {
@@ -58,7 +53,6 @@ export function tokenLabel(label) {
 
 /**
  * A label inside a sentence, isolated so that right-to-left text does not reorder what follows.
- *
  * @param {string} label
  */
 export function isolate(label) {
@@ -67,9 +61,7 @@ export function isolate(label) {
 
 /**
  * The part of a label that fits, with an ellipsis if it is shortened.
- *
- * @param {string} label
- * @param {number} room
+ * @param {string} label @param {number} room
  * @param {(text: string) => number} widthOf in the unit of `room`
  */
 export function fitLabel(label, room, widthOf) {
@@ -84,13 +76,127 @@ export function fitLabel(label, room, widthOf) {
   return `${letters.slice(0, low).join("")}…`;
 }
 
-/**
- * Indices of at most `most` of `count` items around one of them.
- *
- * @param {number} count
- * @param {number} at
- */
+/** Indices of at most `most` of `count` items around one of them. @param {number} count @param {number} at */
 export function nearbyIndices(count, at, limit = SHOWN) {
   const first = Math.max(0, Math.min(at - Math.floor(limit / 2), count - limit));
   return Array.from({ length: Math.min(count, limit) }, (_, index) => first + index);
+}
+
+// Short names of layers: the part in which the layers of a kind differ, usually a number.
+
+/**
+ * The short name of each layer, by its name.
+ * @param {Pick<LayerData, "name" | "kind">[]} layers @returns {Map<string, string>}
+ */
+export function shortNames(layers) {
+  /** @type {Map<string, string>} */
+  const names = new Map();
+  for (const kind of new Set(layers.map((layer) => layer.kind))) {
+    const alike = layers.filter((layer) => layer.kind === kind);
+    const parts = alike.map((layer) => layer.name.split(/[._/]/));
+    const same = (/** @type {number} */ place) => parts.every((words) => words[place] === parts[0][place]);
+    alike.forEach((layer, index) => {
+      const own = parts[index].filter((_, place) => !same(place)).join(".");
+      names.set(layer.name, own.length > 0 && own.length <= 8 ? own : String(index));
+    });
+  }
+  return names;
+}
+
+/**
+ * The short name of each layer, after its kind if the layers are of several kinds: `cross 1`.
+ * @param {Pick<LayerData, "name" | "kind">[]} layers @returns {Map<string, string>}
+ */
+export function namesWithKind(layers) {
+  const names = shortNames(layers);
+  const several = new Set(layers.map((layer) => layer.kind)).size > 1;
+  return several ? new Map(layers.map(({ name, kind }) => [name, `${kind} ${names.get(name)}`])) : names;
+}
+
+/**
+ * The name of a layer in the page: its title, unless that is the path of a module.
+ * @param {Pick<LayerData, "name" | "title" | "kind">} layer @param {Pick<LayerData, "name" | "kind">[]} layers
+ */
+export function layerTitle(layer, layers) {
+  if (layer.title !== layer.name || !/[._/]/.test(layer.name)) return layer.title;
+  return `layer ${shortNames(layers).get(layer.name)}`;
+}
+
+// Titles of the rows and columns of a weight matrix.
+
+const SIDES = {
+  encoder: ["inputs (queries)", "inputs (keys)"],
+  decoder: ["outputs (queries)", "outputs (keys)"],
+  cross: ["outputs (queries)", "inputs (keys)"],
+};
+const TOKENS = ["tokens (queries)", "tokens (keys)"]; // for text that is read, such as a prompt
+
+/**
+ * Titles of rows and columns: tokens for text that the model reads, unless it also writes outputs or answers with
+ * numbers.
+ * @param {{ map: Pick<MapData, "prediction" | "layers">, layer: Pick<LayerData, "kind" | "written"> }} scene
+ */
+export function axisTitles({ map, layer }) {
+  const [down, across] = SIDES[layer.kind];
+  const answers = Array.isArray(map.prediction);
+  if (layer.kind === "cross")
+    return [answers || layer.written || map.prediction === null ? down : TOKENS[0], across];
+  const outputs = layer.kind === "encoder" ? map.layers.some((layer) => layer.written) : layer.written;
+  return answers || outputs ? [down, across] : TOKENS;
+}
+
+// Roles of heads over many samples, as text.
+
+/**
+ * The role of a head; null if it was not computed.
+ * @param {Pick<ViewData, "roles">} data @param {string} layer @param {number} head
+ */
+export function headRole({ roles }, layer, head) {
+  return roles?.[layer]?.[head] ?? null;
+}
+
+/** The role in a few words. @param {RoleData} found */
+export function shortRole({ role, strength, reliable }) {
+  if (role === null || !strength) return "no role found";
+  return `${reliable ? "" : "cannot be told, perhaps "}${role}: ${strength.mean.toFixed(2)}`;
+}
+
+/** The role with its confidence interval. @param {RoleData} found */
+export function roleSentence({ role, strength, untrained, error, reliable }) {
+  if (role === null || !strength) return "Over many samples, no significant role was found for this head.";
+  const { mean, low, high } = strength;
+  const sure = `${mean.toFixed(2)}, from ${low.toFixed(2)} to ${high.toFixed(2)}`;
+  if (role === EVEN_ROLE)
+    return `Over many samples, this head attends uniformly (to other tokens: ${sure}; ${error}).`;
+  const scale = "0: uniform attention, 1: this role alone";
+  const claim = reliable
+    ? `this head attends to ${role}`
+    : `it cannot be told whether this head attends to ${role}`;
+  return `Over many samples, ${claim}: ${sure} (${scale}; before training at most ${untrained.toFixed(2)}; ${error}).`;
+}
+
+const EVEN_ROLE = "everything alike";
+
+// Head importance as text: the loss increase when a head is ablated.
+
+/**
+ * The importance of a head; undefined if unknown, or if `named` says that the slice is not a head.
+ * @param {Pick<ViewData, "importance">} data @param {string} layer @param {number} head @param {unknown} [named]
+ */
+export function headImportance({ importance }, layer, head, named = null) {
+  return named ? undefined : importance?.[layer]?.[head];
+}
+
+/** In brackets where 0 is in its interval, as in the terminal. @param {WorthData} found */
+export function shortImportance({ added, low, high }) {
+  return low !== null && high !== null && low <= 0 && high >= 0
+    ? `(${signedNumber(added)})`
+    : signedNumber(added);
+}
+
+/** With how sure that is. @param {WorthData} found */
+export function importanceSentence({ added, low, high }) {
+  const sure =
+    low === null || high === null ? "" : `, 95% interval ${signedNumber(low)} to ${signedNumber(high)}`;
+  return `Without it, the loss changes by ${signedNumber(added)} (head importance${sure}).`;
 }

@@ -1,6 +1,6 @@
 // The legend of the colours, in the page and in saved pictures.
 
-import { CONTRAST } from "./arcs.js";
+import { CONTRAST } from "./lines.js";
 import { cssColour, fade, headColour } from "./colours.js";
 import { canvasContext, node, svg } from "./dom.js";
 import { overlayColour } from "./overlay.js";
@@ -30,9 +30,7 @@ const SCOPES = {
 
 /**
  * The legend in one line, so that it can stay visible on small screens without hiding rows.
- *
- * @param {Scene} scene
- * @param {Palette} colours
+ * @param {Scene} scene @param {Palette} colours
  */
 export function legend(scene, colours) {
   const { beside, state } = scene;
@@ -44,11 +42,7 @@ export function legend(scene, colours) {
   return bar;
 }
 
-/**
- * Explanations of other symbols.
- *
- * @param {Scene} scene
- */
+/** Explanations of other symbols. @param {Scene} scene */
 export function symbolLegend(scene) {
   return describeSymbols(scene).map((sign) => node("span", {}, sign));
 }
@@ -61,11 +55,7 @@ function describeSymbols({ layer, matrix, state }) {
   ];
 }
 
-/**
- * @param {Scene} scene
- * @param {Palette} colours
- * @returns {Ramp}
- */
+/** @param {Scene} scene @param {Palette} colours @returns {Ramp} */
 export function colourScale(scene, colours) {
   const { changes, largest, matrix, state, scale } = scene;
   const shared = scene.effect ? "" : `, ${SCOPES[/** @type {string} */ (state.mode)] ?? SCALES.shared}`;
@@ -88,13 +78,7 @@ export function colourScale(scene, colours) {
   return { ...ends, at: (share) => fade(ink, colours.paper, bent(share) ** power) };
 }
 
-/**
- * @param {number} largest
- * @param {Palette} colours
- * @param {string} name
- * @param {string} of
- * @returns {Ramp}
- */
+/** @param {number} largest @param {Palette} colours @param {string} name @param {string} of @returns {Ramp} */
 function changeScale(largest, colours, name, of) {
   const [from, to] = [`${name} −${largest.toFixed(3)}`, `+${largest.toFixed(3)}`];
   return { from, to, of, at: (share) => colours.change(2 * share - 1) };
@@ -114,10 +98,7 @@ function drawnScale({ from, to, of, at }) {
 
 /**
  * The colour scale of a saved picture as a line of text.
- *
- * @param {Scene} scene
- * @param {Palette} colours
- * @param {(text: string) => number} widthOfText
+ * @param {Scene} scene @param {Palette} colours @param {(text: string) => number} widthOfText
  */
 export function legendLine(scene, colours, widthOfText) {
   const { from, to, of, at } = colourScale(scene, colours);

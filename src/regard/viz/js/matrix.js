@@ -1,8 +1,10 @@
 // The weights of one layer.
 
-import { largestValue } from "./arithmetic.js";
-import { headName } from "./labels.js";
-import { numbersIn } from "./number-list.js";
+import { cached, largestValue, numbersIn } from "./arithmetic.js";
+import { headName, tokenLabel, WORD } from "./labels.js";
+import { inflate } from "./inflate.js";
+
+/** @import { LayerData, MapData, NumbersData, PackedWeights } from "./data.js" */
 
 /** `slices[head]` is a Float32Array of rows (queries) times columns (keys). */
 export class Matrix {
@@ -44,11 +46,7 @@ export class Matrix {
     );
   }
 
-  /**
-   * @param {number} head
-   * @param {number} query
-   * @param {number} key
-   */
+  /** @param {number} head @param {number} query @param {number} key */
   at(head, query, key) {
     return this.slices[head][query * this.columns + key];
   }
@@ -59,22 +57,12 @@ export class Matrix {
     return this.whole;
   }
 
-  /**
-   * The weights of a query.
-   *
-   * @param {Float32Array} slice of a head
-   * @param {number} query
-   */
+  /** The weights of a query. @param {Float32Array} slice of a head @param {number} query */
   row(slice, query) {
     return slice.subarray(query * this.columns, (query + 1) * this.columns);
   }
 
-  /**
-   * The key with the largest weight of a query.
-   *
-   * @param {number} head
-   * @param {number} query
-   */
+  /** The key with the largest weight of a query. @param {number} head @param {number} query */
   strongest(head, query) {
     let best = 0;
     for (let key = 1; key < this.columns; key += 1) {
@@ -83,31 +71,19 @@ export class Matrix {
     return best;
   }
 
-  /**
-   * The name of a slice.
-   *
-   * @param {number} head
-   */
+  /** The name of a slice. @param {number} head */
   name(head) {
     return headName(this, head);
   }
 
-  /**
-   * The visible heads: one, or all that are not hidden.
-   *
-   * @param {{ head: number | null, off?: string }} state
-   */
+  /** The visible heads: one, or all that are not hidden. @param {{ head: number | null, off?: string }} state */
   shown({ head, off = "" }) {
     const hidden = numbersIn(off);
     const visible = this.chosen(head).filter((index) => head !== null || !hidden.includes(index));
     return visible.length ? visible : this.chosen(null);
   }
 
-  /**
-   * The heads that `head` selects: one, or all if null.
-   *
-   * @param {number | null} head
-   */
+  /** The heads that `head` selects: one, or all if null. @param {number | null} head */
   chosen(head) {
     return head === null ? this.slices.map((_, index) => index) : [head];
   }
@@ -117,4 +93,354 @@ export class Matrix {
 function isComplete(row) {
   const sum = row.reduce((before, weight) => before + weight, 0);
   return Math.abs(sum - 1) < 0.01;
+}
+
+// The average of several heads, as a matrix with one head.
+
+/** @param {Matrix} matrix @param {number[]} heads */
+export function averageHeads(matrix, heads) {
+  const name = `average of heads ${heads.join(", ")}`;
+  return cached(matrix, name, () => {
+    const slice = meanSlice(heads.map((head) => matrix.slices[head]));
+    const { queries, keys, relevant } = matrix;
+    return new Matrix([slice], queries, keys, relevant, false, [name]);
+  });
+}
+
+/** @param {Float32Array[]} slices */
+export function meanSlice(slices) {
+  return slices[0].map((_, index) => slices.reduce((sum, slice) => sum + slice[index], 0) / slices.length);
+}
+
+// Weights at 1/2, 1/4, 1/8 of the resolution, for drawing more weights than pixels. Each value is the maximum of
+// four, so that strong weights are not lost.
+
+/** @typedef {{ values: Float32Array, rows: number, columns: number }} Level */
+
+/** Levels of one head, made as they are asked for; `bySize`: the greatest whatever its sign. */
+export class Pyramid {
+  /** @param {Level} bottom @param {boolean} bySize */
+  constructor(bottom, bySize = false) {
+    this.levels = [bottom];
+    this.bySize = bySize;
+  }
+
+  /** @param {number} number number of halvings */
+  level(number) {
+    while (this.levels.length <= number) {
+      this.levels.push(halve(this.levels[this.levels.length - 1], this.bySize));
+    }
+    return this.levels[number];
+  }
+}
+
+/** Half as many rows and columns. @param {Level} level @returns {Level} */
+export function halve({ values, rows, columns }, bySize = false) {
+  const high = Math.ceil(rows / 2);
+  const wide = Math.ceil(columns / 2);
+  const maxima = new Float32Array(high * wide);
+  for (let row = 0; row < high; row += 1) {
+    const upper = 2 * row * columns;
+    const lower = Math.min(2 * row + 1, rows - 1) * columns;
+    for (let column = 0; column < wide; column += 1) {
+      const left = 2 * column;
+      const right = Math.min(left + 1, columns - 1);
+      const four = [values[upper + left], values[upper + right], values[lower + left], values[lower + right]];
+      let best = four[0];
+      for (const value of four) {
+        if (Number.isNaN(value) || (bySize ? Math.abs(value) > Math.abs(best) : value > best)) best = value;
+      }
+      maxima[row * wide + column] = best;
+    }
+  }
+  return { values: maxima, rows: high, columns: wide };
+}
+
+// Unpacking of weights. `packed` is base64 of zlib of unsigned 16-bit little-endian numbers, by head and row;
+// `levels` is the code of `largest`, and a larger code means that a weight is not finite.
+
+/** The number of heads of a layer, without unpacking it. @param {Pick<LayerData, "weights">} layer */
+export function headCount({ weights }) {
+  return Array.isArray(weights) ? weights.length : weights.heads;
+}
+
+/** The weights of a layer, ready to draw. @param {LayerData} layer */
+export function unpack(layer) {
+  const { weights, relevant, names } = layer;
+  const [queries, keys] = [layer.queries.map(tokenLabel), layer.keys.map(tokenLabel)];
+  if (Array.isArray(weights)) {
+    const slices = weights.map((head) => Float32Array.from(head.flat(), (weight) => weight ?? NaN));
+    return new Matrix(slices, queries, keys, relevant, true, names);
+  }
+  const slices = weights.side > 1 ? enlarge(weights, queries.length, keys.length) : null;
+  const whole = slices ?? unpackSlices(weights, queries.length * keys.length);
+  return new Matrix(whole, queries, keys, relevant, false, names);
+}
+
+/**
+ * The weights of a thumbnail at full size: each is the maximum of its square, or 0 above the diagonal of a layer
+ * in which steps see earlier ones only.
+ * @param {PackedWeights} weights @param {number} rows @param {number} columns
+ */
+function enlarge(weights, rows, columns) {
+  const { side } = weights;
+  const [high, wide] = [rows, columns].map((length) => Math.ceil(length / side));
+  return unpackSlices(weights, high * wide).map((maxima) => {
+    const later = (/** @type {number} */ index) => index % wide > Math.floor(index / wide);
+    const causal = rows === columns && maxima.every((weight, index) => !weight || !later(index));
+    const slice = new Float32Array(rows * columns);
+    for (let row = 0; row < rows; row += 1) {
+      const end = causal ? row + 1 : columns;
+      const square = Math.floor(row / side) * wide;
+      for (let column = 0; column < end; column += 1)
+        slice[row * columns + column] = maxima[square + Math.floor(column / side)];
+    }
+    return slice;
+  });
+}
+
+/** @param {PackedWeights} weights @param {number} size number of weights of a head */
+function unpackSlices(weights, size) {
+  const { largest, levels, heads } = weights;
+  const bytes = unpackedBytes.get(weights);
+  if (bytes?.length !== 2 * heads * size) throw new Error("the weights of this page are damaged");
+  const whole = new DataView(bytes.buffer);
+  return Array.from({ length: heads }, (_, head) => {
+    const slice = new Float32Array(size);
+    for (let index = 0; index < size; index += 1) {
+      const level = whole.getUint16(2 * (head * size + index), true);
+      slice[index] = level > levels ? NaN : (level / levels) * largest;
+    }
+    return slice;
+  });
+}
+
+/** @type {WeakMap<object, Uint8Array<ArrayBuffer>>} bytes of packed weights */
+const unpackedBytes = new WeakMap();
+
+/**
+ * Unpacks all weights in data, which is asynchronous in browsers, so that the view can draw them at once.
+ * @template Data @param {Data} data
+ */
+export async function unpackWeights(data) {
+  if (typeof data !== "object" || !data || (Array.isArray(data) && typeof data[0] !== "object")) return data;
+  if ("packed" in data && typeof data.packed === "string")
+    unpackedBytes.set(data, await inflate(decodeBytes(data.packed)));
+  else await Promise.all(Object.values(data).map(unpackWeights));
+  return data;
+}
+
+/** @type {WeakMap<NumbersData, Float32Array>} */
+const numbersKnown = new WeakMap();
+
+/** Numbers in single precision; unpacked once. @param {NumbersData} data */
+export async function unpackNumbers(data) {
+  const known = numbersKnown.get(data);
+  if (known) return known;
+  const size = data.shape.reduce((product, length) => product * length, 1);
+  const bytes = new DataView((await inflate(decodeBytes(data.numbers), 4 * size)).buffer);
+  const numbers = Float32Array.from({ length: size }, (_, index) => bytes.getFloat32(4 * index, true));
+  numbersKnown.set(data, numbers);
+  return numbers;
+}
+
+/** @param {string} base64 */
+function decodeBytes(base64) {
+  const text = atob(base64);
+  const bytes = new Uint8Array(text.length);
+  for (let index = 0; index < text.length; index += 1) bytes[index] = text.charCodeAt(index);
+  return bytes;
+}
+
+// Attention between words instead of word pieces.
+
+/** Whether labels of a layer are word pieces. @param {LayerData} layer */
+export function hasWordPieces(layer) {
+  return layer.query_words !== null || layer.key_words !== null;
+}
+
+/**
+ * Merges pieces to words: a word receives the sum of its pieces' weights and gives the mean of their rows.
+ * @param {Matrix} matrix @param {Pick<LayerData, "query_words" | "key_words">} pieces
+ */
+export function mergeWords(matrix, { query_words, key_words }) {
+  const queries = query_words ?? singletons(matrix.queries);
+  const keys = key_words ?? singletons(matrix.keys);
+  const slices = matrix.slices.map((_, head) => mergedSlice(matrix, head, queries, keys));
+  const queryOf = pieceWords(queries);
+  const keyOf = pieceWords(keys);
+  const relevant = matrix.relevant?.map(([query, key]) => [queryOf[query], keyOf[key]]) ?? null;
+  return new Matrix(
+    slices,
+    joinLabels(queries, matrix.queries),
+    joinLabels(keys, matrix.keys),
+    relevant,
+    false,
+    matrix.names,
+  );
+}
+
+/**
+ * @param {Matrix} matrix @param {number} head
+ * @param {number[][]} queries pieces of each word
+ * @param {number[][]} keys
+ */
+function mergedSlice(matrix, head, queries, keys) {
+  const slice = new Float32Array(queries.length * keys.length);
+  queries.forEach((pieces, query) => {
+    keys.forEach((others, key) => {
+      let sum = 0;
+      for (const piece of pieces) for (const entry of others) sum += matrix.at(head, piece, entry);
+      slice[query * keys.length + key] = sum / pieces.length;
+    });
+  });
+  return slice;
+}
+
+/** Each label as its own word. @param {string[]} labels */
+function singletons(labels) {
+  return labels.map((_, index) => [index]);
+}
+
+/** The word of each piece. @param {number[][]} words */
+function pieceWords(words) {
+  /** @type {number[]} */
+  const indices = [];
+  words.forEach((word, number) => {
+    for (const piece of word) indices[piece] = number;
+  });
+  return indices;
+}
+
+/** @param {number[][]} words @param {string[]} labels of the pieces */
+function joinLabels(words, labels) {
+  return words.map((word) => {
+    const text = word.map((index) => labels[index]).join("");
+    return (text.startsWith(WORD) ? text.slice(1) : text) || WORD;
+  });
+}
+
+// The weights of all displayed layers, unpacked once and cached separately, since the data is read-only.
+
+export class Weights {
+  /** @type {WeakMap<LayerData, Matrix>} */
+  #here = new WeakMap();
+  /** @type {WeakMap<LayerData, Matrix>} */
+  #merged = new WeakMap();
+
+  // The weights of a layer; `words`: between words, if possible.
+  /** @param {LayerData} layer @param {boolean} words */
+  of(layer, words) {
+    const matrix = this.#here.get(layer) ?? unpack(layer);
+    this.#here.set(layer, matrix);
+    if (!words || !hasWordPieces(layer)) return matrix;
+    const merged = this.#merged.get(layer) ?? mergeWords(matrix, layer);
+    this.#merged.set(layer, merged);
+    return merged;
+  }
+}
+
+// Rollout: the share of each input in each state, layer by layer (Abnar and Zuidema 2020, section 3).
+//
+//   A_l = ½ mean over heads of W_l + ½ I        the residual connection passes on half of each state
+//   R_l = A_l R_(l-1),   R_0 = I
+//
+// If outputs attend to inputs, their weights refer to the last state of each input: mean over heads of W, times R of
+// the encoder.
+
+/** @typedef {Pick<Matrix, "rows" | "columns"> & { values: Float32Array }} Product */
+
+/**
+ * Whether there is a rollout: several layers of a kind, or layers before the one that reads the input. Not for the
+ * decoder of an encoder-decoder: its states also depend on the weights of other layers.
+ * @param {Pick<MapData, "layers">} map @param {LayerData["kind"]} kind
+ */
+export function hasRollout({ layers }, kind) {
+  const same = layers.filter((layer) => layer.kind === kind).length;
+  if (kind === "cross") return layers.some((layer) => layer.kind === "encoder");
+  return same > 1 && (kind === "encoder" || !layers.some((layer) => layer.kind === "cross"));
+}
+
+/**
+ * The rollout of all layers of a kind, a slice for each layer.
+ * @param {MapData} map @param {LayerData} layer @param {(layer: LayerData) => Matrix} shown
+ */
+export function rollout(map, layer, shown) {
+  return cached(shown(layer), "rollout", () => computeRollout(map, layer, shown));
+}
+
+/** @param {MapData} map @param {LayerData} layer @param {(layer: LayerData) => Matrix} shown */
+function computeRollout(map, layer, shown) {
+  const alike = map.layers.filter((candidate) => candidate.kind === layer.kind);
+  const { queries, keys, relevant } = shown(layer);
+  if (layer.kind !== "cross") {
+    const slices = accumulate(alike.map(shown));
+    return new Matrix(
+      slices,
+      queries,
+      keys,
+      relevant,
+      false,
+      alike.map((_, number) => `after layer ${number}`),
+    );
+  }
+  const encoder = accumulate(map.layers.filter((layer) => layer.kind === "encoder").map(shown)).at(-1);
+  const slices = alike.map((candidate) => {
+    const mean = meanSlice(shown(candidate).slices);
+    return encoder ? projectWeights(mean, encoder, keys.length) : mean;
+  });
+  return new Matrix(
+    slices,
+    queries,
+    keys,
+    relevant,
+    false,
+    alike.map((_, number) => `layer ${number}, through the encoder`),
+  );
+}
+
+/** R after each of some layers, from the first on. @param {Matrix[]} layers */
+export function accumulate(layers) {
+  /** @type {Float32Array[]} */
+  const states = [];
+  for (const { slices, columns: size } of layers) {
+    const step = meanSlice(slices).map((weight, index) => weight / 2 + (index % (size + 1) === 0 ? 0.5 : 0));
+    const before = states.at(-1);
+    states.push(before ? matrixProduct(step, before, size) : step);
+  }
+  return states;
+}
+
+/**
+ * Converts weights on states to weights on inputs; keys after the states (a rest position) stay.
+ * @param {Float32Array} weights (rows, columns)
+ * @param {Float32Array} states (size, size), where size is at most `columns`
+ * @param {number} columns
+ */
+function projectWeights(weights, states, columns) {
+  const size = Math.round(Math.sqrt(states.length));
+  const whole = new Float32Array(columns * columns);
+  for (let row = 0; row < columns; row += 1) {
+    for (let column = 0; column < columns; column += 1) {
+      const inside = row < size && column < size;
+      whole[row * columns + column] = inside ? states[row * size + column] : Number(row === column);
+    }
+  }
+  return matrixProduct(weights, whole, columns);
+}
+
+/** @param {Float32Array} left (any, size) @param {Float32Array} right (size, size) @param {number} size */
+function matrixProduct(left, right, size) {
+  const rows = left.length / size;
+  const result = new Float32Array(left.length);
+  for (let row = 0; row < rows; row += 1) {
+    for (let middle = 0; middle < size; middle += 1) {
+      const weight = left[row * size + middle];
+      if (weight === 0) continue;
+      for (let column = 0; column < size; column += 1) {
+        result[row * size + column] += weight * right[middle * size + column];
+      }
+    }
+  }
+  return result;
 }

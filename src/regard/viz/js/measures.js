@@ -1,8 +1,7 @@
 // Measures of heads: what the navigator and the overview show beside the weights.
 
-import { cached } from "./cache.js";
-import { headImportance, shortImportance } from "./importance.js";
-import { headRole, shortRole } from "./roles.js";
+import { cached } from "./arithmetic.js";
+import { headImportance, headRole, shortImportance, shortRole } from "./labels.js";
 import { firstRow, sinks } from "./scale.js";
 
 /** @import { LayerData } from "./data.js" */
@@ -12,7 +11,6 @@ import { firstRow, sinks } from "./scale.js";
 
 /**
  * The value of a head.
- *
  * @typedef {object} Measured
  * @property {number} value
  * @property {number | null} low of the 95 % interval
@@ -58,9 +56,7 @@ export const MEASURE_NAMES = /** @type {MeasureName[]} */ (Object.keys(MEASURES)
 
 /**
  * The measures that are known for a map, the default first.
- *
- * @param {Pick<Scene, "data" | "map" | "state">} scene
- * @returns {MeasureName[]}
+ * @param {Pick<Scene, "data" | "map" | "state">} scene @returns {MeasureName[]}
  */
 export function availableMeasures({ data, map, state }) {
   const trained = state.frame === null; // importance and roles describe the trained model
@@ -75,10 +71,7 @@ export function availableMeasures({ data, map, state }) {
   return MEASURE_NAMES.filter((name) => known[name]);
 }
 
-/**
- * @param {Pick<Scene, "data" | "map" | "state" | "shown">} scene
- * @returns {Measure & { name: MeasureName }}
- */
+/** @param {Pick<Scene, "data" | "map" | "state" | "shown">} scene @returns {Measure & { name: MeasureName }} */
 export function chosenMeasure(scene) {
   const all = availableMeasures(scene);
   const name = all.find((candidate) => candidate === scene.state.measure) ?? all[0];
@@ -86,11 +79,8 @@ export function chosenMeasure(scene) {
 }
 
 /**
- * @param {Pick<Scene, "data" | "shown">} scene
- * @param {MeasureName} name
- * @param {LayerData} layer
- * @param {number} head
- * @returns {Measured | null}
+ * @param {Pick<Scene, "data" | "shown">} scene @param {MeasureName} name @param {LayerData} layer
+ * @param {number} head @returns {Measured | null}
  */
 export function measure({ data, shown }, name, layer, head) {
   const plain = { low: null, high: null, sure: true };
@@ -122,9 +112,7 @@ export function measure({ data, shown }, name, layer, head) {
 
 /**
  * The mean entropy of the rows, divided by its largest possible value.
- *
- * @param {Matrix} matrix
- * @param {number} head
+ * @param {Matrix} matrix @param {number} head
  */
 export function entropy(matrix, head) {
   let [total, rows] = [0, 0];
@@ -145,10 +133,7 @@ export function entropy(matrix, head) {
 /**
  * The mean over the rows of the largest weight outside attention sinks and the row's own token; the early rows of
  * a causal head do not count.
- *
- * @param {Matrix} matrix
- * @param {number} head
- * @param {LayerData["kind"]} kind
+ * @param {Matrix} matrix @param {number} head @param {LayerData["kind"]} kind
  */
 export function peak(matrix, head, kind) {
   const left = new Set(sinks(matrix, head));
@@ -164,12 +149,7 @@ export function peak(matrix, head, kind) {
   return matrix.rows ? sum / (matrix.rows - first) : 0;
 }
 
-/**
- * The mean distance of query and key in tokens.
- *
- * @param {Matrix} matrix
- * @param {number} head
- */
+/** The mean distance of query and key in tokens. @param {Matrix} matrix @param {number} head */
 export function distance(matrix, head) {
   let sum = 0;
   matrix.slices[head].forEach((weight, index) => {
@@ -180,9 +160,7 @@ export function distance(matrix, head) {
 
 /**
  * The mean weight on relevant keys, over the queries that have some.
- *
- * @param {Matrix} matrix
- * @param {number} head
+ * @param {Matrix} matrix @param {number} head
  */
 export function relevantWeight(matrix, head) {
   const pairs = matrix.relevant ?? [];

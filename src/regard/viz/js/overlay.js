@@ -1,15 +1,13 @@
 // The weights of one query on the patches of an image: a panel for each head. Steps that are not patches, such as
 // the class token, are buttons above it.
 
+import { imagePatches } from "./scene.js";
 import { cssColour } from "./colours.js";
 import { button, node, svg } from "./dom.js";
-import { percent } from "./labels.js";
-import { panelsPerRow, arrangePanels } from "./panels.js";
-import { imagePatches } from "./patches.js";
-import { shortImportance, headImportance } from "./importance.js";
+import { headImportance, percent, shortImportance } from "./labels.js";
+import { arrangePanels, panelsPerRow } from "./panels.js";
 
-/** @import { Patches } from "./patches.js" */
-/** @import { Actions, Scene, Surface } from "./scene.js" */
+/** @import { Actions, Scene, Surface, Patches } from "./scene.js" */
 
 const LARGEST_COLOUR = [255, 106, 0]; // the largest weight: differs from the greys of light and dark images
 const IMAGE_COLOUR = [150, 150, 150]; // the image in the colour scale
@@ -24,20 +22,12 @@ const HOW = "Select a patch to see its attention; with shift, to select its weig
 /** @type {Record<string, [number, number]>} */
 const NEXT_PATCH = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
-/**
- * The colour of a share of the largest weight, as in the scale.
- *
- * @param {number} share
- */
+/** The colour of a share of the largest weight, as in the scale. @param {number} share */
 export function overlayColour(share) {
   return IMAGE_COLOUR.map((channel, index) => channel + OPACITY * share * (LARGEST_COLOUR[index] - channel));
 }
 
-/**
- * @param {Scene} scene
- * @param {Actions} actions
- * @param {Surface} surface
- */
+/** @param {Scene} scene @param {Actions} actions @param {Surface} surface */
 export function overlays(scene, actions, { width, height }) {
   const heads = scene.matrix.shown(scene.state);
   const largest = heads.length === 1 ? SINGLE_PICTURE : PICTURE;
@@ -57,12 +47,7 @@ export function overlays(scene, actions, { width, height }) {
   return box;
 }
 
-/**
- * @param {Scene} scene
- * @param {Actions} actions
- * @param {number} head
- * @param {number} side
- */
+/** @param {Scene} scene @param {Actions} actions @param {number} head @param {number} side */
 function panel(scene, actions, head, side) {
   const { data, map, layer, matrix, state } = scene;
   const patches = imagePatches(map, layer);
@@ -89,9 +74,7 @@ function panel(scene, actions, head, side) {
 
 /**
  * The image in grey, with the weights of the selected query as coloured patches.
- *
- * @param {Scene} scene
- * @param {number} head
+ * @param {Scene} scene @param {number} head
  * @param {number} width in pixels
  */
 export function paintOverlay({ map, layer, matrix, state, largest }, head, width) {
@@ -114,11 +97,7 @@ export function paintOverlay({ map, layer, matrix, state, largest }, head, width
         svg("rect", { ...place(patch), ...square, fill: cssColour(LARGEST_COLOUR), "fill-opacity": opacity }),
       );
     });
-  /**
-   * @param {number} step
-   * @param {string} colour
-   * @param {number} thick
-   */
+  /** @param {number} step @param {string} colour @param {number} thick */
   const mark = (step, colour, thick) => {
     if (step < first || step >= first + rows * columns) return;
     const line = { fill: "none", stroke: colour, "stroke-width": thick };
@@ -135,14 +114,8 @@ const RINGS = [
   ["white", 2.5],
 ];
 
-/**
- * Buttons for the steps that are not patches, with their weights, to select them as queries.
- *
- * @param {Scene} scene
- * @param {Actions} actions
- * @param {number} head
- * @param {Patches} patches
- */
+// Buttons for the steps that are not patches, with their weights, to select them as queries.
+/** @param {Scene} scene @param {Actions} actions @param {number} head @param {Patches} patches */
 function otherSteps({ matrix, state }, actions, head, { first, rows, columns }) {
   const steps = matrix.keys.flatMap((_, step) => (step < first || step >= first + rows * columns ? [step] : []));
   return steps.slice(0, 5).map((step) => {
@@ -159,10 +132,7 @@ function otherSteps({ matrix, state }, actions, head, { first, rows, columns }) 
 }
 
 /**
- * @param {HTMLElement} field
- * @param {Scene} scene
- * @param {Actions} actions
- * @param {number} head
+ * @param {HTMLElement} field @param {Scene} scene @param {Actions} actions @param {number} head
  * @param {Patches} patches
  */
 function chooseBy(field, { matrix, state }, actions, head, { first, rows, columns }) {
@@ -173,10 +143,7 @@ function chooseBy(field, { matrix, state }, actions, head, { first, rows, column
     const row = Math.min(rows - 1, Math.max(0, Math.floor(((event.clientY - top) / height) * rows)));
     return first + row * columns + column;
   };
-  /**
-   * @param {number} step
-   * @param {boolean} weight
-   */
+  /** @param {number} step @param {boolean} weight */
   const choose = (step, weight) => {
     if (weight || step >= matrix.rows) actions.choose({ key: step, focus: head });
     else actions.choose({ query: step, key: null, focus: head });

@@ -1,6 +1,6 @@
 // The displayed heatmaps: of each head, and in a comparison also of the other map and the difference.
 
-import { labelMargins } from "./axes.js";
+import { labelMargins } from "./painting.js";
 import { node } from "./dom.js";
 import { Heatmap } from "./heatmap.js";
 import { cellSize, COARSE, TALLEST } from "./viewport.js";
@@ -18,20 +18,13 @@ const NARROW_SIDE = 300; // pixels; the same for comparisons, which are in one r
 
 /**
  * The number of panels in a row, such that all rows are equally long: of four panels two or four.
- *
- * @param {number} count
- * @param {number} limit
+ * @param {number} count @param {number} limit
  */
 export function panelsPerRow(count, limit) {
   return Math.ceil(count / Math.ceil(count / Math.max(1, Math.min(count, limit))));
 }
 
-/**
- * Arranges figures in rows.
- *
- * @param {HTMLElement[]} figures
- * @param {number} beside
- */
+/** Arranges figures in rows. @param {HTMLElement[]} figures @param {number} beside */
 export function arrangePanels(figures, beside) {
   const box = node("div", { class: "panels" });
   box.style.gridTemplateColumns = `repeat(${beside}, minmax(0, max-content))`;
@@ -41,9 +34,7 @@ export function arrangePanels(figures, beside) {
 
 /**
  * The number of heatmaps in a row: where the height is limited, the number that gives the largest cells.
- *
- * @param {Scene} scene
- * @param {Pick<Surface, "width" | "height">} surface
+ * @param {Scene} scene @param {Pick<Surface, "width" | "height">} surface
  */
 export function heatmapsBeside(scene, { width, height }) {
   const sides = comparisonScenes(scene);
@@ -62,13 +53,8 @@ export function heatmapsBeside(scene, { width, height }) {
   return largest < SMALL_CELL ? usual : cells.indexOf(largest) + 1;
 }
 
-/**
- * The height of a heatmap below its titles: less by the buttons that zoom if cells are small.
- *
- * @param {Scene} scene
- * @param {number} width
- * @param {number} height
- */
+// The height of a heatmap below its titles: less by the buttons that zoom if cells are small.
+/** @param {Scene} scene @param {number} width @param {number} height */
 function roomBelow({ matrix }, width, height) {
   const tallest = height - AROUND_HEATMAP;
   const room = width - GAP_BETWEEN - SIDE_NAME;
@@ -78,11 +64,7 @@ function roomBelow({ matrix }, width, height) {
 
 /**
  * The heatmaps of the selected heads; matching ones of `before` are reused.
- *
- * @param {Scene} scene
- * @param {Actions} actions
- * @param {Surface} surface
- * @param {Map<string, Heatmap>} before
+ * @param {Scene} scene @param {Actions} actions @param {Surface} surface @param {Map<string, Heatmap>} before
  */
 export function heatmaps(scene, actions, surface, before) {
   const { matrix, layer, state } = scene;
@@ -115,12 +97,8 @@ export function heatmaps(scene, actions, surface, before) {
   return byHead;
 }
 
-/**
- * The displayed map, the other map, and their difference if it exists.
- *
- * @param {Scene} scene
- * @returns {Scene[]}
- */
+// The displayed map, the other map, and their difference if it exists.
+/** @param {Scene} scene @returns {Scene[]} */
 function comparisonScenes(scene) {
   const { beside, map } = scene;
   if (!beside) return [scene];

@@ -1,14 +1,14 @@
 // The colour scale: the share of the strongest colour that a weight gets.
 
-import { largestValue } from "./arithmetic.js";
-import { cached } from "./cache.js";
+import { cached, largestValue } from "./arithmetic.js";
+import { headCount } from "./matrix.js";
 
-/** @import { Matrix } from "./matrix.js" */
+/** @import { Matrix, Weights } from "./matrix.js" */
 /** @import { ScaleName, State } from "./state.js" */
+/** @import { LayerData, MapData, ViewData } from "./data.js" */
 
 /**
  * The scale of one head.
- *
  * @typedef {object} HeadScale
  * @property {number} top the smallest weight of the strongest colour
  * @property {boolean} above whether larger weights exist
@@ -36,7 +36,6 @@ const VISIBLE_SHARED = 0.2; // the same if heads share the scale: beside darker 
 const HALF = 0.5; // part of a head's weight that must be visible
 const MOST_HEADS = 0.9; // part of the heads for which that must hold
 
-/** The scale of a drawing. */
 export class Scale {
   /**
    * @param {ScaleName} name
@@ -51,11 +50,7 @@ export class Scale {
     this.alike = alike;
   }
 
-  /**
-   * @param {Matrix} matrix
-   * @param {number} head
-   * @returns {HeadScale}
-   */
+  /** @param {Matrix} matrix @param {number} head @returns {HeadScale} */
   of(matrix, head) {
     const { name, aside, largest } = this;
     if (name === "rank") return cached(matrix, `ranks ${head} ${aside}`, () => rankScale(matrix, head, aside));
@@ -75,10 +70,7 @@ export class Scale {
 
 /**
  * The weight of the strongest colour of some heads, and whether larger ones exist.
- *
- * @param {Scale} scale
- * @param {Matrix} matrix
- * @param {number[]} heads
+ * @param {Scale} scale @param {Matrix} matrix @param {number[]} heads
  */
 export function rangeEnd(scale, matrix, heads) {
   const scales = heads.map((head) => scale.of(matrix, head));
@@ -88,7 +80,6 @@ export function rangeEnd(scale, matrix, heads) {
 
 /**
  * The range of a head in its title, if each of several heads has its own.
- *
  * @param {{ matrix: Matrix, scale: Scale, changes: unknown, state: Pick<State, "head" | "off"> }} scene
  * @param {number} head
  */
@@ -97,22 +88,16 @@ export function ownRange({ matrix, scale, changes, state }, head) {
   return `0 to ${rangeEnd(scale, matrix, [head])}`;
 }
 
-/**
- * Rows that are looked at to describe a head: all, or every n-th of many.
- *
- * @param {Pick<Matrix, "rows" | "columns">} matrix
- */
-export function sampledRows({ rows, columns }) {
+// Rows that are looked at to describe a head: all, or every n-th of many.
+/** @param {Pick<Matrix, "rows" | "columns">} matrix */
+function sampledRows({ rows, columns }) {
   const every = Math.max(1, Math.ceil((rows * columns) / WEIGHED));
   return Array.from({ length: Math.ceil(rows / every) }, (_, index) => index * every);
 }
 
 /**
  * The columns that receive a quarter of the weight or more on average, such as the first token or a separator.
- *
- * @param {Matrix} matrix
- * @param {number} head
- * @returns {number[]}
+ * @param {Matrix} matrix @param {number} head @returns {number[]}
  */
 export function sinks(matrix, head) {
   const { rows, columns } = matrix;
@@ -131,7 +116,6 @@ export function sinks(matrix, head) {
 
 /**
  * The first row that counts: early rows of a causal head have large weights because they have few keys.
- *
  * @param {Matrix} matrix
  */
 export function firstRow({ rows, causal }) {
@@ -140,9 +124,7 @@ export function firstRow({ rows, causal }) {
 
 /**
  * The largest weight of a head outside sinks; the early rows of a causal head do not count.
- *
- * @param {Matrix} matrix
- * @param {number} head
+ * @param {Matrix} matrix @param {number} head
  * @param {boolean} aside whether the first key is set aside
  */
 function headTop(matrix, head, aside) {
@@ -162,11 +144,7 @@ function headTop(matrix, head, aside) {
 /**
  * Ranks among the weights above 0. Ranks of nearly equal weights are drawn closer together, so that a uniform head
  * looks uniform.
- *
- * @param {Matrix} matrix
- * @param {number} head
- * @param {boolean} aside
- * @returns {HeadScale}
+ * @param {Matrix} matrix @param {number} head @param {boolean} aside @returns {HeadScale}
  */
 function rankScale(matrix, head, aside) {
   const { columns } = matrix;
@@ -192,7 +170,6 @@ function rankScale(matrix, head, aside) {
 /**
  * The first scale on which at least 90 % of the heads show half of their weight outside sinks; square root if none
  * does.
- *
  * @param {Matrix[]} matrices
  * @param {number} largest the weight of the strongest colour if all heads share it
  * @returns {ScaleName}
@@ -210,13 +187,8 @@ export function chooseScale(matrices, largest) {
   );
 }
 
-/**
- * The part of a head's weight that is visible: outside sinks, unless almost all of it is on them.
- *
- * @param {Scale} scale
- * @param {Matrix} matrix
- * @param {number} head
- */
+// The part of a head's weight that is visible: outside sinks, unless almost all of it is on them.
+/** @param {Scale} scale @param {Matrix} matrix @param {number} head */
 function visibleWeight(scale, matrix, head) {
   const left = new Set(sinks(matrix, head));
   const { share } = scale.of(matrix, head);
@@ -231,4 +203,67 @@ function visibleWeight(scale, matrix, head) {
     });
   }
   return all < 0.03 * total || all === 0 ? 1 : seen / all;
+}
+
+// The colour scale of a drawing: which layers, snapshots and maps share it.
+
+const MOST_WEIGHED = 200_000; // weights from which the scale is chosen: of more, those of every n-th layer
+const LEAST_LAYERS = 4; // layers from which it is chosen: the first one of a deep model differs from the others
+
+/**
+ * The scale that shows most heads of an input; the same for all its layers, snapshots and interventions.
+ * @param {ViewData} data @param {number} input @param {Weights} weights
+ */
+export function usualScale({ maps, original }, input, weights) {
+  const map = original ?? maps[input];
+  // By the outputs, which stay the same when whole layers replace thumbnails: so do the colours.
+  return cached(map.outputs, "scale", () => {
+    const largest = Math.max(
+      ...map.layers.map((layer) => layer.queries.length * layer.keys.length * headCount(layer)),
+    );
+    const wanted = Math.max(LEAST_LAYERS, Math.floor(MOST_WEIGHED / Math.max(largest, 1)));
+    const every = Math.ceil(map.layers.length / wanted);
+    const matrices = map.layers
+      .filter((_, index) => index % every === 0)
+      .map((layer) => weights.of(layer, false));
+    return chooseScale(matrices, Math.max(...matrices.map((matrix) => matrix.scale)));
+  });
+}
+
+/**
+ * The matrices whose heads have the same scale as those of a layer: in all snapshots and in the compared map.
+ * @param {ViewData} data @param {LayerData} layer @param {(layer: LayerData) => Matrix} shown
+ * @param {{ matrix: Matrix } | null} beside the compared matrix
+ * @returns {(matrix: Matrix) => Matrix[]}
+ */
+export function scaledAlike({ playback }, layer, shown, beside) {
+  const frames = playback?.frames.flatMap((frame) => frame.layers) ?? [];
+  const compared = beside ? [beside.matrix, shown(layer)] : [];
+  return (matrix) => {
+    if (matrix !== shown(layer) && !compared.includes(matrix)) return [matrix];
+    return [matrix, ...frames.filter((frame) => frame.name === layer.name).map(shown), ...compared];
+  };
+}
+
+/**
+ * The layers that share a colour scale: all in the overview, otherwise the displayed one, in all snapshots, so that
+ * colours keep their meaning during the playback.
+ * @param {ViewData} data @param {MapData} map @param {LayerData} layer @param {{ mode: string | null }} state
+ */
+export function layersOnScale({ playback }, map, layer, state) {
+  const frames = playback?.frames.flatMap((frame) => frame.layers) ?? [];
+  if (state.mode === "overview") return [...map.layers, ...frames];
+  return [layer, ...frames.filter((frame) => frame.name === layer.name)];
+}
+
+/**
+ * The scale of a layer's small pictures: if heads share it, over all layers of the same kind. The other kinds
+ * can have 1,500 keys where this one has four, and would be white.
+ * @param {{ map: MapData, scale: Scale, shown: (layer: LayerData) => Matrix }} scene
+ * @param {LayerData["kind"]} kind
+ */
+export function posterScale({ map, scale, shown }, kind) {
+  const layers = map.layers.filter((layer) => layer.kind === kind);
+  const largest = scale.name === "shared" ? layers.map((layer) => shown(layer).scale) : [scale.largest];
+  return new Scale(scale.name, Math.max(...largest, 1e-9), scale.aside, scale.alike);
 }

@@ -1,20 +1,13 @@
 // The scene: all data of one drawing, and the actions that its parts can trigger.
 
-import { largestValue } from "./arithmetic.js";
-import { averageHeads } from "./average.js";
-import { layerBeside } from "./comparison.js";
-import { differences, originalLayer } from "./difference.js";
-import { cached } from "./cache.js";
-import { largestOnPatches, imagePatches } from "./patches.js";
-import { hasRollout, rollout } from "./rollout.js";
-import { Scale } from "./scale.js";
-import { layersOnScale, scaledAlike, usualScale } from "./scene-scale.js";
+import { cached, largestValue } from "./arithmetic.js";
+import { averageHeads, hasRollout, rollout } from "./matrix.js";
+import { layersOnScale, Scale, scaledAlike, usualScale } from "./scale.js";
 
 /** @import { Palette } from "./colours.js" */
 /** @import { InterventionData, LayerData, MapData, ViewData } from "./data.js" */
-/** @import { Matrix } from "./matrix.js" */
+/** @import { Matrix, Weights } from "./matrix.js" */
 /** @import { Mode, State } from "./state.js" */
-/** @import { Weights } from "./weights.js" */
 
 /** @type {Mode[]} */
 const COMPARING = ["heatmap", "table"]; // display modes that can show a difference
@@ -46,7 +39,6 @@ const ROLLOUT =
 
 /**
  * The matching layer of another map.
- *
  * @typedef {object} Beside
  * @property {string} name
  * @property {Matrix} matrix
@@ -56,7 +48,6 @@ const ROLLOUT =
 
 /**
  * The surface of a drawing.
- *
  * @typedef {object} Surface
  * @property {Palette} colours
  * @property {number} width in pixels
@@ -80,12 +71,9 @@ const ROLLOUT =
  */
 
 /**
- * @param {ViewData} data
- * @param {MapData} map
- * @param {LayerData} layer
+ * @param {ViewData} data @param {MapData} map @param {LayerData} layer
  * @param {Readonly<State>} selection the selected state
- * @param {Weights} weights
- * @returns {Scene}
+ * @param {Weights} weights @returns {Scene}
  */
 export function makeScene(data, map, layer, selection, weights) {
   /** @param {LayerData} source */
@@ -126,11 +114,7 @@ export function makeScene(data, map, layer, selection, weights) {
 
 /**
  * The selected display mode if the layer supports it (arcs require self-attention), otherwise the default.
- *
- * @param {MapData} map
- * @param {LayerData} layer
- * @param {Mode | null} mode
- * @returns {Mode}
+ * @param {MapData} map @param {LayerData} layer @param {Mode | null} mode @returns {Mode}
  */
 export function currentMode(map, layer, mode) {
   const all = availableModes(map, layer);
@@ -139,10 +123,7 @@ export function currentMode(map, layer, mode) {
 
 /**
  * The display modes of a layer, the default first.
- *
- * @param {MapData} map
- * @param {LayerData} layer
- * @returns {Mode[]}
+ * @param {MapData} map @param {LayerData} layer @returns {Mode[]}
  */
 export function availableModes(map, layer) {
   // Arcs show each token once, but the symbols written at a step differ from those read there.
@@ -159,10 +140,7 @@ export function availableModes(map, layer) {
 
 /**
  * Values derived from several heads or layers with the matching state, or null.
- *
- * @param {MapData} map
- * @param {LayerData} layer
- * @param {Readonly<State>} state
+ * @param {MapData} map @param {LayerData} layer @param {Readonly<State>} state
  * @param {(layer: LayerData) => Matrix} shown
  */
 function deriveMatrix(map, layer, state, shown) {
@@ -189,10 +167,8 @@ function deriveMatrix(map, layer, state, shown) {
 }
 
 /**
- * @param {{ name: string, layer: LayerData } | null} compared
- * @param {Matrix} matrix
- * @param {(layer: LayerData) => Matrix} shown
- * @returns {Beside | null}
+ * @param {{ name: string, layer: LayerData } | null} compared @param {Matrix} matrix
+ * @param {(layer: LayerData) => Matrix} shown @returns {Beside | null}
  */
 function compareWith(compared, matrix, shown) {
   if (!compared) return null;
@@ -204,4 +180,111 @@ function compareWith(compared, matrix, shown) {
       : null;
   const largest = Math.max(...(changed ?? []).map((slice) => largestValue(slice, true)), 1e-9);
   return { name: compared.name, matrix: weights, changes: changed, most: largest };
+}
+
+// Maps that can be compared with the displayed one: without interventions, another input, snapshot or model.
+
+const MOST_SNAPSHOTS = 12; // snapshots offered for comparison
+
+/** @typedef {{ key: string, name: string, map: MapData }} Other */
+
+/**
+ * All maps that can be compared with the displayed one.
+ * @param {ViewData} data
+ * @param {MapData} map the displayed map
+ * @returns {Other[]}
+ */
+export function comparableMaps({ maps, original, playback, beside }, map) {
+  const same = (beside ?? []).filter((entry) => maps.length === 1 || entry.map.input === map.input);
+  const candidates = same.map((candidate, number) => ({
+    key: `model-${number}`,
+    name: candidate.name,
+    map: candidate.map,
+  }));
+  if (original) candidates.push({ key: "original", name: "without interventions", map: original });
+  maps.forEach((map, number) => candidates.push({ key: `input-${number}`, name: map.input, map }));
+  const frames = playback?.frames ?? [];
+  const every = Math.ceil(frames.length / MOST_SNAPSHOTS) || 1;
+  frames.forEach((frame, number) => {
+    if (number % every !== 0) return;
+    const steps = playback?.steps[number].toLocaleString("en");
+    candidates.push({ key: `snapshot-${number}`, name: `after ${steps} training steps`, map: frame });
+  });
+  return candidates.filter((candidate) => candidate.map !== map && candidate.map.layers.length);
+}
+
+/**
+ * The map chosen for comparison, or null.
+ * @param {ViewData} data @param {MapData} map @param {Pick<State, "beside">} state
+ */
+export function comparedMap(data, map, { beside }) {
+  return (beside && comparableMaps(data, map).find((map) => map.key === beside)) || null;
+}
+
+/**
+ * The layer of the compared map that matches a displayed layer: by name, or if no names match, by position within a
+ * kind that has the same number of layers in both. Null if there is none. `match_layers` in subject.py does the
+ * same.
+ * @param {ViewData} data @param {MapData} map @param {LayerData} layer @param {Pick<State, "beside">} state
+ */
+export function layerBeside(data, map, layer, state) {
+  const compared = comparedMap(data, map, state);
+  const match = compared && matchLayer(map.layers, compared.map.layers, layer);
+  if (!compared || !match) return null;
+  return { name: match.name === layer.name ? compared.name : `${compared.name}, ${match.title}`, layer: match };
+}
+
+/** @param {LayerData[]} own @param {LayerData[]} others @param {LayerData} layer one of `own` */
+function matchLayer(own, others, layer) {
+  const named = new Map(others.map((entry) => [entry.name, entry]));
+  if (own.some((candidate) => named.has(candidate.name))) return named.get(layer.name);
+  const [ours, theirs] = [own, others].map((layers) =>
+    layers.filter((candidate) => candidate.kind === layer.kind),
+  );
+  const place = ours.findIndex((candidate) => candidate.name === layer.name);
+  return ours.length === theirs.length ? theirs[place] : undefined;
+}
+
+// The effect of an intervention: the weights minus the original ones.
+
+/**
+ * The layer without interventions, if its tokens are the same; another answer has other tokens.
+ * @param {ViewData} data @param {LayerData} layer
+ */
+export function originalLayer({ original }, layer) {
+  const before = original?.layers.find((candidate) => candidate.name === layer.name);
+  return before && sameLabels(before.queries, layer.queries) && sameLabels(before.keys, layer.keys)
+    ? before
+    : null;
+}
+
+/** The difference of the weights of each head. @param {Matrix} now @param {Matrix} before */
+export function differences(now, before) {
+  return now.slices.map((slice, head) => slice.map((value, index) => value - before.slices[head][index]));
+}
+
+/** @param {string[]} first @param {string[]} second */
+function sameLabels(first, second) {
+  return first.length === second.length && first.every((label, index) => label === second[index]);
+}
+
+// The steps of a layer that are patches of an image, and their weights.
+
+/** @typedef {{ first: number, rows: number, columns: number }} Patches */
+
+/**
+ * The patches of a layer; null without patches or without an image.
+ * @param {Pick<MapData, "picture">} map @param {Pick<LayerData, "patches">} layer @returns {Patches | null}
+ */
+export function imagePatches({ picture }, { patches }) {
+  return picture && patches ? { first: patches[0], rows: patches[1], columns: patches[2] } : null;
+}
+
+/**
+ * The largest weight of a query on any patch, over some heads.
+ * @param {Matrix} matrix @param {number[]} heads @param {number} query @param {Patches} patches
+ */
+export function largestOnPatches(matrix, heads, query, { first, rows, columns }) {
+  const all = heads.map((head) => matrix.row(matrix.slices[head], query).subarray(first, first + rows * columns));
+  return all.reduce((largest, row) => row.reduce((maximum, weight) => Math.max(maximum, weight), largest), 0);
 }

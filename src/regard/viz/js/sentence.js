@@ -1,15 +1,25 @@
 // A sentence that describes one row of weights, without claims beyond the numbers.
 
 import { node } from "./dom.js";
-import { isolate, WORD } from "./labels.js";
-import { headRole, roleSentence } from "./roles.js";
-import { selectedQueries, sumSentence } from "./rows.js";
-import { axisTitles } from "./axis-titles.js";
-import { headImportance, importanceSentence } from "./importance.js";
+import {
+  axisTitles,
+  headImportance,
+  headRole,
+  importanceSentence,
+  isolate,
+  layerTitle,
+  percent,
+  revealHidden,
+  roleSentence,
+  tokenLabel,
+  WORD,
+} from "./labels.js";
+import { numbersIn } from "./arithmetic.js";
 
-/** @import { LayerData } from "./data.js" */
+/** @import { LayerData, MapData } from "./data.js" */
 /** @import { Matrix } from "./matrix.js" */
 /** @import { Scene } from "./scene.js" */
+/** @import { State } from "./state.js" */
 
 const EVEN = 1.5; // multiple of the mean weight below which a row has no peaks
 const MOST_PEAKS = 10; // large weights of a row, beyond which none of them is named if they are most of the row
@@ -17,11 +27,7 @@ const MOST_NAMED = 3; // inputs listed by name
 const SHARE = 0.5; // share of the layer's largest importance below which a head matters little
 const NUMBER_WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
 
-/**
- * The sentence about the selected query and head, and known facts about the head.
- *
- * @param {Scene} scene
- */
+/** The sentence about the selected query and head, and known facts about the head. @param {Scene} scene */
 export function sentences(scene) {
   const { data, layer, matrix, state } = scene;
   if (!matrix.rows || !matrix.columns) return [];
@@ -41,11 +47,7 @@ export function sentences(scene) {
   return elements;
 }
 
-/**
- * The meaning of a weight of a long input's map.
- *
- * @param {number} side
- */
+/** The meaning of a weight of a long input's map. @param {number} side */
 function squareNote(side) {
   return `The input is long: each weight here is the largest of ${side} × ${side} steps.`;
 }
@@ -53,7 +55,6 @@ function squareNote(side) {
 /**
  * The selected head; otherwise, of the visible heads that matter (all, if importance is unknown), the one with most
  * weight on relevant keys or on a single key.
- *
  * @param {Pick<Scene, "data" | "layer" | "matrix" | "state">} scene
  */
 export function currentHead({ data, layer, matrix, state }) {
@@ -71,11 +72,7 @@ export function currentHead({ data, layer, matrix, state }) {
   return scores.indexOf(Math.max(...scores));
 }
 
-/**
- * @param {Pick<Scene, "map" | "layer" | "matrix">} scene
- * @param {number} head
- * @param {number} query
- */
+/** @param {Pick<Scene, "map" | "layer" | "matrix">} scene @param {number} head @param {number} query */
 export function sentence({ map, layer, matrix }, head, query) {
   const row = matrix.row(matrix.slices[head], query);
   const subject = matrix.heads > 1 || matrix.names ? matrix.name(head) : "attention";
@@ -89,11 +86,7 @@ export function sentence({ map, layer, matrix }, head, query) {
 
 /**
  * Whether a head is switched off.
- *
- * @param {Scene["map"]} map
- * @param {Pick<LayerData, "name">} layer
- * @param {Matrix} matrix
- * @param {number} head
+ * @param {Scene["map"]} map @param {Pick<LayerData, "name">} layer @param {Matrix} matrix @param {number} head
  */
 export function isOff({ interventions }, { name }, matrix, head) {
   return interventions.includes(`${name}: ${matrix.name(head)} off`);
@@ -101,11 +94,8 @@ export function isOff({ interventions }, { name }, matrix, head) {
 
 /**
  * The purpose of the query.
- *
- * @param {number[] | string | null} prediction
- * @param {Pick<LayerData, "kind" | "written">} layer
- * @param {string} label
- * @param {number} step
+ * @param {number[] | string | null} prediction @param {Pick<LayerData, "kind" | "written">} layer
+ * @param {string} label @param {number} step
  */
 function purpose(prediction, { kind, written }, label, step) {
   const name = isolate(plainLabel(label));
@@ -117,9 +107,7 @@ function purpose(prediction, { kind, written }, label, step) {
 
 /**
  * The keys with most weight of a row.
- *
- * @param {Matrix} matrix
- * @param {Float32Array} row
+ * @param {Matrix} matrix @param {Float32Array} row
  * @param {string} noun the type of the keys
  */
 function target({ keys }, row, noun) {
@@ -142,13 +130,7 @@ function target({ keys }, row, noun) {
   return `${number(peaks.length)} of ${keys.length} ${noun}, mostly ${mentionLabel(keys[first])} (step ${first}), with ${rounded(together)} in all`;
 }
 
-/**
- * Several inputs of one kind.
- *
- * @param {string[]} keys
- * @param {Float32Array} row
- * @param {number[]} peaks
- */
+/** Several inputs of one kind. @param {string[]} keys @param {Float32Array} row @param {number[]} peaks */
 function describeKeys(keys, row, peaks) {
   const label = keys[peaks[0]];
   const all = keys.filter((key) => key === label).length;
@@ -159,13 +141,8 @@ function describeKeys(keys, row, peaks) {
   return `${which}, ${high === low ? "" : `${low} to `}${high}% each`;
 }
 
-/**
- * The share of a row's weight on relevant inputs, and the share for uniform attention.
- *
- * @param {Matrix} matrix
- * @param {Float32Array} row
- * @param {number} query
- */
+// The share of a row's weight on relevant inputs, and the share for uniform attention.
+/** @param {Matrix} matrix @param {Float32Array} row @param {number} query */
 function relevantShare({ relevant, columns }, row, query) {
   const keys = relevant?.filter(([pairQuery]) => pairQuery === query).map(([, key]) => key);
   if (!keys?.length) return null;
@@ -196,4 +173,127 @@ function mentionLabel(label) {
 /** @param {string} label without the sign that a word begins */
 function plainLabel(label) {
   return label.length > 1 && label.startsWith(WORD) ? label.slice(1) : label;
+}
+
+// Several selected queries: their weights are added.
+
+const MOST_KEYS_NAMED = 4; // keys listed by name
+
+/**
+ * The selected queries: one, and those added to it.
+ * @param {Pick<State, "also">} state @param {number} query
+ * @param {number} rows number of rows
+ */
+export function selectedQueries({ also }, query, rows) {
+  const others = numbersIn(also).filter((number) => number !== query && number < rows);
+  return [query, ...others];
+}
+
+/**
+ * A sentence about the keys with the largest summed weights.
+ * @param {Matrix} matrix @param {number} head @param {number[]} queries
+ */
+export function sumSentence(matrix, head, queries) {
+  const sums = matrix.keys.map((_, key) => queries.reduce((sum, query) => sum + matrix.at(head, query, key), 0));
+  const order = [...sums.keys()].sort((first, second) => sums[second] - sums[first]).slice(0, MOST_KEYS_NAMED);
+  const keys = order.map((key) => `“${isolate(matrix.keys[key])}” (step ${key}, ${sums[key].toFixed(2)})`);
+  const names = queries.map((query) => `“${isolate(matrix.queries[query])}”`);
+  return `${names.join(", ")} together, ${matrix.name(head)}: of ${queries.length} rows, most on ${keys.join(", ")}.`;
+}
+
+// The prediction, its probability, and whether it is right.
+
+const LONGEST_INPUT = 1000; // characters of an input that are shown
+const SCROLLED = 160; // characters from which an input scrolls
+const MOST_STEPS = 40; // up to this number of output steps, probabilities are shown
+
+/**
+ * @param {MapData} map
+ * @param {MapData} [original] the answer without interventions
+ * @param {{ name: string, map: MapData } | null} [compared] the map shown for comparison
+ */
+export function answer(map, original, compared) {
+  const line = node("div", { class: "answer" });
+  if (map.prediction === null) {
+    line.append(node("b", {}, map.task), " ", inputText(map), ...interventionLine(map));
+    return line;
+  }
+  const predictionText = answerText(map.prediction);
+  const prediction = node("b", { class: "prediction" }, predictionText);
+  line.append(node("b", {}, map.task), " ", inputText(map), " prediction ", prediction);
+  if (map.truth !== null) {
+    const truth = answerText(map.truth);
+    line.append(`, truth ${truth} `, node("span", {}, predictionText === truth ? "✓ right" : "✗ wrong"));
+  }
+  if (original) {
+    const before = answerText(original.prediction);
+    const text =
+      before === predictionText ? " (as without interventions)" : ` (without interventions: ${before})`;
+    line.append(node("span", { class: before === predictionText ? "quiet" : "changed" }, text));
+  }
+  if (compared && compared.map !== original && compared.map.prediction !== null) {
+    const theirs = answerText(compared.map.prediction);
+    const text = theirs === predictionText ? "the same" : theirs;
+    line.append(
+      node(
+        "div",
+        { class: theirs === predictionText ? "quiet" : "changed" },
+        `Compared: ${compared.name}: ${text}`,
+      ),
+    );
+  }
+  if (!original) line.append(steps(map)); // with interventions, changes.js compares the probabilities
+  line.append(...interventionLine(map));
+  if (map.note) line.append(node("div", { class: "note" }, `Note: ${map.note}`));
+  return line;
+}
+
+/** The input, which scrolls if it is long. @param {MapData} map */
+function inputText(map) {
+  const text = shorten(revealHidden(map.input));
+  const long = text.length > SCROLLED;
+  return node("code", long ? { tabindex: 0, role: "region", "aria-label": "Input" } : {}, text);
+}
+
+/** The interventions, with the names of layers as in the page. @param {MapData} map */
+function interventionLine({ interventions, layers }) {
+  if (!interventions.length) return [];
+  const texts = interventions.map((text) => {
+    const layer = layers.find(({ name }) => text.startsWith(`${name}: `));
+    return layer?.title === layer?.name && layer
+      ? layerTitle(layer, layers) + text.slice(layer.name.length)
+      : text;
+  });
+  return [node("div", { class: "changed" }, `Interventions: ${texts.join("; ")}`)];
+}
+
+/** The probability of each output step, if known. @param {MapData} map */
+function steps({ outputs, prediction, probabilities }) {
+  const box = node("div");
+  if (!probabilities.length || outputs.length > MOST_STEPS) return box;
+  box.append(node("span", { class: "quiet" }, "with probability: "));
+  outputs.forEach((label, step) => {
+    const now = probabilities[step];
+    const number = Array.isArray(prediction) ? ` ${prediction[step]}` : "";
+    const item = node("span", { class: "step" });
+    item.style.setProperty("--share", `${100 * (Number.isFinite(now) ? now : 0)}%`);
+    item.append(
+      node("span", { class: "token" }, `${tokenLabel(label)}${number} `),
+      node("span", { class: "quiet" }, `${percent(now)} `),
+    );
+    box.append(item);
+  });
+  return box;
+}
+
+/** Shortens a long text to its beginning and end. @param {string} text */
+function shorten(text) {
+  return text.length <= LONGEST_INPUT
+    ? text
+    : `${text.slice(0, LONGEST_INPUT / 2)} … ${text.slice(-LONGEST_INPUT / 4)}`;
+}
+
+/** @param {number[] | string | null} answer */
+export function answerText(answer) {
+  return Array.isArray(answer) ? answer.join(" ") : revealHidden(answer ?? "unknown") || "(nothing)";
 }

@@ -1,7 +1,4 @@
-// CSS of the view, except for colours of weights; design-tokens.js has its sizes and colours.
-
-import { TOKEN_CSS } from "./design-tokens.js";
-import { MEDIA_STYLE } from "./style-media.js";
+// CSS of the view and its design tokens, except for colours of weights.
 
 const STYLE = `
 .regard-view { font: var(--text)/1.45 var(--family); color: inherit; container: view / inline-size; position: relative; }
@@ -187,15 +184,58 @@ const STYLE = `
 .regard-view dialog dl { display: grid; grid-template-columns: max-content 1fr; gap: var(--gap1) var(--gap3); margin: var(--gap2) 0 var(--gap3); }
 .regard-view dialog dt { font-family: var(--mono); font-weight: 600; }
 .regard-view dialog dd { margin: 0; }
-${MEDIA_STYLE}`;
+@container inspector (max-width: 500px) {
+  .regard-view .strips { grid-template-columns: 1fr; }
+}
+@container view (max-width: 900px) {
+  .regard-view .tabs { display: flex; }
+  .regard-view .panes, .regard-view.fits .panes { display: block; height: auto; }
+  .regard-view .pane:is(.heads, .inspector) { border: 0; background: none; padding: var(--gap2) 0; max-height: none; }
+  .regard-view.fits .pane { overflow: visible; }
+  .regard-view.fits .stage { overflow: visible; min-height: 0; flex: none; }
+  .regard-view .pane { padding-top: var(--gap1); }
+  .regard-view .said { order: 1; }
+  .regard-view .under { display: contents; }
+  .regard-view .choices { display: flex; flex-wrap: wrap; gap: 0 var(--gap3); align-items: center; font-size: var(--small); }
+  .regard-view :is(.below, .choices, .strip, .foot) { order: 2; }
+  .regard-view .legend canvas { width: 64px; }
+}
+@container view (max-width: 480px) {
+  .regard-view .toolbar { font-size: var(--small); }
+  .regard-view .toolbar .choice .icon { display: none; }
+  .regard-view .toolbar select { max-width: 9.5em; }
+}
+@media print {
+  .regard-view { color: black; }
+  .regard-view .panes { display: block !important; }
+  .regard-view :is(.heads, .tabs, .bar, .zoom, .foot, .row-box, .choices label, .playback :is(button, input), [data-name="Explain this weight"]) { display: none !important; }
+  .regard-view .pane { overflow: visible !important; max-height: none !important; border: 0 !important; background: none !important; }
+  .regard-view .stage { overflow: visible !important; }
+  .regard-view .card:has(.touch, .invitation) { display: none; }
+  .regard-view .tokens > div { max-height: none; overflow: visible; }
+  .regard-view .below { position: static; }
+  .regard-view figure, .regard-view .legend { break-inside: avoid; }
+  .regard-view .scrolling { overflow: visible; }
+}
+@media not print {
+  @container view (max-width: 900px) {
+    .regard-view:not([data-pane="heads"]) .pane.heads, .regard-view:not([data-pane="picture"]) .pane.picture,
+    .regard-view:not([data-pane="inspector"]) .pane.inspector { display: none; }
+  }
+}
+@media (forced-colors: active) {
+  .regard-view [aria-pressed="true"], .regard-view [aria-checked="true"], .regard-view .tabs [aria-selected="true"] { outline: 2px solid Highlight; outline-offset: -2px; }
+  .regard-view :is(.thumb, .tile).on .seat { outline: 3px solid Highlight; }
+  .regard-view .token.on { outline: 2px solid Highlight; }
+  .regard-view .measure i { background: Highlight; }
+  .regard-view .track i, .regard-view td.bars span { border: 1px solid CanvasText; }
+}
+`;
 
 /** @type {WeakMap<Document | ShadowRoot, Set<string>>} */
 const styledRoots = new WeakMap();
 
-/**
- * @param {Document | ShadowRoot} home
- * @param {string} style
- */
+/** @param {Document | ShadowRoot} home @param {string} style */
 function addSheet(home, style) {
   const known = styledRoots.get(home) ?? new Set();
   styledRoots.set(home, known);
@@ -206,23 +246,59 @@ function addSheet(home, style) {
   home.adoptedStyleSheets = [...home.adoptedStyleSheets, sheet];
 }
 
-/**
- * Adds the design tokens to a page.
- *
- * @param {Document | ShadowRoot} home
- */
+/** Adds the design tokens to a page. @param {Document | ShadowRoot} home */
 export function addTokens(home) {
   addSheet(home, TOKEN_CSS);
 }
 
-/**
- * Adds the style to the document or shadow root of an element.
- *
- * @param {Element} element
- */
+/** Adds the style to the document or shadow root of an element. @param {Element} element */
 export function addStyle(element) {
   const root = element.getRootNode();
   const home = root instanceof ShadowRoot ? root : document;
   addTokens(home);
   addSheet(home, STYLE);
 }
+
+// Design tokens: the type scale, spacing and colours of the view and of the pages around it, in one place.
+
+/** @type {Record<string, [light: string, dark: string]>} */
+const COLOURS = {
+  ink: ["#28313c", "#dfe5ec"],
+  quiet: ["#5f6b7b", "#aab4c0"],
+  edge: ["#868f9b", "#76818e"],
+  line: ["#e6eaf1", "#2b3540"],
+  paper: ["#ffffff", "#12171d"],
+  panel: ["#f7f9fc", "#181f27"],
+  down: ["#eaf1fb", "#22354a"],
+  accent: ["#2a66b0", "#85baf2"], // selection and the model's weights
+  focus: ["#c2410c", "#fbbf24"], // the chosen row, the focus and changes
+  error: ["#9f1239", "#fda4af"],
+};
+// A screen of more than 1,600 pixels has larger text, so that 3,840 pixels are read from the same distance.
+const PLAIN = 1600;
+const GROWTH = 0.0035; // pixels of text for each further pixel of the screen
+const TEXT = 14; // pixels
+const SIZES = `--text: calc(${TEXT}px + max(0px, 100vw - ${PLAIN}px) * ${GROWTH}); --tiny: calc(var(--text) * 0.79);
+  --small: calc(var(--text) * 0.86); --large: calc(var(--text) * 1.14); --title: calc(var(--text) * 1.3);
+  --gap1: calc(var(--text) * 0.29); --gap2: calc(var(--text) * 0.57); --gap3: calc(var(--text) * 0.86);
+  --gap4: calc(var(--text) * 1.43); --round: calc(var(--text) * 0.36); --target: max(24px, calc(var(--text) * 1.8));
+  --family: system-ui, sans-serif; --mono: ui-monospace, monospace;`;
+
+/** The factor of the text on a large screen. */
+export function textFactor() {
+  return 1 + (Math.max(0, innerWidth - PLAIN) * GROWTH) / TEXT;
+}
+
+/** @param {0 | 1} scheme light or dark */
+function colours(scheme) {
+  return Object.entries(COLOURS)
+    .map(([name, values]) => `--${name}: ${values[scheme]};`)
+    .join(" ");
+}
+
+/** The tokens as CSS: of a page by the system's scheme, of a view by its own, which a notebook sets. */
+const TOKEN_CSS = `:root { ${SIZES} ${colours(0)} }
+@media screen and (prefers-color-scheme: dark) { :root { ${colours(1)} } }
+.regard-view { ${SIZES} ${colours(0)} }
+.regard-view.dark { ${colours(1)} }
+`;

@@ -1,26 +1,50 @@
 // The computation of a weight and its effect: query and key, score, softmax, values, context, answer.
 
-import { barCell, heading, headRow, scrollBox, strips } from "./bars.js";
-import { button, keepFocus, node, Part } from "./dom.js";
-import { isolate, tokenLabel } from "./labels.js";
-import { latest } from "./latest.js";
-import { selectedWeight } from "./selected-weight.js";
+import { barCell, heading, headRow, scrollBox, strips } from "./poster.js";
+import { button, keepFocus, node, Part, withIcon } from "./dom.js";
+import { isolate, signedNumber, tokenLabel } from "./labels.js";
+import { latest } from "./arithmetic.js";
+import { currentHead } from "./sentence.js";
+import { cssColour } from "./colours.js";
 
-/** @import { Explained } from "./explanation.js" */
 /** @import { Palette } from "./colours.js" */
 /** @import { Actions, Scene } from "./scene.js" */
-/** @import { Which } from "./selected-weight.js" */
 
 /** @typedef {(which: Which) => Promise<Explained>} Explain */
+
+/**
+ * The computation of a weight, as in `regard.interpret.Explanation`.
+ * @typedef {object} Explained
+ * @property {string} query_label
+ * @property {string[]} key_labels
+ * @property {number} query
+ * @property {number} key
+ * @property {number} head
+ * @property {Record<string, number[]>} steps
+ * @property {number} scale
+ * @property {number[]} scores
+ * @property {boolean} [has_scores] false for a mechanism without scores
+ * @property {string[]} [score_changes] parts that change the result of the score
+ * @property {string} [normalizer] how the weights follow from the scores
+ * @property {boolean[]} may_see
+ * @property {number} temperature
+ * @property {number[]} weights
+ * @property {number[][]} values
+ * @property {number[]} context
+ * @property {string[]} [context_changes] parts that change the context
+ * @property {number[] | null} [changed_context]
+ * @property {number[]} added
+ * @property {number[] | null} own_part
+ * @property {number[] | null} before_norm
+ * @property {number[] | null} after_norm
+ * @property {{ answer: string, probability: number, state: number[], classes: string[], logits: number[], probabilities: number[] } | null} answered
+ */
 
 const MOST_KEYS = 24; // keys whose scores are listed
 const MOST_ANSWERS = 8;
 
 export class Sum {
-  /**
-   * @param {Explain} explain
-   * @param {Actions} actions
-   */
+  /** @param {Explain} explain @param {Actions} actions */
   constructor(explain, actions) {
     this.actions = actions;
     this.title = new Part();
@@ -62,12 +86,7 @@ export class Sum {
     });
   }
 
-  /**
-   * Explains the selected weight, or the largest of its row.
-   *
-   * @param {Scene} scene
-   * @param {Palette} colours
-   */
+  /** Explains the selected weight, or the largest of its row. @param {Scene} scene @param {Palette} colours */
   show(scene, colours) {
     this.shown = { scene, colours };
     const { temperature } = scene.state;
@@ -118,11 +137,7 @@ export class Sum {
   }
 }
 
-/**
- * A note if the temperature differs from the model's.
- *
- * @param {Explained} found
- */
+/** A note if the temperature differs from the model's. @param {Explained} found */
 function temperatureNote({ temperature, own_part, answered }) {
   if (temperature === 1) return [];
   const text = `These are values for a softmax temperature of ${temperature} in this head; the rest of the page shows the unchanged model.`;
@@ -136,10 +151,7 @@ function explanationTitle({ head, query_label, query, key_labels, key, weights }
   return `How head ${head} gives ${from} (step ${query}) the weight ${weights[key].toFixed(4)} on ${to} (step ${key})`;
 }
 
-/**
- * @param {Explained} explanation
- * @param {Palette} colours
- */
+/** @param {Explained} explanation @param {Palette} colours */
 function scoreSection(explanation, colours) {
   const { steps, scale, scores, key, has_scores, score_changes } = explanation;
   const vectors = Object.entries(steps);
@@ -160,11 +172,7 @@ function scoreSection(explanation, colours) {
   ];
 }
 
-/**
- * @param {Explained} explanation
- * @param {Palette} colours
- * @param {(key: number) => void} choose
- */
+/** @param {Explained} explanation @param {Palette} colours @param {(key: number) => void} choose */
 function rowSection(explanation, colours, choose) {
   const { scores, may_see, weights, key_labels, key, temperature, normalizer } = explanation;
   const order = [...weights.keys()];
@@ -200,10 +208,7 @@ function rowSection(explanation, colours, choose) {
   ];
 }
 
-/**
- * @param {Explained} explanation
- * @param {Palette} colours
- */
+/** @param {Explained} explanation @param {Palette} colours */
 function contextSection(explanation, colours) {
   const { values, weights, key, context, own_part, added, before_norm, after_norm } = explanation;
   const { context_changes, changed_context } = explanation;
@@ -223,10 +228,7 @@ function contextSection(explanation, colours) {
   ];
 }
 
-/**
- * @param {Explained} found
- * @param {Palette} colours
- */
+/** @param {Explained} found @param {Palette} colours */
 function answerSection({ answered }, colours) {
   if (!answered) return [];
   const { state, classes, logits, probabilities, answer, probability } = answered;
@@ -247,4 +249,179 @@ function answerSection({ answered }, colours) {
     node("p", {}, "logits = W · state + b; probabilities = softmax over all classes"),
     scrollBox(table, "logits and probabilities"),
   ];
+}
+
+// The weight to explain.
+
+/** @typedef {{ layer: string, head: number, output: number, key: number, temperature: number }} Which */
+
+/** The selected weight, or the largest of its row. @param {Scene} scene @returns {Which} */
+export function selectedWeight(scene) {
+  const { layer, matrix, state } = scene;
+  const head = currentHead(scene);
+  const key = state.key ?? matrix.strongest(head, state.query);
+  return { layer: layer.name, head, output: state.query, key, temperature: state.temperature };
+}
+
+/** The shell command that prints the computation of a weight. @param {Scene} scene */
+export function explainCommand(scene) {
+  const { layer, head, output, key } = selectedWeight(scene);
+  const { task, input } = scene.map;
+  const quoted = `'${input.replaceAll("'", "'\\''")}'`;
+  return `regard explain ${task || "RUN"} --input ${quoted} --layer ${layer} --head ${head} --output ${output} --key ${key}`;
+}
+
+/**
+ * How to print what a page does not contain.
+ * @param {string} command @param {string} [what]
+ * @param {string} [where] another place that shows it
+ */
+export function commandHint(command, what = "the computation of weights", where = "") {
+  const text = `This page does not contain ${what}. For a run of Regard, `;
+  const element = node("p", { class: "quiet hinted" }, text);
+  element.append(node("code", {}, command), ` prints it${where}.`);
+  return element;
+}
+
+// Why a head looks there: what earlier parts of the model wrote into the query and the key of a weight.
+
+/**
+ * What one part of the model wrote, and its part of the score.
+ * @typedef {{ kind: string, text: string, value: number }} Written
+ */
+
+/**
+ * The score of a weight, as in `regard.interpret.Why`.
+ * @typedef {object} Reasons
+ * @property {number} head
+ * @property {number} query
+ * @property {number} key
+ * @property {string} query_label
+ * @property {string} key_label
+ * @property {number} score
+ * @property {Written[]} query_parts the largest first
+ * @property {Written[]} key_parts
+ * @property {Record<string, number>} additions
+ * @property {string} fixed
+ */
+
+/** @typedef {(which: Which) => Promise<Reasons>} AskWhy */
+
+const MOST_PARTS = 6; // listed parts of a query or key
+const LONGEST_PART = 90; // pixels of the longest bar
+const WHAT = "what earlier parts of the model wrote into the query and the key";
+const EQUAL = "A part that adds the same to the score of every key of a row does not change the weights.";
+
+export class Why {
+  /** @param {AskWhy} [ask] without it, only a hint is displayed */
+  constructor(ask) {
+    this.known = ask !== undefined;
+    this.open = false;
+    this.body = new Part();
+    this.element = node("section", { class: "sum", "aria-label": "Why it looks there" });
+    this.element.append(this.body.element);
+    /** @type {unknown[]} */
+    this.askedFor = [];
+    /** @type {Reasons | Error | null} */
+    this.found = null;
+    /** @type {Palette | null} */
+    this.colours = null;
+    this.ask = latest(async (/** @type {Which} */ which) => {
+      try {
+        this.found = (await ask?.(which)) ?? null;
+      } catch (error) {
+        this.found = error instanceof Error ? error : new Error(String(error));
+      }
+      this.draw();
+    });
+  }
+
+  // The card of the selected weight: not for merged words, averages or snapshots.
+  /** @param {Part} card @param {Scene} scene @param {Palette} colours */
+  show(card, scene, colours) {
+    const { derived, matrix, state } = scene;
+    const can = !derived && !matrix.names && !state.words && state.frame === null;
+    const hint = can && !this.known && state.key !== null ? `${explainCommand(scene)} --why` : "";
+    card.show([can, this.open, hint], () => {
+      if (hint) return [commandHint(hint, WHAT, ", and the page of regard show displays it")];
+      if (!can || !this.known) return [];
+      const toggle = () => {
+        this.open = !this.open;
+        this.show(card, scene, colours);
+      };
+      const shown = withIcon(button("Why it looks there", toggle, this.open), "steps");
+      return [shown, ...(this.open ? [this.element] : [])];
+    });
+    if (can && this.known && this.open) this.update(scene, colours);
+  }
+
+  /** @param {Scene} scene @param {Palette} colours */
+  update(scene, colours) {
+    this.colours = colours;
+    const which = selectedWeight(scene);
+    const asked = [scene.map, which.layer, which.head, which.output, which.key];
+    if (asked.every((value, index) => value === this.askedFor[index])) return this.draw();
+    this.askedFor = asked;
+    this.ask(which);
+  }
+
+  draw() {
+    const { found, colours } = this;
+    if (!found || !colours) return;
+    keepFocus(this.element, () => {
+      this.body.show([found, colours], () =>
+        found instanceof Error ? [node("p", { role: "alert" }, found.message)] : reasons(found, colours),
+      );
+    });
+  }
+}
+
+/** @param {Reasons} found @param {Palette} colours */
+function reasons({ head, query, key, query_label, key_label, score, fixed, additions, ...parts }, colours) {
+  const [from, to] = [isolate(tokenLabel(query_label)), isolate(tokenLabel(key_label))];
+  const title = `Why head ${head} gives ${from} (step ${query}) and ${to} (step ${key}) the score ${score.toFixed(4)}`;
+  const columns = node("div", { class: "columns" });
+  columns.append(
+    ...side("Written into the query", parts.query_parts, colours),
+    ...side("Written into the key", parts.key_parts, colours),
+  );
+  const added = Object.entries(additions).map(([name, value]) => `${name} ${signedNumber(value)}`);
+  return [
+    node("h2", {}, title),
+    columns,
+    ...(added.length ? [node("p", {}, `Added to the score: ${added.join(", ")}.`)] : []),
+    node("p", { class: "quiet" }, `Fixed: ${fixed}. ${EQUAL}`),
+  ];
+}
+
+/** @param {string} title @param {Written[]} parts @param {Palette} colours */
+function side(title, parts, colours) {
+  const section = node("div");
+  const largest = Math.max(...parts.map(({ value }) => Math.abs(value)), 1e-9);
+  const table = node("table");
+  const body = node("tbody");
+  for (const { text, value } of parts.slice(0, MOST_PARTS)) body.append(partRow(text, value, largest, colours));
+  const others = parts.slice(MOST_PARTS);
+  const sum = others.reduce((total, { value }) => total + value, 0);
+  if (others.length)
+    body.append(partRow(`${others.length} other${others.length > 1 ? "s" : ""}`, sum, largest, colours));
+  table.append(body);
+  section.append(heading(title, `(${parts.length} part${parts.length > 1 ? "s" : ""})`), scrollBox(table, title));
+  return [section];
+}
+
+/**
+ * @param {string} text @param {number} value
+ * @param {number} largest the value of the longest bar
+ * @param {Palette} colours
+ */
+function partRow(text, value, largest, colours) {
+  const element = node("tr");
+  const bar = node("span", { "aria-hidden": "true" });
+  bar.style.width = `${Math.min(Math.abs(value) / largest, 1) * LONGEST_PART}px`;
+  bar.style.background = cssColour(colours.change(value < 0 ? -1 : 1));
+  const cell = node("td", { class: "bars" });
+  cell.append(bar);
+  element.append(node("th", { scope: "row", class: "part" }, text), node("td", {}, signedNumber(value)), cell);
+  return element;
 }

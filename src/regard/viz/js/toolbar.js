@@ -1,12 +1,10 @@
 // Selection of input, kind of layer, layer, head and display mode.
 
-import { comparableMaps } from "./comparison.js";
-import { checkbox, buttonGroup, node, select } from "./dom.js";
-import { withIcon } from "./icons.js";
-import { layerTitle } from "./layer-names.js";
-import { availableModes } from "./scene.js";
+import { availableModes, comparableMaps } from "./scene.js";
+import { buttonGroup, checkbox, node, select, withIcon } from "./dom.js";
+import { layerTitle } from "./labels.js";
 import { SCALE_NAMES, SCALES } from "./scale.js";
-import { hasWordPieces } from "./words.js";
+import { hasWordPieces } from "./matrix.js";
 
 /** @import { LayerData } from "./data.js" */
 /** @import { Actions, Scene } from "./scene.js" */
@@ -26,10 +24,7 @@ const MODES = {
 const LEAST_WEIGHTS = [0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5]; // choices for the smallest weight of a line
 const LARGEST_OF_ROW = [0, 1, 2, 3, 5, 10]; // choices for the number of lines of each query
 
-/**
- * @param {Scene} scene
- * @param {Actions} actions
- */
+/** @param {Scene} scene @param {Actions} actions */
 export function toolbar(scene, actions) {
   const box = node("div", { class: "toolbar" });
   const flow = scene.state.mode === "flow"; // a rollout spans all layers and averages heads
@@ -46,22 +41,14 @@ export function toolbar(scene, actions) {
   return box;
 }
 
-/**
- * @param {Scene} scene
- * @param {Actions} actions
- */
+/** @param {Scene} scene @param {Actions} actions */
 function inputs({ data, state }, { choose }) {
   if (data.maps.length === 1) return [];
   const names = data.maps.map((map, index) => map.input || `input ${index}`);
   return [select("Input", names, state.map, (map) => choose({ map, query: 0, key: null }))];
 }
 
-/**
- * Selecting another kind shows the layer with the same number.
- *
- * @param {Scene} scene
- * @param {Actions} actions
- */
+/** Selecting another kind shows the layer with the same number. @param {Scene} scene @param {Actions} actions */
 function kinds(scene, { choose }) {
   const { map, layer } = scene;
   const kinds_ = availableKinds(scene);
@@ -76,10 +63,7 @@ function kinds(scene, { choose }) {
   ];
 }
 
-/**
- * @param {Scene} scene
- * @param {Actions} actions
- */
+/** @param {Scene} scene @param {Actions} actions */
 function layers(scene, { choose }) {
   const { layer } = scene;
   const candidates = layersOfKind(scene, layer.kind);
@@ -97,10 +81,7 @@ function layers(scene, { choose }) {
   return list;
 }
 
-/**
- * @param {Scene} scene
- * @param {Actions} actions
- */
+/** @param {Scene} scene @param {Actions} actions */
 function heads({ matrix, state }, { choose }) {
   if (matrix.heads === 1) return [];
   const names = ["all heads", ...matrix.chosen(null).map((head) => matrix.name(head))];
@@ -110,10 +91,7 @@ function heads({ matrix, state }, { choose }) {
   ];
 }
 
-/**
- * @param {Scene} scene
- * @param {Actions} actions
- */
+/** @param {Scene} scene @param {Actions} actions */
 function modes({ map, layer, state }, { choose }) {
   const all = availableModes(map, layer);
   const names = all.map((mode) => MODES[mode]);
@@ -124,9 +102,7 @@ function modes({ map, layer, state }, { choose }) {
 
 /**
  * Options of the display, below the weights, so that they are reached quickly.
- *
- * @param {Scene} scene
- * @param {Actions} actions
+ * @param {Scene} scene @param {Actions} actions
  */
 export function choices({ data, map, layer, state, before, shown, scale, changes }, { choose }) {
   const controls = [];
@@ -174,10 +150,7 @@ function availableKinds({ map }) {
   return [...new Set(map.layers.map((layer) => layer.kind))];
 }
 
-/**
- * @param {Pick<Scene, "map">} scene
- * @param {LayerData["kind"]} kind
- */
+/** @param {Pick<Scene, "map">} scene @param {LayerData["kind"]} kind */
 function layersOfKind({ map }, kind) {
   return map.layers.filter((layer) => layer.kind === kind);
 }

@@ -1,5 +1,7 @@
 // Arithmetic of PyTorch's layers on rows of numbers. Sums are in double precision, parameters in single.
 
+import { bytesOfText, inflate } from "../inflate.js";
+
 /** @typedef {{ numbers: Float32Array, shape: number[] }} Parameter */
 /** @typedef {Float64Array[]} Rows a matrix by rows */
 /** @typedef {"relu" | "gelu" | "swish"} Activation */
@@ -33,34 +35,18 @@ export class Parameters {
     );
   }
 
-  /**
-   * A linear layer, `x W^T + b`.
-   *
-   * @param {string} name
-   * @param {Rows} rows
-   */
+  /** A linear layer, `x W^T + b`. @param {string} name @param {Rows} rows */
   linear(name, rows) {
     return this.affine(`${name}.weight`, `${name}.bias`, rows);
   }
 
-  /**
-   * A linear layer by the names of its weight and bias.
-   *
-   * @param {string} weight
-   * @param {string} bias
-   * @param {Rows} rows
-   */
+  // A linear layer by the names of its weight and bias.
+  /** @param {string} weight @param {string} bias @param {Rows} rows */
   affine(weight, bias, rows) {
     return product(rows, this.get(weight), this.find(bias)?.numbers);
   }
 
-  /**
-   * Layer normalization (Ba et al. 2016).
-   *
-   * @param {string} name
-   * @param {Rows} rows
-   * @param {number} epsilon
-   */
+  /** Layer normalization (Ba et al. 2016). @param {string} name @param {Rows} rows @param {number} epsilon */
   norm(name, rows, epsilon) {
     const [gain, bias] = [this.get(`${name}.weight`).numbers, this.get(`${name}.bias`).numbers];
     return rows.map((row) => {
@@ -74,7 +60,6 @@ export class Parameters {
 
 /**
  * `x W^T + b` of each row.
- *
  * @param {Rows} rows
  * @param {Parameter} weight (outputs, inputs)
  * @param {Float32Array} [bias]
@@ -148,13 +133,43 @@ function errorFunction(value) {
 
 /**
  * The sinusoidal vector of a position (Vaswani et al. 2017, section 3.5).
- *
- * @param {number} position
- * @param {number} width
+ * @param {number} position @param {number} width
  */
 export function wave(position, width) {
   return Float64Array.from({ length: width }, (_, index) => {
     const angle = position * 10_000 ** ((-2 * (index >> 1)) / width);
     return index % 2 ? Math.cos(angle) : Math.sin(angle);
   });
+}
+
+// Parameters as a page's file holds them. See `regard.runs.live_data`, which writes them.
+
+/**
+ * @typedef {object} StoredParameters
+ * @property {[string, number[]][]} shapes of all parameters by name
+ * @property {number} step parameters are multiples of it
+ * @property {number} size bytes of the compressed numbers
+ * @property {string} text
+ */
+
+const PLANES = 4; // bytes of a number, each in a block of its own
+
+/** @param {StoredParameters} stored */
+export async function readParameters({ shapes, step, size, text }) {
+  const counts = shapes.map(([, shape]) => shape.reduce((product, length) => product * length, 1));
+  const count = counts.reduce((sum, number) => sum + number, 0);
+  const bytes = await inflate(bytesOfText(text, size), PLANES * count);
+  /** @type {Map<string, Parameter>} */
+  const byName = new Map();
+  let place = 0;
+  shapes.forEach(([name, shape], index) => {
+    const numbers = new Float32Array(counts[index]);
+    for (let number = 0; number < numbers.length; number += 1, place += 1) {
+      let whole = 0;
+      for (let plane = PLANES - 1; plane >= 0; plane -= 1) whole = (whole << 8) | bytes[plane * count + place];
+      numbers[number] = ((whole >>> 1) ^ -(whole & 1)) * step; // the lowest bit is the sign
+    }
+    byName.set(name, { numbers, shape });
+  });
+  return new Parameters(byName);
 }

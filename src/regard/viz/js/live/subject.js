@@ -1,27 +1,30 @@
 // A model that answers in the page, with the requests and answers of the explorer's server.
 
-import { greedy, longestAnswer } from "./greedy.js";
-import { queryForward } from "./query-model.js";
-import { recurrentDecoder } from "./recurrent.js";
+import {
+  greedy,
+  knownPair,
+  longestAnswer,
+  outputLabels,
+  readLetters,
+  readSource,
+  relevantSteps,
+  trueCounts,
+  visible,
+} from "./tasks.js";
+import { queryForward, recurrentDecoder, transformerDecoder } from "./attention-layer.js";
 import { largestIndex, probabilitiesOf } from "./rows.js";
-import { knownPair, outputLabels, readLetters, readSource, relevantSteps, trueCounts, visible } from "./tasks.js";
-import { transformerDecoder } from "./transformer.js";
 
 /** @import { InterventionData, LayerData, MapData } from "../data.js" */
-/** @import { Explained } from "../explanation.js" */
-/** @import { Which } from "../selected-weight.js" */
-/** @import { Change } from "./attention-layer.js" */
-/** @import { Forward, QueryConfig } from "./query-model.js" */
-/** @import { RecurrentConfig } from "./recurrent.js" */
+/** @import { Explained } from "../sum.js" */
+/** @import { Which } from "../sum.js" */
+/** @import { Change, Forward, QueryConfig, RecurrentConfig, TransformerConfig } from "./attention-layer.js" */
 /** @import { Parameters } from "./rows.js" */
 /** @import { Known, LetterTask, PairTask } from "./tasks.js" */
-/** @import { TransformerConfig } from "./transformer.js" */
 
 /** @typedef {{ name: string, title: string, kind: "encoder" | "decoder" | "cross" }} LayerTitle */
 
 /**
  * What the page's file says of its model, besides the parameters; `model` has the task's kind.
- *
  * @typedef {object} LiveData
  * @property {Record<string, unknown>} about as the explorer's
  * @property {"query" | "transformer" | "recurrent"} kind
@@ -41,21 +44,13 @@ import { transformerDecoder } from "./transformer.js";
 const MOST_CLASSES = 20; // of an answer in an explanation, the likeliest first
 
 export class LiveSubject {
-  /**
-   * @param {LiveData} data
-   * @param {Parameters} parameters
-   */
+  /** @param {LiveData} data @param {Parameters} parameters */
   constructor(data, parameters) {
     this.data = data;
     this.parameters = parameters;
   }
 
-  /**
-   * Answers a request of the explorer.
-   *
-   * @param {string} path
-   * @param {any} body
-   */
+  /** Answers a request of the explorer. @param {string} path @param {any} body */
   ask(path, body) {
     if (path === "api/run") return this.data.about;
     if (path === "api/attend") return this.attend(body);
@@ -73,13 +68,7 @@ export class LiveSubject {
     return { map: { ...map, original_prediction: original.prediction }, original };
   }
 
-  /**
-   * Runs the model on an input.
-   *
-   * @param {string} text
-   * @param {readonly Change[]} changes
-   * @returns {Answered}
-   */
+  /** Runs the model on an input. @param {string} text @param {readonly Change[]} changes @returns {Answered} */
   run(text, changes) {
     return "vocabulary" in this.data.task
       ? this.answerLetters(this.data.task, text, changes)
@@ -171,10 +160,7 @@ export class LiveSubject {
 
   /**
    * The map of an answer.
-   *
-   * @param {Forward} forward
-   * @param {readonly Change[]} changes
-   * @param {object} answer
+   * @param {Forward} forward @param {readonly Change[]} changes @param {object} answer
    * @param {string} answer.input
    * @param {number[] | string} answer.prediction
    * @param {number[] | string | null} answer.truth
@@ -220,12 +206,8 @@ export class LiveSubject {
     };
   }
 
-  /**
-   * The computation of a weight, as `regard.interpret.explain` returns it.
-   *
-   * @param {AttendQuestion & Which} question
-   * @returns {Explained}
-   */
+  // The computation of a weight, as `regard.interpret.explain` returns it.
+  /** @param {AttendQuestion & Which} question @returns {Explained} */
   explain({ input, interventions = [], layer: name, head, output, key, temperature }) {
     /** @type {Change[]} */
     const tempered = temperature === 1 ? [] : [{ layer: name, heads: [head], to: "temper", temperature }];

@@ -1,10 +1,11 @@
 // What a page knows of its task: inputs, true answers and relevant steps, as in `regard.tasks`.
 
-import { EOS, UNKNOWN } from "./greedy.js";
+import { largestIndex } from "./rows.js";
+
+/** @import { Forward, LiveAttention } from "./attention-layer.js" */
 
 /**
  * A task whose answers are numbers.
- *
  * @typedef {object} LetterTask
  * @property {string} name
  * @property {string} vocabulary letters; the null character is a blank
@@ -17,7 +18,6 @@ import { EOS, UNKNOWN } from "./greedy.js";
 
 /**
  * A task whose answers are texts.
- *
  * @typedef {object} PairTask
  * @property {string} name
  * @property {string[]} source symbols
@@ -44,9 +44,7 @@ function quoted(text) {
 
 /**
  * The indices of a typed input; `_` is the null character, and small letters are capitals.
- *
- * @param {LetterTask} task
- * @param {string} typed
+ * @param {LetterTask} task @param {string} typed
  */
 export function readLetters({ name, vocabulary, signals, max_len: most, accepts }, typed) {
   const [lengths, letters] = accepts.split(": ");
@@ -64,12 +62,7 @@ export function readLetters({ name, vocabulary, signals, max_len: most, accepts 
   });
 }
 
-/**
- * Which steps each output depends on.
- *
- * @param {LetterTask} task
- * @param {readonly number[]} letters
- */
+/** Which steps each output depends on. @param {LetterTask} task @param {readonly number[]} letters */
 export function relevantSteps({ name, vocabulary, signals }, letters) {
   /** @param {number} letter @param {number} begin */
   const occurrences = (letter, begin) => letters.map((other, step) => step >= begin && other === letter);
@@ -85,12 +78,7 @@ export function relevantSteps({ name, vocabulary, signals }, letters) {
   return [...counted, letters.map((_, step) => counted[0][step] || counted[1][step])];
 }
 
-/**
- * The true counts.
- *
- * @param {LetterTask} task
- * @param {readonly number[]} letters
- */
+/** The true counts. @param {LetterTask} task @param {readonly number[]} letters */
 export function trueCounts(task, letters) {
   const counts = relevantSteps(task, letters).map((steps) => steps.filter(Boolean).length);
   if (task.signals) return counts.map((count) => count - 1); // the signal itself is not counted
@@ -98,10 +86,7 @@ export function trueCounts(task, letters) {
   return counts;
 }
 
-/**
- * @param {LetterTask} task
- * @param {readonly number[]} letters
- */
+/** @param {LetterTask} task @param {readonly number[]} letters */
 export function outputLabels({ name, vocabulary, signals }, letters) {
   if (!signals) {
     const labels = [...vocabulary].slice(1).map((letter) => `count ${letter}`);
@@ -119,9 +104,7 @@ export function outputLabels({ name, vocabulary, signals }, letters) {
 
 /**
  * The symbols of a source with the end of sequence, and their indices.
- *
- * @param {PairTask} task
- * @param {string} text
+ * @param {PairTask} task @param {string} text
  */
 export function readSource({ source, most_source: most, unit }, text) {
   const pieces = unit === "words" ? text.split(/\s+/).filter(Boolean) : [...text];
@@ -138,11 +121,7 @@ export function readSource({ source, most_source: most, unit }, text) {
 
 /**
  * The true answer to a source; null if this page does not know it.
- *
- * @param {PairTask} task
- * @param {string} source
- * @param {readonly Known[]} samples
- * @returns {Known | null}
+ * @param {PairTask} task @param {string} source @param {readonly Known[]} samples @returns {Known | null}
  */
 export function knownPair({ name, most_source: most, source: symbols }, source, samples) {
   const sample = samples.find((pair) => pair.source === source);
@@ -153,4 +132,53 @@ export function knownPair({ name, most_source: most, source: symbols }, source, 
   if (name === "reverse") order.reverse();
   else if (name !== "copy") return null;
   return { source, target: order.map((step) => letters[step]).join(""), alignment: order.map((step) => [step]) };
+}
+
+// Greedy search: the likeliest token at each step, as in `regard.decoding`.
+
+/**
+ * A model that has read a source.
+ * @typedef {object} Decoder
+ * @property {LiveAttention[]} layers
+ * @property {(token: number) => Float64Array} step feeds a token; returns the input of the vocabulary layer
+ * @property {(state: Float64Array) => Float64Array} logits
+ */
+
+const BOS = 1; // as in regard.data; 0 is padding
+const EOS = 2;
+const UNKNOWN = 3;
+const NEVER = [0, BOS, UNKNOWN];
+const SLACK = 50; // tokens by which an answer may exceed twice its source
+
+/**
+ * The length limit of an answer.
+ * @param {number} source length without the end of sequence
+ * @param {number} most
+ */
+export function longestAnswer(source, most) {
+  return Math.min(most, 2 * (source + 1) + SLACK);
+}
+
+/**
+ * The tokens of the answer, with states and logits of each step and of the end.
+ * @param {Decoder} decoder
+ * @param {number} most tokens
+ * @returns {Forward & { tokens: number[] }}
+ */
+export function greedy(decoder, most) {
+  const states = [];
+  const logits = [];
+  /** @type {number[]} */
+  const tokens = [];
+  for (let token = BOS; ;) {
+    const state = decoder.step(token);
+    const row = decoder.logits(state);
+    states.push(state);
+    logits.push(row);
+    const allowed = row.map((logit, index) => (NEVER.includes(index) ? -Infinity : logit));
+    token = largestIndex(allowed);
+    if (token === EOS || tokens.length === most) break;
+    tokens.push(token);
+  }
+  return { layers: decoder.layers, states, logits, tokens };
 }

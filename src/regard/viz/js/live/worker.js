@@ -2,8 +2,7 @@
 
 import { Training } from "./training.js";
 
-/** @import { Weights } from "./gradient.js" */
-/** @import { Recipe } from "./training.js" */
+/** @import { Recipe, Weights } from "./training.js" */
 /** @import { LetterTask } from "./tasks.js" */
 
 /** @typedef {{ task: LetterTask, hidden: number, recipe: Recipe, seed: number }} Start */
