@@ -37,7 +37,8 @@ def by_hooks(model: DecoderOnly, inputs: Tensor) -> dict[str, Tensor]:
     def keep(name: str, form: Callable[[Any], Tensor]) -> Callable[..., None]:
         return lambda module, args, output: read.__setitem__(name, form((args, output)))
 
-    for number, block in enumerate(model.decoder.layers):
+    blocks: list[Any] = list(model.decoder.layers)
+    for number, block in enumerate(blocks):
         layer = block.self_attention
         for name, module in (("q", layer.query), ("k", layer.key), ("v", layer.value)):
             hooks.append(
@@ -58,7 +59,7 @@ def by_hooks(model: DecoderOnly, inputs: Tensor) -> dict[str, Tensor]:
     model(inputs)
     for hook in hooks:
         hook.remove()
-    for number, block in enumerate(model.decoder.layers):
+    for number, block in enumerate(blocks):
         query, key = (read[f"layer.{number}.{name}"].transpose(1, 2) for name in ("q", "k"))
         key = key.repeat_interleave(HEADS // key.shape[1], 1)
         scores = query @ key.mT * block.self_attention.head_width**-0.5
@@ -192,7 +193,7 @@ def test_unknown_names_and_other_shapes_are_refused() -> None:
     with pytest.raises(InputError, match="keep the shape"), regard.replace(layer, "z", lambda z: z[..., :1]):
         layer(torch.zeros(1, 2, 12))
     with pytest.raises(InputError, match="select weights"):
-        regard.record(layer, "z", heads=[0])
+        regard.record(layer, "z", heads=[0])  # type: ignore[call-overload]
     linear = MultiHeadAttention(12, 3, mechanism="linear")
     assert "recurrence" in regard.activation_names(linear).left_out["scores"]
 

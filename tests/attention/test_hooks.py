@@ -107,7 +107,7 @@ def test_fused_kernel_runs_once_when_rows_are_recorded(
     monkeypatch.setattr(attend, "_fused_kernel", counted)
     for limits, calls in (({}, 0), ({"rows": [1]}, 1), ({"heads": [1]}, 1)):
         called.clear()
-        with record(model, **limits):  # type: ignore[arg-type]
+        with record(model, **limits):  # type: ignore[call-overload]
             model["cross"](states)
         assert len(called) == calls
     called.clear()
