@@ -51,8 +51,7 @@ if TYPE_CHECKING:
     from regard.models.base import TaskModel
     from regard.tasks.base import AnyTask
     from regard.training.config import RunConfig
-    from regard.training.run_folder import RunFolder
-    from regard.viz.attention_map import AttentionMap, Playback
+    from regard.viz.attention_map import AttentionMap
     from regard.viz.forward_pass import ForwardPass
     from regard.viz.subject import Patchable, ProbeInput
     from regard.viz.widget import AttentionWidget

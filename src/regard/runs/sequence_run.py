@@ -36,12 +36,9 @@ from regard.viz.records import attach_original
 from regard.viz.subject import ProbeInput
 
 if TYPE_CHECKING:
-    from regard.convert.conversion import EngineName, Precision
-    from regard.convert.engine import Engines
     from regard.data.tokenization import Unit
     from regard.data.vocabulary import Vocabulary
     from regard.data.word_alignment import Link, Symmetrization, WordAlignment
-    from regard.decoding.translation import Candidate, Search
     from regard.models.seq2seq import Seq2Seq
     from regard.runs.alignment import Aligner, LinkedPair
     from regard.tasks.pairs import SequenceTask
