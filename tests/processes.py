@@ -21,7 +21,7 @@ CONTEXT = multiprocessing.get_context("forkserver")
 TRAINING = ["regard.cli.train", "regard.runs.training", "regard.runs.translation_run", "sacrebleu"]
 RANKS = ["torch._dynamo", "torch.distributed.fsdp"]
 """What data-parallel and sharded training import, for two seconds in every rank."""
-EXPLORER = ["regard.server.app", "regard.server.serve"]
+EXPLORER = ["regard.server.app", "regard.server.http_server", "regard.server.serve"]
 CONTEXT.set_forkserver_preload(TRAINING + RANKS + EXPLORER)
 PATIENCE = 120
 """Seconds until a process is considered hung."""

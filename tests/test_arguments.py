@@ -23,6 +23,7 @@ from regard.attention.blocks import Decoder, DecoderLayer, Encoder, EncoderLayer
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.single import Attention
 from regard.errors import InputError
+from regard.training.config import Options
 
 CHECKED = guard(len).__code__
 """Code of the functions that `public` returns."""
@@ -169,7 +170,11 @@ def test_misuses_of_all_exports_are_refused_in_one_line() -> None:
         for name in hints:
             if signature.parameters.get(name) is None or signature.parameters[name].kind.name.startswith("VAR_"):
                 continue
+            # The options of a run take one item instead of a sequence, as on the command line.
+            takes_item = owner is not None and issubclass(owner, Options) and "tuple" in str(hints[name])
             for value in misuses(name, hints[name]):
+                if takes_item and isinstance(value, str | int):
+                    continue
                 count += 1
                 try:
                     call(**{**needed, name: value})

@@ -66,6 +66,8 @@ def test_wheel_contains_only_the_package(wheel: dict[str, bytes]) -> None:
         ".md",
         ".json",
         ".mplstyle",
+        ".svg",
+        ".toml",
     }
     assert wheel[f"{info}licenses/LICENSE"] == (ROOT / "LICENSE").read_bytes()
     assert b"regard = regard.cli:main" in wheel[f"{info}entry_points.txt"]

@@ -310,7 +310,7 @@ class TestCustomParts:
 
     def test_code_of_others_is_not_run(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "foreign_part.py").write_text("raise RuntimeError('executed')")
-        stored = {"on": "induction", "kind": "decoder", "model": {"attention": "alibi+foreign_part:Part:2"}}
+        stored = {"on": "induction", "kind": "decoder", "options": {"attention": "alibi+foreign_part:Part:2"}}
         assert list(code_digests(stored)) == ["attention part 'foreign_part:Part'"]
         with pytest.raises(InputError, match="uses code that was never used"):
             check_trusted(stored, tmp_path, trust_code=False)

@@ -51,7 +51,7 @@ def showing(
 @contextmanager
 def serving(app: Any) -> Iterator[str]:
     """Serve an application in this process; yield its address."""
-    from regard.server.serve import Server
+    from regard.server.http_server import Server
 
     signals: list[int] = []
     with socket.create_server(("127.0.0.1", 0)) as listening:

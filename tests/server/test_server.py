@@ -118,8 +118,8 @@ def test_body_without_length_is_limited(shown: str) -> None:
 
 def test_slow_clients_time_out(trained: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fifty simultaneous slow request heads and bodies do not delay other requests."""
-    monkeypatch.setattr("regard.server.serve.HEAD_SECONDS", 1.0)
-    monkeypatch.setattr("regard.server.serve.LINGER_SECONDS", 1.0)
+    monkeypatch.setattr("regard.server.http_server.HEAD_SECONDS", 1.0)
+    monkeypatch.setattr("regard.server.http_server.LINGER_SECONDS", 1.0)
     monkeypatch.setattr("regard.server.app.BODY_SECONDS", 1.0)
     begun = [b"", b"GET / HTTP/1.1\r\nhost: 127", asked({})[:-1], asked({}, content_length="9" * 9)]
     with serving(make_app(Explorer(trained))) as address:
@@ -144,7 +144,7 @@ def test_slow_clients_time_out(trained: regard.AnswerRun, monkeypatch: pytest.Mo
 def test_every_request_of_a_connection_has_its_own_time_out(
     trained: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("regard.server.serve.HEAD_SECONDS", 0.5)
+    monkeypatch.setattr("regard.server.http_server.HEAD_SECONDS", 0.5)
     with serving(make_app(Explorer(trained))) as address, connect(address) as connection:
         for _ in range(3):
             connection.sendall(asked({"input": INPUT}))

@@ -78,6 +78,7 @@ class ActivationNames(tuple[str, ...]):
         return f"<ActivationNames: {', '.join(self)}{left_out}>"
 
 
+@public
 class Activations(Mapping[str, Tensor]):
     """Recorded activations by name, with their gradients. Steps of a generation are joined along their steps."""
 
@@ -384,7 +385,7 @@ def activation_names(model: Any, *args: Any, **kwargs: Any) -> ActivationNames:
 
     >>> from regard.attention.blocks import EncoderLayer
     >>> activation_names(EncoderLayer(12, 3, 24))[:3]
-    ('q', 'k', 'v')
+    ('resid_pre', 'q', 'k')
     """
     module, _ = resolve_module(model)
     watch = Watch(module, ["*"], lambda name, value, continues: value)

@@ -8,7 +8,7 @@ from typing import Any
 from regard.cli.lines import read_sentences
 from regard.cli.parsing import read_command
 from regard.cli.run_flags import RunFlags
-from regard.convert.conversion import Program
+from regard.convert.choices import Program
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from regard.attention.hooks import attention_layers
 from regard.attention.multihead import MultiHeadAttention
@@ -29,15 +29,6 @@ if TYPE_CHECKING:
 
     from regard.data.batch import PairBatch
     from regard.data.vocabulary import Vocabulary
-
-Program = Literal["ctranslate2", "huggingface"]
-"""Programs to export to."""
-EngineName = Literal["auto", "regard", "ctranslate2"]
-"""Search engines. auto: CTranslate2 if it is installed and supports the model on this CPU, otherwise Regard's own
-search."""
-Precision = Literal["float32", "int8"]
-"""Precision of the weights in the matrix products of CTranslate2."""
-
 
 RESTORE = "restore a copy of the folder"
 """Remedy for a damaged folder of a trained model."""

@@ -25,7 +25,8 @@ from regard.attention.blocks import STANDARD, Residual
 from regard.attention.feed_forward import FeedForward
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.positions import BASE, Rotary
-from regard.convert.conversion import ExportParts, ForcedOutput, Precision, get_transformer, token_names
+from regard.convert.choices import Precision
+from regard.convert.conversion import ExportParts, ForcedOutput, get_transformer, token_names
 from regard.convert.exportable import Exportable
 from regard.data.batch import PairBatch, collate
 from regard.data.sentencepieces import SentencePieceVocabulary

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from regard.attention.hooks import attention_layers
-from regard.convert.conversion import EngineName, Precision
+from regard.convert.choices import EngineName, Precision
 from regard.data.vocabulary import UNKNOWN
 from regard.errors import InputError, RegardError, unknown_choice
 from regard.io.folders import new_folder

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from regard.arguments import public
 from regard.convert.certificate import CERTIFICATE_NAME, SENTENCES, certify, select_sentences
-from regard.convert.conversion import Program
+from regard.convert.choices import Program
 from regard.convert.ctranslate2 import CTranslate2Model, get_ctranslate2_parts, write_ctranslate2
 from regard.convert.exportable import Exportable
 from regard.convert.huggingface import (

@@ -117,7 +117,9 @@ def _check_lock_file(file: Path) -> None:
     with suppress(FileNotFoundError):
         status = file.lstat()
         if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-            raise InputError(f"lock file {str(file)!r} is a link or no regular file: remove it")
+            is_link = stat.S_ISLNK(status.st_mode) or status.st_nlink > 1
+            kind = "a link, and Regard does not follow links here" if is_link else "no regular file"
+            raise InputError(f"lock file {str(file)!r} is {kind}: remove it")
 
 
 def _read_holder(file: Path) -> str:

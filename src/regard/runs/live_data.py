@@ -3,6 +3,7 @@
 
 import zlib
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -127,7 +128,7 @@ def live_data(run: AnyRun) -> dict[str, Any]:
     return {
         "about": {**about, "draws": True, "back": None},
         "kind": MODELS[type(run.model)],
-        "config": vars(run.config.model),
+        "config": asdict(run.config.model),
         "task": _task(run),
         "layers": layers,
         "opens": attention["opens"],

@@ -13,7 +13,7 @@ import numpy as np
 
 from regard.arguments import public, show_value
 from regard.attention.records import check_indices
-from regard.convert.conversion import EngineName, Precision
+from regard.convert.choices import EngineName, Precision
 from regard.convert.engine import Engines
 from regard.convert.exportable import Exportable
 from regard.data.markup import UNIT

@@ -3,7 +3,8 @@
 Each class has all options of a task, of its default model and of its training, with the task's defaults. For
 another model, use `regard.make_config(task, {"model": ...})`.
 
->>> CountingConfig(hidden=32) == regard.make_config("counting", {"hidden": 32}).options
+>>> import regard
+>>> regard.CountingConfig(hidden=32) == regard.make_config("counting", {"hidden": 32}).options
 True
 """
 

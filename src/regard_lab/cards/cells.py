@@ -176,5 +176,5 @@ def file_name(mechanism: str) -> str:
 
 def code_digest(mechanism: str) -> str:
     """Return a digest of the code of custom parts with a hyphen before it; empty without custom parts."""
-    digests = code_digests({"model": {"attention": mechanism}})
+    digests = code_digests({"options": {"attention": mechanism}})
     return f"-{json_digest(digests)[:12]}" if digests else ""
