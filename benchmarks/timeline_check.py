@@ -80,7 +80,7 @@ def scores_of(weights: Tensor, tokens: Tensor, repeated: int) -> dict[str, list[
 def formation(folder: Path) -> tuple[list[int], dict[str, int | None]]:
     """Return the steps of a run's snapshots, and by role the step from which a head keeps its score."""
     config = json.loads((folder / "config.json").read_text())
-    task, model = config["task"], config["model"]
+    task = model = config["options"]
     expected = {"feed_forward": False, "positions": "learned", "norm": "layer", "pre_norm": True, "bias": False}
     if config["on"] != "induction" or any(model[name] != value for name, value in expected.items()):
         raise SystemExit(f"{folder} is not a run of induction with attention only")

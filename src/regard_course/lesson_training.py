@@ -106,7 +106,7 @@ def _is_current(lesson: Lesson, home: Path) -> bool:
 def _progress(folder: Path) -> dict[str, Any]:
     try:
         last = RunFolder(folder).read_metrics()[-1]
-        steps = json.loads((folder / "config.json").read_text(encoding="utf-8"))["training"]["steps"]
+        steps = json.loads((folder / "config.json").read_text(encoding="utf-8"))["options"]["steps"]
         return {"step": last["step"], "steps": steps, "loss": last["loss"]}
     except (InputError, OSError, ValueError, KeyError, IndexError, TypeError):
         return {"step": 0, "steps": 0, "loss": None}
