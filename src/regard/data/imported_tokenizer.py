@@ -75,7 +75,13 @@ class ImportedTokenizer:
 
     @cached_property
     def prefix(self) -> list[int]:
-        tokens, plain = self._tokenizer.encode("a").ids, self.encode("a")
+        text = "a"
+        try:
+            plain = self.encode(text)
+        except InputError:  # a tokenizer without an unknown token refuses text that it lacks
+            text = self._names[min(self._names)]
+            plain = self.encode(text)
+        tokens = self._tokenizer.encode(text).ids
         begins = range(len(tokens) - len(plain) + 1)
         return tokens[: next((begin for begin in begins if tokens[begin : begin + len(plain)] == plain), 0)]
 
