@@ -136,10 +136,10 @@ def _lines(folder: str, pattern: str) -> int:
 @pytest.mark.parametrize(
     ("folder", "pattern", "most"),
     [
-        ("src", "*.py", 81_820),
-        ("src/regard", "*.py", 62_460),
+        ("src", "*.py", 81_840),
+        ("src/regard", "*.py", 62_480),
         ("src", "*.js", 11_800),
-        ("tests", "*.py", 58_720),
+        ("tests", "*.py", 58_730),
     ],
 )
 def test_the_source_does_not_grow(folder: str, pattern: str, most: int) -> None:
