@@ -28,8 +28,7 @@ def pixels() -> Tensor:
 
 def make(name: str) -> tuple[nn.Module, dict[str, Any], str]:
     """Return a model of transformers, its inputs, and the end of the names of its output projections."""
-    import transformers
-
+    transformers = pytest.importorskip("transformers", reason="needs the extra peers")
     text, symbols = {"input_ids": ids()}, {"vocab_size": SYMBOLS}
     pair = {"input_ids": ids(), "decoder_input_ids": ids(1, 5)}
     bart = {
