@@ -166,6 +166,14 @@ def _public() -> dict[str, Any]:
     return found
 
 
+def test_type_checkers_see_the_names_of_the_table() -> None:
+    stub = ast.parse((ROOT / "regard/__init__.pyi").read_text(encoding="utf-8"))
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    homes = {name.asname: node.module for node in imports for name in node.names}
+    table = {name: home for home, names in vars(regard)["MODULES"].items() for name in names.split()}
+    assert set(homes) == set(vars(regard)["__all__"]) and table.items() <= homes.items()
+
+
 def test_types_returned_by_public_functions_are_exported() -> None:
     exported = {getattr(regard, name) for name in vars(regard)["__all__"]}
     # Many modules import these names only for type checkers.
