@@ -14,7 +14,7 @@ from regard.errors import InputError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 TEXT = "the cat sat on <mask> mat"
-MODELS = ["gpt2", "llama", "bert-mlm", "gpt_neox", "opt", "falcon", "phi3", "gemma2", "mixtral"]
+MODELS = ["gpt2", "llama", "bert-mlm", "gpt_neox", "opt", "falcon", "phi3", "gemma2", "mixtral", "xglm"]
 PROJECTIONS = {
     "gpt2": "transformer.h.{}.attn.c_proj",
     "llama": "model.layers.{}.self_attn.o_proj",
@@ -120,7 +120,9 @@ def test_a_head_that_is_off_adds_nothing(model_of: Callable[[str], Any], tokeniz
 
 
 def test_unknown_structures_are_refused(model_of: Callable[[str], Any], tokenizer: Any) -> None:
-    with pytest.raises(InputError, match="has parts other than heads"):
-        regard.logit_attribution(regard.look(model_of("xglm"), tokenizer), TEXT)
+    subject = regard.look(model_of("gpt2"), tokenizer)
     with pytest.raises(InputError, match="is not in the vocabulary: choose 0 to"):
-        regard.logit_attribution(regard.look(model_of("gpt2"), tokenizer), TEXT, token=100)
+        regard.logit_attribution(subject, TEXT, token=100)
+    with subject.model.lm_head.register_forward_hook(lambda module, args, output: output + 1):
+        with pytest.raises(InputError, match="has parts other than heads"):
+            regard.logit_attribution(subject, TEXT)

@@ -1,6 +1,6 @@
 """Direct logit attribution (Elhage et al. 2021): what each head adds to a token's logit.
 
-The equations are in `regard.interpret.direct_paths`.
+The equations are in `regard.interpret.linear_pass`.
 """
 
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from regard.activations.modules import unwrap
 from regard.arguments import public
 from regard.attention.interventions import active_interventions
 from regard.errors import InputError, check_range
-from regard.interpret.direct_paths import DirectPaths
+from regard.interpret.linear_pass import DirectPaths
 from regard.result import Result, signed
 from regard.viz.subject import Subject
 
@@ -112,11 +112,10 @@ def logit_attribution(
     with torch.enable_grad(), paths.watch():
         logits = probe.run(1)[0, place]
         number = int(logits.argmax()) if wanted is None else wanted
-        gradients = paths.gradients(logits[number])
-    parts = paths.values(gradients)
+        parts, indirect = paths.parts(logits[number])
 
-    def named(kind: str) -> dict[str, float]:
-        return {name: float(value) for (part, name), value in parts.items() if part == kind}
+    def named(*kinds: str) -> dict[str, float]:
+        return {name: float(value) for (kind, name), value in parts.items() if kind in kinds}
 
     return LogitAttribution(
         input=text,
@@ -126,10 +125,10 @@ def logit_attribution(
         at=labels[-1][place] if labels else f"output {place}",
         logit=float(logits[number].detach()),
         heads={name: value.tolist() for (kind, name), value in parts.items() if kind == "head"},
-        feed_forward=named("feed forward"),
-        embeddings=named("embedding"),
-        biases=named("bias"),
-        remainder=paths.check(logits[number], parts),
+        feed_forward=named("feed_forward"),
+        embeddings=named("embedding", "position"),
+        biases=named("bias", "vector"),
+        remainder=paths.remainder(logits[number], parts),
         interventions=active_interventions(subject.model),
-        left_out=paths.indirect(gradients),
+        left_out=indirect,
     )

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.arguments import Limits, public
 from regard.errors import InputError, check_range
-from regard.interpret.direct_paths import INDIRECT, DirectPaths
+from regard.interpret.linear_pass import INDIRECT, DirectPaths
 from regard.result import Result, signed
 from regard.viz.subject import Subject, layer_named
 

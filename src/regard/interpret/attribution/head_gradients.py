@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from regard.interpret.attribution.trial import MOST_ROWS, Trial
-from regard.interpret.direct_paths import DirectPaths
+from regard.interpret.linear_pass import DirectPaths
 
 
 def context_gradients(trial: Trial[Any]) -> dict[str, Tensor]:
@@ -85,9 +85,8 @@ def direct_parts(trial: Trial[Any]) -> dict[str, Tensor]:
         for step in trial.steps:
             row = logits[step]
             value = row[int(trial.classes[step])] - (row.mean() if len(row) > 1 else 0)
-            gradients = paths.gradients(value, retain_graph=True)
-            indirect = paths.indirect(gradients)
-            for (kind, name), part in paths.values(gradients).items():
+            parts, indirect = paths.parts(value)
+            for (kind, name), part in parts.items():
                 if kind == "head":
                     layer = name.split("#")[0]
                     scores[layer] = scores.get(layer, torch.zeros(len(part))) + part.cpu().abs() / len(
