@@ -6,11 +6,12 @@ Each measurement is a fraction (0 to 1), and has a label in `regard_course.lesso
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard.external.output_head import read_own_blocks
+from regard.external.logit_lens import read_states
 from regard.statistics import auroc
 from regard.streams import make_generator
 from regard.tasks.batch import IGNORE
@@ -42,8 +43,8 @@ def _read_layers(run: Any) -> dict[str, float]:
         answers = run.task.answer(tokens.unsqueeze(0))[0]
         outputs = answers != IGNORE
         count += int(outputs.sum())
-        blocks = read_own_blocks(run.model, tokens)
-        for block, states in enumerate(blocks.states[:-1]):
+        blocks = read_states(run.model, partial(run.model, tokens.unsqueeze(0)))
+        for block, states in enumerate(blocks.rows[:-1]):
             read = blocks.apply_head(states).argmax(-1)
             name = f"lens_{block}"
             right[name] = right.get(name, 0) + int((read == answers)[outputs].sum())

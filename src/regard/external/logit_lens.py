@@ -6,20 +6,28 @@ The norm is the final norm of the model. The unembedding was trained only on sta
 earlier rows are interpretations, not predictions.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+import torch
 from rich.table import Table
-from torch import nn
+from torch import Tensor, nn
 
+from regard.activations.interface import Watch
+from regard.activations.modules import unwrap
 from regard.arguments import Limits, public
+from regard.attention.names import layer_name
 from regard.errors import InputError
+from regard.external.adapters import call_model
 from regard.external.next_tokens import read_tokens
-from regard.external.output_head import BlockStates, read_blocks, read_own_blocks
 from regard.models.decoder_only import DecoderOnly
 from regard.result import Result
 from regard.viz.subject import Subject
 
+AGREEMENT = 1e-3
+"""Largest accepted difference from the model's own logits, as a fraction of the largest logit (at least 1)."""
 COUNT = 5
 """Default number of tokens for each state."""
 SHOWN = 8
@@ -72,36 +80,122 @@ def logit_lens(subject: Subject[Any], text: str, *, count: Annotated[int, Limits
 
     Raises `InputError` for another model, or if its output head is not known.
     """
-    positions, blocks = _read(subject, text)
+    model = subject.model
+    if not isinstance(model, DecoderOnly):
+        tokens = read_tokens(subject, text)
+        positions = tokens.labels
+        states = read_states(model, lambda: tokens.subject.adapter.logits(call_model(model, tokens.arguments)))
+        states.rows = [row[-len(tokens.ids) :] for row in states.rows]  # without learned steps before the text
+    elif not isinstance(model.embedding, nn.Embedding):
+        raise InputError(f"{subject.name} has real-valued inputs and outputs: choose a model of tokens")
+    else:
+        prepared = subject.prepare(text)
+        positions = list(subject.called(prepared.tolist()))
+        tokens_in = prepared.to(model.embedding.weight.device).unsqueeze(0)
+        states = read_states(model, lambda: model(tokens_in))
     names: dict[int, str] = {}
     all_tokens: list[list[list[str]]] = []
     all_shares: list[list[list[float]]] = []
-    for states in blocks.states:
-        best: Any = blocks.apply_head(states).softmax(-1)
+    for row in states.rows:
+        best: Any = states.apply_head(row).softmax(-1)
         best = best.topk(min(count, best.shape[-1]))
-        rows = best.indices.tolist()
-        unnamed = sorted({number for row in rows for number in row} - names.keys())
+        ids = best.indices.tolist()
+        unnamed = sorted({number for likeliest in ids for number in likeliest} - names.keys())
         names |= dict(zip(unnamed, subject.called(unnamed), strict=True))
-        all_tokens.append([[names[number] for number in row] for row in rows])
+        all_tokens.append([[names[number] for number in likeliest] for likeliest in ids])
         all_shares.append(best.values.tolist())
     return LogitLens(
         input=text,
         positions=positions,
-        layers=blocks.names,
-        head=[name for name, _ in blocks.after],
+        layers=states.names,
+        head=[name for name, _ in states.head],
         tokens=all_tokens,
         probabilities=all_shares,
     )
 
 
-def _read(subject: Subject[Any], text: Any) -> tuple[list[str], BlockStates]:
-    """Return the labels of the tokens of a text, and the states of the blocks."""
-    model = subject.model
-    if not isinstance(model, DecoderOnly):
-        tokens = read_tokens(subject, text)
-        return tokens.labels, read_blocks(tokens)
-    if not isinstance(model.embedding, nn.Embedding):
-        raise InputError(f"{subject.name} has real-valued inputs and outputs: choose a model of tokens")
-    prepared = subject.prepare(text)
-    blocks = read_own_blocks(model, prepared.to(model.embedding.weight.device))
-    return list(subject.called(prepared.tolist())), blocks
+@dataclass
+class BlockStates:
+    """The states between the blocks in one pass, and the modules that turn states into logits."""
+
+    names: list[str] = field(default_factory=list)
+    """`embeddings`, and the name of each block."""
+    rows: list[Tensor] = field(default_factory=list)
+    """States (T, D) before the first block, and after each block."""
+    head: list[tuple[str, Callable[[Tensor], Any]]] = field(default_factory=list)
+    """Outermost modules that run after the last block: final norm and unembedding."""
+
+    def apply_head(self, states: Tensor) -> Tensor:
+        """Return the logits (T, V) for states (T, D)."""
+        for _, module in self.head:
+            output = module(states.unsqueeze(0))
+            states = (output if isinstance(output, Tensor) else output[0])[0]
+        return states.float()
+
+
+@torch.no_grad()
+def read_states(model: nn.Module, run: Callable[[], Tensor | None]) -> BlockStates:
+    """Run a model; return the states of its blocks and its output head. `run` returns the logits (1, T, V).
+
+    Raises `InputError` for a model without a list of blocks, and if the modules after the last block do not
+    compute its logits.
+    """
+    result, kind = BlockStates(), type(unwrap(model)).__name__
+
+    def keep(name: str, value: Tensor, continues: bool) -> Tensor:
+        if name.endswith(".resid_pre") and result.rows:
+            return value
+        block = blocks.get(name.removesuffix(".resid_post"), "embeddings")
+        calls = sum(known.split("#")[0] == block for known in result.names)  # ALBERT runs one block many times
+        result.names.append(f"{block}#{calls}" if calls else block)
+        result.rows.append(value[0].clone())
+        return value
+
+    # Not `record`, which keeps the last call of a block that runs several times.
+    watch, depth = Watch(model, ["*.resid_pre", "*.resid_post"], keep), 0
+    names = watch.names
+    if not names.attention or not names.blocks:
+        raise InputError(f"{kind} has no list of blocks: its layers cannot be read one by one")
+    # A hybrid model also has blocks without attention.
+    stacks = dict.fromkeys(block.rpartition(".")[0] for block in names.blocks)
+    names.blocks = [f"{stack}.{part}" for stack in stacks for part, _ in model.get_submodule(stack).named_children()]
+    blocks = {names.block(block): layer_name(model, block) for block in names.blocks}
+
+    def enter(name: str) -> None:
+        nonlocal depth
+        result.head += [] if depth else [(name, model.get_submodule(name))]
+        depth += 1
+
+    def leave(is_block: bool) -> None:
+        nonlocal depth
+        if is_block:
+            result.head.clear()
+        depth = 0 if is_block else max(depth - 1, 0)
+
+    with ExitStack() as stack:
+        for name, module in model.named_modules():
+            before = module.register_forward_pre_hook(lambda module, args, name=name: enter(name))
+            after = module.register_forward_hook(
+                lambda module, args, output, is_block=name in names.blocks: leave(is_block)
+            )
+            stack.callback(before.remove)
+            stack.callback(after.remove)
+        stack.enter_context(watch.run())
+        logits = run()
+    assert logits is not None
+    if isinstance(model, DecoderOnly):  # its output layer may be the transposed embedding, which is not a module
+        norm = [] if isinstance(model.decoder.norm, nn.Identity) else [("decoder.norm", model.decoder.norm)]
+        result.head = [*norm, ("embedding" if model.output is None else "output", model.logits)]
+    expected = logits[0].float()
+    try:
+        largest = float((result.apply_head(result.rows[-1]) - expected).abs().max())
+    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
+        modules = ", ".join(name for name, _ in result.head) or "no module"
+        raise InputError(f"{kind} runs {modules} after its blocks, which is not a known output head") from error
+    if not largest <= AGREEMENT * max(1.0, float(expected.abs().max())):
+        raise InputError(
+            f"{kind} changes its logits after final norm and unembedding (by up to {largest:.3g}): its layers"
+            " cannot be read through them"
+        )
+    return result
+
