@@ -1,7 +1,7 @@
 """EAP, EAP-IG and edge patching rank the edges of a decoder-only model as the code of Hanna et al. 2024 does.
 
 The code is the package `eap` of github.com/hannamw/EAP-IG (src/eap), which needs a TransformerLens before
-version 4. The test is skipped where one of them is missing; `test_edge_effects.py` compares with the published
+version 4. The test is skipped where one of them is missing; `test_edges.py` compares with the published
 formulas instead.
 """
 
@@ -15,8 +15,13 @@ import torch
 from torch import Tensor
 
 import regard
-from regard.interpret.edge_effects import edge_attribution_patching, edge_patching, integrated_edge_gradients
-from regard.interpret.residual_graph import Pass, graph_of_probe
+from regard.interpret.edges import (
+    Pass,
+    edge_attribution_patching,
+    edge_patching,
+    graph_of_probe,
+    integrated_edge_gradients,
+)
 
 STEPS = 5
 METHODS = {

@@ -158,7 +158,9 @@ def read_states(model: nn.Module, run: Callable[[], Tensor | None]) -> BlockStat
         raise InputError(f"{kind} has no list of blocks: its layers cannot be read one by one")
     # A hybrid model also has blocks without attention.
     stacks = dict.fromkeys(block.rpartition(".")[0] for block in names.blocks)
-    names.blocks = [f"{stack}.{part}" for stack in stacks for part, _ in model.get_submodule(stack).named_children()]
+    names.blocks = [
+        f"{stack}.{part}" for stack in stacks for part, _ in model.get_submodule(stack).named_children()
+    ]
     blocks = {names.block(block): layer_name(model, block) for block in names.blocks}
 
     def enter(name: str) -> None:
@@ -198,4 +200,3 @@ def read_states(model: nn.Module, run: Callable[[], Tensor | None]) -> BlockStat
             " cannot be read through them"
         )
     return result
-

@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.activations.components import Components, HeadContexts
+from regard.activations.components import KINDS, Components, HeadContexts, HeadInputs, Kind, ProjectedPart
 from regard.activations.forward_tracker import modules_by_name
-from regard.activations.head_inputs import KINDS, HeadInputs, Kind, ProjectedPart
 from regard.activations.layer_names import find_block, find_feed_forward, is_linear
 from regard.attention.interventions import suspend_interventions
 from regard.errors import InputError

@@ -21,8 +21,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from torch import Tensor
 
-from regard.activations.components import HeadContexts
-from regard.activations.head_inputs import KINDS, HeadInputs, Kind, matrix_of
+from regard.activations.components import KINDS, HeadContexts, HeadInputs, Kind, matrix_of
 from regard.arguments import public
 from regard.errors import InputError
 from regard.result import Result
@@ -96,7 +95,7 @@ def composition(subject: Subject[Any]) -> Composition:
         inputs, contexts = head_inputs.get(layer.name), components.heads.get(layer.name)
         if inputs is None or contexts is None:
             left_out.setdefault(layer.name, inputs_left_out.get(layer.name, "its projections are not known"))
-        elif contexts.is_output or contexts.is_torch or not inputs.has_projections:
+        elif contexts.is_output or contexts.is_torch or not inputs.parts:
             left_out[layer.name] = "it has no separate projections"
         else:
             layers[layer.name] = _heads(inputs, contexts)

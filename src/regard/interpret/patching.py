@@ -10,14 +10,13 @@ heads of a layer, the output of a feed-forward layer, or the state after a block
 
     effect = (difference patched - difference corrupted) / (difference clean - difference corrupted)
 
-`difference` is the difference between the logits of two answers at one output step
-(`regard.interpret.patching`). The effect is 0 if the patch restores nothing, and 1 if the patch
-restores the whole difference. Effects of parts do not sum to 1: two redundant heads have effects of 0, and two
-heads that cancel each other have effects above 1 and below 0.
+`difference` is the logit of the answer to the clean input minus that of the answer to the corrupted input, at one
+output step. The effect is 0 if the patch restores nothing, and 1 if it restores the whole difference. Effects of
+parts do not sum to 1: two redundant heads have effects of 0, and two heads that cancel each other have effects
+above 1 and below 0.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,19 +27,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from torch import Tensor
 
-from regard.activations.components import Components
-from regard.activations.interface import change_first
+from regard.activations.components import Change, Components, replace_outputs
 from regard.arguments import public
 from regard.errors import InputError, check_range, plural
 from regard.result import Result, signed
 from regard.viz.subject import Subject, check_subject
-
-# Two inputs with different answers, and the difference between the logits of the answers, for patching.
-#
-#     effect = (difference patched - difference corrupted) / (difference clean - difference corrupted)
-#
-# `difference` is the logit of the answer to the clean input minus that of the answer to the corrupted input, at
-# one output step. The effect is 0 if a patch restores nothing, and 1 if it restores the whole difference.
 
 MIN_DIFFERENCE = 1e-6
 """Smallest logit difference between the clean and the corrupted run, in nats, for which effects are
@@ -307,44 +298,27 @@ def input_text(subject: Subject[Any], value: Any, prepared: Any) -> str:
     return value if isinstance(value, str) else subject.look(prepared).input
 
 
-Change = Callable[[str, Tensor], Tensor]
-
-
 class _Activations:
     """One run on one input: its logits (T, C), and all activations that can be patched."""
 
     def __init__(self, run: Callable[[], Tensor], components: Components) -> None:
         self.run, self.components = run, components
+        self.modules = {**components.feed_forward}
+        self.modules |= {STATE + name: block for name, block in components.blocks.items()}
         calls: dict[str, list[Tensor]] = {}
 
         def store(name: str, states: Tensor) -> Tensor:
             calls.setdefault(name, []).append(states.clone())
             return states
 
-        with self.watch(store):
-            self.logits = run()
+        self.logits = self.rerun(store)
         # A recurrent decoder calls a layer once for each step.
         self.stored = {name: torch.cat(states, dim=-2) for name, states in calls.items()}
 
     def rerun(self, change: Change) -> Tensor:
         """Return the logits (T, C) if `change` changes the activations."""
-        with self.watch(change):
+        with self.components.replace_contexts(change), replace_outputs(self.modules, change):
             return self.run()
-
-    @contextmanager
-    def watch(self, change: Change) -> Iterator[None]:
-        """Pass the name and value of each activation to `change`, and replace it with the result."""
-        with ExitStack() as stack:
-            for name, contexts in self.components.heads.items():
-                stack.enter_context(contexts.replace(partial(change, name)))
-            modules = {**self.components.feed_forward}
-            modules |= {STATE + name: block for name, block in self.components.blocks.items()}
-            for name, module in modules.items():
-                handle = module.register_forward_hook(
-                    lambda module, args, output, name=name: change_first(output, partial(change, name))
-                )
-                stack.callback(handle.remove)
-            yield
 
 
 class _Patching:
@@ -362,18 +336,16 @@ class _Patching:
         """By name: the patched steps; None: all."""
         self.left_out: dict[str, str] = {}
         self.positions = (
-            None if positions is None else [positions] if isinstance(positions, int) else list(positions)
+            [positions] if isinstance(positions, int) else None if positions is None else list(positions)
         )
-        if self.positions is not None:
-            self._choose_rows(self.positions)
-
-    def _choose_rows(self, positions: Sequence[int]) -> None:
-        longest = max(states.shape[-2] for states in self.clean.values())
-        for position in positions:
+        if self.positions is None:
+            return
+        longest = max(states.shape[-2] for states in clean.values())
+        for position in self.positions:
             check_range("position", position, -longest, longest - 1)
-        for name, states in self.clean.items():
+        for name, states in clean.items():
             count = states.shape[-2]
-            self.rows[name] = [position % count for position in positions if -count <= position < count]
+            self.rows[name] = [position % count for position in self.positions if -count <= position < count]
             if not self.rows[name]:
                 del self.rows[name]
                 self.left_out[name] = f"it has {plural(count, 'step')}"

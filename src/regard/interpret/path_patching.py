@@ -23,10 +23,18 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from regard.arguments import public
+from regard.attention.names import known_name
 from regard.errors import InputError
-from regard.interpret.edge_effects import patched_reads, run_patched
+from regard.interpret.edges import (
+    LOGITS,
+    Node,
+    ResidualGraph,
+    corrupted_pass,
+    graph_of_probe,
+    patched_reads,
+    run_patched,
+)
 from regard.interpret.patching import DifferenceEffects, Metric, compare_answers, input_text, prepare_inputs
-from regard.interpret.residual_graph import LOGITS, Node, ResidualGraph, corrupted_pass, graph_of_probe
 from regard.result import signed
 from regard.viz.subject import Subject, check_subject
 
@@ -121,7 +129,7 @@ def patch_paths(
             logits = run_patched(graph, patched_reads(graph, *passes, chunk), patches)
             lost = [difference.lost(values.float()) for values in logits]
             effects |= dict(zip((sender.name for sender in chunk), lost, strict=True))
-    layers = [key for key in graph.heads if key in reached]
+    layers = [key for key in graph.components.heads if key in reached]
     return PathPatchingResult(
         clean=input_text(subject, clean, inputs.clean),
         corrupted=input_text(subject, corrupted, inputs.corrupted),
@@ -136,7 +144,8 @@ def patch_paths(
 
 
 def _receivers(graph: ResidualGraph, names: Sequence[str]) -> list[Node]:
-    nodes = [graph.node(name, graph.receivers) for name in names]
+    known = {node.name: node for node in graph.receivers}
+    nodes = [known[known_name(name, known, "node")] for name in names]
     if not nodes or (len(nodes) > 1 and any(node.key == LOGITS for node in nodes)):
         raise InputError(
             f"receivers={list(names)} cannot be patched together: give logits alone, or other receivers"

@@ -8,8 +8,7 @@ layers have equal shapes. Inputs without such a partner, or with equal ones only
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from functools import partial
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Generic, NamedTuple
 
 import numpy as np
@@ -86,9 +85,9 @@ class Resampling(Generic[Input]):
     """
 
     def __init__(self, subject: Subject[Input], inputs: Sequence[Input]) -> None:
-        self.subject, self.heads = subject, subject.components.heads
+        self.subject, self.components = subject, subject.components
         self.path: Callable[[], AbstractContextManager[None]] = nullcontext
-        if inputs and len(dict(self._record(inputs[:1])[1])) < len(self.heads):
+        if inputs and len(dict(self._record(inputs[:1])[1])) < len(self.components.heads):
             self.path = subject.patchable.calling_hooks  # fused code does not call the hooks
         recorded = [self._record([input]) for input in inputs]
         by_size = sorted(
@@ -128,18 +127,26 @@ class Resampling(Generic[Input]):
             else:
                 donors = self._donors(group, heads)
                 values = [(layer, call[donors]) for layer, call in group.pool]
-            inserted: list[list[Tensor]] = []
+            missed = False
             for start in range(0, len(group.inputs), group.size):
                 part = slice(start, start + group.size)
-                with ExitStack() as stack:
-                    stack.enter_context(self.path())
-                    for layer in dict.fromkeys(layer for layer, _ in heads):
-                        inserted.append([call[part] for name, call in values if name == layer])
-                        members = [head for name, head in heads if name == layer]
-                        insert = partial(_insert, self.heads[layer].heads, members, inserted[-1])
-                        stack.enter_context(self.heads[layer].replace(insert))
+                waiting = {name: [call[part] for layer, call in values if layer == name] for name, _ in heads}
+
+                def insert(name: str, contexts: Tensor, waiting: dict[str, list[Tensor]] = waiting) -> Tensor:
+                    """Replace the contexts of some heads by those of the next call that was recorded."""
+                    if not waiting[name] or waiting[name][0].numel() != contexts.numel():
+                        return contexts
+                    changed = self.components.split(name, contexts).clone()
+                    members = [head for layer, head in heads if layer == name]
+                    inserted = waiting[name].pop(0).to(contexts)
+                    changed[..., members, :] = inserted.view_as(changed)[..., members, :]
+                    flat: Tensor = changed.flatten(-2)
+                    return flat
+
+                with self.path(), self.components.replace_contexts(insert, waiting):
                     losses.append(self.subject.losses(group.inputs[part])[:, 0])
-            if any(inserted):  # the layer was not called as recorded
+                missed |= any(waiting.values())
+            if missed:  # the layer was not called as recorded
                 sizes.append(torch.zeros(len(group.inputs)))
             elif heads:
                 pairs = [(self._vectors(group.calls, head), self._vectors(values, head)) for head in heads]
@@ -156,10 +163,7 @@ class Resampling(Generic[Input]):
             calls.append((layer, contexts.clone()))
             return contexts
 
-        with ExitStack() as stack:
-            stack.enter_context(self.path())
-            for layer, contexts in self.heads.items():
-                stack.enter_context(contexts.replace(partial(record, layer)))
+        with self.path(), self.components.replace_contexts(record):
             return self.subject.losses(inputs)[:, 0], calls
 
     def _shared_inputs(self, inputs: list[Input], calls: ContextCalls) -> int:
@@ -182,8 +186,8 @@ class Resampling(Generic[Input]):
         return 1
 
     def _vectors(self, calls: ContextCalls, head: Head) -> Tensor:
-        heads = self.heads[head[0]].heads
-        parts = [call.unflatten(-1, (heads, -1))[..., head[1], :] for layer, call in calls if layer == head[0]]
+        name, number = head
+        parts = [self.components.split(name, call)[..., number, :] for layer, call in calls if layer == name]
         return torch.cat([part.flatten(1).float() for part in parts], 1) if parts else torch.zeros(0, 0)
 
     def _donors(self, group: _Group[Input], heads: Sequence[Head]) -> Tensor:
@@ -199,16 +203,6 @@ class Resampling(Generic[Input]):
             if not missing.any():
                 break
         return donors
-
-
-def _insert(heads: int, members: list[int], calls: list[Tensor], contexts: Tensor) -> Tensor:
-    """Return the contexts of a call with those of some heads from the first of `calls`, which is removed."""
-    if not calls or calls[0].numel() != contexts.numel():
-        return contexts
-    changed = contexts.unflatten(-1, (heads, -1)).clone()
-    changed[..., members, :] = calls.pop(0).to(contexts).view_as(changed)[..., members, :]
-    flat: Tensor = changed.flatten(-2)
-    return flat
 
 
 def _others_mean(pool: Tensor, group: _Group[Any]) -> Tensor:

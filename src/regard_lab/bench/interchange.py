@@ -7,15 +7,13 @@ component outside the circuit changes no answer of the compiled model, so it mus
 (strictness: Gupta et al. 2024, "InterpBench", section 3).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from regard.activations.components import Components, find_components
+from regard.activations.components import find_components, replace_outputs
 from regard.data.batch import PairBatch, collate
 from regard.data.vocabulary import PAD
 from regard.models.base import TaskModel
@@ -100,7 +98,8 @@ def run_recorded(model: TaskModel, texts: Texts) -> tuple[Tensor, Outputs]:
         outputs[name] = output
         return output
 
-    with _changed(find_components(model), keep):
+    components = find_components(model)
+    with components.replace_contexts(keep), replace_outputs(components.feed_forward, keep):
         return run(model, texts), outputs
 
 
@@ -119,25 +118,8 @@ def run_interchanged(model: TaskModel, texts: Texts, others: Outputs, masks: Mas
         parts = (output.unflatten(-1, (heads, -1)), others[name].unflatten(-1, (heads, -1)))
         return torch.where(mask[:, None, :, None], parts[1], parts[0]).flatten(-2)
 
-    with _changed(components, exchange):
+    with components.replace_contexts(exchange), replace_outputs(components.feed_forward, exchange):
         return run(model, texts)
-
-
-@contextmanager
-def _changed(components: Components, change: Any) -> Iterator[None]:
-    """Replace the output of each component by `change(name, output)` in the block."""
-    with ExitStack() as stack:
-        for name, contexts in components.heads.items():
-            stack.enter_context(contexts.replace(partial(change, name)))
-        for name, module in components.feed_forward.items():
-            hook = partial(_apply, change, name)
-            stack.callback(module.register_forward_hook(hook).remove)
-        yield
-
-
-def _apply(change: Any, name: str, module: nn.Module, args: Any, output: Tensor) -> Tensor:
-    changed: Tensor = change(name, output)
-    return changed
 
 
 def answers_of(compiled: Compiled, logits: Tensor, texts: Texts) -> Tensor:

@@ -6,7 +6,7 @@ positions. The mean over all positions, or a vector of another position, stands 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, Generic
 
@@ -157,22 +157,15 @@ def read_contexts(components: Components, probe: ProbeInput) -> dict[str, Tensor
     """
     calls: dict[str, list[Tensor]] = {}
 
-    def read(name: str) -> Callable[[Tensor], Tensor]:
-        def keep(contexts: Tensor) -> Tensor:
-            if len(contexts) != 1:
-                raise InputError(
-                    f"{name} runs on {len(contexts)} windows of one input, so its heads have no single context: "
-                    "choose scores of inputs"
-                )
-            calls.setdefault(name, []).append(contexts[0].clone())
-            return contexts
+    def keep(name: str, contexts: Tensor) -> Tensor:
+        if len(contexts) != 1:
+            raise InputError(
+                f"{name} runs on {len(contexts)} windows of one input, so its heads have no single context: "
+                "choose scores of inputs"
+            )
+        calls.setdefault(name, []).append(contexts[0].clone())
+        return contexts
 
-        return keep
-
-    with ExitStack() as stack:
-        for name, layer in components.heads.items():
-            stack.enter_context(layer.replace(read(name)))
+    with components.replace_contexts(keep):
         probe.run(1)
-    return {
-        name: torch.cat(parts).unflatten(-1, (components.heads[name].heads, -1)) for name, parts in calls.items()
-    }
+    return {name: components.split(name, torch.cat(parts)) for name, parts in calls.items()}

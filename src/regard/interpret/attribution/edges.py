@@ -2,7 +2,7 @@
 
     score = mean over corrupted inputs of | effect |
 
-`regard.interpret.edge_effects` has the methods and their papers. The metric is the mean explained value (the
+`regard.interpret.edges` has the methods and their papers. The metric is the mean explained value (the
 log-probability of the target class) over output steps. Corrupted inputs are other inputs with the same number
 of tokens. The authors of EAP and EAP-IG rank edges by absolute values, too.
 """
@@ -17,16 +17,19 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.interpret.attribution.background import read_embedding
 from regard.interpret.attribution.trial import Trial
-from regard.interpret.edge_effects import (
+from regard.interpret.edges import (
     Edges,
     Metrics,
+    Pass,
+    ResidualGraph,
+    corrupted_pass,
     edge_gradients,
     edge_patching,
+    graph_of_probe,
     integrated_edge_gradients,
     score_edges,
     sender_gradients,
 )
-from regard.interpret.residual_graph import Pass, ResidualGraph, corrupted_pass, graph_of_probe
 from regard.viz.subject import ProbeInput
 
 CORRUPTED = 4
@@ -71,9 +74,9 @@ def attribution_patching(trial: Trial[Any]) -> dict[str, Tensor]:
     clean = _clean(graph)
     for corrupted in _corrupted(trial, graph):
         count += 1
-        for name, layer in graph.heads.items():
+        for name in graph.components.heads:
             product = (clean.sent[name] - corrupted.sent[name])[0].double() * gradients[name][0].double()
-            effects = product.unflatten(-1, (layer.heads, -1)).sum((0, 2)).abs()
+            effects = graph.components.split(name, product).sum((0, 2)).abs()
             sums[name] = sums.get(name, torch.zeros_like(effects)) + effects
     return {name: values / count for name, values in sums.items()}
 

@@ -10,8 +10,7 @@ c_h is the context of head h at all steps, and g_h the gradient of the value of 
 are averaged over output steps, then over inputs.
 """
 
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -35,23 +34,19 @@ def _gradients(trial: Trial[Any], steps: Tensor) -> dict[str, Tensor]:
     """Return the gradients for some output steps, each computed in its own copy of the input."""
     leaves: dict[str, list[Tensor]] = {}
 
-    def add_leaf(name: str) -> Callable[[Tensor], Tensor]:
-        def change(contexts: Tensor) -> Tensor:
-            leaf = torch.zeros_like(contexts).requires_grad_()
-            leaves.setdefault(name, []).append(leaf)
-            return contexts + leaf
+    def add_leaf(name: str, contexts: Tensor) -> Tensor:
+        leaf = torch.zeros_like(contexts).requires_grad_()
+        leaves.setdefault(name, []).append(leaf)
+        return contexts + leaf
 
-        return change
-
-    components = trial.components
-    with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False), ExitStack() as stack:
-        for name, layer in components.heads.items():
-            stack.enter_context(layer.replace(add_leaf(name)))
-        values = trial.values(trial.probe.run(len(steps))).gather(1, steps.unsqueeze(1)).sum()
-    flat = [leaf for calls in leaves.values() for leaf in calls]
-    computed = iter(torch.autograd.grad(values, flat, allow_unused=True, materialize_grads=True))
+    # cuDNN's recurrent layers have no gradient in evaluation mode; PyTorch's native recurrent layers have one.
+    with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+        with trial.components.replace_contexts(add_leaf):
+            values = trial.values(trial.probe.run(len(steps))).gather(1, steps.unsqueeze(1)).sum()
+        flat = [leaf for calls in leaves.values() for leaf in calls]
+        computed = iter(torch.autograd.grad(values, flat, allow_unused=True, materialize_grads=True))
     return {
-        name: torch.cat([next(computed) for _ in calls], 1).unflatten(-1, (components.heads[name].heads, -1))
+        name: trial.components.split(name, torch.cat([next(computed) for _ in calls], 1))
         for name, calls in leaves.items()
     }
 

@@ -11,9 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from regard.activations.components import find_components
-from regard.interpret import residual_graph
-from regard.interpret.edge_effects import edge_attribution_patching, edge_patching, integrated_edge_gradients
-from regard.interpret.residual_graph import Pass, ResidualGraph
+from regard.interpret import edges
+from regard.interpret.edges import (
+    Pass,
+    ResidualGraph,
+    edge_attribution_patching,
+    edge_patching,
+    integrated_edge_gradients,
+)
 from regard.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 from regard.models.query import QueryModel, QueryModelConfig
 from regard.models.transformer import Transformer, TransformerConfig
@@ -87,8 +92,8 @@ class Case:
         components = find_components(model)
         self.graphs = [
             ResidualGraph(
-                partial(self._run, tokens), model.input_embedding, components.heads,  # type: ignore[arg-type]
-                components.head_inputs, components.feed_forward,
+                partial(self._run, tokens), model.input_embedding, components,  # type: ignore[arg-type]
+                components.find_inputs()[0],
             )
             for tokens in self.tokens
         ]  # fmt: skip
@@ -166,7 +171,7 @@ def test_eap_ig_averages_the_gradients_over_five_embeddings(case: Case) -> None:
 def test_few_copies_per_pass_give_the_same(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = edge_attribution_patching(case.graphs[0], *case.passes, metric)
     exact = edge_patching(case.graphs[0], *case.passes, metric)
-    monkeypatch.setattr(residual_graph, "MOST_COPIES", 5)
+    monkeypatch.setattr(edges, "MOST_COPIES", 5)
     assert_equal(edge_attribution_patching(case.graphs[0], *case.passes, metric), expected)
     assert_equal(edge_patching(case.graphs[0], *case.passes, metric), exact)
 
@@ -179,7 +184,9 @@ def test_eap_is_exact_in_a_linear_model() -> None:
     model.decoder.norm = model.decoder.layers[0].attention_residual.norm = nn.Identity()
     components = find_components(model)
     graphs = [
-        dataclasses.replace(graph, heads=components.heads, head_inputs=components.head_inputs, feed_forward={})
+        dataclasses.replace(
+            graph, components=components._replace(feed_forward={}), head_inputs=components.find_inputs()[0]
+        )
         for graph in case.graphs
     ]
     model.decoder.layers[0].feed_forward = None
