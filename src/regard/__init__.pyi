@@ -39,8 +39,7 @@ from regard.external.next_tokens import (
 from regard.external.weighted_values import WeightedValues as WeightedValues, weighted_values as weighted_values
 from regard.fast.memory import keep_memory as keep_memory
 from regard.interpret.alignment import Alignment as Alignment
-from regard.interpret.attribution.attribution_result import Attribution as Attribution
-from regard.interpret.attribution.method_runs import attribute as attribute
+from regard.interpret.attribution.methods import Attribution as Attribution, attribute as attribute
 from regard.interpret.composition import Composition as Composition, composition as composition
 from regard.interpret.estimates import Estimate as Estimate
 from regard.interpret.examination import Examination as Examination, examine as examine

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import regard
-from regard.interpret.attribution.table import METHODS
+from regard.interpret.attribution.methods import METHODS
 from regard.interpret.attribution.trial import Trial
 from tests.external.conftest import TEXTS
 

@@ -9,7 +9,7 @@ import pytest
 
 import regard
 from regard.errors import InputError
-from regard.interpret.attribution import input_gradients
+from regard.interpret.attribution import inputs as input_methods
 from tests.external.conftest import TEXTS
 
 pytestmark = [
@@ -30,7 +30,7 @@ def scores(subject: Any, method: str, **options: Any) -> np.ndarray:
 def test_captum_computes_the_same_scores(
     model_of: ModelOf, tokenizer: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(input_gradients, "POINTS", 50)
+    monkeypatch.setattr(input_methods, "POINTS", 50)
     subject = regard.look(model_of(name), tokenizer, inputs=TEXTS)
     for theirs, ours in (
         ("Saliency", "gradient"),

@@ -10,7 +10,7 @@ from torch import Tensor
 import regard
 from regard.data.batch import PairBatch, collate
 from regard.interpret import probing
-from regard.interpret.attribution.background import change_embedding
+from regard.interpret.attribution.trial import change_embedding
 from regard.interpret.probing import MOST_LETTERS, choose_yardstick, probe_inputs
 from tests.interpret.subjects import language_run, pair_run, query_run
 

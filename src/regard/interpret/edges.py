@@ -37,7 +37,7 @@ from torch import Tensor, nn
 
 from regard.activations.components import KINDS, Change, Components, HeadInputs, replace_outputs
 from regard.errors import InputError
-from regard.interpret.attribution.background import change_embedding
+from regard.interpret.attribution.trial import change_embedding
 from regard.viz.subject import ProbeInput, Subject
 
 INPUTS = "inputs"

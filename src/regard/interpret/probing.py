@@ -21,15 +21,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.interpret.attribution.background import Background, change_embedding
-from regard.interpret.attribution.input_ablation import (
+from regard.interpret.attribution.inputs import (
     mean_changes,
     mean_inputs,
     other_tokens,
     replace_tokens,
     resampled_tokens,
 )
-from regard.interpret.attribution.trial import MOST_ROWS, Trial, input_scores
+from regard.interpret.attribution.trial import MOST_ROWS, Background, Trial, change_embedding, input_scores
 from regard.viz.subject import Input, ProbeInput, Subject
 
 MOST_LETTERS = 26

@@ -16,8 +16,7 @@ from typing import Any
 import msgspec
 
 from regard.errors import InputError
-from regard.interpret.attribution.attribution_result import LEVELS
-from regard.interpret.attribution.background import Background
+from regard.interpret.attribution.trial import LEVELS, Background
 from regard.io.reading import is_file, read_json
 from regard.io.writing import make_folder, refuse_links, write_json
 from regard.plugins import PluginError

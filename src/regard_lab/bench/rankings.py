@@ -12,10 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from regard.errors import InputError
-from regard.interpret.attribution.attribution_result import Level
-from regard.interpret.attribution.background import Background
-from regard.interpret.attribution.method_runs import average, known_method, run_method
-from regard.interpret.attribution.trial import Trial
+from regard.interpret.attribution.methods import average, known_method, run_method
+from regard.interpret.attribution.trial import Background, Level, Trial
 from regard.plugins import PluginError, describe_error
 from regard.statistics import auroc
 from regard.streams import derive_seed

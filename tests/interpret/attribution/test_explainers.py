@@ -9,11 +9,9 @@ import pytest
 
 import regard
 from regard.errors import InputError
-from regard.interpret.attribution import input_gradients
-from regard.interpret.attribution.background import Background
-from regard.interpret.attribution.method_runs import find_method, run_method
-from regard.interpret.attribution.table import METHODS
-from regard.interpret.attribution.trial import Trial
+from regard.interpret.attribution import inputs as input_methods
+from regard.interpret.attribution.methods import METHODS, find_method, run_method
+from regard.interpret.attribution.trial import Background, Trial
 
 SAME = {
     "Saliency": "gradient",
@@ -48,7 +46,7 @@ def test_captum_computes_the_same_scores(
     run_of: RunOf, family: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The largest difference is 1e-5 of the largest score, with as many points as captum has."""
-    monkeypatch.setattr(input_gradients, "POINTS", 50)
+    monkeypatch.setattr(input_methods, "POINTS", 50)
     trial = make_trial(run_of(family))
     theirs, ours = scores(trial, f"captum:{name}"), scores(trial, SAME[name])
     assert theirs.shape == ours.shape and ours.max() > 1e-4

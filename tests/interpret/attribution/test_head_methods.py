@@ -13,10 +13,8 @@ from torch import Tensor
 import regard
 from regard.attention.hooks import attention_layers
 from regard.errors import InputError
-from regard.interpret.attribution.background import Background
-from regard.interpret.attribution.method_runs import run_method
-from regard.interpret.attribution.table import METHODS
-from regard.interpret.attribution.trial import Trial
+from regard.interpret.attribution.methods import METHODS, run_method
+from regard.interpret.attribution.trial import Background, Trial
 
 FAMILIES = ["query", "single head", "decoder-only", "transformer", "recurrent", "pooling"]
 RunOf = Callable[[str], Any]

@@ -10,11 +10,9 @@ from torch import Tensor
 
 import regard
 from regard.errors import InputError
-from regard.interpret.attribution.attention_paths import zeroing_distances
-from regard.interpret.attribution.background import Background
-from regard.interpret.attribution.method_runs import run_method
-from regard.interpret.attribution.table import METHODS
-from regard.interpret.attribution.trial import Trial
+from regard.interpret.attribution.attention import zeroing_distances
+from regard.interpret.attribution.methods import METHODS, run_method
+from regard.interpret.attribution.trial import Background, Trial
 
 FAMILIES = ["query", "single head", "decoder-only", "transformer", "recurrent", "stepwise", "pooling"]
 RunOf = Callable[[str], Any]
@@ -231,7 +229,7 @@ def test_value_zeroing_equals_zeroed_rows_of_the_value(run_of: RunOf, family: st
 
 @pytest.mark.parametrize("family", ["query", "transformer", "stepwise"])
 def test_integrated_gradients_sum_to_the_change(run_of: RunOf, family: str) -> None:
-    from regard.interpret.attribution.input_gradients import integrated_gradients
+    from regard.interpret.attribution.inputs import integrated_gradients
 
     _, trial = score(run_of(family), "random")
     baseline = torch.zeros_like(trial.embedding)

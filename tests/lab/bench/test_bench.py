@@ -13,7 +13,7 @@ import torch
 import regard
 from regard import plugins
 from regard.cli import main
-from regard.interpret.attribution.table import METHODS
+from regard.interpret.attribution.methods import METHODS
 from regard.interpret.attribution.trial import Trial
 from regard_lab.bench import bench_cells as cells, methods
 from regard_lab.bench.bench import bench

@@ -11,10 +11,8 @@ import torch
 from torch import Tensor
 
 from regard.attention.recording import record_own
-from regard.interpret.attribution.attribution_result import Level
-from regard.interpret.attribution.background import Background
-from regard.interpret.attribution.table import METHODS
-from regard.interpret.attribution.trial import Trial
+from regard.interpret.attribution.methods import METHODS
+from regard.interpret.attribution.trial import Background, Level, Trial
 from regard_lab.bench.known_models import KnownModel, trap_model
 from regard_lab.programs.compiler import Compiled
 from regard_lab.programs.traps import TRAPS

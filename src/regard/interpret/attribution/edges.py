@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import InputError
-from regard.interpret.attribution.background import read_embedding
-from regard.interpret.attribution.trial import Trial
+from regard.interpret.attribution.trial import Trial, read_embedding
 from regard.interpret.edges import (
     Edges,
     Metrics,

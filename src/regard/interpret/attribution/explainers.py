@@ -18,8 +18,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from regard.errors import InputError, unknown_choice
-from regard.interpret.attribution.background import change_embedding
-from regard.interpret.attribution.trial import MOST_ROWS, MethodFunction, Trial
+from regard.interpret.attribution.trial import MOST_ROWS, MethodFunction, Trial, change_embedding
 from regard.libraries import import_library, library_errors
 
 CAPTUM = (

@@ -1,0 +1,383 @@
+"""Explanation methods: the table of all methods, and their results on a run or an external model."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from regard.arguments import public
+from regard.errors import InputError, check_range, unknown_choice
+from regard.interpret.attribution import attention, edges, heads, inputs
+from regard.interpret.attribution.explainers import library_method
+from regard.interpret.attribution.trial import (
+    LEVELS,
+    Background,
+    Level,
+    MethodFunction,
+    Target,
+    Trial,
+    head_scores,
+    input_scores,
+)
+from regard.plugins import import_plugin
+from regard.result import Result
+from regard.viz.attention_map import AttentionMap
+from regard.viz.subject import Subject, check_subject
+
+ABNAR = "Abnar and Zuidema 2020"
+LISTED_INPUTS = 5
+"""Inputs of an output step that the table lists."""
+LISTED_EDGES = 20
+"""Edges that the table lists."""
+
+
+@public
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Attribution(Result):
+    """Scores of inputs, heads or edges: the larger, the more important by this method."""
+
+    method: str
+    level: Level
+    input: str
+    """The input, or the number of inputs over which the scores are averaged."""
+    source: str = ""
+    """Paper of the method."""
+    target: list[str] = field(default_factory=list)
+    """The explained class of each output step."""
+    steps: list[int] = field(default_factory=list)
+    """The output steps that are explained; the rows of `inputs`."""
+    inputs: np.ndarray | None = None
+    """(Tq, Tk): the score of each input for each output step."""
+    heads: dict[str, np.ndarray] | None = None
+    """By layer: (H,), the score of each head."""
+    edges: dict[tuple[str, str], float] | None = None
+    """By sender and receiver: the score of the edge."""
+    labels: list[str] = field(default_factory=list)
+    """Name of each input, if known."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Layers without a score, with the reason."""
+    remarks: list[str] = field(default_factory=list)
+    """Sentences on what the scores leave out or approximate."""
+
+    def ranked(self) -> list[tuple[float, str, int]]:
+        """Return the heads by descending score: (score, layer, head)."""
+        heads = self.heads or {}
+        scores = [(float(score), name, head) for name, layer in heads.items() for head, score in enumerate(layer)]
+        return sorted(scores, key=lambda item: -item[0])
+
+    def summary(self) -> str:
+        return f"{self.method} of {self.level}, {self.input}"
+
+    def table(self) -> RenderableType:
+        tables = {"inputs": self._input_table, "heads": self._head_table, "edges": self._edge_table}
+        table = tables[self.level]()
+        left_out = [f"left out: {name} ({reason})" for name, reason in self.left_out.items()]
+        return Group(f"{self.method} ({self.level}): {self.input}", table, *self.remarks, *left_out)
+
+    def json(self) -> dict[str, Any]:
+        edges = None if self.edges is None else {f"{a} -> {b}": score for (a, b), score in self.edges.items()}
+        return {**super().json(), "edges": edges}
+
+    def _input_table(self) -> Table:
+        assert self.inputs is not None
+        table = Table("output", "class", "inputs with the largest scores", box=None, pad_edge=False)
+        names = self.labels or [""] * self.inputs.shape[1]
+        for step, target, scores in zip(self.steps, self.target, self.inputs, strict=True):
+            order = np.argsort(-scores, kind="stable")[:LISTED_INPUTS]
+            listed = (f"{names[index]}[{index}] {scores[index]:.3g}" for index in order)
+            table.add_row(str(step), target, "  ".join(listed))
+        return table
+
+    def _head_table(self) -> Table:
+        assert self.heads is not None
+        most = max((len(scores) for scores in self.heads.values()), default=0)
+        table = Table("layer", *(f"head {head}" for head in range(most)), box=None, pad_edge=False)
+        for name, scores in self.heads.items():
+            table.add_row(name, *(f"{score:.4g}" for score in scores))
+        return table
+
+    def _edge_table(self) -> Table:
+        table = Table("from", "to", "score", box=None, pad_edge=False)
+        ranked = sorted((self.edges or {}).items(), key=lambda item: -item[1])
+        for (sender, receiver), score in ranked[:LISTED_EDGES]:
+            table.add_row(sender, receiver, f"{score:.4g}")
+        return table
+
+
+class Method(NamedTuple):
+    """An explanation method, with a function for each of its levels."""
+
+    name: str
+    source: str
+    """Paper, or a description."""
+    functions: Mapping[Level, MethodFunction]
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        return tuple(self.functions)
+
+
+def oracle(trial: Trial[Any]) -> Any:
+    """Return the known answer: `truth`, or for inputs the relevant inputs of the task.
+
+    Raises `InputError` if the answer is not known.
+    """
+    if trial.truth is not None:
+        return trial.truth
+    if trial.level == "inputs" and trial.probe.relevant is not None:
+        return trial.probe.relevant[trial.steps].astype(float)
+    raise InputError(f"oracle: the important {trial.level} of {trial.subject.name} are not known; pass truth=")
+
+
+def random_inputs(trial: Trial[Any]) -> np.ndarray:
+    """Return scores (Tq, Tk) that are uniform between 0 and 1."""
+    return torch.rand(len(trial.steps), len(trial.embedding), generator=trial.draws("random")).numpy()
+
+
+def random_heads(trial: Trial[Any]) -> dict[str, np.ndarray]:
+    """Return scores (H,) of each layer that are uniform between 0 and 1."""
+    generator = trial.draws("random")
+    return {layer.name: torch.rand(layer.heads, generator=generator).numpy() for layer in trial.subject.layers}
+
+
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        Method(
+            "attention",
+            "mean over heads of the last layer that reads the inputs; heads: Voita et al. 2019",
+            {"inputs": attention.mean_weights, "heads": attention.confidence},
+        ),
+        Method(
+            "best_head",
+            "the head of that layer with the most attention on relevant inputs in other inputs",
+            {"inputs": attention.best_head},
+        ),
+        Method(
+            "weighted_values",
+            "Kobayashi et al. 2020, Attention is not only a weight",
+            {"inputs": attention.weighted_values, "heads": attention.weighted_confidence},
+        ),
+        Method(
+            "output_norm",
+            "norm of what a head adds to the residual stream; Kobayashi et al. 2020",
+            {"heads": attention.output_norms},
+        ),
+        Method(
+            "attention_x_gradient",
+            "Barkan et al. 2021, Grad-SAM, with absolute gradients",
+            {"inputs": attention.weights_times_gradient},
+        ),
+        Method("rollout", f"{ABNAR}, Quantifying attention flow in transformers", {"inputs": attention.rollout}),
+        Method("flow", f"{ABNAR}, Quantifying attention flow in transformers", {"inputs": attention.flow}),
+        Method(
+            "value_zeroing",
+            "Mohebbi et al. 2023, Quantifying context mixing in transformers",
+            {"inputs": attention.value_zeroing},
+        ),
+        Method(
+            "gradient",
+            "Simonyan et al. 2014, Deep inside convolutional networks; here the norm",
+            {"inputs": inputs.gradient_norm},
+        ),
+        Method(
+            "gradient_x_input",
+            "Shrikumar et al. 2016, Not just a black box",
+            {"inputs": inputs.gradient_times_input},
+        ),
+        Method(
+            "integrated_gradients",
+            "Sundararajan et al. 2017, Axiomatic attribution; baseline zero",
+            {"inputs": inputs.integrated_from_zero},
+        ),
+        Method(
+            "integrated_gradients_mean",
+            "Sundararajan et al. 2017, Axiomatic attribution; baseline: mean of other inputs",
+            {"inputs": inputs.integrated_from_mean},
+        ),
+        Method(
+            "ablation_zero",
+            "Li et al. 2016, Representation erasure; heads: Michel et al. 2019",
+            {"inputs": inputs.zero_inputs, "heads": heads.zero_heads},
+        ),
+        Method(
+            "ablation_mean",
+            "Wang et al. 2023, Interpretability in the wild",
+            {"inputs": inputs.mean_inputs, "heads": heads.mean_heads},
+        ),
+        Method(
+            "ablation_resampled",
+            "Chan et al. 2022, Causal scrubbing: resampling ablation",
+            {"inputs": inputs.resampled_inputs, "heads": heads.resampled_heads},
+        ),
+        Method("other_tokens", "mean change over all other tokens at a position", {"inputs": inputs.all_others}),
+        Method("gate", "Michel et al. 2019, Are sixteen heads really better than one?", {"heads": heads.gate}),
+        Method(
+            "attribution_patching_mean",
+            "Nanda 2023, with the mean of other inputs as the corrupted context",
+            {"heads": heads.mean_patching},
+        ),
+        Method(
+            "logit_attribution",
+            "Elhage et al. 2021, A mathematical framework for transformer circuits; norms frozen",
+            {"heads": heads.direct_parts},
+        ),
+        Method(
+            "attribution_patching",
+            "Nanda 2023, Attribution patching: activation patching at industrial scale",
+            {"heads": edges.attribution_patching},
+        ),
+        Method(
+            "edge_patching",
+            "Goldowsky-Dill et al. 2023, Path patching, with one edge as the path",
+            {"edges": edges.patched_edges},
+        ),
+        Method(
+            "eap",
+            "Syed, Rager and Conmy 2023, Attribution patching outperforms automated circuit discovery",
+            {"edges": edges.eap},
+        ),
+        Method(
+            "eap_ig", "Hanna et al. 2024, Have faith in faithfulness (inputs, 5 steps)", {"edges": edges.eap_ig}
+        ),
+        Method("oracle", "the known answer", dict.fromkeys(LEVELS, oracle)),
+        Method(
+            "random",
+            "uniform random scores",
+            {"inputs": random_inputs, "heads": random_heads, "edges": edges.random_edges},
+        ),
+    )
+}
+"""By name: all explanation methods."""
+
+
+DEFAULT_METHOD = "ablation_mean"
+HEAD_INPUTS = 20
+"""Unseen inputs over which scores of heads and edges are averaged by default."""
+
+
+@public
+def attribute(
+    subject: Subject[Any],
+    input: Any = None,
+    *,
+    method: str | MethodFunction = DEFAULT_METHOD,
+    level: Level = "inputs",
+    target: int | tuple[int | None, int | None] | None = None,
+    others: Sequence[Any] | None = None,
+    truth: Any = None,
+    seed: int = 0,
+) -> Attribution:
+    """Return the scores of inputs, heads or edges by an explanation method: the larger, the more important.
+
+    `subject`: a run, or a result of `look`. `input`: a text, or an input of `unseen`. At the levels of heads and
+    edges also a list of inputs, or a number of unseen inputs, over which scores are averaged (None: 20; fewer if
+    the subject has fewer). `method`: a name in `METHODS`, a method of another library such as
+    `captum:ShapleyValueSampling` or `inseq:occlusion`, `module:function`, or a function of a `Trial`.
+    `target`: the explained output step, or (step, class); None for every step and the predicted class. `others`:
+    inputs for means and resampling (None: unseen inputs). `truth`: the answer for the method oracle.
+
+    >>> result = regard.attribute(run, "BCCCBAABACCCA", method="gradient")    # doctest: +SKIP
+    >>> result.inputs.shape    # doctest: +SKIP
+    (3, 13)
+
+    Raises `InputError` for an unknown method, a method without this level, and an input that the model rejects.
+    """
+    check_subject(subject)
+    chosen = find_method(method, level)
+    background = Background(subject, None if others is None else list(map(subject.prepare, others)), seed=seed)
+    explained = Target(*target) if isinstance(target, tuple) else Target(target)
+    trials = [
+        Trial(subject, prepared, level, explained, seed, truth, background)
+        for prepared in _inputs(subject, input, level, seed)
+    ]
+    scores = [run_method(chosen.functions[level], trial) for trial in trials]
+    first = trials[0]
+    shown = subject.look(first.input)
+    name = shown.input if len(trials) == 1 else f"mean over {len(trials)} inputs"
+    labels = _labels(shown, first) if level == "inputs" else []
+    return Attribution(
+        method=chosen.name,
+        level=level,
+        input=name,
+        source=chosen.source,
+        target=subject.called([int(first.classes[step]) for step in first.steps]) if len(trials) == 1 else [],
+        steps=first.steps if len(trials) == 1 else [],
+        inputs=scores[0] if level == "inputs" else None,
+        heads=average(scores) if level == "heads" else None,
+        edges=average(scores) if level == "edges" else None,
+        labels=labels,
+        left_out={name: reason for trial in trials for name, reason in trial.left_out.items()},
+        remarks=list(dict.fromkeys(remark for trial in trials for remark in trial.remarks)),
+    )
+
+
+def find_method(method: str | MethodFunction, level: Level) -> Method:
+    """Return a method of the table, or a user's function as a method of one level.
+
+    Raises `InputError` for an unknown name, or a method without this level.
+    """
+    if level not in LEVELS:
+        raise unknown_choice("level", str(level), LEVELS)
+    if isinstance(method, str) and (known := known_method(method)):
+        if level not in known.levels:
+            names = [name for name, other in METHODS.items() if level in other.levels]
+            raise InputError(f"method {method} has no scores of {level}: choose {', '.join(names)}")
+        return known
+    function: Any = import_plugin("method", method) if isinstance(method, str) else method
+    name = method if isinstance(method, str) else getattr(function, "__name__", type(function).__name__)
+    return Method(name, "a method of the user", {level: function})
+
+
+def known_method(name: str) -> Method | None:
+    """Return a method of the table, of captum or of Inseq; None for `module:function`.
+
+    Raises `InputError` for an unknown name, or if the library is not installed.
+    """
+    if name in METHODS:
+        return METHODS[name]
+    if ":" not in name:
+        raise unknown_choice("method", name, METHODS, other="captum:CLASS, inseq:METHOD, module:function")
+    function = library_method(name)
+    return function and Method(name, f"a method of {name.partition(':')[0]}", {"inputs": function})
+
+
+def run_method(function: MethodFunction, trial: Trial[Any]) -> Any:
+    """Return the checked scores of a trial: an array for inputs, otherwise a dictionary."""
+    scores = function(trial)
+    if trial.level == "inputs":
+        return input_scores(trial, scores)
+    return head_scores(trial, scores) if trial.level == "heads" else dict(scores)
+
+
+def average(scores: Sequence[dict[Any, Any]]) -> dict[Any, Any]:
+    """Return the mean of dictionaries with equal keys.
+
+    >>> average([{"a": 1.0}, {"a": 3.0}])
+    {'a': 2.0}
+    """
+    means = {name: np.mean([trial[name] for trial in scores], axis=0) for name in scores[0]}
+    return {name: mean if isinstance(mean, np.ndarray) else float(mean) for name, mean in means.items()}
+
+
+def _inputs(subject: Subject[Any], input: Any, level: Level, seed: int) -> list[Any]:
+    if level == "inputs":
+        if input is None or isinstance(input, int | list):
+            raise InputError("input is missing: give one input, because scores of inputs are not averaged")
+        return [subject.prepare(input)]
+    if isinstance(input, int):
+        check_range("input (a number of inputs)", input, 1, 10**5)
+    if input is None or isinstance(input, int):
+        return list(subject.unseen(HEAD_INPUTS if input is None else input, seed, purpose="explain"))
+    return list(map(subject.prepare, input if isinstance(input, list) else [input]))
+
+
+def _labels(shown: AttentionMap, trial: Trial[Any]) -> list[str]:
+    """Return the names of the inputs in an attention map; empty if the map has no layer with these inputs."""
+    order = sorted(shown.layers.values(), key=lambda layer: layer.kind == "decoder")
+    labels = (layer.key_labels for layer in order if len(layer.key_labels) >= len(trial.embedding))
+    return next((list(names[trial.own_keys(len(names))]) for names in labels), [])
