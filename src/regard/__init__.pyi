@@ -60,8 +60,12 @@ from regard.interpret.head_selection import (
     KeptHeads as KeptHeads,
 )
 from regard.interpret.importance import HeadImportance as HeadImportance, head_importance as head_importance
-from regard.interpret.patching import PatchingResult as PatchingResult, patch as patch
-from regard.interpret.path_patching import PathPatchingResult as PathPatchingResult, patch_paths as patch_paths
+from regard.interpret.patching import (
+    PatchingResult as PatchingResult,
+    PathPatchingResult as PathPatchingResult,
+    patch as patch,
+    patch_paths as patch_paths,
+)
 from regard.interpret.relevance import RelevanceShare as RelevanceShare
 from regard.interpret.roles import HeadRole as HeadRole, HeadRoles as HeadRoles
 from regard.interpret.samples import HeadSamples as HeadSamples

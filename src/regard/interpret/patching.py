@@ -1,6 +1,5 @@
-"""Activation patching (Vig et al. 2020; Meng et al. 2022).
-
-Patching finds the parts of a model that make it prefer one of two answers.
+"""Activation patching (Vig et al. 2020; Meng et al. 2022) and path patching (Goldowsky-Dill et al. 2023; Wang et
+al. 2023): the parts of a model, and the direct paths, that make it prefer one of two answers.
 
     result = regard.patch(subject, "The doctor said he", "The nurse said he", answers=("doctor", "nurse"))
 
@@ -14,6 +13,18 @@ heads of a layer, the output of a feed-forward layer, or the state after a block
 output step. The effect is 0 if the patch restores nothing, and 1 if it restores the whole difference. Effects of
 parts do not sum to 1: two redundant heads have effects of 0, and two heads that cancel each other have effects
 above 1 and below 0.
+
+Path patching has the opposite direction. The model runs on the clean input. One sender (a head, a feed-forward
+layer or the embedding) writes its output for the corrupted input, but only the receivers read this output,
+through residual connections and norms.
+
+    effect = (difference clean - difference patched) / (difference clean - difference corrupted)
+
+All other senders are frozen to their outputs in the clean run while the input of the receivers is computed;
+everything after the receivers is computed anew. A receiver that is after another receiver reads frozen senders,
+too. The effect is 0 if the path carries nothing, and 1 if the whole difference between the answers is lost.
+Departure: Wang et al. compute the feed-forward layers on the way anew, so that their paths lead through
+feed-forward layers; here, feed-forward layers are senders like heads, and are frozen.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,9 +38,19 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from torch import Tensor
 
-from regard.activations.components import Change, Components, replace_outputs
+from regard.activations.components import Change, replace_outputs
 from regard.arguments import public
+from regard.attention.names import known_name
 from regard.errors import InputError, check_range, plural
+from regard.interpret.edges import (
+    LOGITS,
+    Node,
+    ResidualGraph,
+    corrupted_pass,
+    graph_of_probe,
+    patched_reads,
+    run_patched,
+)
 from regard.result import Result, signed
 from regard.viz.subject import Subject, check_subject
 
@@ -80,6 +101,24 @@ class DifferenceEffects(Result):
     difference_corrupted: float
     step: int
     """Output step at which the logits are compared."""
+    heads: dict[str, list[float]]
+    """By layer: the effect of each head."""
+
+    @property
+    def difference(self) -> str:
+        """The compared answers, for titles."""
+        return f"{self.answers[0]!r} - {self.answers[1]!r}"
+
+    def effect_table(self, title: str, first: str, wholes: Mapping[str, float]) -> Table:
+        """Return a table of layers by heads; `wholes`: effects of whole layers, and of parts without heads."""
+        most = max(map(len, self.heads.values()), default=0)
+        table = Table(first, *(f"head {head}" for head in range(most)), "whole", box=None, pad_edge=False)
+        table.title, table.title_justify = title, "left"
+        for name in dict.fromkeys([*self.heads, *wholes]):
+            cells = [signed(value) for value in self.heads.get(name, [])]
+            whole = [signed(wholes[name])] if name in wholes else []
+            table.add_row(name, *cells, *[""] * (most - len(cells)), *whole)
+        return table
 
 
 class InputPair(NamedTuple):
@@ -180,8 +219,6 @@ class PatchingResult(DifferenceEffects):
 
     positions: list[int] | None = None
     """Patched steps of each layer; None: all."""
-    heads: dict[str, list[float]]
-    """By layer: the effect of patching each head alone."""
     layers: dict[str, float]
     """By layer: the effect of patching all heads of the layer together."""
     feed_forward: dict[str, float] = field(default_factory=dict)
@@ -207,17 +244,10 @@ class PatchingResult(DifferenceEffects):
         return f"of the heads, {layer} head {head} restores the most, {value:.1%} of the difference"
 
     def table(self) -> RenderableType:
-        most = max(map(len, self.heads.values()))
-        table = Table("layer", *(f"head {head}" for head in range(most)), "whole", box=None, pad_edge=False)
-        first, second = self.answers
         at = "" if self.positions is None else f", steps {', '.join(map(str, self.positions))} patched"
-        table.title = f"Restored fraction of {first!r} - {second!r} at output step {self.step}{at}"
-        table.title_justify = "left"
-        for layer, values in self.heads.items():
-            blank = [""] * (most - len(values))
-            table.add_row(layer, *(signed(value) for value in values), *blank, signed(self.layers[layer]))
-        for name, value in {**self.feed_forward, **{STATE + name: v for name, v in self.states.items()}}.items():
-            table.add_row(name, *[""] * most, signed(value))
+        title = f"Restored fraction of {self.difference} at output step {self.step}{at}"
+        states = {STATE + name: value for name, value in self.states.items()}
+        table = self.effect_table(title, "layer", {**self.layers, **self.feed_forward, **states})
         left_out = [f"left out: {name} ({reason})" for name, reason in self.left_out.items()]
         return Group(table, self.summary(), *left_out)
 
@@ -225,8 +255,7 @@ class PatchingResult(DifferenceEffects):
         """Draw a heatmap, layers by heads: .png, .svg or .pdf; raises `InputError` for another ending."""
         from regard.viz.plots import write_head_table
 
-        first, second = self.answers
-        title = f"{self.clean!r} patched into {self.corrupted!r}: restored fraction of {first!r} - {second!r}"
+        title = f"{self.clean!r} patched into {self.corrupted!r}: restored fraction of {self.difference}"
         return write_head_table(self.heads, title, path)
 
 
@@ -262,112 +291,194 @@ def patch(
         name, reason = next(iter(components.left_out.items()), (subject.name, NO_ATTENTION))
         raise InputError(f"no head of {name} can be patched: {reason}")
     inputs = prepare_inputs(subject, clean, corrupted)
-    with torch.no_grad(), subject.patchable.calling_hooks():
-        run = subject.patchable.outputs
-        if metric is None and subject.patchable.logits is not None:
-            run = partial(subject.patchable.logits, loss=answers is None)
-        runs = [_Activations(partial(run, prepared), components) for prepared in inputs[:2]]
-        for name, states in runs[0].stored.items():
-            check_lengths([states.shape[-2], runs[1].stored[name].shape[-2]])
-        logits = [run.logits for run in runs]
-        difference = compare_answers(subject, inputs, logits, answers=answers, metric=metric, step=step)
-        patching = _Patching(runs[1], runs[0].stored, difference, positions)
-        heads = {name: layer.heads for name, layer in components.heads.items() if name in patching.rows}
-        state_names = {name: STATE + name for name in components.blocks}
-        return PatchingResult(
-            clean=input_text(subject, clean, inputs.clean),
-            corrupted=input_text(subject, corrupted, inputs.corrupted),
-            answers=difference.answers,
-            difference_clean=difference.clean,
-            difference_corrupted=difference.corrupted,
-            step=difference.step,
-            positions=patching.positions,
-            heads={
-                name: [patching.effect(name, [head]) for head in range(count)] for name, count in heads.items()
-            },
-            layers={name: patching.effect(name) for name in heads},
-            feed_forward={
-                name: patching.effect(name) for name in components.feed_forward if name in patching.rows
-            },
-            states={name: patching.effect(key) for name, key in state_names.items() if key in patching.rows},
-            left_out={**components.left_out, **components.feed_forward_left_out, **patching.left_out},
-        )
+    modules = {**components.feed_forward, **{STATE + name: block for name, block in components.blocks.items()}}
+    run = subject.patchable.outputs
+    if metric is None and subject.patchable.logits is not None:
+        run = partial(subject.patchable.logits, loss=answers is None)
 
+    def run_changed(prepared: Any, change: Change) -> Tensor:
+        """Return the logits (T, C) if `change` changes the activations."""
+        with components.replace_contexts(change), replace_outputs(modules, change):
+            return run(prepared)
 
-def input_text(subject: Subject[Any], value: Any, prepared: Any) -> str:
-    return value if isinstance(value, str) else subject.look(prepared).input
-
-
-class _Activations:
-    """One run on one input: its logits (T, C), and all activations that can be patched."""
-
-    def __init__(self, run: Callable[[], Tensor], components: Components) -> None:
-        self.run, self.components = run, components
-        self.modules = {**components.feed_forward}
-        self.modules |= {STATE + name: block for name, block in components.blocks.items()}
+    def read(prepared: Any) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the logits (T, C) of an input, and all activations that can be patched."""
         calls: dict[str, list[Tensor]] = {}
 
         def store(name: str, states: Tensor) -> Tensor:
             calls.setdefault(name, []).append(states.clone())
             return states
 
-        self.logits = self.rerun(store)
+        logits = run_changed(prepared, store)
         # A recurrent decoder calls a layer once for each step.
-        self.stored = {name: torch.cat(states, dim=-2) for name, states in calls.items()}
+        return logits, {name: torch.cat(states, dim=-2) for name, states in calls.items()}
 
-    def rerun(self, change: Change) -> Tensor:
-        """Return the logits (T, C) if `change` changes the activations."""
-        with self.components.replace_contexts(change), replace_outputs(self.modules, change):
-            return self.run()
+    with torch.no_grad(), subject.patchable.calling_hooks():
+        (first, stored), (second, others) = read(inputs.clean), read(inputs.corrupted)
+        lengths = {name: states.shape[-2] for name, states in stored.items()}
+        for name, length in lengths.items():
+            check_lengths([length, others[name].shape[-2]])
+        difference = compare_answers(subject, inputs, [first, second], answers=answers, metric=metric, step=step)
+        chosen = [positions] if isinstance(positions, int) else None if positions is None else list(positions)
+        steps = _patched_steps(chosen, lengths)
 
+        def effect(name: str, head: int | None = None) -> float:
+            """Return the effect of one activation, or of one head of a layer."""
+            start, count = 0, 1 if head is None else components.heads[name].heads
 
-class _Patching:
-    """Runs on the corrupted input with activations of the clean run."""
+            def insert(other: str, states: Tensor) -> Tensor:
+                nonlocal start
+                if other != name:
+                    return states
+                begin, start = start, start + states.shape[-2]
+                rows = [row for row in steps[name] if begin <= row < start]
+                index = torch.tensor(rows, dtype=torch.int64, device=states.device)
+                split, own = states.unflatten(-1, (count, -1)), slice(head, None if head is None else head + 1)
+                patched = split.index_select(-3, index - begin)
+                source = stored[name].index_select(-2, index).unflatten(-1, (count, -1))
+                patched[..., own, :] = source[..., own, :]
+                joined: Tensor = split.index_copy(split.dim() - 3, index - begin, patched).flatten(-2)
+                return joined
 
-    def __init__(
-        self,
-        corrupted: _Activations,
-        clean: Mapping[str, Tensor],
-        difference: AnswerDifference,
-        positions: int | Sequence[int] | None,
-    ) -> None:
-        self.corrupted, self.clean, self.difference = corrupted, clean, difference
-        self.rows: dict[str, list[int] | None] = dict.fromkeys(clean)
-        """By name: the patched steps; None: all."""
-        self.left_out: dict[str, str] = {}
-        self.positions = (
-            [positions] if isinstance(positions, int) else None if positions is None else list(positions)
+            return difference.restored(run_changed(inputs.corrupted, insert))
+
+        layers = {name: layer.heads for name, layer in components.heads.items() if name in steps}
+        short = {
+            name: f"it has {plural(length, 'step')}" for name, length in lengths.items() if name not in steps
+        }
+        return PatchingResult(
+            **_facts(subject, clean, corrupted, inputs, difference),
+            positions=chosen,
+            heads={name: [effect(name, head) for head in range(count)] for name, count in layers.items()},
+            layers={name: effect(name) for name in layers},
+            feed_forward={name: effect(name) for name in components.feed_forward if name in steps},
+            states={name: effect(STATE + name) for name in components.blocks if STATE + name in steps},
+            left_out={**components.left_out, **components.feed_forward_left_out, **short},
         )
-        if self.positions is None:
-            return
-        longest = max(states.shape[-2] for states in clean.values())
-        for position in self.positions:
-            check_range("position", position, -longest, longest - 1)
-        for name, states in clean.items():
-            count = states.shape[-2]
-            self.rows[name] = [position % count for position in self.positions if -count <= position < count]
-            if not self.rows[name]:
-                del self.rows[name]
-                self.left_out[name] = f"it has {plural(count, 'step')}"
 
-    def effect(self, name: str, heads: Sequence[int] | None = None) -> float:
-        """Return the effect of one activation, or of some heads of a layer."""
-        start, chosen = 0, self.rows[name]
-        count = 1 if heads is None else self.corrupted.components.heads[name].heads
-        parts = slice(None) if heads is None else list(heads)
 
-        def change(other: str, states: Tensor) -> Tensor:
-            nonlocal start
-            if other != name:
-                return states
-            begin, start = start, start + states.shape[-2]
-            rows = range(begin, start) if chosen is None else [row for row in chosen if begin <= row < start]
-            index = torch.tensor(rows, dtype=torch.int64, device=states.device)
-            split = states.unflatten(-1, (count, -1))
-            patched = split.index_select(-3, index - begin)
-            clean = self.clean[name].index_select(-2, index).unflatten(-1, (count, -1))
-            patched[..., parts, :] = clean[..., parts, :]
-            joined: Tensor = split.index_copy(split.dim() - 3, index - begin, patched).flatten(-2)
-            return joined
+def _patched_steps(positions: Sequence[int] | None, lengths: Mapping[str, int]) -> dict[str, list[int]]:
+    """Return the patched steps of each activation; one without any of the positions is left out."""
+    if positions is None:
+        return {name: list(range(length)) for name, length in lengths.items()}
+    longest = max(lengths.values())
+    for position in positions:
+        check_range("position", position, -longest, longest - 1)
+    steps = {
+        name: [position % length for position in positions if -length <= position < length]
+        for name, length in lengths.items()
+    }
+    return {name: rows for name, rows in steps.items() if rows}
 
-        return self.difference.restored(self.corrupted.rerun(change))
+
+def _facts(
+    subject: Subject[Any], clean: Any, corrupted: Any, inputs: InputPair, difference: AnswerDifference
+) -> dict[str, Any]:
+    """Return the fields of `DifferenceEffects`, except for the effects."""
+    return {
+        "clean": clean if isinstance(clean, str) else subject.look(inputs.clean).input,
+        "corrupted": corrupted if isinstance(corrupted, str) else subject.look(inputs.corrupted).input,
+        "answers": difference.answers,
+        "difference_clean": difference.clean,
+        "difference_corrupted": difference.corrupted,
+        "step": difference.step,
+    }
+
+
+@public
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PathPatchingResult(DifferenceEffects):
+    """The effect of each direct path to some receivers, as a fraction of the logit difference between two
+    inputs."""
+
+    receivers: list[str]
+    others: dict[str, float]
+    """The effect of the paths from the embedding (`inputs`) and from feed-forward layers."""
+
+    def summary(self) -> str:
+        effects = {f"{layer}.{head}": v for layer, values in self.heads.items() for head, v in enumerate(values)}
+        effects |= self.others
+        name = max(effects, key=lambda sender: abs(effects[sender]))
+        return f"the path {name} -> {', '.join(self.receivers)} carries the most, {effects[name]:.1%}"
+
+    def table(self) -> RenderableType:
+        title = (
+            f"Lost fraction of {self.difference} at output step {self.step}, path to {', '.join(self.receivers)}"
+        )
+        table = self.effect_table(title, "from", self.others)
+        return Group(table, "All other heads and feed-forward layers are frozen to the clean run.")
+
+    def plot(self, path: str | Path) -> Path:
+        """Draw a heatmap, layers by heads: .png, .svg or .pdf; raises `InputError` for another ending."""
+        from regard.viz.plots import write_head_table
+
+        title = f"{self.clean!r}: fraction of {self.difference} lost through paths to {', '.join(self.receivers)}"
+        values = {**self.heads, **{name: [value] for name, value in self.others.items()}}
+        return write_head_table(values, title, path)
+
+
+@public
+def patch_paths(
+    subject: Subject[Any],
+    clean: Any,
+    corrupted: Any,
+    receivers: str | Sequence[str] = LOGITS,
+    *,
+    answers: tuple[str, str] | None = None,
+    metric: Metric | None = None,
+    step: int | None = None,
+) -> PathPatchingResult:
+    """Patch the direct path from each sender to `receivers` with the corrupted input, and return the effects.
+
+    `receivers`: `logits`, or one or more of `LAYER.HEAD.query`, `LAYER.HEAD.key`, `LAYER.HEAD.value` and names
+    of feed-forward layers, which are patched together. Other arguments as in `patch`.
+
+    >>> regard.patch_paths(run, "BCCCB", "BCCCA", "decoder.1.self_attention.0.key")    # doctest: +SKIP
+
+    Raises `InputError` for an unknown receiver, for inputs of different lengths or with the same answer, and
+    for a model whose edges cannot be separated.
+    """
+    check_subject(subject)
+    inputs = prepare_inputs(subject, clean, corrupted)
+    with torch.no_grad(), subject.patchable.calling_hooks():
+        probes = [subject.trial(prepared) for prepared in inputs[:2]]
+        if answers is None and metric is None:
+            probes = [probe.loss or probe for probe in probes]
+        names = [receivers] if isinstance(receivers, str) else list(receivers)
+        graph = graph_of_probe(subject, probes[0], names)
+        nodes = _receivers(graph, names)
+        passes = graph.full(1), corrupted_pass(graph, *probes)
+        difference = compare_answers(
+            subject,
+            inputs,
+            [passed.logits[0].float() for passed in passes],
+            answers=answers,
+            metric=metric,
+            step=step,
+        )
+        reached = {sender for node in nodes for sender in graph.edges[node.key]}
+        senders = [sender for sender in graph.senders if sender.key in reached]
+        effects: dict[str, float] = {}
+        for begin in range(0, len(senders), graph.copies):
+            chunk = senders[begin : begin + graph.copies]
+            patches = [(copy, nodes) for copy in range(len(chunk))]
+            logits = run_patched(graph, patched_reads(graph, *passes, chunk), patches)
+            lost = [difference.lost(values.float()) for values in logits]
+            effects |= dict(zip((sender.name for sender in chunk), lost, strict=True))
+    layers = [key for key in graph.components.heads if key in reached]
+    return PathPatchingResult(
+        **_facts(subject, clean, corrupted, inputs, difference),
+        receivers=[node.name for node in nodes],
+        heads={layer: [effects[node.name] for node in graph.nodes_of_sender(layer)] for layer in layers},
+        others={node.name: effects[node.name] for node in senders if node.head is None},
+    )
+
+
+def _receivers(graph: ResidualGraph, names: Sequence[str]) -> list[Node]:
+    known = {node.name: node for node in graph.receivers}
+    nodes = [known[known_name(name, known, "node")] for name in names]
+    if not nodes or (len(nodes) > 1 and any(node.key == LOGITS for node in nodes)):
+        raise InputError(
+            f"receivers={list(names)} cannot be patched together: give logits alone, or other receivers"
+        )
+    return nodes
