@@ -46,43 +46,42 @@ def find_contexts(subject: Any, run: Callable[[], object]) -> dict[str, HeadCont
         for layer in layers
         if isinstance(modules[layer.name], nn.MultiheadAttention)
     }
-
-    def read(head: int | None) -> dict[nn.Module, Tensor]:
-        inputs: dict[nn.Module, Tensor] = {}
-
-        def keep(module: nn.Module, args: Any) -> None:
-            inputs.setdefault(module, args[0])
-
-        with ExitStack() as stack:
-            for layer in unknown if head is not None else ():
-                stack.enter_context(subject.intervene(layer.name, heads=[head]))
-            for module in filter(is_linear, subject.model.modules()):
-                stack.callback(module.register_forward_pre_hook(keep).remove)
-            run()
-        return inputs
-
-    def reads(before: Tensor, after: Tensor, heads: int, head: int) -> bool:
-        if before.shape[-1] % heads:
-            return False
-        parts = [
-            states.unflatten(-1, (heads, -1)).transpose(-2, 0).flatten(1).any(1) for states in (before, after)
-        ]
-        return bool((parts[0] & ~parts[1]).nonzero().flatten().tolist() == [head])
-
-    unknown: list[Layer] = []
-    before = read(None)
+    before = _linear_inputs(subject, run, None, ())
     for head in range(max((layer.heads for layer in layers), default=0)):
         unknown = [layer for layer in layers if layer.name not in contexts and head < layer.heads]
-        after = read(head) if unknown else {}
+        after = _linear_inputs(subject, run, head, unknown) if unknown else {}
         for layer in unknown:
             # The projection is in the layer, or beside it as in BERT, but not in another layer.
             others = {part for other in layers if other != layer for part in modules[other.name].modules()}
             beside = [part for part in modules[layer.name.rpartition(".")[0]].modules() if part not in others]
-            parts = [*modules[layer.name].modules(), *beside]
-            for module in (part for part in parts if part in after and part in before):
-                if reads(before[module], after[module], layer.heads, head):
+            for module in (*modules[layer.name].modules(), *beside):
+                if module not in after or module not in before or before[module].shape[-1] % layer.heads:
+                    continue
+                zero = [
+                    ~states[module].unflatten(-1, (layer.heads, -1)).transpose(-2, 0).flatten(1).any(1)
+                    for states in (before, after)
+                ]
+                if (~zero[0] & zero[1]).nonzero().flatten().tolist() == [head]:
                     contexts.setdefault(layer.name, HeadContexts(module, layer.heads))
     return {layer.name: contexts[layer.name] for layer in layers if layer.name in contexts}
+
+
+def _linear_inputs(
+    subject: Any, run: Callable[[], object], head: int | None, layers: Sequence[Layer]
+) -> dict[nn.Module, Tensor]:
+    """Return what each linear module reads while a head of some layers is off."""
+    inputs: dict[nn.Module, Tensor] = {}
+
+    def keep(module: nn.Module, args: Any) -> None:
+        inputs.setdefault(module, args[0])
+
+    with ExitStack() as stack:
+        for layer in layers:
+            stack.enter_context(subject.intervene(layer.name, heads=[head]))
+        for module in filter(is_linear, subject.model.modules()):
+            stack.callback(module.register_forward_pre_hook(keep).remove)
+        run()
+    return inputs
 
 
 def find_external_components(subject: Any, run: Callable[[], object]) -> Components:
@@ -102,25 +101,18 @@ def find_external_components(subject: Any, run: Callable[[], object]) -> Compone
     }
     attention = {layer.name for layer in layers if layer.name in modules}
     projections = {context.projection for context in contexts.values()}
-    feed_forward, no_feed_forward = {}, {}
     holders = {name: block for name in attention if (block := find_block(modules, name)) is not None}
-    blocks = list(dict.fromkeys(holders[name] for name in sorted(holders)))
-    for block in blocks:
-        name = find_feed_forward(modules, block, attention, projections)
-        if name is None:
-            no_feed_forward[block] = NO_FEED_FORWARD
-        else:
-            feed_forward[name] = modules[name]
-    order = {name: place for place, name in enumerate(modules)}
-    find_inputs = cache(partial(find_head_inputs, model, contexts, run))
+    blocks = [name for name in modules if name in holders.values()]  # in the order of the model
+    found = {block: find_feed_forward(modules, block, attention, projections) for block in blocks}
+    names = {name for name in found.values() if name is not None}
     return Components(
         heads=contexts,
-        feed_forward=dict(sorted(feed_forward.items(), key=lambda item: order[item[0]])),
+        feed_forward={name: module for name, module in modules.items() if name in names},
         left_out=left_out,
-        blocks={block: modules[block] for block in sorted(blocks, key=list(modules).index)},
+        blocks={block: modules[block] for block in blocks},
         states={name: modules[block] for name, block in holders.items()},
-        find_inputs=find_inputs,
-        feed_forward_left_out=no_feed_forward,
+        find_inputs=cache(partial(find_head_inputs, model, contexts, run)),
+        feed_forward_left_out={block: NO_FEED_FORWARD for block, name in found.items() if name is None},
     )
 
 
@@ -249,18 +241,18 @@ def _accepts_copies(
     inputs: Mapping[str, HeadInputs], contexts: Mapping[str, HeadContexts], run: Callable[[], object]
 ) -> bool:
     """Return whether a model computes the same if each head gets a copy of the keys that it shares."""
-
-    def keep(read: list[Tensor], context: Tensor) -> Tensor:
-        read.append(context)
-        return context
-
     passes: list[list[Tensor]] = [[], []]
     for read, changed in zip(passes, ((), inputs.values()), strict=True):
+
+        def keep(context: Tensor, read: list[Tensor] = read) -> Tensor:
+            read.append(context)
+            return context
+
         with ExitStack() as stack:
             for layer in changed:
                 stack.enter_context(layer.replace(lambda kind, value: value))
             for name in inputs:
-                stack.enter_context(contexts[name].replace(partial(keep, read)))
+                stack.enter_context(contexts[name].replace(keep))
             try:
                 run()
             except (RuntimeError, ValueError, InputError):

@@ -1,10 +1,8 @@
 """Head importance: the loss increase when a head is disabled (Michel et al. 2019, section 3.2)."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -75,39 +73,33 @@ class HeadImportance(Result):
         )
 
     def table(self) -> RenderableType:
-        most = max(map(len, self.added.values()))
         over = f"({self.loss:.4f} with all on, {self.samples:,} samples)"
         title = f"{self.measure.capitalize()} added when a head is off {over}"
-        columns = [f"head {head}" for head in range(most)]
-        table = Table("layer", *columns, box=None, pad_edge=False)
+        columns = [f"head {head}" for head in range(max(map(len, self.added.values())))]
+        table, has_brackets = Table("layer", *columns, box=None, pad_edge=False), False
         for layer, values in self.added.items():
-            known = self.intervals.get(layer, [None] * len(values))
-            table.add_row(layer, *map(_cell, values, known))
+            cells = [signed(value, 4, small=True) for value in values]
+            for head, interval in enumerate(self.intervals.get(layer, [])):
+                if interval is not None and interval.low <= 0 <= interval.high:
+                    cells[head], has_brackets = f"({cells[head]})", True
+            table.add_row(layer, *cells)
         parts: list[RenderableType] = [Text(title, style="italic"), table]
-        if any(_includes_zero(interval) for intervals in self.intervals.values() for interval in intervals):
+        if has_brackets:
             parts.append(Text(f"(in brackets if 0 is inside the {describe_interval(self.samples)})", style="dim"))
         return Group(*parts)
 
 
 def importance_by_layer(importance: HeadImportance) -> dict[str, list[WorthData]]:
     """Return the importance of each head by layer, with intervals if known, in the format of the page."""
-    layers: dict[str, list[WorthData]] = {}
-    for layer, added in importance.added.items():
-        intervals = [importance.interval(layer, head) for head in range(len(added))]
-        ends = [(None, None) if interval is None else (interval.low, interval.high) for interval in intervals]
-        layers[layer] = [
-            {"added": value, "low": low, "high": high} for value, (low, high) in zip(added, ends, strict=True)
-        ]
-    return layers
 
+    def worth(value: float, interval: Estimate | None) -> WorthData:
+        low, high = (None, None) if interval is None else (interval.low, interval.high)
+        return {"added": value, "low": low, "high": high}
 
-def _cell(value: float, known: Estimate | None) -> str:
-    text = signed(value, 4, small=True)
-    return f"({text})" if _includes_zero(known) else text
-
-
-def _includes_zero(interval: Estimate | None) -> bool:
-    return interval is not None and interval.low <= 0 <= interval.high
+    return {
+        layer: [worth(value, importance.interval(layer, head)) for head, value in enumerate(added)]
+        for layer, added in importance.added.items()
+    }
 
 
 @public
@@ -160,7 +152,7 @@ def _measure_increases(
     """
     increases: dict[str, list[np.ndarray]] = {}
     unchanged: dict[str, list[str]] = {}
-    known, outputs = subject.components.heads, np.maximum(base[:, 1], 1)
+    components, outputs = subject.components, np.maximum(base[:, 1], 1)
     dtypes = (parameter.dtype for parameter in subject.model.parameters() if parameter.is_floating_point())
     rounding = min(ROUNDING * torch.finfo(next(dtypes, torch.float32)).eps, COARSEST)
     heads, done = sum(layer.heads for layer in subject.layers), 0
@@ -168,9 +160,16 @@ def _measure_increases(
     for layer in subject.layers:
         # The loss with and without a head is measured on the same inputs, because differences have a smaller
         # variance than separate losses, and on the same path, because rounding differs between paths.
-        used, contexts = list[Tensor](), known.get(layer.name)
-        watched = contexts.replace(partial(_watch, used, layer.heads)) if contexts else nullcontext()
-        with subject.intervene(layer.name, heads=[]), watched:
+        used = list[Tensor]()
+
+        def keep(name: str, contexts: Tensor, used: list[Tensor] = used) -> Tensor:
+            # Disabling a head whose context is zero changes nothing. All steps of a row together, because a
+            # single step may have no key.
+            used.append(components.split(name, contexts).ne(0).any(-1).any(-2).flatten(0, -2).cpu())
+            return contexts
+
+        watched = [layer.name] if layer.name in components.heads else []
+        with subject.intervene(layer.name, heads=[]), components.replace_contexts(keep, watched):
             same = subject.losses(inputs)[:, 0]
         noise = (np.abs(same - base[:, 0]) / outputs).max()
         least = np.maximum(noise, rounding * np.maximum(1, np.abs(same) / outputs)) * outputs
@@ -191,14 +190,6 @@ def _measure_increases(
     return increases, unchanged
 
 
-def _watch(used: list[Tensor], heads: int, contexts: Tensor) -> Tensor:
-    """Add to `used` whether the contexts (B, T, H Dv) of each row and head are not zero, (B, H) bool. Disabling
-    a head whose context is zero changes nothing."""
-    # All steps of a row together, because a single step may have no key.
-    used.append(contexts.unflatten(-1, (heads, -1)).ne(0).any(-1).any(-2).flatten(0, -2).cpu())
-    return contexts
-
-
 def _interval(increase: np.ndarray, outputs: np.ndarray, seed: int) -> Estimate | None:
     """Return the mean loss increase per output step with its interval.
 
@@ -215,9 +206,7 @@ def _interval(increase: np.ndarray, outputs: np.ndarray, seed: int) -> Estimate 
     return estimate(contributions, _cached_counts(len(contributions), seed))
 
 
-@functools.lru_cache(maxsize=2)  # all heads of a model use the same resamples
-def _cached_counts(samples: int, seed: int) -> np.ndarray:
-    return resample_counts(samples, seed)
+_cached_counts = functools.lru_cache(maxsize=2)(resample_counts)  # all heads of a model use the same resamples
 
 
 class PrunedHeads(NamedTuple):
@@ -283,23 +272,14 @@ def prune_heads(subject: Subject[Input], heads: int = 1, *, seed: int = 0) -> Pr
     before = after = head_importance(subject, seed=seed)
     removed = []
     for _ in range(heads):
-        layer, indices = _least_important(after, subject.removable)
+        _, layer, indices = min(
+            (sum(after.added[layer][head] for head in group), layer, group)
+            for layer, groups in subject.removable.items()
+            for group in groups
+            if len(groups) > 1
+        )
         subject.keep_heads(layer, [index for index in range(len(left[layer])) if index not in indices])
         removed += [(layer, left[layer][index]) for index in indices]
         left[layer] = [head for index, head in enumerate(left[layer]) if index not in indices]
         after = head_importance(subject, seed=seed)
     return PrunedHeads(removed, left, before, after)
-
-
-def _least_important(
-    importance: HeadImportance, removable: Mapping[str, Sequence[Sequence[int]]]
-) -> tuple[str, Sequence[int]]:
-    """Return the layer and the group of heads with the smallest summed importance."""
-    candidates = (
-        (sum(importance.added[layer][head] for head in group), layer, group)
-        for layer, groups in removable.items()
-        for group in groups
-        if len(groups) > 1
-    )
-    _, layer, group = min(candidates)
-    return layer, group
