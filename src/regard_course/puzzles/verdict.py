@@ -12,7 +12,7 @@ from regard.result import Result
 from regard_course.program_tables import WrittenProgram, read_program
 from regard_course.puzzles.puzzle import BLANK, NO_VALUE, PUZZLES, TEXTS, Puzzle, each_step, show_answer
 from regard_course.puzzles.repairs import find_repairs
-from regard_course.sandbox import CHANGED_ANSWERS, NO_EXERCISE, ForkServer, run_program
+from regard_course.sandbox import CHANGED_ANSWERS, NO_EXERCISE, Assignment, ForkServer, run_file
 from regard_lab.programs.language import Expression, Value
 
 # Wrong ideas: how their answers are compared with those of a learner, and ideas that fit every puzzle.
@@ -261,7 +261,7 @@ def load_program(path: Path, alphabet: str, longest: int, server: ForkServer) ->
     """
     if path.suffix != ".py" or not path.is_file():
         raise InputError(f"{str(path)!r} is not a Python file: give the path of your program, as in previous.py")
-    result = run_program(path, server, alphabet, longest, seconds=SECONDS)
+    result = run_file(path, Assignment(exercises=()), server, seconds=SECONDS, program=(alphabet, longest))
     if NO_EXERCISE in result.failures or result.program is None:
         words, lines = result.failures.get(NO_EXERCISE, ("was not read", []))
         if lines and not words.startswith("line "):
