@@ -13,14 +13,16 @@ import regard
 from regard.errors import InputError
 from regard_course.exercises.course import EXERCISES
 from regard_course.lessons.lesson import FIGURES, PARTS, RUNS, english_text, find_lesson, lessons
-from regard_course.originals import build_texts, list_gaps, read_originals
 from regard_course.pages import (
     NOTES,
+    build_texts,
     exercise_page,
     index_page,
     lesson_notebook,
     lesson_page,
+    list_gaps,
     read_exercise,
+    read_originals,
 )
 from regard_course.pictures import picture_texts
 from regard_course.progress import VERDICTS
