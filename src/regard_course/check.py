@@ -66,32 +66,21 @@ def make_exercise(
         names = {"did": " ".join((function.__doc__ or "").split()), name: step, **attributes}
         return type(function.__name__, (Solution,), names)
 
-    def cases(seed: int) -> list[Case]:
-        return [
-            Case(
-                name=case,
-                arguments=dict(arguments),
-                gradients=tuple(
-                    key for key, value in arguments.items() if case == GRADIENTS and _is_float(value)
-                ),
-            )
-            for case, arguments in inputs(seed).items()
-        ]
+    def make_case(case: str, arguments: Mapping[str, Any]) -> Case:
+        arrays = {key: value for key, value in arguments.items() if isinstance(value, np.ndarray)}
+        floats = [key for key, value in arrays.items() if value.dtype.kind == "f"]
+        return Case(name=case, arguments=dict(arguments), gradients=tuple(floats) if case == GRADIENTS else ())
 
     base = derive(reference)
     return Exercise(
         title=name.replace("_", " "),
         solution=getattr(base, name),
         template=reference,
-        cases=cases,
+        cases=lambda seed: [make_case(*item) for item in inputs(seed).items()],
         outputs=tuple(outputs),
         base=base,
         mistakes=tuple(derive(wrong, instead=instead) for wrong, instead in mistakes),
     )
-
-
-def _is_float(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype.kind == "f"
 
 
 @functools.lru_cache(maxsize=4)
@@ -183,13 +172,18 @@ def check(
         return check_file(Path(object), assignment)
     if not hasattr(object, "__name__"):
         object = type(object)  # an instance of a module: its class is checked
-    name = object.__name__
-    chosen = assignment.exercises[0] if assignment.chosen else _find_by_name(name, assignment.exercises)
+    name, file = object.__name__, ""
+    fitting = [item for item in assignment.exercises if assignment.chosen or item.matches(name)]
+    if not fitting:
+        choices = ", ".join(item.name for item in assignment.exercises)
+        raise InputError(f"no exercise has the name {name!r}: choose one of these with exercise=: {choices}")
+    chosen = fitting[0]
     assignment = Assignment(exercises=(chosen,), chosen=True, seed=seed)
-    if is_library(_source_file(object)):
+    with contextlib.suppress(TypeError, OSError, ValueError):
+        file = inspect.getfile(inspect.unwrap(object))
+    if is_library(file):
         result = JobResult(imported={chosen.name: (name, object.__module__)})
         return _report(name, result, {}, assignment)
-    file = _source_file(object)
     result = run_object(object, Path(file).parent if file else Path.cwd(), assignment)
     return _report(name, result, {chosen.name: name}, assignment)
 
@@ -251,35 +245,8 @@ class NoAnswerError(InputError):
     """Raised if a file contains no answer to an exercise."""
 
 
-def _find_by_name(name: str, exercises: Sequence[Exercise]) -> Exercise:
-    for exercise in exercises:
-        if exercise.matches(name):
-            return exercise
-    choices = ", ".join(exercise.name for exercise in exercises)
-    raise InputError(f"no exercise has the name {name!r}: choose one of these with exercise=: {choices}")
-
-
-def _source_file(object: Any) -> str:
-    try:
-        return inspect.getfile(inspect.unwrap(object))
-    except (TypeError, OSError, ValueError):
-        return ""
-
-
-def _truncate(prints: str) -> str:
-    """Return the beginning of the code's output, because every input prints the output again."""
-    lines = prints.splitlines()
-    beginning = "\n".join(lines[:MAX_LINES])[:MAX_CHARACTERS]
-    if len(beginning) < len(prints):
-        beginning += f"\n... ({len(lines):,} lines, {len(prints):,} characters in total)"
-    return beginning
-
-
 def _report(name: str, result: JobResult, exercises: dict[str, str], assignment: Assignment) -> CheckReport:
-    """Return the report on the answers in a file or an object.
-
-    `exercises` has the name of the answer to each exercise.
-    """
+    """Return the report on the answers in a file or an object. `exercises`: name of the answer to each."""
     reports = []
     if NO_EXERCISE in result.failures:
         words, lines = result.failures[NO_EXERCISE]
@@ -293,15 +260,16 @@ def _report(name: str, result: JobResult, exercises: dict[str, str], assignment:
         begun = begin_report(assignment.find(exercise), answer, assignment.seed)
         trouble = f"{answer} is imported from {module}: write your own"
         reports.append(dataclasses.replace(begun, state="imported", trouble=trouble))
-    return CheckReport(name=name, exercises=reports, prints=_truncate(result.prints.strip()))
+    prints = result.prints.strip()  # every input prints the output again: only its beginning is shown
+    shown = "\n".join(prints.splitlines()[:MAX_LINES])[:MAX_CHARACTERS]
+    if len(shown) < len(prints):
+        shown += f"\n... ({len(prints.splitlines()):,} lines, {len(prints):,} characters in total)"
+    return CheckReport(name=name, exercises=reports, prints=shown)
 
 
 def _exercise_report(exercise: Exercise, name: str, result: JobResult, seed: int) -> ExerciseReport:
-    replaced = (
-        [f"your file replaces {', '.join(result.replaced)}, also for the checker and all libraries"]
-        if result.replaced
-        else []
-    )
+    names = ", ".join(result.replaced)
+    replaced = [f"your file replaces {names}, also for the checker and all libraries"] if names else []
     if exercise.name in result.failures or not result.answers.get(exercise.name):
         words, lines = result.failures.get(exercise.name, ("was not reached", []))
         report = begin_report(exercise, name, seed)

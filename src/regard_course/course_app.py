@@ -48,12 +48,11 @@ from regard_course.pages import (
     exercise_page,
     index_page,
     lesson_page,
-    read_asset,
     read_exercise,
     stub_name,
 )
 from regard_course.progress import begin_progress, read_progress, record_verdict
-from regard_course.translated import ENGLISH, Language, find_language
+from regard_course.translated import ENGLISH
 
 RUN_LESSON = "from regard_course.lesson_training import main; main()"
 MAX_OUTPUT = 20_000
@@ -117,9 +116,13 @@ class CourseProcesses:
         output = self._log(name).read_text(errors="replace") if process else ""
         return {"busy": self.busy(name), "status": process and process.poll(), "output": output[-MAX_OUTPUT:]}
 
-    def stop(self, name: str) -> None:
-        if self.busy(name):
+    def control(self, method: str, name: str, arguments: Sequence[str]) -> dict[str, Any]:
+        """Start a process (POST), end it (DELETE), and return its state."""
+        if method == "POST":
+            self.start(name, arguments)
+        if method == "DELETE" and self.busy(name):
             self.processes[name].terminate()
+        return self.state(name)
 
     def kill(self) -> None:
         for process in self.processes.values():
@@ -130,9 +133,9 @@ class CourseProcesses:
         return self.home / f"{name}.log"
 
 
-def _controls(lesson: Lesson, language: Language) -> str:
+def _controls(lesson: Lesson) -> str:
     """Return the button that trains a lesson's run, its progress, its results and the link to its explorer."""
-    say, text = language.say, lesson.runs[0].input
+    say, text = lesson.say, lesson.runs[0].input
     fragment = "" if text is None else f"#{urlencode({'input': text})}"
     return (
         f'<p><button type="button" id="train">{say("Train it")}</button> '
@@ -142,6 +145,12 @@ def _controls(lesson: Lesson, language: Language) -> str:
         f'<p><a id="explore" href="explore/{lesson.name}/{fragment}" target="_blank" hidden>'
         f"{say('Open it in the explorer')}</a></p>"
     )
+
+
+def asset_routes(*names: str) -> list[Route]:
+    """Return the routes of styles and scripts of the course."""
+    kinds = {".css": "text/css", ".js": "text/javascript"}
+    return [Route(f"/{name}", send_text("regard_course", name, kinds[Path(name).suffix])) for name in names]
 
 
 def _page_routes(home: Path, language: str) -> list[Route]:
@@ -155,10 +164,8 @@ def _page_routes(home: Path, language: str) -> list[Route]:
             item = find_exercise(name.removeprefix("exercise-"))
             return HTMLResponse(exercise_page(item.name, language, script="course-commands.js"))
         lesson = find_lesson(name, language)
-        if not lesson.runs:
-            return HTMLResponse(lesson_page(lesson, see="", script="course-commands.js", home=home.absolute()))
-        controls = _controls(lesson, find_language(language))
-        return HTMLResponse(lesson_page(lesson, see=controls, script="learn.js", home=home.absolute()))
+        see, script = (_controls(lesson), "learn.js") if lesson.runs else ("", "course-commands.js")
+        return HTMLResponse(lesson_page(lesson, see=see, script=script, home=home.absolute()))
 
     async def notebook(request: Request) -> Response:
         built = build_notebooks(Path(), home.absolute(), language)
@@ -168,32 +175,11 @@ def _page_routes(home: Path, language: str) -> list[Route]:
             raise unknown_choice("notebook", request.path_params["name"], list(notebooks))
         return Response(content, media_type="application/x-ipynb+json")
 
-    async def asset(request: Request) -> Response:
-        name = request.url.path[1:]
-        return Response(read_asset(name), media_type="text/css" if name.endswith("css") else "text/javascript")
-
     return [
         Route("/", page),
-        Route("/learn.css", asset),
-        Route("/notes.js", asset),
-        Route("/learn.js", send_text("regard.server", "page/learn.js", "text/javascript")),
-        Route("/course-commands.js", send_text("regard.server", "page/course-commands.js", "text/javascript")),
+        *asset_routes("learn.css", "notes.js", "learn.js", "course-commands.js"),
         Route("/{name}.html", page),
         Route("/{name}.ipynb", notebook),
-    ]
-
-
-def _progress_routes(home: Path) -> list[Route]:
-    """Return the routes that read and change what the learner has done."""
-
-    async def progress(request: Request) -> Response:
-        if request.method == "PUT":
-            record_verdict(home, request.path_params["lesson"], request.path_params["verdict"])
-        return _json(read_progress(home))
-
-    return [
-        Route("/api/progress", progress),
-        Route("/api/progress/{lesson}/{verdict}", progress, methods=["PUT"]),
     ]
 
 
@@ -204,15 +190,22 @@ def make_course_app(
     processes = CourseProcesses(home)
     begin_progress(home)
 
+    async def progress(request: Request) -> Response:
+        if request.method == "PUT":
+            record_verdict(home, request.path_params["lesson"], request.path_params["verdict"])
+        return send_json(read_progress(home))
+
     async def training(request: Request) -> Response:
-        lesson = _with_run(request.path_params["name"], language)
+        lesson = find_lesson(request.path_params["name"], language)
+        if not lesson.runs:
+            raise InputError(f"lesson {lesson.name} trains no model: run its commands instead")
         if request.method == "POST":
             processes.train(lesson)
-        return _json(processes.training_state(lesson))
+        return send_json(processes.training_state(lesson))
 
     async def commands(request: Request) -> Response:
         lesson = find_lesson(request.path_params["name"])
-        return _json(lesson.commands(home.absolute()))
+        return send_json(lesson.commands(home.absolute()))
 
     async def command(request: Request) -> Response:
         lesson, number = find_lesson(request.path_params["name"]), request.path_params["number"]
@@ -222,7 +215,7 @@ def make_course_app(
                 f"lesson {lesson.name} has {len(texts)} commands: choose 0 (its code) to {len(texts)}"
             )
         arguments = ["-m", *shlex.split(texts[number - 1])] if number else ["-c", lesson.code]
-        return _control(processes, request.method, name, arguments)
+        return send_json(processes.control(request.method, name, arguments))
 
     async def exercise(request: Request) -> Response:
         item = find_exercise(request.path_params["name"])
@@ -231,8 +224,8 @@ def make_course_app(
             write_new({file: read_exercise(item.name, language).exercise.stub.encode()})
         if request.method != "POST" or file.exists():
             arguments = ["-m", "regard", "check", str(file), item.name, "--savepath", str(home.absolute())]
-            _control(processes, request.method, f"check-{item.name}", arguments)
-        return _json({**processes.state(f"check-{item.name}"), "file": str(file), "exists": file.exists()})
+            processes.control(request.method, f"check-{item.name}", arguments)
+        return send_json({**processes.state(f"check-{item.name}"), "file": str(file), "exists": file.exists()})
 
     async def failed(request: Request, error: Exception) -> Response:
         return error_response(404, str(error))
@@ -240,7 +233,8 @@ def make_course_app(
     app = Starlette(
         routes=[
             *_page_routes(home, language),
-            *_progress_routes(home),
+            Route("/api/progress", progress),
+            Route("/api/progress/{lesson}/{verdict}", progress, methods=["PUT"]),
             Route("/api/lessons/{name}", training, methods=["GET", "POST"]),
             Route("/api/lessons/{name}/commands", commands),
             Route("/api/lessons/{name}/commands/{number:int}", command, methods=["GET", "POST", "DELETE"]),
@@ -260,25 +254,8 @@ def make_course_app(
     return app
 
 
-def _json(value: Any) -> Response:
+def send_json(value: Any) -> Response:
     return Response(orjson.dumps(value), media_type="application/json")
-
-
-def _control(processes: CourseProcesses, method: str, name: str, arguments: Sequence[str]) -> Response:
-    """Start a process (POST), end it (DELETE), and return its state."""
-    if method == "POST":
-        processes.start(name, arguments)
-    if method == "DELETE":
-        processes.stop(name)
-    return _json(processes.state(name))
-
-
-def _with_run(name: str, language: str) -> Lesson:
-    """Return a lesson that trains a model. Raises `InputError` for other names."""
-    lesson = find_lesson(name, language)
-    if not lesson.runs:
-        raise InputError(f"lesson {name} trains no model: run its commands instead")
-    return lesson
 
 
 class _LessonExplorer:
@@ -307,7 +284,7 @@ class _LessonExplorer:
 
 
 def teach(
-    home: Path, language: str = "en", *, port: int | None = None, host: str = "127.0.0.1", browser: bool = True
+    home: Path, language: str = ENGLISH, *, port: int | None = None, host: str = "127.0.0.1", browser: bool = True
 ) -> None:
     """Serve the course until interrupted; `home`: folder of its runs; `language`: see `find_language`; the other
     parameters are those of `show`."""

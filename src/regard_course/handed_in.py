@@ -49,7 +49,10 @@ class HandedIn:
     def add_file(self, path: Path) -> None:
         """Add a file, or the reason why it is not read."""
         if _kind(path) == stat.S_IFLNK:
-            target = _resolve(path)
+            try:
+                target = path.resolve(strict=True)
+            except (OSError, RuntimeError):  # it leads nowhere, or to itself
+                target = None
             if target is None:
                 self.add_problem(path, "is a link that leads nowhere")
             elif not target.is_relative_to(self.home):
@@ -184,11 +187,3 @@ def _entries(folder: Path) -> Iterator[Path]:
     for entry in sorted(folder.iterdir()):
         if not entry.name.startswith(".") and entry.name not in IGNORED:
             yield entry
-
-
-def _resolve(path: Path) -> Path | None:
-    """Return the file that a link leads to, or None if it leads nowhere or to itself."""
-    try:
-        return path.resolve(strict=True)
-    except (OSError, RuntimeError):
-        return None

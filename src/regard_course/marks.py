@@ -7,10 +7,9 @@ import dataclasses
 import functools
 import html
 import io
-import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -44,7 +43,7 @@ NAMES = re.compile(r"^(?:(?:async +)?def|class) +(\w+)|^(\w+) *=", re.MULTILINE)
 """Names that a file defines, for files with a syntax error."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Mark:
     """The points of one person for one exercise, or a remark on one file: a row of the table."""
 
@@ -154,23 +153,22 @@ def mark_folder(
     return Marks(rows=rows, kept=kept)
 
 
-def _defined_names(path: Path) -> Iterator[str]:
-    """Yield the names that a file defines or imports, without running it."""
+def _defined_names(path: Path) -> set[str]:
+    """Return the names that a file defines or imports, without running it."""
     try:
         text = path.read_bytes()
         body = ast.parse(text).body
     except OSError:
-        return
+        return set()
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        yield from filter(None, itertools.chain(*NAMES.findall(text.decode("utf-8", "replace"))))
-        return
+        return {name for names in NAMES.findall(text.decode("utf-8", "replace")) for name in names if name}
+    names = {node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     for node in body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            yield node.name
-        elif isinstance(node, ast.ImportFrom):
-            yield from (name.asname or name.name for name in node.names)
+        if isinstance(node, ast.ImportFrom):
+            names |= {name.asname or name.name for name in node.names}
         elif isinstance(node, ast.Assign):
-            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return names
 
 
 @functools.cache
@@ -181,11 +179,7 @@ def _server() -> ForkServer:
 
 
 def _mark_person(
-    job: tuple[str, HandedIn, Sequence[str]],
-    *,
-    exercise: str | None,
-    seed: int,
-    exercises: str | Path | None,
+    job: tuple[str, HandedIn, Sequence[str]], *, exercise: str | None, seed: int, exercises: str | Path | None
 ) -> list[Mark]:
     """Return the marks of one person: for each exercise the file with the most points, and remarks on files."""
     person, handed_in, wanted = job
@@ -222,22 +216,10 @@ def _mark_person(
             report, file = best[name]
             state = "" if report.state in ("right", "wrong", "imported") else report.state
             words = ": ".join(filter(None, (state, report.explanation)))
-        cases = [case for case in report.cases if case.verdict != "not compared"]
-        mark = Mark(
-            person=person,
-            exercise=name,
-            points=report.points,
-            of=report.inputs,
-            cases="; ".join(f"{int(case.verdict == 'right')} {case.name}" for case in cases),
-            note=words,
-            file=file,
-            seed=seed,
-        )
-        marks.append(mark)
-    return marks + [
-        Mark(person=person, exercise=FILES, points=0, of=0, cases="", note=words, file=file, seed=seed)
-        for file, words in remarks
-    ]
+        compared = [case for case in report.cases if case.verdict != "not compared"]
+        cases = "; ".join(f"{int(case.verdict == 'right')} {case.name}" for case in compared)
+        marks.append(Mark(person, name, report.points, report.inputs, cases, words, file, seed))
+    return marks + [Mark(person, FILES, 0, 0, "", words, file, seed) for file, words in remarks]
 
 
 def _exercises_of(path: Path, assignment: Assignment) -> set[str]:
@@ -299,7 +281,8 @@ def _safe_cell(text: str) -> str:
 OTHER = "no known mistake: look at the code"
 ALTERNATIVES = " or: "
 """Separator of explanations that give the same answers."""
-SIGNS = {"right": "✓", "partly": "◐", "wrong": "✗", "unreadable": "!", "none": "-"}
+NONE = "-"
+SIGNS = {"right": "✓", "partly": "◐", "wrong": "✗", "unreadable": "!"}
 LEGEND = (
     "✓ all inputs right, ◐ some inputs right, ✗ no input right, ! a remark on a file, - no answer or not begun."
 )
@@ -320,33 +303,21 @@ def render_class(marks: Marks, folder: Path, *, seed: int = 0, exercises: Sequen
     folder: the people's answers. A person's subfolder may contain `progress.json` of the course, or the folder
     `course` with it. seed: the seed of the inputs. exercises: the exercises with their known mistakes.
     """
-    progress = find_progress(folder)
     now = datetime.now().isoformat(" ", "minutes")
-    title = f"Class: {folder.resolve().name}"
-    body = "\n".join(
-        [
-            f"<header><h1>{html.escape(title)}</h1></header>\n<main>",
-            f"<p>Checked {now} with seed {seed}.{_old_rows(marks)} {PRIVACY}</p>",
-            _table(marks.rows, progress),
-            f"<p><small>{LEGEND} A click on a heading sorts the table.</small></p>",
-            "<h2>Frequent mistakes</h2>",
-            _mistakes(marks.rows, exercises),
-            "</main>",
-        ]
-    )
+    title = html.escape(f"Class: {folder.resolve().name}")
+    counts = f"{marks.kept} of the {len(marks.rows)} results"
+    old = f" {counts} are from an earlier check and were not checked again." if marks.kept else ""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(title)}</title>\n"
-        f'<link rel="icon" href="data:,">\n<style>\n{read_asset("learn.css")}{read_asset("class.css")}</style>\n'
-        f'</head>\n<body>\n{body}\n<script type="module">\n{read_asset("class.js")}</script>\n</body>\n</html>\n'
+        f'<title>{title}</title>\n<link rel="icon" href="data:,">\n'
+        f"<style>\n{read_asset('learn.css')}{read_asset('class.css')}</style>\n</head>\n"
+        f"<body>\n<header><h1>{title}</h1></header>\n<main>\n"
+        f"<p>Checked {now} with seed {seed}.{old} {PRIVACY}</p>\n{_table(marks.rows, find_progress(folder))}\n"
+        f"<p><small>{LEGEND} A click on a heading sorts the table.</small></p>\n"
+        f"<h2>Frequent mistakes</h2>\n{_mistakes(marks.rows, exercises)}\n</main>\n"
+        f'<script type="module">\n{read_asset("class.js")}</script>\n</body>\n</html>\n'
     )
-
-
-def _old_rows(marks: Marks) -> str:
-    if not marks.kept:
-        return ""
-    return f" {marks.kept} of the {len(marks.rows)} results are from an earlier check and were not checked again."
 
 
 def find_progress(folder: Path) -> dict[str, CourseProgress]:
@@ -371,8 +342,7 @@ def _table(rows: Sequence[Mark], progress: Mapping[str, CourseProgress]) -> str:
             row = dataclasses.replace(row, note="; ".join([*words, f"{row.file} {row.note}"]))
         marks[key] = row
     people = sorted({*(row.person for row in rows), *progress}, key=str.casefold)
-    heads = [_head("person", tall=False), _head("points")]
-    heads += [_head("lessons done"), _head("last own check")] if progress else []
+    titles = ["person", "points", *(("lessons done", "last own check") if progress else ())]
     lines = []
     for person in people:
         own = [marks[person, name] for name in names if (person, name) in marks]
@@ -383,46 +353,42 @@ def _table(rows: Sequence[Mark], progress: Mapping[str, CourseProgress]) -> str:
             f'<td data-key="{points}">{points}/{sum(mark.of for mark in own)}</td>',
         ]
         if progress:
-            cells += _progress_cells(progress.get(person, CourseProgress()))
+            work = progress.get(person, CourseProgress())
+            done = [lesson.title for lesson in lessons() if lesson.name in work.lessons]
+            checked = max((exercise.checked for exercise in work.exercises.values()), default="")
+            key = "".join(filter(str.isdecimal, checked[:16])) or 0
+            cells += [
+                f'<td data-key="{len(done)}" title="{html.escape(", ".join(done))}">'
+                f"{len(done)}/{len(lessons())}</td>",
+                f'<td data-key="{key}" title="{html.escape(checked)}">{html.escape(checked[:10]) or NONE}</td>',
+            ]
         cells += [_cell(marks.get((person, name))) for name in names]
         lines.append(f"<tr>{''.join(cells)}</tr>")
     right = [sum(mark.state == "right" for mark in rows if mark.exercise == name) for name in names]
-    empty = f'<td colspan="{len(heads) - 1}"></td>'
+    empty = f'<td colspan="{len(titles) - 1}"></td>'
     totals = ["" if name == FILES else f"{count}/{len(people)}" for name, count in zip(names, right, strict=True)]
     foot = "".join(f'<td class="right">{total}</td>' for total in totals)
     return (
         '<div class="scroll" tabindex="0" role="region" aria-label="people and exercises"><table id="class">\n'
-        f"<thead><tr>{''.join(heads)}{''.join(map(_head, names))}</tr></thead>\n"
+        f"<thead><tr>{''.join(map(_head, [*titles, *names]))}</tr></thead>\n"
         f"<tbody>\n{chr(10).join(lines)}\n</tbody>\n"
         f'<tfoot><tr><th scope="row">right</th>{empty}{foot}</tr></tfoot></table></div>'
     )
 
 
-def _head(name: str, *, tall: bool = True) -> str:
-    style = ' class="tall"' if tall else ""
+def _head(name: str) -> str:
+    style = "" if name == "person" else ' class="tall"'
     return f'<th scope="col"><button type="button"{style}>{html.escape(name)}</button></th>'
-
-
-def _progress_cells(progress: CourseProgress) -> list[str]:
-    """Return the number of lessons that a person has done, and the date of the last own check."""
-    done = [lesson.title for lesson in lessons() if lesson.name in progress.lessons]
-    checked = max((exercise.checked for exercise in progress.exercises.values()), default="")
-    day = checked[:10]
-    key = "".join(filter(str.isdecimal, checked[:16])) or 0
-    return [
-        f'<td data-key="{len(done)}" title="{html.escape(", ".join(done))}">{len(done)}/{len(lessons())}</td>',
-        f'<td data-key="{key}" title="{html.escape(checked)}">{html.escape(day) or SIGNS["none"]}</td>',
-    ]
 
 
 def _cell(mark: Mark | None) -> str:
     if mark is None or mark.state == "none":
-        return f'<td class="none" data-key="-1">{SIGNS["none"]}</td>'
+        return f'<td class="none" data-key="-1">{NONE}</td>'
     state = mark.state
     points = f" {mark.points}/{mark.of}" if state in ("partly", "wrong") else ""
-    color = "wrong" if state == "unreadable" else state
     return (
-        f'<td class="{color}" data-key="{mark.points / max(mark.of, 1):.4f}" title="{html.escape(mark.note)}">'
+        f'<td class="{"wrong" if state == "unreadable" else state}" '
+        f'data-key="{mark.points / max(mark.of, 1):.4f}" title="{html.escape(mark.note)}">'
         f"{SIGNS[state]}{points}</td>"
     )
 
@@ -436,30 +402,27 @@ def _mistakes(rows: Sequence[Mark], exercises: Sequence[Exercise]) -> str:
             people[f"{STOPPED}{late[0]}"][row.person].append(row.exercise)
         elif row.exercise == FILES:
             people[row.note][row.person].append(row.file)
-        elif row.state == "unreadable":
-            people[UNREADABLE][row.person].append(row.exercise)
-        elif row.note.startswith(STOPPED):
-            people[row.note][row.person].append(row.exercise)
+        elif row.state == "unreadable" or row.note.startswith(STOPPED):
+            note = UNREADABLE if row.state == "unreadable" else row.note
+            people[note][row.person].append(row.exercise)
         elif row.state in ("partly", "wrong"):
             for mistake in _name_mistakes(row.note, known.get(row.exercise, set())):
                 people[mistake][row.person].append(row.exercise)
     if not people:
         return "<p>No answer is wrong.</p>"
     ranking = sorted(people.items(), key=lambda item: (item[0] == OTHER, -len(item[1]), item[0]))
-    lines = "\n".join(
-        f"<tr><td>{len(names)}</td><td><details><summary>{html.escape(mistake)}</summary>"
-        f"<p>{html.escape(', '.join(names))}</p></details></td><td>{_codes(names)}</td></tr>"
-        for mistake, names in ranking
-    )
+    lines = []
+    for mistake, names in ranking:
+        where = dict.fromkeys(exercise for own in names.values() for exercise in own)
+        codes = ", ".join(f"<code>{html.escape(exercise)}</code>" for exercise in where)
+        lines.append(
+            f"<tr><td>{len(names)}</td><td><details><summary>{html.escape(mistake)}</summary>"
+            f"<p>{html.escape(', '.join(names))}</p></details></td><td>{codes}</td></tr>\n"
+        )
     return (
         '<table class="mistakes">\n<thead><tr><th scope="col">people</th><th scope="col">mistake</th>'
-        f'<th scope="col">exercises</th></tr></thead>\n<tbody>\n{lines}\n</tbody></table>'
+        f'<th scope="col">exercises</th></tr></thead>\n<tbody>\n{"".join(lines)}</tbody></table>'
     )
-
-
-def _codes(names: Mapping[str, Sequence[str]]) -> str:
-    exercises = dict.fromkeys(exercise for own in names.values() for exercise in own)
-    return ", ".join(f"<code>{html.escape(exercise)}</code>" for exercise in exercises)
 
 
 def _name_mistakes(note: str, known: set[str]) -> list[str]:

@@ -22,10 +22,10 @@ from regard_course.exercises.course import EXERCISES, find_exercise
 from regard_course.exercises.exercise import Exercise
 from regard_course.lesson_measures import measure
 from regard_course.lesson_training import RESULT, load_run, train_lesson, view_inputs
-from regard_course.lessons.lesson import FIGURES, HOME, Lesson, lessons, set_home
-from regard_course.pictures import picture
+from regard_course.lessons.lesson import FIGURES, HOME, RUNS, Lesson, english_text, lessons, set_home
+from regard_course.pictures import picture, picture_texts
 from regard_course.progress import VERDICTS
-from regard_course.translated import ENGLISH, State, find_language
+from regard_course.translated import ENGLISH, State, find_language, make_digest
 
 # The page of an exercise: its stub, hints in three steps, a worked solution, and links to its lessons.
 #
@@ -75,14 +75,12 @@ class ExerciseText:
     """The exercise, with a translated title and statement."""
     hints: dict[str, str]
     """Three hints and the solution as Markdown, by heading."""
-    language: str
     state: State
     """State of the translation."""
 
 
 def english_exercise(name: str) -> str:
-    exercise = find_exercise(name)
-    hints = files("regard_course").joinpath(f"hints/{name}.md").read_text(encoding="utf-8")
+    exercise, hints = find_exercise(name), read_asset(f"hints/{name}.md")
     return f"# {exercise.title}\n\n## {STATEMENT}\n\n{exercise.statement}\n\n{hints}"
 
 
@@ -103,7 +101,7 @@ def read_exercise(name: str, language: str = ENGLISH) -> ExerciseText:
         instruction=chosen.say(exercise.instruction),
         words=(chosen.say("Exercise"), chosen.say("then")),
     )
-    return ExerciseText(exercise=translated, hints=parts, language=language, state=state)
+    return ExerciseText(exercise=translated, hints=parts, state=state)
 
 
 def solution_code(name: str) -> str:
@@ -111,8 +109,7 @@ def solution_code(name: str) -> str:
     return str(code)
 
 
-def exercise_body(name: str, language: str = ENGLISH) -> str:
-    """Return the content of the page of an exercise, as HTML."""
+def exercise_page(name: str, language: str = ENGLISH, *, script: str = "") -> str:
     text, say = read_exercise(name, language), find_language(language).say
     exercise, hints = text.exercise, text.hints
     title = exercise.title[:1].upper() + exercise.title[1:]
@@ -128,7 +125,7 @@ def exercise_body(name: str, language: str = ENGLISH) -> str:
     )
     states = (("", "not begun"), ("tried", "tried, not right yet"), ("right", "right"))
     options = "".join(f'<option value="{value}">{say(words)}</option>' for value, words in states)
-    return "\n".join(
+    body = "\n".join(
         [
             f'<header><nav><a href="index.html">{say("All lessons")}</a> {others}</nav>',
             f"<h1><small>{say('Exercise {0}', index + 1)}</small> {html.escape(title)}</h1></header>",
@@ -151,6 +148,7 @@ def exercise_body(name: str, language: str = ENGLISH) -> str:
             f"{render_part(hints['Solution'], text.state)}</details>\n</main>",
         ]
     )
+    return make_page(f"{name} · Regard", body, language, script=script)
 
 
 def render_part(text: str, state: State) -> str:
@@ -204,6 +202,11 @@ def lesson_notebook(lesson: Lesson, home: Path = HOME) -> dict[str, Any]:
     names, say = exercise_names(lesson), lesson.say
     note = f"*{say(NOTES[lesson.state])}*\n\n" if lesson.state else ""
     code = _with_language(f'picture("{lesson.name}")', lesson)
+    input = repr(lesson.runs[0].input) if lesson.runs and lesson.runs[0].input else "run.draw(seed=1)"
+    view = [
+        _code(f"record = run.attend({input})\nrecord"),
+        _code("record.view()  # the interactive view: needs the extra notebook"),
+    ]
     cells = [
         _text(f"# {lesson.number}. {lesson.title}"),
         _code(f"from IPython.display import SVG\n\nfrom regard_course.pictures import picture\n\nSVG({code})"),
@@ -215,7 +218,7 @@ def lesson_notebook(lesson: Lesson, home: Path = HOME) -> dict[str, Any]:
         *([_text(after)] if after else []),
         *(_run_cells(lesson, home) if lesson.runs else []),
         _text(f"## {say('What to see')}\n\n{part['See']}\n\n{_ranges(lesson)}"),
-        *(_view_cells(lesson) if lesson.runs else []),
+        *(view if lesson.runs else []),
         _text(f"## {say('Why')}\n\n{part['Why']}\n\n## {say('Exercises')}\n\n{part['Exercises']}"),
         *(_code(_exercise(name, lesson.language)) for name in names),
     ]
@@ -242,15 +245,6 @@ def _run_cells(lesson: Lesson, home: Path) -> list[dict[str, Any]]:
             f"lesson = {found}\n"
             f'print(*lesson.describe_figures(measure("{lesson.name}", run)), sep="\\n")'
         ),
-    ]
-
-
-def _view_cells(lesson: Lesson) -> list[dict[str, Any]]:
-    """Return the cells that show the attention of a lesson's run."""
-    input = lesson.runs[0].input
-    return [
-        _code(f"record = run.attend({'run.draw(seed=1)' if input is None else repr(input)})\nrecord"),
-        _code("record.view()  # the interactive view: needs the extra notebook"),
     ]
 
 
@@ -359,23 +353,26 @@ def index_page(language: str = ENGLISH, *, script: str = "") -> str:
     )
 
 
-def exercise_page(name: str, language: str = ENGLISH, *, script: str = "") -> str:
-    return make_page(f"{name} · Regard", exercise_body(name, language), language, script=script)
-
-
 def lesson_page(lesson: Lesson, *, see: str, script: str = "", home: Path = HOME) -> str:
     """Return the page of a lesson.
 
     see: HTML that shows the run, placed after the training command. home: folder of runs that the page's
     commands use.
     """
-    say = lesson.say
+    say, navigation, command = lesson.say, _navigation(lesson), ""
+    options = "".join(f'<option value="{verdict}">{say(verdict)}</option>' for verdict in VERDICTS)
+    if lesson.runs:
+        command = set_home(f"{lesson.runs[0].command} --savepath {HOME}/{lesson.name}", home)
+        seconds = f"{lesson.seconds:.0f}"
+        duration = say("takes about {0} seconds on one core.", seconds) if lesson.seconds else ""
+        command = f"<p><code>{html.escape(command)}</code> {duration}</p>"
     part = {
         name: set_home(render_part(text, lesson.state), home, html.escape) for name, text in lesson.parts.items()
     }
     body = "\n".join(
         [
-            f"<header>{_navigation(lesson)}{_heading(lesson)}</header>",
+            f"<header>{navigation}<h1><small>{say('Lesson {0}', lesson.number)}</small> "
+            f"{html.escape(lesson.title)}</h1></header>",
             f'<main data-lesson="{lesson.name}">{state_note(lesson.state, say)}',
             f"<figure>{picture(lesson.name, lesson.language)}</figure>",
             f"<h2>{say('Predict')}</h2>\n{part['Predict']}",
@@ -384,43 +381,20 @@ def lesson_page(lesson: Lesson, *, see: str, script: str = "", home: Path = HOME
             f"<details><summary>{say('Show the answer')}</summary>\n{part['Answer']}</details>",
             f"<h2>{say('By hand')}</h2>\n{part['By hand']}",
             f'<p><a href="{notebook_name(lesson)}" download>{say("Open this lesson as a notebook")}</a></p>',
-            *([f"<h2>{say('Run it')}</h2>\n{_command(lesson, home)}"] if lesson.runs else []),
+            *([f"<h2>{say('Run it')}</h2>\n{command}"] if lesson.runs else []),
             see,
-            _comparison(lesson),
+            f'<section id="comparison" hidden><p>{say("You predicted:")}</p>'
+            '<blockquote id="predicted"></blockquote>',
+            f"<p>{say('Compare it with the answer and the result.')} <label>{say('My prediction was')} "
+            f'<select id="verdict"><option value="">…</option>{options}</select></label></p></section>',
             f"<h2>{say('What to see')}</h2>\n{part['See']}\n{_table(lesson)}",
             f"<h2>{say('Why')}</h2>\n{part['Why']}",
             f"<h2>{say('Exercises')}</h2>\n{exercise_links(part['Exercises'])}",
             "</main>",
-            f"<footer>{_navigation(lesson)}</footer>",
+            f"<footer>{navigation}</footer>",
         ]
     )
     return make_page(f"{lesson.title} · Regard", body, lesson.language, script=script)
-
-
-def _comparison(lesson: Lesson) -> str:
-    """Return the prediction beside the result, which the learner judges."""
-    say = lesson.say
-    options = "".join(f'<option value="{verdict}">{say(verdict)}</option>' for verdict in VERDICTS)
-    return (
-        f'<section id="comparison" hidden><p>{say("You predicted:")}</p>'
-        '<blockquote id="predicted"></blockquote>\n'
-        f"<p>{say('Compare it with the answer and the result.')} <label>{say('My prediction was')} "
-        f'<select id="verdict"><option value="">…</option>{options}</select></label></p></section>'
-    )
-
-
-def _command(lesson: Lesson, home: Path) -> str:
-    command = set_home(f"{lesson.runs[0].command} --savepath {HOME}/{lesson.name}", home)
-    return f"<p><code>{html.escape(command)}</code> {_duration(lesson)}</p>"
-
-
-def _duration(lesson: Lesson) -> str:
-    seconds = f"{lesson.seconds:.0f}"
-    return lesson.say("takes about {0} seconds on one core.", seconds) if lesson.seconds else ""
-
-
-def _heading(lesson: Lesson) -> str:
-    return f"<h1><small>{lesson.say('Lesson {0}', lesson.number)}</small> {html.escape(lesson.title)}</h1>"
 
 
 def _navigation(lesson: Lesson) -> str:
@@ -519,3 +493,58 @@ def embed_view(view: str, words: Sequence[str], language: str = ENGLISH) -> str:
         f'<p><a href="{view}">{say("Open its view on a separate page")}</a></p>\n'
         f'<iframe src="{view}" title="{say("Attention of the run")}"></iframe>\n{RESIZE}'
     )
+
+
+# The English texts as files to translate, and what a translation lacks.
+
+WORDS_FROM = "de"
+"""The language whose `words.json` has all texts of the pages and scripts; a test compares it with the code."""
+
+
+def read_originals() -> dict[str, str]:
+    """Return the English Markdown texts by the names of their files, without suffix."""
+    return {
+        **{f"lessons/{name}": english_text(name) for name in RUNS},
+        **{f"exercises/{exercise.name}": english_exercise(exercise.name) for exercise in EXERCISES},
+        "challenges": read_asset("challenges.md"),
+    }
+
+
+def read_words() -> dict[str, list[str]]:
+    words = find_language(WORDS_FROM).words
+    pictures = dict.fromkeys(text for name in RUNS for text in picture_texts(name))
+    return {"pages": list(words["pages"]), "scripts": list(words["scripts"]), "pictures": list(pictures)}
+
+
+def build_texts(folder: Path) -> dict[Path, bytes]:
+    """Return the path and content of each file to translate."""
+    texts = {
+        folder / f"{name}.md": f"original: {make_digest(text)}\n\n{text.strip()}\n".encode()
+        for name, text in read_originals().items()
+    }
+    words = {part: dict.fromkeys(keys, "") for part, keys in read_words().items()}
+    return {**texts, folder / "words.json": (json.dumps(words, indent=2, ensure_ascii=False) + "\n").encode()}
+
+
+def list_gaps(language: str) -> list[str]:
+    """Return a line for each text that is not translated, or that is older than its original. Raises
+    `InputError` if a file is invalid."""
+    chosen = find_language(language)
+    if chosen.folder is None:
+        return []
+    lines = []
+    for name, text in read_originals().items():
+        state = chosen.translate(name, text)[1]
+        if state == "missing":
+            lines.append(f"{name}.md: not translated, shown in English")
+        elif state:
+            shown = ", shown in English" if state == "outdated" else ""
+            lines.append(
+                f"{name}.md: older than the English text{shown}; when it is up to date, begin it with "
+                f"'original: {make_digest(text)}'"
+            )
+    return lines + [
+        f"words.json: not translated: {key!r}"
+        for key in (key for part in read_words().values() for key in part)
+        if not any(part.get(key) for part in chosen.words.values())
+    ]

@@ -23,15 +23,7 @@ is a remark on a file that affects no answer."""
 UNDECIDED = ("not begun", "helper", "imported", "note")
 """States of answers that do not count as errors of a file."""
 SIGNS = {"right": "✓", "wrong": "✗", "failed": "✗", "not compared": "-"}
-STYLES = {
-    "right": "green",
-    "wrong": "red",
-    "stopped": "red",
-    "not begun": "dim",
-    "helper": "dim",
-    "imported": "dim",
-    "note": "dim",
-}
+STYLES = {"right": "green", "wrong": "red", "stopped": "red", **dict.fromkeys(UNDECIDED, "dim")}
 NUMBERS = {2: "Two", 3: "Three"}
 MAX_LINES, MAX_CHARACTERS = 10, 1_000
 """Limits of the output of the learner's code in the report."""

@@ -21,8 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Protocol
+from typing import Any
 
 from regard.errors import MachineError
 from regard_course.arrays import decode_outputs, equal_outputs
@@ -38,57 +37,36 @@ SOURCE = Path(__file__).parents[1]
 """Folder of the package, for processes that do not run in its environment."""
 
 
-class Process(Protocol):
-    """A running process."""
+class Process:
+    """A running process: a fork of a server, which sends its ID and its exit status, or of this process."""
 
-    pid: int
+    def __init__(self, server: Connection | None, pid: int = 0) -> None:
+        self._server = server
+        self._exit_status: int | None = None
+        self.pid = self._receive(server) if server else pid
 
     def poll(self) -> int | None:
         """Return the exit status (negative for a signal), or None while the process runs."""
-        ...
+        if self._exit_status is None and self._server is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self._exit_status = os.waitstatus_to_exitcode(status) if pid else None
+        elif self._exit_status is None and self._server and self._server.poll():
+            self._exit_status = self._receive(self._server)
+        return self._exit_status
+
+    @staticmethod
+    def _receive(server: Connection) -> int:
+        try:
+            return int(server.recv())
+        except (EOFError, ConnectionError) as error:
+            raise MachineError("the process that runs your code was ended: try again") from error
 
 
 Start = Callable[[dict[str, Any], Descriptors], Process]
 """Function that starts a process for a job."""
 
 
-class ForkedProcess:
-    """A fork of this process."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self.exit_status: int | None = None
-
-    def poll(self) -> int | None:
-        """Return the exit status (negative for a signal), or None while the process runs."""
-        if self.exit_status is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self.exit_status = os.waitstatus_to_exitcode(status) if pid else None
-        return self.exit_status
-
-
-class ServedProcess:
-    """A fork of a server's process."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.pid = self._receive()
-        self.exit_status: int | None = None
-
-    def poll(self) -> int | None:
-        """Return the exit status (negative for a signal), or None while the process runs."""
-        if self.exit_status is None and self._connection.poll():
-            self.exit_status = self._receive()
-        return self.exit_status
-
-    def _receive(self) -> int:
-        try:
-            return int(self._connection.recv())
-        except (EOFError, ConnectionError) as error:
-            raise MachineError("the process that runs your code was ended: try again") from error
-
-
-class ForkServer:
+class ForkServer(contextlib.AbstractContextManager["ForkServer"]):
     """Processes that fork for each file: one for files that use PyTorch and one for the others.
 
     Use it as `with ForkServer() as server: run_file(..., server)`. The processes start when they are needed.
@@ -97,12 +75,7 @@ class ForkServer:
     def __init__(self) -> None:
         self._servers: dict[str, tuple[Connection, subprocess.Popen[bytes]]] = {}
 
-    def __enter__(self) -> "ForkServer":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -118,7 +91,7 @@ class ForkServer:
         with socket.socket(fileno=os.dup(connection.fileno())) as channel:
             socket.send_fds(channel, [b"."], descriptors)
         connection.send(job)
-        return ServedProcess(connection)
+        return Process(connection)
 
     def _connect(self, preload: str) -> Connection:
         if preload in self._servers:
@@ -220,19 +193,15 @@ def run_file(
     seconds: float = SECONDS,
     memory: int = MEMORY,
     home: Path | None = None,
+    program: tuple[str, int] | None = None,
 ) -> JobResult:
     """Run a learner's file in a fork of a server. `seconds` and `home`: see `check_file`. `memory`: limit in
-    bytes."""
+    bytes. `program`: alphabet and length of the texts, if the file is a program for a puzzle."""
     path = path.resolve()
     job = {"file": str(path), "folder": str(path.parent), "seconds": seconds, "memory": memory}
-    job["home"] = f"{home}{os.sep}" if home else ""
-    return _run_job(server.start, job, assignment)
-
-
-def run_program(path: Path, server: ForkServer, alphabet: str, longest: int, *, seconds: float) -> JobResult:
-    path = path.resolve()
-    job = {"file": str(path), "folder": str(path.parent), "seconds": seconds, "memory": MEMORY}
-    return _run_job(server.start, {**job, "alphabet": alphabet, "longest": longest}, Assignment(exercises=()))
+    return _run_job(
+        server.start, {**job, "home": f"{home}{os.sep}" if home else "", "program": program}, assignment
+    )
 
 
 def run_object(solution: Any, folder: Path, assignment: Assignment, *, seconds: float = SECONDS) -> JobResult:
@@ -248,7 +217,7 @@ def run_object(solution: Any, folder: Path, assignment: Assignment, *, seconds: 
             pid = os.fork()
         if not pid:
             run_in_fork(job, lambda: {exercise.name: solution}, *descriptors)
-        return ForkedProcess(pid)
+        return Process(None, pid)
 
     job = {"object": exercise.name, "folder": str(folder), "seconds": seconds, "memory": MEMORY}
     return _run_job(start, job, assignment)
@@ -268,7 +237,8 @@ def _run_job(start: Start, job: dict[str, Any], assignment: Assignment) -> JobRe
         with tempfile.TemporaryFile() as crashes:
             events = _Events(result, assignment)
             reason = _run_process(start, job, crashes.fileno(), events)
-            lines = _crash_lines(_read_text(crashes), job["folder"])
+            crashes.seek(0)
+            lines = _crash_lines(crashes.read().decode("utf-8", "replace"), job["folder"])
         stopped = events.current
         if stopped is None:
             return result
@@ -278,11 +248,6 @@ def _run_job(start: Start, job: dict[str, Any], assignment: Assignment) -> JobRe
         job["done"] = [*result.answers, *result.failures]
         if result.exercises is None or all(name in job["done"] for name in result.exercises):
             return result
-
-
-def _read_text(file: IO[bytes]) -> str:
-    file.seek(0)
-    return file.read().decode("utf-8", "replace")
 
 
 class _Events:
@@ -310,7 +275,7 @@ class _Events:
                     with contextlib.suppress(BrokenPipeError):
                         channel.sendall(REPLY_RIGHT if right else REPLY_WRONG)
                 else:
-                    self.current = _add_event(event, self.current, self.result)
+                    self._add(event)
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, StopIteration):
             self.result.failures[NO_EXERCISE] = CHANGED_ANSWERS, []
             self.current = None
@@ -320,6 +285,30 @@ class _Events:
         exercise = self._assignment.find(str(self.current))
         case, outputs = exercise.cases(self._assignment.seed)[0], decode_outputs(answer)
         return outputs is not None and equal_outputs(case, outputs, exercise.expected(case))
+
+    def _add(self, event: dict[str, Any]) -> None:
+        kind, name, result = event["event"], event.get("exercise", NO_EXERCISE), self.result
+        if kind == "loaded" and result.exercises is None:
+            vars(result).update(event["found"])
+        elif kind == "begin":
+            result.answers[name] = []
+            self.current = str(name)
+        elif kind == "answer":
+            answer = event["answer"]
+            attempts = result.answers[str(self.current)]
+            if answer["attempt"] == len(attempts):
+                attempts.append([])
+            attempts[answer["attempt"]].append(answer)
+        elif kind == "monitored":
+            result.calls[name] += event["names"]
+            result.library[name] = event["library"]
+        elif kind == "program":
+            result.program = event["program"]
+        elif kind == "failure":
+            result.failures[name] = event["words"], event["lines"]
+            self.current = self.current if name else None
+        elif kind in ("end", "done"):
+            self.current = NO_EXERCISE if kind == "end" else None
 
 
 def _run_process(start: Start, job: dict[str, Any], crashes: int, events: _Events) -> str:
@@ -377,34 +366,6 @@ def _wait(process: Process, reading: int, channel: socket.socket, events: _Event
             return known.get(-status, f"was ended by signal {-status}")
         if time.monotonic() - last_event > PATIENCE * seconds + 2 * LOADING_SECONDS:
             return f"did not end within {format_limit(seconds)} and blocked its time limit: an endless loop?"
-
-
-def _add_event(event: dict[str, Any], current: str | None, result: JobResult) -> str | None:
-    """Add one event to the result. Return the exercise that runs after the event, like `_read_events`."""
-    kind, name = event["event"], event.get("exercise", NO_EXERCISE)
-    if kind == "loaded" and result.exercises is None:
-        for field_name, value in event["found"].items():
-            setattr(result, field_name, value)
-    elif kind == "begin":
-        result.answers[name] = []
-        return str(name)
-    elif kind == "answer":
-        answer = event["answer"]
-        attempts = result.answers[str(current)]
-        if answer["attempt"] == len(attempts):
-            attempts.append([])
-        attempts[answer["attempt"]].append(answer)
-    elif kind == "monitored":
-        result.calls[name] += event["names"]
-        result.library[name] = event["library"]
-    elif kind == "program":
-        result.program = event["program"]
-    elif kind == "failure":
-        result.failures[name] = event["words"], event["lines"]
-        return current if name else None
-    elif kind in ("end", "done"):
-        return NO_EXERCISE if kind == "end" else None
-    return current
 
 
 def _crash_lines(text: str, folder: str) -> list[str]:

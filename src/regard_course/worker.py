@@ -21,7 +21,6 @@ from typing import Any, NoReturn
 from regard.errors import InputError
 from regard.plugins import plugin_imports
 from regard_course.candidates import COURSE, CallMonitor, Candidates, find_candidates
-from regard_course.inputs import Case, Specification
 from regard_course.learner_calls import collect_answers, learner_lines, one_line
 from regard_course.program_tables import describe_program, record_lines
 from regard_course.time_limit import StopError, start_timer, stop_timer
@@ -137,7 +136,17 @@ def run_job(job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], send:
         send_from_here({"event": "begin", "exercise": exercise.name})
         try:
             start_timer(job["seconds"], lambda: send_from_here({"event": "alive"}))
-            _answer_exercise(exercise, job["cases"][exercise.name], candidates, send_from_here, ask)
+            monitor = CallMonitor(candidates)
+            collect_answers(
+                exercise,
+                candidates.names[candidates.exercises[exercise.name]],
+                job["cases"][exercise.name],
+                ask,
+                lambda answer: send_from_here({"event": "answer", "answer": answer}),
+                monitor,
+            )
+            monitored = {"names": list(monitor.names), "library": list(monitor.library)}
+            send_from_here({"event": "monitored", "exercise": exercise.name, **monitored})
         except BaseException as error:
             stop_timer()
             send_from_here({"event": "failure", "exercise": exercise.name, **_describe(error, job["folder"])})
@@ -159,8 +168,8 @@ def run_program(job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], s
     sys.stdout.write = write_some  # type: ignore[method-assign]
     try:
         start_timer(job["seconds"])
-        lines = record_lines(job["file"])
-        program = describe_program(load(), job["alphabet"], job["longest"], lines)
+        lines, (alphabet, longest) = record_lines(job["file"]), job["program"]
+        program = describe_program(load(), alphabet, longest, lines)
     except BaseException as error:
         stop_timer()
         failure = _describe(error, job["folder"])
@@ -168,20 +177,6 @@ def run_program(job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], s
         return
     send({"event": "program", "program": program})
     send({"event": "done"})
-
-
-def _answer_exercise(
-    exercise: Specification, cases: list[Case], candidates: Candidates, send: Send, ask: Ask
-) -> None:
-    monitor = CallMonitor(candidates)
-
-    def send_answer(answer: dict[str, Any]) -> None:
-        send({"event": "answer", "answer": answer})
-
-    solution = candidates.names[candidates.exercises[exercise.name]]
-    collect_answers(exercise, solution, cases, ask, send_answer, monitor)
-    names, library = list(monitor.names), list(monitor.library)
-    send({"event": "monitored", "exercise": exercise.name, "names": names, "library": library})
 
 
 def _describe(error: BaseException, folder: str) -> dict[str, Any]:
@@ -261,12 +256,15 @@ def run_in_fork(
         faulthandler.enable(crashes)
         restrict_process(job["memory"], job.get("home", ""))
         send, ask = event_channel(answers)
-        if "alphabet" in job:
+        if job.get("program"):
             run_program(job, load, send)
         else:
             run_job(job, load, send, ask)
-    finally:
-        _end()
+    finally:  # end this process, even if the code left threads running or closed its output
+        failed = sys.exc_info()[0] is not None
+        with contextlib.suppress(BaseException):
+            sys.stdout.flush()
+        _exit(CHECKER_FAILED if failed else 0)
 
 
 def serve(descriptor: int, preload: str) -> None:
@@ -293,11 +291,3 @@ def serve(descriptor: int, preload: str) -> None:
                 os.close(copy)
             connection.send(pid)
             connection.send(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-
-
-def _end() -> NoReturn:
-    """End this process, even if the code left threads running or closed its output."""
-    failed = sys.exc_info()[0] is not None
-    with contextlib.suppress(BaseException):
-        sys.stdout.flush()
-    _exit(CHECKER_FAILED if failed else 0)

@@ -13,14 +13,16 @@ import regard
 from regard.errors import InputError
 from regard_course.exercises.course import EXERCISES
 from regard_course.lessons.lesson import FIGURES, PARTS, RUNS, english_text, find_lesson, lessons
-from regard_course.originals import build_texts, list_gaps, read_originals
 from regard_course.pages import (
     NOTES,
+    build_texts,
     exercise_page,
     index_page,
     lesson_notebook,
     lesson_page,
+    list_gaps,
     read_exercise,
+    read_originals,
 )
 from regard_course.pictures import picture_texts
 from regard_course.progress import VERDICTS
@@ -30,13 +32,11 @@ ROOT = Path(regard.__file__).parents[1]
 GERMAN = find_language("de")
 PAGES = (
     "regard_course/pages.py",
-    "regard_course/pages.py",
-    "regard_course/pages.py",
     "regard_course/lessons/lesson.py",
     "regard_course/cli/learn.py",
     "regard_course/course_app.py",
 )
-SCRIPTS = ("regard_course/notes.js", "regard/server/page/learn.js", "regard/server/page/course-commands.js")
+SCRIPTS = ("regard_course/notes.js", "regard_course/learn.js", "regard_course/course-commands.js")
 Command = Callable[..., tuple[int, str, str]]
 
 
@@ -170,7 +170,7 @@ def test_an_edit_of_an_english_lesson_is_noticed(
         return english_text(name).replace(before, after)
 
     assert edited("tokens") != english_text("tokens")
-    for module in ("lessons.lesson", "originals"):
+    for module in ("lessons.lesson", "pages"):
         monkeypatch.setattr(f"regard_course.{module}.english_text", edited)
     lessons.cache_clear()
     try:

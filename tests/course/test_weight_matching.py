@@ -4,8 +4,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from regard_course.learner_calls import WeightLayout, copy_weights
-from regard_course.module_parameters import find_hidden_modules, name_features, split_name, weight_features
+from regard_course.weight_matching import (
+    WeightLayout,
+    copy_weights,
+    find_hidden_modules,
+    name_features,
+    split_name,
+    weight_features,
+)
 
 
 def random_weights(*names: str, width: int = 6) -> dict[str, np.ndarray]:

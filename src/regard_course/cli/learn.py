@@ -46,8 +46,15 @@ def run(argv: list[str]) -> None:
     _, flags = read_command(LearnFlags, argv, "regard learn")
     from regard_course.check import build_stubs
     from regard_course.course_app import teach
-    from regard_course.originals import build_texts, list_gaps
-    from regard_course.pages import build_notebooks, check_site, write_site
+    from regard_course.exercises.course import EXERCISES
+    from regard_course.pages import (  # imports a parser of Markdown
+        build_notebooks,
+        build_texts,
+        check_site,
+        list_gaps,
+        read_exercise,
+        write_site,
+    )
 
     language = flags.language
     if language not in known_languages() and Path(language).is_dir():
@@ -64,13 +71,10 @@ def run(argv: list[str]) -> None:
                 f"regard learn --language {shlex.quote(flags.language)} --gaps",
             )
         )
-    from regard_course.exercises.course import EXERCISES
-    from regard_course.pages import read_exercise  # imports a parser of Markdown
-
     exercises = [read_exercise(exercise.name, language).exercise for exercise in EXERCISES]
-    stubs = {} if flags.stubs is None else build_stubs(flags.stubs, exercises)
-    notebooks = {} if flags.notebooks is None else build_notebooks(flags.notebooks, flags.savepath, language)
-    texts = {} if flags.texts is None else build_texts(flags.texts)
+    stubs = build_stubs(flags.stubs, exercises) if flags.stubs else {}
+    notebooks = build_notebooks(flags.notebooks, flags.savepath, language) if flags.notebooks else {}
+    texts = build_texts(flags.texts) if flags.texts else {}
     if flags.site is not None:
         check_site(flags.site)
     write_new({**stubs, **notebooks, **texts})  # all or none

@@ -1,13 +1,15 @@
 """Known mistakes: solutions to the exercises with one incorrect step.
 
-A mistake is `Solution` with one or several steps replaced: by an expression (`replace`) or by a function
-(`@mistake`). Other mistakes change a number, and one that remembers something is a class. A mistake therefore
-exists in every exercise with its step. Two mistakes are combined in a class derived from both.
+A mistake is `Solution` with one or several steps replaced: by an expression (`replace`) or a function
+(`@mistake`), or by the correct step with other inputs (`change_inputs`) or another result (`change_result`).
+Other mistakes change a number, and one that remembers something is a class. A mistake therefore exists in every
+exercise with its step. Two mistakes are combined in a class derived from both.
 
 The texts that learners read are in `mistakes.toml`, in the order of the exercises: what the code did, what to do
 instead, and the line of a paper (or of the stub) that the code contradicts.
 """
 
+import inspect
 import math
 import tomllib
 from collections.abc import Callable
@@ -16,7 +18,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
-from regard_course.mistakes.solution import Array, Hypothesis, Mask, Pair, Parameters, Solution, Step
+from regard_course.mistakes.solution import Array, Beam, Hypothesis, Mask, Pair, Parameters, Solution, Step
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,6 +48,47 @@ def mistake(
     return add
 
 
+def _around(step: Callable[..., Any], inputs: Callable[..., Any] | None, result: Any = None) -> Any:
+    """Return a step with other inputs, or with another result."""
+    parameters = list(inspect.signature(step).parameters.values())[1:]
+
+    def wrong(self: Solution, *values: Any, **named: Any) -> Any:
+        if inputs is None:
+            output = step(self, *values, **named)
+        else:
+            rest = parameters[len(values) :]
+            output = step(self, *inputs(*values, *(named.get(part.name, part.default) for part in rest)))
+        return output if result is None else result(output)
+
+    return wrong
+
+
+def change_inputs(step: Callable[..., Any], **changes: Callable[..., tuple[Any, ...]]) -> None:
+    """Add mistakes that call a step with the inputs that a function returns for the right inputs."""
+    replace(step, **{name: _around(step, change) for name, change in changes.items()})
+
+
+def change_result(step: Callable[..., Any], **changes: Callable[[Any], Any]) -> None:
+    """Add mistakes that apply a function to the result of a step."""
+    replace(step, **{name: _around(step, None, change) for name, change in changes.items()})
+
+
+def _exchange(outputs: tuple[Array, ...], changes: dict[int, Any]) -> tuple[Array, ...]:
+    """Return outputs of which some, by their index, have other values."""
+    return tuple(np.asarray(changes.get(index, output)) for index, output in enumerate(outputs))
+
+
+def _gelu(states: Array) -> Array:
+    from scipy.special import ndtr  # loads slowly
+
+    return np.asarray(states * ndtr(states))
+
+
+def _wave_for_each_dimension(self: Solution, length: int, width: int, factor: int) -> Array:
+    angles = self.positions(length)[:, None] * self.base ** -(factor * self.indices(width) / width)
+    return np.where(np.arange(width) % 2 == 0, np.sin(angles), np.cos(angles))
+
+
 def _below(probabilities: Array, top_p: float) -> Array:
     """Return for which tokens the sum of probabilities, including the token itself, is below p."""
     order = np.argsort(-probabilities)
@@ -65,6 +108,11 @@ replace(
     sines_then_cosines=lambda self, sines, cosines: np.concatenate([sines, cosines], -1),
     sine_and_cosine_swapped=lambda self, sines, cosines: Solution.interleave(self, cosines, sines),
     only_sine=lambda self, sines, cosines: Solution.interleave(self, sines, sines),
+)
+replace(
+    Solution.sinusoidal_positions,
+    dimensions_for_pairs=lambda self, length, width: _wave_for_each_dimension(self, length, width, 2),
+    frequency_per_dimension=lambda self, length, width: _wave_for_each_dimension(self, length, width, 1),
 )
 replace(Solution.position_vectors, no_positions=lambda self, states, width: np.zeros((*states.shape[:2], width)))
 replace(
@@ -125,15 +173,16 @@ replace(
 replace(Solution.score, softmax_of_scores=lambda self, query, key: self.softmax(Solution.score(self, query, key)))
 replace(
     Solution.apply_mask,
-    mask_inverted=lambda self, scores, mask: Solution.apply_mask(self, scores, ~mask),
     mask_ignored=lambda self, scores, mask: scores,
     mask_multiplied=lambda self, scores, mask: scores * mask,
     mask_added=lambda self, scores, mask: scores + mask,
     mask_minus_one=lambda self, scores, mask: np.where(mask, scores, -1.0),
-    mask_transposed=lambda self, scores, mask: Solution.apply_mask(self, scores, np.swapaxes(mask, -2, -1)),
-    mask_of_first=lambda self, scores, mask: Solution.apply_mask(
-        self, scores, np.broadcast_to(mask[:1], mask.shape)
-    ),
+)
+change_inputs(
+    Solution.apply_mask,
+    mask_inverted=lambda scores, mask: (scores, ~mask),
+    mask_transposed=lambda scores, mask: (scores, np.swapaxes(mask, -2, -1)),
+    mask_of_first=lambda scores, mask: (scores, np.broadcast_to(mask[:1], mask.shape)),
 )
 replace(
     Solution.softmax,
@@ -158,39 +207,32 @@ replace(
     hidden_keys_in_the_sum=lambda self, scores, mask: (
         self.softmax(scores) if mask is None else self.softmax(scores * mask) * mask
     ),
-    none_hides_all=lambda self, scores, mask: Solution.masked_softmax(
-        self, scores, np.zeros(scores.shape, bool) if mask is None else mask
-    ),
+)
+change_inputs(
+    Solution.masked_softmax,
+    none_hides_all=lambda scores, mask: (scores, np.zeros(scores.shape, bool) if mask is None else mask),
 )
 replace(Solution.context, weights_transposed=lambda self, weights, value: np.swapaxes(weights, -2, -1) @ value)
-replace(
+change_inputs(
     Solution.attend,
-    keys_as_values=lambda self, query, key, value, mask, heads=1: Solution.attend(
-        self, query, key, key, mask, heads
-    ),
-    keys_and_values_swapped=lambda self, query, key, value, mask, heads=1: Solution.attend(
-        self, query, value, key, mask, heads
-    ),
+    keys_as_values=lambda query, key, value, *others: (query, key, key, *others),
+    keys_and_values_swapped=lambda query, key, value, *others: (query, value, key, *others),
 )
-replace(
-    Solution.attention,
-    weights_first=lambda self, query, key, value, mask=None: self.attend(query, key, value, mask)[::-1],
-)
+change_result(Solution.attention, weights_first=lambda outputs: outputs[::-1])
 replace(Solution.project, weights_on_the_left=lambda self, states, weight: states @ weight.T)
 replace(
     Solution.project_inputs,
     no_input_projections=lambda self, inputs, w: list(inputs),
-    keys_by_query_weights=lambda self, inputs, w: Solution.project_inputs(self, inputs, (w[0], w[0], w[2])),
-    values_by_key_weights=lambda self, inputs, w: Solution.project_inputs(self, inputs, (w[0], w[1], w[1])),
-    one_projection=lambda self, inputs, w: Solution.project_inputs(self, inputs, (w[0], w[0], w[0])),
     values_not_projected=lambda self, inputs, w: ([*Solution.project_inputs(self, inputs, w)[:2], inputs[2]]),
-    query_and_key_weights_swapped=lambda self, inputs, w: Solution.project_inputs(
-        self, inputs, (w[1], w[0], w[2])
-    ),
-    always_self_attention=lambda self, inputs, w: Solution.project_inputs(
-        self, (inputs[0], inputs[0], inputs[0]), w
-    ),
-    values_from_keys=lambda self, inputs, w: Solution.project_inputs(self, (inputs[0], inputs[1], inputs[1]), w),
+)
+change_inputs(
+    Solution.project_inputs,
+    keys_by_query_weights=lambda inputs, w: (inputs, (w[0], w[0], w[2])),
+    values_by_key_weights=lambda inputs, w: (inputs, (w[0], w[1], w[1])),
+    one_projection=lambda inputs, w: (inputs, (w[0], w[0], w[0])),
+    query_and_key_weights_swapped=lambda inputs, w: (inputs, (w[1], w[0], w[2])),
+    always_self_attention=lambda inputs, w: ((inputs[0], inputs[0], inputs[0]), w),
+    values_from_keys=lambda inputs, w: ((inputs[0], inputs[1], inputs[1]), w),
 )
 replace(
     Solution.split,
@@ -214,28 +256,22 @@ replace(
     silu=lambda self, hidden: hidden / (1 + np.exp(-hidden)),
     leaky_relu=lambda self, hidden: np.where(hidden > 0, hidden, 0.01 * hidden),
     absolute_value=lambda self, hidden: np.abs(hidden),
+    gelu=lambda self, hidden: _gelu(hidden),
 )
 replace(
     Solution.feed_forward,
     relu_at_the_end=lambda self, states, w_1, b_1, w_2, b_2: self.activation((states @ w_1 + b_1) @ w_2 + b_2),
-    relu_twice=lambda self, states, w_1, b_1, w_2, b_2: self.activation(
-        Solution.feed_forward(self, states, w_1, b_1, w_2, b_2)
-    ),
-    no_biases=lambda self, states, w_1, b_1, w_2, b_2: Solution.feed_forward(
-        self, states, w_1, 0 * b_1, w_2, 0 * b_2
-    ),
-    no_first_bias=lambda self, states, w_1, b_1, w_2, b_2: Solution.feed_forward(
-        self, states, w_1, 0 * b_1, w_2, b_2
-    ),
-    no_second_bias=lambda self, states, w_1, b_1, w_2, b_2: Solution.feed_forward(
-        self, states, w_1, b_1, w_2, 0 * b_2
-    ),
-    residual_inside=lambda self, states, w_1, b_1, w_2, b_2: (
-        states + Solution.feed_forward(self, states, w_1, b_1, w_2, b_2)
-    ),
+    relu_twice=lambda self, *inputs, **named: self.activation(Solution.feed_forward(self, *inputs, **named)),
+    residual_inside=lambda self, states, *w, **named: states + Solution.feed_forward(self, states, *w, **named),
     bias_after_activation=lambda self, states, w_1, b_1, w_2, b_2: (
         (self.activation(states @ w_1) + b_1) @ w_2 + b_2
     ),
+)
+change_inputs(
+    Solution.feed_forward,
+    no_biases=lambda states, w_1, b_1, w_2, b_2: (states, w_1, 0 * b_1, w_2, 0 * b_2),
+    no_first_bias=lambda states, w_1, b_1, w_2, b_2: (states, w_1, 0 * b_1, w_2, b_2),
+    no_second_bias=lambda states, w_1, b_1, w_2, b_2: (states, w_1, b_1, w_2, 0 * b_2),
 )
 replace(
     Solution.standard_deviation,
@@ -251,10 +287,11 @@ replace(
     mean_not_subtracted=lambda self, states, gain, shift: (
         states / np.sqrt((states**2).mean(-1, keepdims=True) + self.epsilon) * gain + shift
     ),
-    no_gain=lambda self, states, gain, shift: Solution.normalize(
-        self, states, np.ones_like(gain), np.zeros_like(shift)
-    ),
-    no_shift=lambda self, states, gain, shift: Solution.normalize(self, states, gain, np.zeros_like(shift)),
+)
+change_inputs(
+    Solution.normalize,
+    no_gain=lambda states, gain, shift: (states, np.ones_like(gain), np.zeros_like(shift)),
+    no_shift=lambda states, gain, shift: (states, gain, np.zeros_like(shift)),
 )
 replace(
     Solution.residual,
@@ -268,16 +305,18 @@ replace(
     norm_before_adding=lambda self, states, kind, function, p, norm: (
         states + self.normalize(function(states), p[f"gain_{norm}"], p[f"shift_{norm}"])
     ),
-    one_norm=lambda self, states, kind, function, p, norm: Solution.sublayer(self, states, kind, function, p, 1),
 )
+change_inputs(Solution.sublayer, one_norm=lambda *inputs: (*inputs[:-1], 1))
 replace(Solution.apply_feed_forward, no_feed_forward=lambda self, states, p: np.zeros_like(states))
-replace(
+replace(Solution.cross_attention, no_cross=lambda self, x, memory, p, heads, mask: np.zeros_like(x))
+change_inputs(
     Solution.cross_attention,
-    cross_to_itself=lambda self, x, memory, p, heads, mask: Solution.cross_attention(self, x, x, p, heads, None),
-    cross_swapped=lambda self, x, memory, p, heads, mask: Solution.cross_attention(
-        self, memory, x, p, heads, None
+    cross_to_itself=lambda x, memory, p, heads, mask: (x, x, p, heads, None),
+    cross_swapped=lambda x, memory, p, heads, mask: (memory, x, p, heads, None),
+    cross_shares_weights=lambda x, memory, p, *others: (
+        *(x, memory, {**p, **{f"cross_{letter}": p[f"w_{letter}"] for letter in "qkvo"}}),
+        *others,
     ),
-    no_cross=lambda self, x, memory, p, heads, mask: np.zeros_like(x),
 )
 replace(
     Solution.causal_mask,
@@ -314,10 +353,7 @@ replace(
     ),
 )
 replace(Solution.encoder_mask, source_padding_seen=lambda self, source: None)
-replace(
-    Solution.layer_parameters,
-    shared_layers=lambda self, parameters, side, layer: Solution.layer_parameters(self, parameters, side, 0),
-)
+change_inputs(Solution.layer_parameters, shared_layers=lambda parameters, side, layer: (parameters, side, 0))
 replace(
     Solution.memory_for_layer,
     layer_by_layer=lambda self, states, layer: states[layer + 1],
@@ -357,14 +393,10 @@ replace(
     oldest_dropped=lambda self, cache, entry: np.concatenate([cache[:, 1:], entry[:, None]], 1),
 )
 replace(Solution.attended_steps, new_token_not_attended=lambda self, cache: cache[:, :-1])
-replace(
+change_inputs(
     Solution.cached_step,
-    cache_projected_again=lambda self, state, keys, values, w_q, w_k, w_v: Solution.cached_step(
-        self, state, keys @ w_k, values @ w_v, w_q, w_k, w_v
-    ),
-    projections_transposed=lambda self, state, keys, values, w_q, w_k, w_v: Solution.cached_step(
-        self, state, keys, values, w_q.T, w_k.T, w_v.T
-    ),
+    cache_projected_again=lambda state, keys, values, *w: (state, keys @ w[1], values @ w[2], *w),
+    projections_transposed=lambda state, keys, values, *w: (state, keys, values, *(matrix.T for matrix in w)),
 )
 replace(
     Solution.groups_of_heads,
@@ -391,13 +423,12 @@ replace(
     sigmoid_gate=lambda self, states: 1 / (1 + np.exp(-states)),
     no_gate=lambda self, states: states,
     relu_gate=lambda self, states: np.maximum(states, 0),
+    gelu_gate=lambda self, states: _gelu(states),
 )
 replace(Solution.join_gate, gate_added=lambda self, gated, states: gated + states)
+change_inputs(Solution.swiglu, gate_and_up_swapped=lambda states, gate, up, down: (states, up, gate, down))
 replace(
     Solution.swiglu,
-    gate_and_up_swapped=lambda self, states, w_gate, w_up, w_down: Solution.swiglu(
-        self, states, w_up, w_gate, w_down
-    ),
     silu_of_product=lambda self, states, w_gate, w_up, w_down: (
         self.gate(self.join_gate(states @ w_gate, states @ w_up)) @ w_down
     ),
@@ -411,9 +442,11 @@ replace(
 replace(Solution.new_token, same_new_token=lambda self, first, number: first)
 replace(
     Solution.merge_pair,
-    merged_from_the_right=lambda self, tokens, pair, new: Solution.merge_pair(
-        self, tokens[::-1], (pair[1], pair[0]), new
-    )[::-1],
+    merged_from_the_right=_around(
+        Solution.merge_pair,
+        lambda tokens, pair, new: (tokens[::-1], pair[::-1], new),
+        lambda merged: merged[::-1],
+    ),
 )
 replace(Solution.merge_order, merges_reversed=lambda self, merges: list(range(len(merges)))[::-1])
 replace(
@@ -425,8 +458,8 @@ replace(
     Solution.top_k_tokens,
     smallest_kept=lambda self, logits, top_k: np.argsort(np.argsort(logits)) < top_k,
     top_k_ignored=lambda self, logits, top_k: np.ones(len(logits), bool),
-    kth_dropped=lambda self, logits, top_k: Solution.top_k_tokens(self, logits, top_k - 1),
 )
+change_inputs(Solution.top_k_tokens, kth_dropped=lambda logits, top_k: (logits, top_k - 1))
 replace(
     Solution.top_p_tokens,
     first_token_dropped=lambda self, probabilities, top_p: _below(probabilities, top_p),
@@ -436,12 +469,12 @@ replace(
 replace(Solution.renormalize, rest_not_normalized=lambda self, probabilities: probabilities)
 replace(
     Solution.next_token_probabilities,
-    sorted_order_returned=lambda self, logits, temperature, top_k, top_p: (
-        -np.sort(-Solution.next_token_probabilities(self, logits, temperature, top_k, top_p))
-    ),
     kept_tokens_only=lambda self, logits, temperature, top_k, top_p: (
         -np.sort(-Solution.next_token_probabilities(self, logits, temperature, top_k, top_p))[:top_k]
     ),
+)
+change_result(
+    Solution.next_token_probabilities, sorted_order_returned=lambda probabilities: -np.sort(-probabilities)
 )
 replace(
     Solution.earlier_step,
@@ -605,18 +638,15 @@ replace(
 )
 replace(Solution.token_gains, probabilities_added=lambda self, log_probabilities: np.exp(log_probabilities))
 replace(Solution.keep_finished, ended_dropped=lambda self, hypothesis: [])
-replace(
-    Solution.select_top,
-    beam_of_one=lambda self, candidates, width, parents: Solution.select_top(self, candidates, 1, parents),
-)
+change_inputs(Solution.select_top, beam_of_one=lambda candidates, width, parents: (candidates, 1, parents))
 replace(
     Solution.normalize_length,
     length_not_divided=lambda self, total, length, alpha: total,
     length_multiplied=lambda self, total, length, alpha: total * length**alpha,
-    start_counted=lambda self, total, length, alpha: Solution.normalize_length(self, total, length + 1, alpha),
     alpha_ignored=lambda self, total, length, alpha: total / length,
     penalty_of_wu=lambda self, total, length, alpha: float(total / ((5 + length) / 6) ** alpha),
 )
+change_inputs(Solution.normalize_length, start_counted=lambda total, length, alpha: (total, length + 1, alpha))
 replace(
     Solution.select_answer,
     sum_returned=lambda self, beam, alpha, end: max(
@@ -625,11 +655,12 @@ replace(
 )
 replace(
     Solution.target_distribution,
-    no_smoothing=lambda self, target, size, smoothing: Solution.target_distribution(self, target, size, 0.0),
-    smoothing_inverted=lambda self, target, size, smoothing: Solution.target_distribution(
-        self, target, size, 1 - smoothing
-    ),
     smoothing_only_added=lambda self, target, size, smoothing: np.eye(size)[target] + smoothing / size,
+)
+change_inputs(
+    Solution.target_distribution,
+    no_smoothing=lambda target, size, smoothing: (target, size, 0.0),
+    smoothing_inverted=lambda target, size, smoothing: (target, size, 1 - smoothing),
 )
 replace(Solution.counted_steps, padding_counted=lambda self, target, padding: np.ones_like(target, bool))
 replace(
@@ -642,10 +673,8 @@ replace(
     mean_over_vocabulary=lambda self, logits, target, smoothing, padding=0: (
         Solution.label_smoothed_loss(self, logits, target, smoothing, padding) / logits.shape[-1]
     ),
-    bits=lambda self, logits, target, smoothing, padding=0: (
-        Solution.label_smoothed_loss(self, logits, target, smoothing, padding) / np.log(2)
-    ),
 )
+change_result(Solution.label_smoothed_loss, bits=lambda loss: loss / np.log(2))
 replace(
     Solution.shift,
     not_shifted=lambda self, target: (target, target),
@@ -667,10 +696,8 @@ replace(
 )
 replace(Solution.luong_query, old_state_throughout=lambda self, new, old: old)
 replace(Solution.luong_output_state, old_state_throughout=lambda self, new, old: old)
-replace(Solution.mean_loss, wrong_sign=lambda self, losses, counted: -Solution.mean_loss(self, losses, counted))
-replace(
-    Solution.logit_gradient, wrong_sign=lambda self, logits, gold: -Solution.logit_gradient(self, logits, gold)
-)
+change_result(Solution.mean_loss, wrong_sign=lambda loss: -loss)
+change_result(Solution.logit_gradient, wrong_sign=lambda gradient: -gradient)
 replace(Solution.log_softmax, no_log_softmax=lambda self, logits: logits)
 replace(Solution.logit_gradient, no_log_softmax=lambda self, logits, gold: -np.eye(logits.shape[-1])[gold])
 replace(Solution.counted_tokens, counted_once=lambda self, tokens, merged: tokens)
@@ -684,6 +711,23 @@ replace(Solution.largest_score, only_scores_shifted=lambda self, scores, sink: s
 replace(Solution.sink_shift, only_scores_shifted=lambda self, largest: 0 * largest)
 replace(Solution.largest_score, sink_over_queries=lambda self, scores, sink: scores.max(-2, keepdims=True))
 replace(Solution.row_total, sink_over_queries=lambda self, powers: powers.sum(-2, keepdims=True))
+replace(
+    Solution.multi_head_attention,
+    batch_first_forgotten=_around(
+        Solution.multi_head_attention,
+        lambda *inputs: (*(states.swapaxes(0, 1) for states in inputs[:3]), *inputs[3:]),
+        lambda result: result.swapaxes(0, 1),
+    ),
+)
+change_result(Solution.luong_step, attentional_state_kept=lambda outputs: _exchange(outputs, {1: outputs[0]}))
+change_result(
+    Solution.train_copy,
+    new_optimizer=lambda outputs: _exchange(outputs, {5: 0.0}),
+    gradients_not_reset=lambda outputs: _exchange(outputs, {2: 0.0}),
+    never_steps=lambda outputs: _exchange(outputs, {3: 0.0}),
+    no_backward=lambda outputs: _exchange(outputs, {1: 0 * outputs[1], 3: 0.0}),
+    first_batch_only=lambda outputs: _exchange(outputs, {4: 1 / 3}),
+)
 # Mistakes that change a number.
 _CHANGES: dict[str, dict[str, Any]] = {
     "dimensions_from_one": {"first_index": 1},
@@ -701,18 +745,6 @@ for _name, _change in _CHANGES.items():
 def last_frequency_included(self: Solution, width: int) -> Array:
     pairs = (width + 1) // 2
     return self.base ** -(self.indices(pairs) / np.float64(pairs - 1))
-
-
-@mistake(Solution.sinusoidal_positions)
-def dimensions_for_pairs(self: Solution, length: int, width: int) -> Array:
-    angles = self.positions(length)[:, None] * self.base ** -(2 * self.indices(width) / width)
-    return np.where(np.arange(width) % 2 == 0, np.sin(angles), np.cos(angles))
-
-
-@mistake(Solution.sinusoidal_positions)
-def frequency_per_dimension(self: Solution, length: int, width: int) -> Array:
-    angles = self.positions(length)[:, None] * self.base ** -(self.indices(width) / width)
-    return np.where(np.arange(width) % 2 == 0, np.sin(angles), np.cos(angles))
 
 
 @mistake(Solution.position_vectors)
@@ -832,32 +864,6 @@ def mask_of_another_head(self: Solution, mask: Mask, heads: int) -> Mask:
     return np.tile(mask, (heads, 1, 1)).reshape(len(mask), heads, *mask.shape[1:])
 
 
-@mistake(Solution.multi_head_attention)
-def batch_first_forgotten(
-    self: Solution,
-    query: Array,
-    key: Array,
-    value: Array,
-    w_q: Array,
-    w_k: Array,
-    w_v: Array,
-    w_o: Array,
-    heads: int,
-    mask: Mask = None,
-) -> Array:
-    query, key, value = (states.swapaxes(0, 1) for states in (query, key, value))
-    result = Solution.multi_head_attention(self, query, key, value, w_q, w_k, w_v, w_o, heads, mask)
-    return result.swapaxes(0, 1)
-
-
-@mistake(Solution.activation)
-def gelu(self: Solution, hidden: Array) -> Array:
-    from scipy.special import ndtr
-
-    output: Array = hidden * ndtr(hidden)
-    return output
-
-
 @mistake(Solution.activation)
 def approximate_gelu(self: Solution, hidden: Array) -> Array:
     inner = np.sqrt(2 / np.pi) * (hidden + 0.044715 * hidden**3)
@@ -875,12 +881,6 @@ def cross_to_own_past(self: Solution, x: Array, memory: Array, p: Parameters, he
     length = x.shape[1]
     causal = np.broadcast_to(self.causal_mask(length), (len(x), length, length))
     return Solution.cross_attention(self, x, x, p, heads, causal)
-
-
-@mistake(Solution.cross_attention)
-def cross_shares_weights(self: Solution, x: Array, memory: Array, p: Parameters, heads: int, mask: Mask) -> Array:
-    shared = {f"cross_{letter}": p[f"w_{letter}"] for letter in "qkvo"}
-    return Solution.cross_attention(self, x, memory, {**p, **shared}, heads, mask)
 
 
 @mistake(Solution.decoder_layer)
@@ -918,14 +918,6 @@ def one_layer(
         if f".{layers - 1}." in name or "." not in name
     }
     return Solution.transformer(self, source, target, last, heads, 1)
-
-
-@mistake(Solution.gate)
-def gelu_gate(self: Solution, states: Array) -> Array:
-    from scipy.special import ndtr
-
-    output: Array = states * ndtr(states)
-    return output
 
 
 @mistake(Solution.choose_pair)
@@ -981,25 +973,8 @@ def ties_by_order(self: Solution, doubts: Array, faulty: Array) -> Array:
     return np.array((ranks[faulty == 1].sum() - least) / (faults * (len(faulty) - faults)))
 
 
-@mistake(Solution.luong_step)
-def attentional_state_kept(
-    self: Solution,
-    previous: Array,
-    state: Array,
-    memory: Array,
-    cell: Any,
-    w_a: Array,
-    w_c: Array,
-    mask: Mask = None,
-) -> tuple[Array, ...]:
-    output, _, weights = Solution.luong_step(self, previous, state, memory, cell, w_a, w_c, mask)
-    return output, output, weights
-
-
 @mistake(Solution.select_top)
-def each_keeps_its_best(
-    self: Solution, candidates: list[Hypothesis], width: int, parents: list[int]
-) -> list[Hypothesis]:
+def each_keeps_its_best(self: Solution, candidates: Beam, width: int, parents: list[int]) -> Beam:
     if len(set(parents)) == 1:
         return Solution.select_top(self, candidates, width, parents)
     best = []
@@ -1010,22 +985,20 @@ def each_keeps_its_best(
 
 
 @mistake(Solution.prune)
-def pruned_by_score(
-    self: Solution, candidates: list[Hypothesis], width: int, parents: list[int], alpha: float
-) -> list[Hypothesis]:
+def pruned_by_score(self: Solution, candidates: Beam, width: int, parents: list[int], alpha: float) -> Beam:
     scores = [self.normalize_length(total, len(tokens) - 1, alpha) for total, tokens in candidates]
     order = sorted(range(len(candidates)), key=lambda index: -scores[index])
     return [candidates[index] for index in order[:width]]
 
 
 @mistake(Solution.select_answer)
-def chosen_by_sum(self: Solution, beam: list[Hypothesis], alpha: float, end: int) -> Hypothesis:
+def chosen_by_sum(self: Solution, beam: Beam, alpha: float, end: int) -> Hypothesis:
     total, tokens = max(beam, key=lambda hypothesis: hypothesis[0])
     return self.normalize_length(total, len(tokens) - 1, alpha), tokens
 
 
 @mistake(Solution.select_answer)
-def worst_of_beam(self: Solution, beam: list[Hypothesis], alpha: float, end: int) -> Hypothesis:
+def worst_of_beam(self: Solution, beam: Beam, alpha: float, end: int) -> Hypothesis:
     ranked = [(self.normalize_length(total, len(tokens) - 1, alpha), tokens) for total, tokens in beam]
     return min(ranked, key=lambda hypothesis: hypothesis[0])
 
@@ -1050,36 +1023,6 @@ def divergence(self: Solution, logits: Array, target: Array, smoothing: float, p
     logs = np.log(np.where(distribution > 0, distribution, 1)) - self.log_softmax(logits)
     losses = (distribution * logs).sum(-1)
     return np.array(self.mean_loss(losses, self.counted_steps(target, padding)))
-
-
-@mistake(Solution.train_copy)
-def new_optimizer(self: Solution, target: Array, table: Array) -> tuple[Array, ...]:
-    *others, used, _ = Solution.train_copy(self, target, table)
-    return *others, used, np.array(0.0)
-
-
-@mistake(Solution.train_copy)
-def gradients_not_reset(self: Solution, target: Array, table: Array) -> tuple[Array, ...]:
-    decoder_input, gradient, _, *others = Solution.train_copy(self, target, table)
-    return decoder_input, gradient, np.array(0.0), *others
-
-
-@mistake(Solution.train_copy)
-def never_steps(self: Solution, target: Array, table: Array) -> tuple[Array, ...]:
-    decoder_input, gradient, reset, _, *others = Solution.train_copy(self, target, table)
-    return decoder_input, gradient, reset, np.array(0.0), *others
-
-
-@mistake(Solution.train_copy)
-def no_backward(self: Solution, target: Array, table: Array) -> tuple[Array, ...]:
-    decoder_input, gradient, reset, _, *others = Solution.train_copy(self, target, table)
-    return decoder_input, 0 * gradient, reset, np.array(0.0), *others
-
-
-@mistake(Solution.train_copy)
-def first_batch_only(self: Solution, target: Array, table: Array) -> tuple[Array, ...]:
-    *others, _, kept = Solution.train_copy(self, target, table)
-    return *others, np.array(1 / 3), kept
 
 
 class ScoresReturned(Solution):
@@ -1141,38 +1084,36 @@ class NormAtTheEnd(Solution):
 
 
 class FirstToEnd(Solution):
-    def is_done(self, beam: list[Hypothesis], end: int) -> bool:
+    def is_done(self, beam: Beam, end: int) -> bool:
         return any(self.is_finished(tokens, end) for _, tokens in beam)
 
-    def select_answer(self, beam: list[Hypothesis], alpha: float, end: int) -> Hypothesis:
+    def select_answer(self, beam: Beam, alpha: float, end: int) -> Hypothesis:
         ended = [hypothesis for hypothesis in beam if self.is_finished(hypothesis[1], end)]
         return super().select_answer(ended or beam, alpha, end)
 
 
 class EndedAside(Solution):
-    def prune(
-        self, candidates: list[Hypothesis], width: int, parents: list[int], alpha: float
-    ) -> list[Hypothesis]:
+    def prune(self, candidates: Beam, width: int, parents: list[int], alpha: float) -> Beam:
         beam = super().prune(candidates, width, parents, alpha)
         self.aside += [hypothesis for hypothesis in beam if self.is_finished(hypothesis[1], self.end)]
         return [hypothesis for hypothesis in beam if not self.is_finished(hypothesis[1], self.end)]
 
-    def is_done(self, beam: list[Hypothesis], end: int) -> bool:
+    def is_done(self, beam: Beam, end: int) -> bool:
         return not beam
 
-    def select_answer(self, beam: list[Hypothesis], alpha: float, end: int) -> Hypothesis:
+    def select_answer(self, beam: Beam, alpha: float, end: int) -> Hypothesis:
         return super().select_answer(self.aside + beam, alpha, end)
 
     def beam_search(
         self, step: Step, start: int, end: int, width: int, longest: int, alpha: float
     ) -> tuple[Array, ...]:
-        self.aside: list[Hypothesis] = []
+        self.aside: Beam = []
         self.end = end
         return super().beam_search(step, start, end, width, longest, alpha)
 
 
 class OnlyEndedCount(EndedAside):
-    def select_answer(self, beam: list[Hypothesis], alpha: float, end: int) -> Hypothesis:
+    def select_answer(self, beam: Beam, alpha: float, end: int) -> Hypothesis:
         return super().select_answer([] if self.aside else beam, alpha, end)
 
 

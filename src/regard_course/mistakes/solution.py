@@ -22,6 +22,7 @@ Three = tuple[Array, Array, Array]  # query, key and value
 Pair = tuple[int, int]
 Hypothesis = tuple[float, list[int]]
 """Hypothesis: sum of log-probabilities, and tokens with the start token."""
+Beam = list[Hypothesis]
 Step = Callable[[list[int]], Array]
 PADDING = 0
 
@@ -846,19 +847,17 @@ class SearchSolution(RecurrentSolution):
     def is_finished(self, tokens: list[int], end: int) -> bool:
         return len(tokens) > 1 and tokens[-1] == end
 
-    def keep_finished(self, hypothesis: Hypothesis) -> list[Hypothesis]:
+    def keep_finished(self, hypothesis: Hypothesis) -> Beam:
         """Return the candidates that a finished hypothesis adds: the hypothesis itself, which competes for its
         place."""
         return [hypothesis]
 
-    def select_top(self, candidates: list[Hypothesis], width: int, parents: list[int]) -> list[Hypothesis]:
+    def select_top(self, candidates: Beam, width: int, parents: list[int]) -> Beam:
         """Return the candidates with the largest sums. `parents` contains the hypothesis that each candidate
         continues."""
         return sorted(candidates, key=lambda candidate: -candidate[0])[:width]
 
-    def prune(
-        self, candidates: list[Hypothesis], width: int, parents: list[int], alpha: float
-    ) -> list[Hypothesis]:
+    def prune(self, candidates: Beam, width: int, parents: list[int], alpha: float) -> Beam:
         """Return the next beam. The length normalization is not applied here."""
         return self.select_top(candidates, width, parents)
 
@@ -866,10 +865,10 @@ class SearchSolution(RecurrentSolution):
         """Return the score by which hypotheses of different lengths are compared."""
         return total / length**alpha
 
-    def is_done(self, beam: list[Hypothesis], end: int) -> bool:
+    def is_done(self, beam: Beam, end: int) -> bool:
         return all(self.is_finished(tokens, end) for _, tokens in beam)
 
-    def select_answer(self, beam: list[Hypothesis], alpha: float, end: int) -> Hypothesis:
+    def select_answer(self, beam: Beam, alpha: float, end: int) -> Hypothesis:
         """Return the best hypothesis with its score."""
         ranked = [(self.normalize_length(total, len(tokens) - 1, alpha), tokens) for total, tokens in beam]
         return max(ranked, key=lambda hypothesis: hypothesis[0])
@@ -888,7 +887,7 @@ class SearchSolution(RecurrentSolution):
         where the length is the number of tokens in the answer. Returns a list of tokens, without `start`, with
         `end` if it was reached; and the score.
         """
-        beam: list[Hypothesis] = [(0.0, [start])]
+        beam: Beam = [(0.0, [start])]
         for _ in range(self.token_limit(longest)):
             candidates, parents = [], []
             for parent, (total, tokens) in enumerate(beam):

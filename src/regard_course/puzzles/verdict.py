@@ -1,19 +1,39 @@
 """Check a learner's program for a puzzle on all inputs, and name the mistake in a wrong one."""
 
+import contextlib
+import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from itertools import accumulate, product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from regard.errors import InputError
 from regard.result import Result
-from regard_course.program_tables import WrittenProgram, read_program
+from regard_course.program_tables import RELATIONS, Part, TableFunction, WrittenProgram, read_program
 from regard_course.puzzles.puzzle import BLANK, NO_VALUE, PUZZLES, TEXTS, Puzzle, each_step, show_answer
-from regard_course.puzzles.repairs import find_repairs
-from regard_course.sandbox import CHANGED_ANSWERS, NO_EXERCISE, ForkServer, run_program
-from regard_lab.programs.language import Expression, Value
+from regard_course.sandbox import CHANGED_ANSWERS, NO_EXERCISE, Assignment, ForkServer, run_file
+from regard_lab.programs.language import (
+    Aggregate,
+    Attended,
+    Average,
+    Condition,
+    Constant,
+    Elementwise,
+    Expression,
+    Otherwise,
+    Selector,
+    Value,
+    aggregate,
+    constant,
+    elementwise,
+    indices,
+    select,
+    tokens,
+    width,
+)
 
 # Wrong ideas: how their answers are compared with those of a learner, and ideas that fit every puzzle.
 
@@ -173,6 +193,267 @@ IDEAS: Mapping[str, Sequence[WrongIdea]] = {
     }.items()
 }
 """Wrong ideas by name of the puzzle."""
+
+
+# Repairs: single changes to a wrong program that make it right for all inputs. Each part of the program is
+# changed in all the ways in which a step is usually wrong. If a changed program is right, the learner wrote a
+# right solution with one mistake, and the line of the mistake is known.
+
+STRICT = {"<": "≤", "≤": "<", ">": "≥", "≥": ">"}
+SWAPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤"}
+ORDERS = ("<", "≤", "≠", ">", "≥")
+"""Comparisons of positions that a selector may lack."""
+SIDES = {0: "the step itself", 1: "later steps (the future)", -1: "earlier steps"}
+SAMPLE = 30
+"""Number of inputs on which the words about a repair are verified."""
+
+
+class Repair(NamedTuple):
+    """A change to one part of a program."""
+
+    line: int
+    words: str
+    """The mistake."""
+    instead: str
+    part: Any
+    """The expression, condition or selector that is changed."""
+    new: Any
+
+
+def find_repairs(puzzle: Puzzle, program: WrittenProgram, answers: Mapping[str, list[str]]) -> list[Repair]:
+    """Return the repairs after which the program gives the right answers for all inputs. `answers`: of the
+    program, by input."""
+    wrong = [text for text in puzzle.inputs if answers[text] != puzzle.expected[text]]
+    # Most repairs fail on an input that is wrong already, or on a long one.
+    texts = list(dict.fromkeys([wrong[0], wrong[-1], puzzle.inputs[-1], *wrong, *puzzle.inputs]))
+    return [
+        repair
+        for repair in _all_repairs(program, puzzle, answers)
+        if _is_right(puzzle, _rebuild(program.answer, repair), texts)
+    ]
+
+
+def _is_right(puzzle: Puzzle, answer: Expression, texts: list[str]) -> bool:
+    try:
+        return all(
+            [show_answer(value) for value in puzzle.evaluation(text).values(answer)] == puzzle.expected[text]
+            for text in texts
+        )
+    except (InputError, TypeError, KeyError):
+        return False
+
+
+def _all_repairs(program: WrittenProgram, puzzle: Puzzle, answers: Mapping[str, list[str]]) -> Iterator[Repair]:
+    """Return all changes of one part, the likeliest first: of conditions, selectors, and expressions."""
+    answer = program.answer
+    parts = [part for part in program.lines if part in _reachable(answer)]
+    selectors = [part for part in parts if isinstance(part, Selector)]
+    lines = {condition: program.lines[selector] for selector in selectors for condition in selector.conditions}
+    blank = Otherwise("input", answer, BLANK)
+    empty = {step for values in answers.values() for step, value in enumerate(values) if value == NO_VALUE}
+    reason = ": no step comes before the first one" if empty == {0} else ""
+    yield Repair(
+        program.lines[answer],
+        f"A step has no value, because nothing is selected for it{reason}.",
+        f'Give such steps a value: .otherwise("{BLANK}").',
+        answer,
+        blank,
+    )
+    for keys, queries in ((indices, answer), (answer, indices)):
+        yield Repair(
+            program.lines[answer],
+            "The answer is a place: the letter there is not read yet.",
+            "Select the step at this place, and aggregate its letter.",
+            answer,
+            aggregate(select(keys, queries), tokens),
+        )
+    for condition, line in lines.items():
+        for words, instead, new in _change_condition(condition, puzzle):
+            yield Repair(line, words, instead, condition, new)
+    for selector in selectors:
+        for words, instead, new in _change_selector(selector, puzzle):
+            yield Repair(program.lines[selector], words, instead, selector, new)
+    for part in parts:
+        if isinstance(part, Expression) and part not in (tokens, indices):
+            for words, instead, new in _change_expression(part):
+                yield Repair(program.lines[part], words, instead, part, new)
+
+
+Change = tuple[str, str, Any]
+
+
+def _change_condition(condition: Condition, puzzle: Puzzle) -> Iterator[Change]:
+    keys, queries, predicate = condition.keys, condition.queries, condition.predicate
+    relation: str | None = cast(TableFunction, predicate).relation
+    if relation in STRICT:
+        new = STRICT[relation]
+        strict = "strict: equal values are left out" if relation in "<>" else "not strict: equal values count too"
+        yield (
+            f"The comparison key {relation} query is {strict}.",
+            f"Compare with key {new} query.",
+            replace(condition, predicate=RELATIONS[new]),
+        )
+        for new in (SWAPPED[relation], STRICT[SWAPPED[relation]]):
+            words = f"Keys and queries are swapped in the comparison key {relation} query."
+            yield words, f"Compare with key {new} query.", replace(condition, predicate=RELATIONS[new])
+    if relation in ("=", "≠"):
+        new = "≠" if relation == "=" else "="
+        words = f"The comparison key {relation} query is the opposite of what is needed."
+        yield words, f"Compare with key {new} query.", replace(condition, predicate=RELATIONS[new])
+    words = "Keys and queries are swapped: select(keys, queries) has the steps to be selected first."
+    yield words, "Exchange the first two arguments.", Condition(queries, keys, predicate)
+    for shift in (1, -1):
+        words = "The positions that are compared are off by one."
+        moved = replace(condition, queries=queries.map(partial(_shift, shift)))
+        yield words, f"Compare with the query {'plus' if shift > 0 else 'minus'} 1.", moved
+    if relation is None:
+        words = "Keys and queries are swapped in the comparison: its function has the key first, then the query."
+        swapped = replace(condition, predicate=lambda key, query: predicate(query, key))
+        yield words, "Exchange the parameters of the function.", swapped
+    elif keys is tokens and (queries is tokens or isinstance(queries, Constant)):
+        yield from _change_letters(condition, RELATIONS[relation], puzzle.alphabet)
+    if relation is not None and keys in (tokens, indices):
+        other, kind, pair = (
+            (indices, int, "letters are compared with indices")
+            if keys is tokens
+            else (tokens, str, "indices are compared with letters")
+        )
+        if _kinds(queries, puzzle) == {kind}:
+            words = f"Values of two kinds, which are never equal: {pair}."
+            yield words, "Use keys of the other kind.", Condition(other, queries, RELATIONS[relation])
+
+
+def _sample(puzzle: Puzzle) -> Sequence[str]:
+    return [*puzzle.inputs[: SAMPLE // 2], *puzzle.inputs[-SAMPLE // 2 :]]
+
+
+def _kinds(expression: Expression, puzzle: Puzzle) -> set[type]:
+    with contextlib.suppress(InputError, TypeError, KeyError):
+        values = [value for text in _sample(puzzle) for value in puzzle.evaluation(text).values(expression)]
+        return {type(value) for value in values if value is not None}
+    return set()
+
+
+def _selected_too(selector: Selector, relation: str, puzzle: Puzzle) -> str:
+    """Return which steps a selector selects that do not have a relation to the query."""
+    with contextlib.suppress(InputError, TypeError, KeyError):
+        sides = {
+            (key > query) - (key < query)
+            for text in _sample(puzzle)
+            for query, keys in enumerate(puzzle.evaluation(text).selected(selector))
+            for key in keys
+            if not RELATIONS[relation](key, query)
+        }
+        return " and ".join(words for side, words in SIDES.items() if side in sides)
+    return ""
+
+
+def _change_letters(
+    condition: Condition, relation: Callable[[Any, Any], bool], alphabet: str
+) -> Iterator[Change]:
+    """Return the changes of the letter that a condition asks for."""
+    queries = condition.queries
+    letter = f"the letter {queries.value!r}" if isinstance(queries, Constant) else "its own letter"
+    for value in alphabet:
+        words = f"Each step asks for {letter}, but it must ask for {value!r}."
+        changed = replace(condition, queries=constant(value), predicate=relation)
+        yield words, f"Use constant({value!r}) as queries.", changed
+    words = f"Each step asks for {letter}, but it must ask for its own letter."
+    yield words, "Use tokens as queries.", replace(condition, queries=tokens, predicate=relation)
+
+
+def _change_selector(selector: Selector, puzzle: Puzzle) -> Iterator[Change]:
+    for index in range(len(selector.conditions) if len(selector.conditions) > 1 else 0):
+        rest = selector.conditions[:index] + selector.conditions[index + 1 :]
+        words = "One condition is too many: steps are left out that are needed."
+        yield words, "Leave it out.", replace(selector, conditions=rest)
+    for relation in ORDERS:
+        steps = _selected_too(selector, relation, puzzle)
+        if not steps:
+            continue
+        both = selector & select(indices, indices, RELATIONS[relation])
+        instead = f"Add the condition key {relation} query for the positions: & select(indices, indices, ...)."
+        yield f"The selector selects {steps} too.", instead, both
+    words = "The selector does not compare the letters."
+    yield words, "Add & select(tokens, tokens).", selector & select(tokens, tokens)
+
+
+def _change_expression(part: Expression) -> Iterator[Change]:
+    counted = isinstance(part, Average) and part.numbers is None
+    for shift in (-1, 1):
+        side = "too large" if shift < 0 else "too small"
+        itself = " Does the step count itself?" if counted and shift < 0 else ""
+        moved = part.map(partial(_shift, shift))
+        yield f"The number is one {side}: off by one.{itself}", f"{'Subtract' if shift < 0 else 'Add'} 1.", moved
+    negated = part.map(lambda value: not value if isinstance(value, bool) else None)
+    yield "True and False are exchanged: the answer is the opposite.", "Exchange them.", negated
+    if isinstance(part, Otherwise) and part.value != BLANK:
+        words = f"Steps without a value get the value {part.value!r}."
+        yield words, f'Give them the value "{BLANK}".', replace(part, value=BLANK)
+    if isinstance(part, Average) and part.numbers is not None:
+        total = elementwise(operator.mul, part, width(part.selector))
+        words = "The result is a mean, where the number of steps is needed."
+        yield words, "Count with width(selector).", total
+    if isinstance(part, Elementwise) and len(part.arguments) == 2:
+        exchanged = Elementwise(part.side, part.function, part.arguments[::-1])
+        yield "The two values are in the wrong order.", "Exchange the arguments.", exchanged
+    if isinstance(part, Elementwise) and len(part.arguments) == 1 and isinstance(part.function, TableFunction):
+        values = {type(value) for value in part.function.table.values()}
+        for sign, limit in product(RELATIONS if values == {bool} else (), range(3)):
+            condition = part.arguments[0].map(partial(_compare, RELATIONS[sign], limit))
+            yield "The condition on the number is wrong.", f"The number must be {sign} {limit}.", condition
+    if isinstance(part, Aggregate) and part.values in (tokens, indices):
+        read, other = ("letter", indices) if part.values is tokens else ("position", tokens)
+        words = f"The {read} of the selected step is read, but its {'position' if other is indices else 'letter'}"
+        values_instead = replace(part, values=other)
+        yield f"{words} is needed.", "Aggregate the other one: tokens or indices.", values_instead
+    if isinstance(part, Aggregate):
+        for shift, where in ((1, "after"), (-1, "before")):
+            place = aggregate(part.selector, indices).map(partial(_shift, shift))
+            near = aggregate(select(indices, place), part.values)
+            words = f"The value of the selected step is read, not that of the step {where} it: off by one."
+            yield words, f"Read the step {where} the selected one.", near
+
+
+def _compare(relation: Callable[[Any, Any], bool], limit: int, value: Any) -> Any:
+    return relation(value, limit) if type(value) is int else None
+
+
+def _shift(by: int, value: Any) -> Any:
+    return value + by if type(value) is int else None
+
+
+def _reachable(answer: Expression) -> set[Any]:
+    """Return all expressions and selectors that an answer is computed from."""
+    reached, pending = set[Any](), [answer]
+    while pending:
+        part = pending.pop()
+        if part not in reached:
+            reached.add(part)
+            reached |= {part.selector} if isinstance(part, Attended) else set()
+            pending += part.parts
+    return reached
+
+
+def _rebuild(answer: Expression, repair: Repair) -> Expression:
+    """Return an answer with one part exchanged."""
+    done: dict[Any, Any] = {tokens: tokens, indices: indices, repair.part: repair.new}
+
+    def copy(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(copy, value))
+        if not isinstance(value, Part):
+            return value
+        if value not in done:
+            done[value] = replace(value, **{item.name: copy(getattr(value, item.name)) for item in fields(value)})
+        return done[value]
+
+    changed: Expression = copy(answer)
+    return changed
+
+
+# The check.
+
 SECONDS = 5.0
 """Limit of processor time for a learner's file."""
 MOST_SHOWN = 2
@@ -230,21 +511,18 @@ class PuzzleReport(Result):
     def table(self) -> str:
         if self.right:
             return f"{self.puzzle}: right for all {self.inputs} inputs"
-        lines = [f"{self.puzzle}: wrong, {self.correct} of {self.inputs} inputs are right"]
-        lines += [
-            f"  {self.text_label:<22} {' '.join(self.text)}",
-            f"  right answer           {' '.join(self.expected)}",
+        unknown = "None of the known mistakes gives these answers: follow the smallest wrong input by hand."
+        lines = [
+            f"{self.text_label:<22} {' '.join(self.text)}",
+            f"right answer           {' '.join(self.expected)}",
+            f"your answer            {' '.join(self.given)}" if self.given else "",
+            f"{NO_VALUE} stands for None: the step has no value" if NO_VALUE in self.given else "",
+            self.trouble,
+            *(f"→ {mistake}" for mistake in self.mistakes),
+            *(() if self.mistakes else (self.clue, unknown)),
         ]
-        lines += [f"  your answer            {' '.join(self.given)}"] if self.given else []
-        lines += [f"  {NO_VALUE} stands for None: the step has no value"] if NO_VALUE in self.given else []
-        lines += [f"  {self.trouble}"] if self.trouble else []
-        lines += [f"  → {mistake}" for mistake in self.mistakes]
-        if not self.mistakes:
-            lines += [f"  {self.clue}"] if self.clue else []
-            lines.append(
-                "  None of the known mistakes gives these answers: follow the smallest wrong input by hand."
-            )
-        return "\n".join(lines)
+        begin = f"{self.puzzle}: wrong, {self.correct} of {self.inputs} inputs are right"
+        return "\n  ".join([begin, *filter(None, lines)])
 
     def __str__(self) -> str:
         return self.table()
@@ -261,7 +539,7 @@ def load_program(path: Path, alphabet: str, longest: int, server: ForkServer) ->
     """
     if path.suffix != ".py" or not path.is_file():
         raise InputError(f"{str(path)!r} is not a Python file: give the path of your program, as in previous.py")
-    result = run_program(path, server, alphabet, longest, seconds=SECONDS)
+    result = run_file(path, Assignment(exercises=()), server, seconds=SECONDS, program=(alphabet, longest))
     if NO_EXERCISE in result.failures or result.program is None:
         words, lines = result.failures.get(NO_EXERCISE, ("was not read", []))
         if lines and not words.startswith("line "):
@@ -274,8 +552,7 @@ def load_program(path: Path, alphabet: str, longest: int, server: ForkServer) ->
 
 
 def check_file(path: Path, puzzle: Puzzle, server: ForkServer) -> tuple[WrittenProgram, PuzzleReport]:
-    """Check the program in a learner's file. Raises `InputError` as `load_program` does, and if the file has no
-    answer."""
+    """Check the program in a learner's file. Raises `InputError` as `load_program`, and for a missing answer."""
     program = load_program(path, puzzle.alphabet, puzzle.longest, server)
     try:
         return program, check_program(program, puzzle)
@@ -299,7 +576,10 @@ def answers_of(program: WrittenProgram, answer: Expression, puzzle: Puzzle, text
     try:
         answers = [show_answer(value) for value in evaluation.values(answer)]
     except (InputError, TypeError) as error:
-        raise AnswersError(f"line {_failing_line(program, evaluation)}: {_explain(error)}") from error
+        words = str(error).replace("aggregate selects steps", "aggregate selects several steps,")
+        if isinstance(error, TypeError):
+            words = "a mean needs a number at each selected step, but a step has no value: use .otherwise(0)"
+        raise AnswersError(f"line {_failing_line(program, evaluation)}: {words}") from error
     if program.failures:
         raise AnswersError(program.failures[0])
     return answers
@@ -316,12 +596,6 @@ def _failing_line(program: WrittenProgram, evaluation: Any) -> int:
     return 0
 
 
-def _explain(error: Exception) -> str:
-    if isinstance(error, TypeError):
-        return "a mean needs a number at each selected step, but a step has no value: use .otherwise(0)"
-    return str(error).replace("aggregate selects steps", "aggregate selects several steps,")
-
-
 def check_program(program: WrittenProgram, puzzle: Puzzle) -> PuzzleReport:
     """Check a program on all inputs. Raises `InputError` if it has no answer expression."""
     answer = program.answer
@@ -332,14 +606,13 @@ def check_program(program: WrittenProgram, puzzle: Puzzle) -> PuzzleReport:
         except AnswersError as error:
             trouble, failing = trouble or str(error), failing or text
     wrong = [text for text in puzzle.inputs if answers.get(text) != puzzle.expected[text]]
-    correct = len(puzzle.inputs) - len(wrong)
+    total = len(puzzle.inputs)
+    report = PuzzleReport(puzzle=puzzle.name, inputs=total, correct=total - len(wrong))
     if not wrong:
-        return PuzzleReport(puzzle=puzzle.name, inputs=len(puzzle.inputs), correct=correct)
+        return report
     text = failing or wrong[0]
-    return PuzzleReport(
-        puzzle=puzzle.name,
-        inputs=len(puzzle.inputs),
-        correct=correct,
+    return replace(
+        report,
         text=text,
         expected=puzzle.expected[text],
         given=answers.get(text, []),

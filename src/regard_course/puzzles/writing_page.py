@@ -12,20 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
-from torch import Tensor
 
 from regard.errors import InputError
 from regard.models.base import TaskModel
 from regard.server.access import AccessControl
-from regard.server.app import LOCAL, send_text
+from regard.server.app import LOCAL
 from regard.server.serve import check_port, check_server, serve
-from regard_course.pages import MARKDOWN, make_page, read_asset
+from regard_course.course_app import asset_routes, send_json
+from regard_course.pages import MARKDOWN, make_page
 from regard_course.program_tables import WrittenProgram
 from regard_course.puzzles.models import (
     LEAST_SIMILARITY,
@@ -193,7 +192,7 @@ class WritingPage:
             disabled = "" if self.progress is None else " disabled"
             maps = compiled.attention(model, text)
             figures = [
-                _figure(name, show_place(place), _heatmap(_array(maps[place]), text, f"^{text}"))
+                _figure(name, show_place(place), _heatmap(maps[place], text, f"^{text}"))
                 for place, name in compiled.heads.items()
             ]
             return (
@@ -206,8 +205,8 @@ class WritingPage:
         pairs = []
         for match in matches:
             pictures = [
-                _heatmap(_array(own[match.head]), text, f"^{text}"),
-                _heatmap(_array(learned[match.trained]), text, f"^{text}", color=GREEN),
+                _heatmap(own[match.head], text, f"^{text}"),
+                _heatmap(learned[match.trained], text, f"^{text}", color=GREEN),
             ]
             verdict = "matches" if match.matches else "no head matches; the nearest is"
             words = f"{verdict} {show_place(match.trained)}: similarity {match.similarity:.2f}"
@@ -218,10 +217,6 @@ class WritingPage:
             f"over all inputs. From a similarity of {LEAST_SIMILARITY} it matches.</p>"
             f'<div class="maps">{"".join(pairs)}</div>'
         )
-
-
-def _array(weights: Tensor) -> Any:
-    return weights.float().numpy()
 
 
 def _table(rows: Sequence[tuple[str, Sequence[str]]]) -> str:
@@ -247,9 +242,9 @@ def _heatmap(weights: Any, rows: Sequence[str], columns: Sequence[str], *, color
         shapes.append(text(14, 20 + (row + 0.5) * CELL, rows[row], "end"))
         shapes += [
             f'<rect x="{20 + column * CELL:.1f}" y="{20 + row * CELL:.1f}" width="{CELL:.1f}" '
-            f'height="{CELL:.1f}" rx="3" fill="{color}" fill-opacity="{0.62 * float(np.clip(weight, 0, 1)):.2f}" '
+            f'height="{CELL:.1f}" rx="3" fill="{color}" fill-opacity="{0.62 * min(max(weight, 0), 1):.2f}" '
             f'stroke="{color}" stroke-opacity=".55"/>'
-            for column, weight in enumerate(line)
+            for column, weight in enumerate(line.tolist())
         ]
     height, width = (CELL * len(side) + 24 for side in (rows, columns))
     return (
@@ -281,17 +276,13 @@ def make_write_app(
     async def index(request: Request) -> Response:
         return HTMLResponse(page.static())
 
-    async def asset(request: Request) -> Response:
-        name = request.url.path[1:]
-        return Response(read_asset(name), media_type="text/css" if name.endswith("css") else "text/javascript")
-
     async def program(request: Request) -> Response:
         text = request.query_params.get("text", "")[: page.puzzle.longest + 1]
         version = page.version(text)
         if version == request.query_params.get("version"):
-            return Response(orjson.dumps({"version": version, "html": None}), media_type="application/json")
+            return send_json({"version": version, "html": None})
         content = await asyncio.to_thread(page.live, text)
-        return Response(orjson.dumps({"version": version, "html": content}), media_type="application/json")
+        return send_json({"version": version, "html": content})
 
     async def train(request: Request) -> Response:
         threading.Thread(target=page.train, daemon=True).start()
@@ -300,9 +291,7 @@ def make_write_app(
     app = Starlette(
         routes=[
             Route("/", index),
-            Route("/learn.css", asset),
-            Route("/notes.js", asset),
-            Route("/write.js", send_text("regard.server", "page/write.js", "text/javascript")),
+            *asset_routes("learn.css", "notes.js", "write.js"),
             Route("/api/program", program),
             Route("/api/train", train, methods=["POST"]),
         ],

@@ -8,8 +8,7 @@ import pytest
 from regard.errors import InputError
 from regard_course.puzzles import verdict
 from regard_course.puzzles.puzzle import PUZZLES
-from regard_course.puzzles.repairs import _all_repairs
-from regard_course.puzzles.verdict import PuzzleReport, check_file
+from regard_course.puzzles.verdict import PuzzleReport, _all_repairs, check_file
 from regard_course.sandbox import ForkServer
 from tests.course.puzzles.conftest import Write
 from tests.course.puzzles.planted_programs import IMPORTS, RIGHT, SECOND, THIRD, WRONG
