@@ -23,9 +23,10 @@ from regard.data.corpus import (
 from regard.data.parallel import ConcatenatedText, PairCounts, PairSource, ParallelText, decompress, read_errors
 from regard.data.subwords import SubwordVocabulary
 from regard.data.vocabulary import BLANK, EOS, UNKNOWN, LearnedVocabulary, is_blank
-from regard.data.worker_pool import available_cores, map_in_processes
+from regard.data.worker_pool import map_in_processes
 from regard.errors import InputError, plural, shorten
 from regard.io.folders import new_folder
+from regard.machine import available_cores
 
 LINES = 20_000
 """Lines per chunk. A worker needs 128 MiB for chunks of 20,000 lines and 317 MiB for chunks of 100,000 lines.
