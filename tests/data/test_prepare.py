@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from regard.data import corpus_builder, parallel, text_encoding
+from regard.data import corpus_builder, parallel
 from regard.data.corpus import Corpus
 from regard.data.corpus_builder import Sample, Vocabularies, build_corpus
 from regard.data.parallel import ConcatenatedText, ParallelText
@@ -192,7 +192,7 @@ def test_a_text_without_a_pair_leaves_nothing(file: Path) -> None:
 def test_a_training_text_is_read_once_before_its_tokens(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The digest, the number of lines and the check of the encoding need only one scan."""
     scans: list[object] = []
-    scan_text = text_encoding.scan_text
+    scan_text = parallel.scan_text
 
     def counted(opened: BinaryIO, *rest: Any) -> Any:
         scans.append(opened)
