@@ -174,11 +174,6 @@ def test_pairs_are_read_across_chunks_and_empty_chunks(file: Path, tmp_path: Pat
         assert [row.tolist() for row in corpus.read(begin, end)[0]] == [
             row.tolist() for row in sources[begin:end]
         ]
-        lengths = [
-            [len(source), len(target)]
-            for source, target in zip(sources[begin:end], targets[begin:end], strict=True)
-        ]
-        assert corpus.lengths(begin, end).tolist() == lengths
 
 
 def test_a_text_without_a_pair_leaves_nothing(file: Path) -> None:

@@ -428,8 +428,8 @@ def _is_text(content: bytes) -> bool:
 
 
 _scans: dict[tuple[object, ...], TextScan] = {}
-"""Results of the scans of this process, by path and status: a training text is read once for its digest, its number
-of lines and its check."""
+"""Results of the scans of this process, by path and status: a training text is read once for its digest, its
+number of lines and its check."""
 
 
 def _scan_file(path: Path, on_bytes: Callable[[int], None] = lambda done: None) -> TextScan:
