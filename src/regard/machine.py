@@ -31,6 +31,10 @@ _CHOICES: dict[str, str] = {}
 """The choices of this process by name."""
 
 
+def available_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def state_folder() -> Path:
     """Return the folder for user state that does not belong to a run: `regard` in $XDG_STATE_HOME or
     ~/.local/state.

@@ -19,9 +19,10 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from regard.data.worker_pool import available_cores, map_in_processes
+from regard.data.worker_pool import map_in_processes
 from regard.errors import InputError, escape_controls
 from regard.io.writing import check_writable
+from regard.machine import available_cores
 from regard.progress import counting_bar
 from regard.result import Result
 from regard_course.check import NoAnswerError, check_file, choose_exercises

@@ -67,7 +67,7 @@ def test_long_sentences_are_skipped_or_refused(tmp_path: Path) -> None:
     [
         ("corpus.json", b"{", "is damaged: it is not valid JSON"),
         ("corpus.json", b"{}", "is damaged: 'format' is missing"),
-        ("corpus.json", b'{"format": "regard-corpus/3"}', "is not of format 'regard-corpus/4'"),
+        ("corpus.json", b'{"format": "regard-corpus/3"}', "is damaged: 'format' has an invalid value"),
         (TOKENS, b"", "is damaged: target.bin changed after it was written"),
         (TOKENS, None, "target.bin' does not exist"),
         ("source-bounds.bin", b"x" * 500, "is damaged: source-bounds.bin changed after it was written"),
@@ -105,7 +105,7 @@ def test_any_flipped_bit_of_a_corpus_is_detected(tmp_path_factory: pytest.TempPa
         damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= 1 << data.draw(st.integers(0, 7))
         path.write_bytes(damaged)
         try:
-            with pytest.raises(InputError, match="is (damaged|not of format)") as raised:
+            with pytest.raises(InputError, match="is damaged") as raised:
                 found = open_corpus(folder).read(0, 700)
                 assert str(found) == str(expected)  # white space in corpus.json
                 raise InputError("is damaged, but only between words")
@@ -118,7 +118,7 @@ def test_any_flipped_bit_of_a_corpus_is_detected(tmp_path_factory: pytest.TempPa
 
 def test_a_corpus_under_another_name_is_refused(corpus: Corpus, tmp_path: Path) -> None:
     corpus.folder.rename(tmp_path / "moved")
-    with pytest.raises(InputError, match="moved' is damaged: it is corpus, under another name"):
+    with pytest.raises(InputError, match="moved/corpus.json' is damaged: it is corpus, under another name"):
         open_corpus(tmp_path / "moved")
 
 

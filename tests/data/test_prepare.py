@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from regard.data import corpus_builder, parallel, text_encoding
+from regard.data import corpus_builder, parallel
 from regard.data.corpus import Corpus
 from regard.data.corpus_builder import Sample, Vocabularies, build_corpus
 from regard.data.parallel import ConcatenatedText, ParallelText
@@ -174,11 +174,6 @@ def test_pairs_are_read_across_chunks_and_empty_chunks(file: Path, tmp_path: Pat
         assert [row.tolist() for row in corpus.read(begin, end)[0]] == [
             row.tolist() for row in sources[begin:end]
         ]
-        lengths = [
-            [len(source), len(target)]
-            for source, target in zip(sources[begin:end], targets[begin:end], strict=True)
-        ]
-        assert corpus.lengths(begin, end).tolist() == lengths
 
 
 def test_a_text_without_a_pair_leaves_nothing(file: Path) -> None:
@@ -192,7 +187,7 @@ def test_a_text_without_a_pair_leaves_nothing(file: Path) -> None:
 def test_a_training_text_is_read_once_before_its_tokens(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The digest, the number of lines and the check of the encoding need only one scan."""
     scans: list[object] = []
-    scan_text = text_encoding.scan_text
+    scan_text = parallel.scan_text
 
     def counted(opened: BinaryIO, *rest: Any) -> Any:
         scans.append(opened)

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 import regard
-from regard.data import text_encoding
-from regard.data.parallel import ParallelText, check_files
-from regard.data.text_encoding import detect_encoding, scan_text
+from regard.data import parallel
+from regard.data.parallel import ParallelText, check_files, detect_encoding, scan_text
 from regard.errors import InputError
 from tests.conftest import TINY
 from tests.german import LINKS, sentences
@@ -86,7 +85,7 @@ def test_counts_do_not_depend_on_the_block_size(parts: list[bytes]) -> None:
     content = b"".join(parts)
     whole = scan_text(BytesIO(content))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_encoding, "READ", 16)
+        patch.setattr(parallel, "SCAN_BLOCK", 16)
         assert scan_text(BytesIO(content))._replace(encoding=None) == whole._replace(encoding=None)
     assert whole.lines == len(list(BytesIO(content)))
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import regard
 from regard.cli import main as command_line
-from regard.data.text_encoding import MAX_BROKEN
+from regard.data.parallel import MAX_BROKEN
 from regard.data.vocabulary import is_blank
 from tests.faults.report import Report, Trial, counted
 from tests.german import sentences, write

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import InputError
-from regard.io.locking import hold_lock, remove_stale_lock, wait_for_lock
+from regard.io.locking import build_once, hold_lock
 
 HOLD = (
     "import pathlib, sys, time; from regard.io.locking import hold_lock; "
@@ -81,8 +81,7 @@ def test_waiting_is_reported_once_with_the_holder(tmp_path: Path) -> None:
         told.set()
 
     def second() -> None:
-        with wait_for_lock(path, wait):
-            order.append("second")
+        build_once(path, lambda: "second" in order, lambda: order.append("second"), on_wait=wait)
 
     with hold_lock(path):
         other = threading.Thread(target=second)
@@ -92,8 +91,8 @@ def test_waiting_is_reported_once_with_the_holder(tmp_path: Path) -> None:
     other.join(10)
     assert order == ["first", "second"] and len(said) == 1
     assert said[0].startswith(f"waiting: {str(path)!r} is being written by process {os.getpid()} on ")
-    with pytest.raises(InputError, match="cannot write"), wait_for_lock(Path("/proc/none/run"), wait):
-        pass
+    with pytest.raises(InputError, match="cannot write"):
+        build_once(Path("/proc/none/run"), lambda: False, list, on_wait=wait)
 
 
 @pytest.mark.parametrize("way", ["link", "dangling", "second name", "pipe"])
@@ -124,8 +123,8 @@ def test_the_lock_is_beside_a_link_and_not_beside_its_target(tmp_path: Path) -> 
 def test_a_lock_of_a_killed_process_is_removed(tmp_path: Path) -> None:
     stale = tmp_path / ".corpus.lock"
     stale.write_text("99999999 elsewhere")
-    remove_stale_lock(tmp_path / "corpus")
+    build_once(tmp_path / "corpus", lambda: True, list, on_wait=print)
     assert not stale.exists()
     with hold_lock(tmp_path / "corpus"):
-        remove_stale_lock(tmp_path / "corpus")
+        build_once(tmp_path / "corpus", lambda: True, list, on_wait=print)
         assert stale.exists()

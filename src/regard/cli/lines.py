@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from regard.cli.terminal import print_message
-from regard.data.parallel import check_files, decompress
-from regard.data.text_encoding import detect_encoding
+from regard.data.parallel import check_files, decompress, detect_encoding
 from regard.errors import InputError
 from regard.io.reading import cannot_read
 

@@ -23,21 +23,9 @@ from typing import Annotated, Literal
 import msgspec
 import numpy as np
 
-from regard.data import corpus as sizes
 from regard.data.parallel import PairCounts
 from regard.data.unknown_tokens import UnknownCount, UnknownShares
-from regard.errors import InputError
-from regard.io.reading import (
-    DamageError,
-    add_digest,
-    check_file,
-    convert_json,
-    damaged_file,
-    has_valid_digest,
-    parse_json,
-    read_bytes,
-)
-from regard.io.writing import write_json
+from regard.io.reading import DamageError, check_file, damaged_file, read_stored
 
 BOUND = np.dtype("<i8")
 BLOCK = 1 << 20
@@ -55,8 +43,8 @@ class RaggedWriter:
     ...     writer.append(np.array([5, 6, 7]), np.array([2, 1]))
     ...     checksums = writer.close()
     ...     rows = RaggedArray(Path(folder), "words", np.dtype("<u2"), checksums)
-    ...     rows.read(1, 2), rows.lengths(0, 2).tolist()
-    ([array([7], dtype=uint16)], [2, 1])
+    ...     rows.read(1, 2)
+    [array([7], dtype=uint16)]
     """
 
     def __init__(self, folder: Path, name: str, dtype: np.dtype) -> None:
@@ -94,12 +82,14 @@ class RaggedArray:
         self._descriptors = []
         for path, expected in zip(_paths(folder, name), checksums, strict=True):
             check_file(path)
-            descriptor = os.open(path, os.O_RDONLY)
+            self._descriptors.append(descriptor := os.open(path, os.O_RDONLY))
             weakref.finalize(self, os.close, descriptor)
-            self._descriptors.append(descriptor)
-            if _checksum(descriptor) != expected:
+            total = offset = 0
+            while block := os.pread(descriptor, BLOCK, offset):
+                total, offset = zlib.crc32(block, total), offset + len(block)
+            if total != expected:
                 raise DamageError(f"{path.name} changed after it was written (CRC-32)")
-        self._rows = os.fstat(self._descriptors[1]).st_size // BOUND.itemsize - 1
+        self._rows = offset // BOUND.itemsize - 1
 
     def __len__(self) -> int:
         return self._rows
@@ -107,9 +97,6 @@ class RaggedArray:
     @property
     def total(self) -> int:
         return int(self._bounds(len(self), len(self))[0])
-
-    def lengths(self, begin: int, end: int) -> np.ndarray:
-        return np.diff(self._bounds(begin, end))
 
     def counts(self, size: int) -> np.ndarray:
         counts, total = np.zeros(size, np.int64), self.total
@@ -137,13 +124,6 @@ def _paths(folder: Path, name: str) -> tuple[Path, Path]:
     return folder / f"{name}.bin", folder / f"{name}-bounds.bin"
 
 
-def _checksum(descriptor: int) -> int:
-    total = offset = 0
-    while block := os.pread(descriptor, BLOCK, offset):
-        total, offset = zlib.crc32(block, total), offset + len(block)
-    return total
-
-
 FORMAT: Literal["regard-corpus/4"] = "regard-corpus/4"
 INDEX = "corpus.json"
 SIDES = ("source", "target")
@@ -152,7 +132,6 @@ SEGMENT = 500
 """The number of adjacent pairs that training reads together."""
 POOL = 100
 """Segments per pool."""
-MAX_INDEX_BYTES = 1 << 16
 REMEDY = "delete its folder to prepare the corpus again"
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 PairRange = tuple["Corpus", int, int]
@@ -171,7 +150,6 @@ class StoredCorpus(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     counts: PairCounts
     checksums: tuple[Checksums, Checksums]
     digest: str = ""
-    """The digest of the preceding fields."""
 
 
 @dataclass(frozen=True)
@@ -197,12 +175,12 @@ class Corpus:
         return str(self.counts)
 
     @property
-    def pools(self) -> int:
-        return -(-self._segments // POOL)
+    def segments(self) -> int:
+        return -(-len(self) // SEGMENT)
 
     @property
-    def _segments(self) -> int:
-        return -(-len(self) // SEGMENT)
+    def pools(self) -> int:
+        return -(-self.segments // POOL)
 
     def unknown(self, text: str) -> UnknownShares:
         """Return the fractions of unknown tokens. `text`: the name of the corpus in messages."""
@@ -218,12 +196,9 @@ class Corpus:
 
     def ranges(self, seed: int, epoch: int, pool: int) -> list[PairRange]:
         """Return the segments of a pool in the random order of the epoch."""
-        order = np.random.default_rng((seed, epoch)).permutation(self._segments)
+        order = np.random.default_rng((seed, epoch)).permutation(self.segments)
         segments = order[pool * POOL : (pool + 1) * POOL].tolist()
         return [(self, segment * SEGMENT, min((segment + 1) * SEGMENT, len(self))) for segment in segments]
-
-    def lengths(self, begin: int, end: int) -> np.ndarray:
-        return np.stack([side.lengths(begin, end) for side in self.sides], 1)
 
     def read(self, begin: int, end: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
         source, target = self.sides
@@ -239,22 +214,10 @@ def token_type(symbols: tuple[int, int]) -> np.dtype:
     return np.dtype("<u2" if max(symbols) <= 1 << 16 else "<u4")
 
 
-def write_index(folder: Path, stored: StoredCorpus) -> None:
-    """Write the index of a corpus. All other files must already be in the folder."""
-    write_json(folder / INDEX, add_digest(msgspec.to_builtins(stored)))
-
-
 def open_corpus(folder: Path) -> Corpus:
     """Return the corpus in a folder. Raises `InputError` if the corpus is missing or damaged."""
+    stored = read_stored(folder / INDEX, StoredCorpus, folder.name, REMEDY)
     try:
-        content = parse_json(read_bytes(folder / INDEX, most=MAX_INDEX_BYTES))
-        if isinstance(content, dict) and isinstance(content.get("format"), str) and content["format"] != FORMAT:
-            raise InputError(f"corpus {str(folder)!r} is not of format {FORMAT!r}: {REMEDY}")
-        stored = convert_json(content, StoredCorpus)
-        if not has_valid_digest(content):
-            raise DamageError(f"{INDEX} has changed since it was written")
-        if stored.name != folder.name:
-            raise DamageError(f"it is {stored.name}, under another name")
         source, target = (
             RaggedArray(folder, name, token_type(stored.symbols), checksums)
             for name, checksums in zip(SIDES, stored.checksums, strict=True)
@@ -300,18 +263,16 @@ class Mixture:
         """Number of pairs per pool: small enough that no corpus repeats within a pool, but at least
         `MIN_SEGMENTS` segments."""
         limits = [int(len(corpus) / share) for corpus, share in zip(self.corpora, self.shares, strict=True)]
-        return max(MIN_SEGMENTS * sizes.SEGMENT, min(sizes.POOL * sizes.SEGMENT, *limits))
+        return max(MIN_SEGMENTS * SEGMENT, min(POOL * SEGMENT, *limits))
 
     def ranges(self, seed: int, epoch: int, pool: int) -> list[PairRange]:
         """Return the pairs of a pool, corpus by corpus. `epoch` is always 0."""
         del epoch
-        return [
-            part
-            for index, share in enumerate(self.shares)
-            for part in self._drawn(
-                index, seed, *(int(number * self.pool_size * share) for number in (pool, pool + 1))
-            )
-        ]
+        parts: list[PairRange] = []
+        for index, share in enumerate(self.shares):
+            begin, end = (int(number * self.pool_size * share) for number in (pool, pool + 1))
+            parts += self._drawn(index, seed, begin, end)
+        return parts
 
     def _drawn(self, index: int, seed: int, begin: int, end: int) -> Iterator[PairRange]:
         """Yield the ranges of pairs `begin` to `end` - 1 from a corpus, counted over all its epochs."""
@@ -321,9 +282,9 @@ class Mixture:
             stop = min(position + end - begin, len(corpus))
             # The seed has four numbers, so that the random stream differs from the streams of single corpora
             # and of pools.
-            order = np.random.default_rng((seed, epoch, index, 1)).permutation(-(-len(corpus) // sizes.SEGMENT))
-            firsts = order * sizes.SEGMENT
-            ends = np.minimum(sizes.SEGMENT, len(corpus) - firsts).cumsum()  # end of each segment in the epoch
+            order = np.random.default_rng((seed, epoch, index, 1)).permutation(corpus.segments)
+            firsts = order * SEGMENT
+            ends = np.minimum(SEGMENT, len(corpus) - firsts).cumsum()  # end of each segment in the epoch
             begins = np.array([0, *ends[:-1]])
             for segment in np.flatnonzero((ends > position) & (begins < stop)):
                 shift = int(firsts[segment] - begins[segment])

@@ -8,24 +8,19 @@ from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
-from regard.data.corpus import (
-    FORMAT,
-    SIDES,
-    Corpus,
-    RaggedWriter,
-    StoredCorpus,
-    open_corpus,
-    token_type,
-    write_index,
-)
+from regard.data.corpus import FORMAT, INDEX, SIDES, Corpus, RaggedWriter, StoredCorpus, open_corpus, token_type
 from regard.data.parallel import ConcatenatedText, PairCounts, PairSource, ParallelText, decompress, read_errors
 from regard.data.subwords import SubwordVocabulary
 from regard.data.vocabulary import BLANK, EOS, UNKNOWN, LearnedVocabulary, is_blank
-from regard.data.worker_pool import available_cores, map_in_processes
+from regard.data.worker_pool import map_in_processes
 from regard.errors import InputError, plural, shorten
 from regard.io.folders import new_folder
+from regard.io.reading import add_digest
+from regard.io.writing import write_json
+from regard.machine import available_cores
 
 LINES = 20_000
 """Lines per chunk. A worker needs 128 MiB for chunks of 20,000 lines and 317 MiB for chunks of 100,000 lines.
@@ -37,28 +32,20 @@ SAMPLE_PAIRS = 1_000_000
 """Largest number of lines in a sample."""
 
 
-class Sentences(NamedTuple):
-    """The content of a chunk."""
+class PairChunk(NamedTuple):
+    """A chunk of pairs."""
 
     sources: Sequence[str]
     targets: Sequence[str]
     counts: PairCounts
 
-
-@dataclass(frozen=True)
-class PairChunk:
-    """Chunk of pairs that have already been read."""
-
-    sentences: Sentences
-
     @property
     def size(self) -> int:
-        return self.sentences.counts.pairs + self.sentences.counts.skipped
+        return self.counts.pairs + self.counts.skipped
 
-    def read(self, limit: int | None = None) -> Sentences:
+    def read(self, limit: int | None = None) -> "PairChunk":
         """Return the pairs, or the first `limit` of them."""
-        sources, targets, counts = self.sentences
-        return Sentences(sources[:limit], targets[:limit], counts)
+        return PairChunk(self.sources[:limit], self.targets[:limit], self.counts)
 
 
 @dataclass(frozen=True)
@@ -74,7 +61,7 @@ class LineChunk:
     size: int
     """The number of bytes in the files, before decompression."""
 
-    def read(self, limit: int | None = None) -> Sentences:
+    def read(self, limit: int | None = None) -> PairChunk:
         """Return the pairs of all lines, or of the first `limit` lines.
 
         Raises `InputError` if the text is strict and a pair must be skipped.
@@ -84,7 +71,7 @@ class LineChunk:
             contents = tuple(b"".join(_split_lines(content)[:limit]) for content in contents)
         return self._read_regular(contents) or self._read_line_by_line(contents)
 
-    def _read_regular(self, contents: Sequence[bytes]) -> Sentences | None:
+    def _read_regular(self, contents: Sequence[bytes]) -> PairChunk | None:
         """Return the pairs if no line needs special treatment, otherwise None.
 
         Decoding and stripping whole chunks is several times faster than doing so line by line.
@@ -104,15 +91,15 @@ class LineChunk:
         sources, targets = (list(map(str.strip, side)) for side in sides)
         if len(sources) != len(targets) or any(map(is_blank, sources)) or any(map(is_blank, targets)):
             return None
-        return Sentences(sources, targets, PairCounts(pairs=len(sources)))
+        return PairChunk(sources, targets, PairCounts(pairs=len(sources)))
 
-    def _read_line_by_line(self, contents: Sequence[bytes]) -> Sentences:
+    def _read_line_by_line(self, contents: Sequence[bytes]) -> PairChunk:
         """Return the pairs; skipped pairs are counted or refused."""
         text = ParallelText(self.paths, strict=self.strict)
         rows = zip_longest(*([line.rstrip(b"\r\n") for line in _split_lines(content)] for content in contents))
         pairs = [pair for number, lines in enumerate(rows, self.first) if (pair := text.pair(lines, number))]
         text.counts.pairs = len(pairs)
-        return Sentences([source for source, _ in pairs], [target for _, target in pairs], text.counts)
+        return PairChunk([source for source, _ in pairs], [target for _, target in pairs], text.counts)
 
 
 TextChunk = PairChunk | LineChunk
@@ -123,30 +110,24 @@ def read_chunks(text: PairSource) -> Iterator[TextChunk]:
     if isinstance(text, ConcatenatedText):
         for part in text.texts:
             yield from read_chunks(part)
+    elif isinstance(text, ParallelText):
+        with read_errors(text.paths), ExitStack() as stack:
+            raws = [stack.enter_context(path.open("rb")) for path in text.paths]
+            files = [decompress(path, raw, stack) for path, raw in zip(text.paths, raws, strict=True)]
+            first, before = 1, 0
+            while any(contents := tuple(b"".join(islice(file, LINES)) for file in files)):
+                done = sum(raw.tell() for raw in raws)
+                yield LineChunk(tuple(text.paths), text.strict, first, contents, done - before)
+                first, before = first + LINES, done
     else:
-        yield from _chunks_of_lines(text) if isinstance(text, ParallelText) else _chunks_of_pairs(text)
-
-
-def _chunks_of_lines(text: ParallelText) -> Iterator[LineChunk]:
-    with read_errors(text.paths), ExitStack() as stack:
-        raws = [stack.enter_context(path.open("rb")) for path in text.paths]
-        files = [decompress(path, raw, stack) for path, raw in zip(text.paths, raws, strict=True)]
-        first, before = 1, 0
-        while any(contents := tuple(b"".join(islice(file, LINES)) for file in files)):
-            done = sum(raw.tell() for raw in raws)
-            yield LineChunk(tuple(text.paths), text.strict, first, contents, done - before)
-            first, before = first + LINES, done
-
-
-def _chunks_of_pairs(text: PairSource) -> Iterator[PairChunk]:
-    counted, pairs, block = PairCounts(), iter(text), [("", "")]
-    while block:
-        block = list(islice(pairs, LINES))
-        counts = replace(text.counts)
-        if counts != counted:  # after the last pair, more pairs may have been skipped
-            sides = [source for source, _ in block], [target for _, target in block]
-            yield PairChunk(Sentences(*sides, counts - counted))
-        counted = counts
+        counted, pairs, block = PairCounts(), iter(text), [("", "")]
+        while block:
+            block = list(islice(pairs, LINES))
+            counts = replace(text.counts)
+            if counts != counted:  # after the last pair, more pairs may have been skipped
+                sides = [source for source, _ in block], [target for _, target in block]
+                yield PairChunk(*sides, counts - counted)
+            counted = counts
 
 
 def _split_lines(content: bytes) -> list[bytes]:
@@ -201,7 +182,7 @@ class Sample:
             for texts in zip(*sides, strict=True):
                 yield from texts
 
-    def _read(self) -> Iterator[Sentences]:
+    def _read(self) -> Iterator[PairChunk]:
         texts = self.text.texts if isinstance(self.text, ConcatenatedText) else [self.text]
         for text in texts:
             for number, chunk in enumerate(read_chunks(text)):
@@ -234,8 +215,10 @@ tokens per sentence (S,).
 """
 
 
-class CachedTokenizer:
-    """Tokenizes sentences with a table of words. `encode`: function that returns the indices of a new word.
+class CachedTokenizer(dict[str, int]):
+    """Tokenizes sentences with a table of words, which maps each word to a number.
+
+    `encode`: function that returns the indices of a new word.
 
     >>> tokens, lengths = CachedTokenizer(lambda word: [4 + len(word)])(["ein Hund", "so"])
     >>> tokens.tolist(), lengths.tolist()
@@ -243,16 +226,31 @@ class CachedTokenizer:
     """
 
     def __init__(self, encode: Callable[[str], list[int]]) -> None:
+        super().__init__()
         self._encode = encode
-        self._clear()
+        self._reset()
+
+    def _reset(self) -> None:
+        self.clear()
+        self[END] = 0
+        self._lengths: list[int] = [1]
+        self._flat, self._new = np.zeros(0, np.uint32), [[EOS]]
+        """The tokens of all words, and those of the words that were added since."""
+
+    def __missing__(self, word: str) -> int:
+        number = self[word] = len(self._lengths)
+        tokens = self._encode(word.removeprefix(WHOLE))
+        self._lengths.append(len(tokens))
+        self._new.append(tokens)
+        return number
 
     def __call__(self, sentences: Sequence[str]) -> Tokens:
         """Return the tokens of sentences, and the number of tokens of each."""
-        if len(self._table) > CAPACITY:
-            self._clear()
+        if len(self) > CAPACITY:
+            self._reset()
         words = _split_words(sentences)
-        numbers = np.fromiter(map(self._table.__getitem__, words), np.int64, len(words))
-        lengths = np.array(self._table.lengths)
+        numbers = np.fromiter(map(self.__getitem__, words), np.int64, len(words))
+        lengths = np.array(self._lengths)
         begins = lengths.cumsum() - lengths
         counts, ends = lengths[numbers], np.flatnonzero(numbers == 0)
         total = counts.cumsum()
@@ -260,38 +258,10 @@ class CachedTokenizer:
         positions = np.arange(total[-1] if len(total) else 0) + np.repeat(
             begins[numbers] - total + counts, counts
         )
-        return self._table.indices()[positions], np.diff(total[ends], prepend=0)
-
-    def _clear(self) -> None:
-        self._table = _Table(self._encode)
-        self._table[END] = 0
-        self._table.add([EOS])
-
-
-class _Table(dict[str, int]):
-    """A table that maps words to numbers, and numbers to the tokens of the words."""
-
-    def __init__(self, encode: Callable[[str], list[int]]) -> None:
-        super().__init__()
-        self._encode = encode
-        self.lengths: list[int] = []
-        self._tokens: list[list[int]] = []
-        self._flat = np.zeros(0, np.uint32)
-
-    def __missing__(self, word: str) -> int:
-        number = self[word] = len(self.lengths)
-        self.add(self._encode(word.removeprefix(WHOLE)))
-        return number
-
-    def add(self, tokens: list[int]) -> None:
-        self.lengths.append(len(tokens))
-        self._tokens.append(tokens)
-
-    def indices(self) -> np.ndarray:
-        if self._tokens:
-            new = np.fromiter(chain.from_iterable(self._tokens), np.uint32)
-            self._flat, self._tokens = np.concatenate([self._flat, new]), []
-        return self._flat
+        if self._new:
+            new = np.fromiter(chain.from_iterable(self._new), np.uint32)
+            self._flat, self._new = np.concatenate([self._flat, new]), []
+        return self._flat[positions], np.diff(total[ends], prepend=0)
 
 
 def _split_words(sentences: Sequence[str]) -> list[str]:
@@ -363,17 +333,22 @@ class ChunkEncoder:
 
     def __call__(self, chunk: TextChunk) -> EncodedChunk:
         """Return the tokens of a chunk. Raises `InputError` if the text is strict and a pair must be skipped."""
-        sentences = chunk.read()
-        texts = (sentences.sources, sentences.targets)
+        sources, targets, skipped = chunk.read()
+        texts = (sources, targets)
         sides = [tokenizer(side) for tokenizer, side in zip(self._tokenizers, texts, strict=True)]
         lengths = np.stack([side_lengths for _, side_lengths in sides], 1)
         # Lengths include the end of sequence, but `max_len` does not.
         fits = lengths.max(1, initial=0) <= self.max_len + 1
         if self.strict and not fits.all():
-            raise InputError(_too_long_message(texts, lengths, fits, self.max_len))
+            row = int(np.flatnonzero(~fits)[0])
+            side = int(lengths[row, 0] <= self.max_len + 1)
+            raise InputError(
+                f"sentence {shorten(texts[side][row])} has {lengths[row, side] - 1} tokens, but the limit is "
+                f"{self.max_len}: raise --max_len, or leave out --strict"
+            )
         dtype = token_type((len(self.vocabularies[0]), len(self.vocabularies[1])))
         source, target = (tokens[np.repeat(fits, side_lengths)].astype(dtype) for tokens, side_lengths in sides)
-        counts = sentences.counts + PairCounts(pairs=-int((~fits).sum()), too_long=int((~fits).sum()))
+        counts = skipped + PairCounts(pairs=-int((~fits).sum()), too_long=int((~fits).sum()))
         return EncodedChunk((source, target), lengths[fits], counts, chunk.size)
 
     @cached_property
@@ -441,17 +416,5 @@ def build_corpus(
             counts=counts,
             checksums=(source, target),
         )
-        write_index(building, stored)
+        write_json(building / INDEX, add_digest(msgspec.to_builtins(stored)))
     return open_corpus(folder)
-
-
-def _too_long_message(
-    texts: tuple[Sequence[str], Sequence[str]], lengths: np.ndarray, fits: np.ndarray, max_len: int
-) -> str:
-    row = int(np.flatnonzero(~fits)[0])
-    side = int(lengths[row, 0] <= max_len + 1)
-    tokens = lengths[row, side] - 1
-    return (
-        f"sentence {shorten(texts[side][row])} has {tokens} tokens, but the limit is {max_len}: raise "
-        f"--max_len, or leave out --strict"
-    )

@@ -27,16 +27,7 @@ from regard.data.tokenization import tokenize
 from regard.data.word_alignment import parse_moses
 from regard.errors import InputError, plural
 from regard.io.folders import new_folder
-from regard.io.reading import (
-    DamageError,
-    add_digest,
-    check_file,
-    damaged_file,
-    has_valid_digest,
-    is_file,
-    is_folder,
-    read_json,
-)
+from regard.io.reading import DamageError, add_digest, check_file, damaged_file, is_file, is_folder, read_stored
 from regard.io.writing import write_json
 from regard.progress import reading_bar
 
@@ -198,11 +189,9 @@ def _next_line(lines: Iterator[bytes], path: Path, number: int) -> str:
 
 def _open(folder: Path, corpus: Corpus) -> GuidedAlignment:
     """Return a prepared alignment. Raises `InputError` if the alignment is damaged."""
-    stored = read_json(folder / "guide.json", _Stored, REMEDY)
-    if not has_valid_digest(msgspec.to_builtins(stored)) or stored.pairs != len(corpus):
-        raise damaged_file(folder, "it has changed since it was written", REMEDY)
-    if stored.name != folder.name:
-        raise damaged_file(folder, f"its content belongs to {stored.name}, another alignment", REMEDY)
+    stored = read_stored(folder / "guide.json", _Stored, folder.name, REMEDY)
+    if stored.pairs != len(corpus):
+        raise damaged_file(folder, "its corpus has changed", REMEDY)
     try:
         return GuidedAlignment(folder, RaggedArray(folder, "links", TOKEN, stored.checksums))
     except DamageError as error:

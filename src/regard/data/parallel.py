@@ -1,23 +1,27 @@
 """Parallel text on disk: two files with one sentence per line, or one file of tab-separated pairs.
 
 Only a line feed ends a line, so that other separators do not change the number of lines. Pairs that cannot be
-used for training are skipped and counted, or raise an error.
+used for training are skipped and counted, or raise an error. A file is scanned once before it is used, for its
+digest, its number of lines, and bytes that are not UTF-8 text.
 """
 
+import codecs
 import errno
 import gzip
+import hashlib
 import io
+import operator
 import os
+import shlex
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
-from regard.data.text_encoding import TextScan, scan_text
 from regard.data.vocabulary import is_blank
 from regard.errors import InputError, plural
 from regard.io.reading import check_file, is_file, is_folder
@@ -46,11 +50,20 @@ class TextDigest:
     sha256: str
 
 
-_scans: dict[tuple[object, ...], TextScan] = {}
-"""Results of the file scans in this process, by path and status.
-
-With this cache, a training text is read only once for its digest, its line count and its check.
-"""
+MAX_BROKEN = 0.01
+"""The largest accepted fraction of lines that are not UTF-8. A file in a different encoding must be converted,
+because only some of its lines can be decoded as UTF-8."""
+SCAN_BLOCK = 1 << 20
+"""Bytes per read of a scan."""
+MARKS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+"""Byte order marks. UTF-32 comes before UTF-16, because the mark of UTF-32 begins with the mark of UTF-16."""
+ZERO_SHARES = {"UTF-32LE": 3 / 4, "UTF-32BE": 3 / 4, "UTF-16LE": 1 / 8, "UTF-16BE": 1 / 8}
+"""The smallest fraction of zero bytes for guessing an encoding without a byte order mark."""
 
 
 @dataclass
@@ -73,22 +86,17 @@ class PairCounts:
 
     @property
     def skipped(self) -> int:
-        return int(sum(getattr(self, field.name) for field in fields(self)) - self.pairs)
+        return sum(astuple(self)) - self.pairs
 
     def __add__(self, other: "PairCounts") -> "PairCounts":
-        return PairCounts(
-            **{name: getattr(self, name) + getattr(other, name) for name in ("pairs", *SKIP_REASONS)}
-        )
+        return PairCounts(*map(operator.add, astuple(self), astuple(other)))
 
     def __sub__(self, other: "PairCounts") -> "PairCounts":
-        return PairCounts(
-            **{name: getattr(self, name) - getattr(other, name) for name in ("pairs", *SKIP_REASONS)}
-        )
+        return PairCounts(*map(operator.sub, astuple(self), astuple(other)))
 
     def __str__(self) -> str:
-        skipped = [
-            f"{getattr(self, name):,} {text}" for name, text in SKIP_REASONS.items() if getattr(self, name)
-        ]
+        reasons = zip(SKIP_REASONS.values(), astuple(self)[1:], strict=True)  # the fields have the same order
+        skipped = [f"{count:,} {reason}" for reason, count in reasons if count]
         return plural(self.pairs, "pair") + (f"; left out: {', '.join(skipped)}" if skipped else "")
 
 
@@ -101,7 +109,6 @@ class PairSource(ABC):
 
     bytes: int
     """The size of the text in bytes."""
-
     number = 0
     """The line number of the last pair, counted from 1."""
 
@@ -118,10 +125,9 @@ class PairSource(ABC):
 
     @abstractmethod
     def digests(self) -> list[TextDigest]:
-        """Return a digest of each file or other source of the text. Raises `InputError` if the text cannot be
-        read.
+        """Return a digest of each file or other source of the text, which is read as a whole.
 
-        The whole text is read.
+        Raises `InputError` if the text cannot be read.
         """
 
     @abstractmethod
@@ -163,7 +169,6 @@ class ParallelText(PairSource):
         """The bytes of the last lines."""
 
     def check(self) -> None:
-        """Raise `InputError` if the files as a whole are broken, unless the text is lenient."""
         if not self._checked:
             check_files(self.paths)
             self._checked = True
@@ -174,7 +179,7 @@ class ParallelText(PairSource):
         with read_errors(self.paths), ExitStack() as stack:
             raws = [stack.enter_context(path.open("rb")) for path in self.paths]
             files = [decompress(path, raw, stack) for path, raw in zip(self.paths, raws, strict=True)]
-            stripped = (map(_strip_end, file) for file in files)
+            stripped = ((line.rstrip(b"\r\n") for line in file) for file in files)
             for number, lines in enumerate(zip_longest(*stripped), start=1):
                 self.number, self.lines = number, lines
                 pair = self.pair(lines, number)
@@ -208,26 +213,16 @@ class ParallelText(PairSource):
         if None in lines:
             self.skip("without_partner", self._where(number, 1 - lines.index(None)))
             return None
-        texts: list[str] = []
-        try:
-            for line in lines:
-                assert line is not None
-                texts.append(self._decode(line, number))
-        except UnicodeDecodeError:
-            self.skip("not_utf8", self._where(number, len(texts)))
-            return None
-        source, target = texts
+        for side, line in enumerate(lines):
+            if line is None or not _is_text(line):
+                self.skip("not_utf8", self._where(number, side))
+                return None
+        mark = "\ufeff" if number == 1 else ""
+        source, target = (line.decode().removeprefix(mark).strip() for line in lines if line is not None)
         if is_blank(source) or is_blank(target):
             self.skip("empty", self._where(number))
             return None
         return source, target
-
-    @staticmethod
-    def _decode(line: bytes, number: int) -> str:
-        text = line.decode()
-        if "\0" in text:
-            raise UnicodeDecodeError("utf-8", line, line.index(0), line.index(0) + 1, "zero byte")
-        return (text.removeprefix("\ufeff") if number == 1 else text).strip()
 
 
 class ConcatenatedText(PairSource):
@@ -267,9 +262,9 @@ def read_errors(paths: Sequence[Path]) -> Iterator[None]:
     try:
         yield
     except (OSError, EOFError, zlib.error) as error:
-        reason = (
-            (error.strerror or "it is not gzip") if isinstance(error, OSError) else "its gzip data is damaged"
-        )
+        reason = "its gzip data is damaged"
+        if isinstance(error, OSError):
+            reason = error.strerror or "it is not gzip"
         name = " and ".join(map(str, paths))
         raise InputError(
             f"cannot read {name!r}: {reason}; restore the file from a copy, or give another text"
@@ -330,6 +325,113 @@ def file_digest(path: Path, on_bytes: Callable[[int], None] = lambda done: None)
     return TextDigest(lines=scan.lines, sha256=scan.sha256)
 
 
+class TextScan(NamedTuple):
+    """The digest and the lines of a text, with those that are not text. Lines are counted from 1."""
+
+    lines: int
+    undecodable: int
+    """Lines that are not UTF-8."""
+    zeros: int
+    """The number of other lines with a zero byte."""
+    first: int
+    """The number of the first broken line, or 0."""
+    encoding: str | None
+    """The guessed encoding if the beginning of the file suggests an encoding other than UTF-8."""
+    sha256: str
+
+    @property
+    def broken(self) -> bool:
+        """Whether the file cannot be used."""
+        return bool(self.encoding or self.zeros) or self.undecodable > MAX_BROKEN * self.lines
+
+    def message(self, path: Path, way_out: str = "") -> str:
+        """Return a one-line error message. `way_out`: an alternative to converting the file."""
+        quoted, encoding = shlex.quote(str(path)), self.encoding or "ISO-8859-1"
+        command = f"iconv -f {encoding} -t UTF-8 {quoted} > NEW"
+        if path.suffix == ".gz":
+            command = f"gunzip -c {quoted} | iconv -f {encoding} -t UTF-8 > NEW"
+        if self.encoding is not None:
+            problem, remedy = f"is {encoding}, not UTF-8", f"convert it ({command})"
+        else:
+            problem = "has zero bytes" if self.zeros else "is not UTF-8"
+            remedy = f"if it is Latin-1, convert it ({command})"
+            if self.zeros > self.undecodable:
+                remedy = f"remove them (tr -d '\\000' < {quoted} > NEW)"
+        broken = f"{self.undecodable + self.zeros:,} of {plural(self.lines, 'line')}"
+        return f"{str(path)!r} {problem}: {broken}, the first is line {self.first}; {remedy}{way_out}"
+
+
+def scan_text(file: BinaryIO, on_block: Callable[[], None] = lambda: None) -> TextScan:
+    """Read an open file to its end. Memory contains at most one megabyte and the longest line.
+
+    `on_block` is called after each megabyte.
+
+    >>> from io import BytesIO
+    >>> scan_text(BytesIO(b"good\\n\\xff\\n")).undecodable
+    1
+    """
+    lines = undecodable = zeros = first = 0
+    encoding: str | None = None
+    rest, at_start, digest = b"", True, hashlib.sha256()
+    while True:
+        block = file.read(SCAN_BLOCK)
+        digest.update(block)
+        on_block()
+        if at_start:
+            encoding, at_start = detect_encoding(block[: SCAN_BLOCK // 16]), False
+        whole, feed, rest = (rest + block).rpartition(b"\n") if block else (rest, b"", b"")
+        content = whole + feed
+        count = content.count(b"\n") + (1 if whole and not feed else 0)
+        if not _is_text(content):  # search for broken lines only in a broken block
+            for number, line in enumerate(content.split(b"\n")[:count], lines + 1):
+                if not _is_text(line):
+                    first = first or number
+                    zeros, undecodable = zeros + (b"\0" in line), undecodable + (b"\0" not in line)
+        lines += count
+        if not block:
+            first = first or (1 if encoding else 0)
+            return TextScan(lines, undecodable, zeros, first, encoding, digest.hexdigest())
+
+
+def detect_encoding(content: bytes) -> str | None:
+    """Guess the encoding from the byte order mark or the zero bytes at the beginning of a file.
+
+    Returns None for UTF-8 and for encodings without a byte order mark or zero bytes.
+
+    >>> detect_encoding("ein Hund".encode("utf-16")), detect_encoding("ein Hund".encode())
+    ('UTF-16', None)
+    """
+    for mark, name in MARKS.items():
+        if content.startswith(mark):
+            return name
+    zeros = content.count(0)
+    for name, min_share in ZERO_SHARES.items():
+        # Consider complete code units only: UTF-32 has 4 bytes per character.
+        whole = content[: len(content) // 4 * 4]
+        if zeros < min_share * len(content) or not whole:
+            continue
+        try:
+            text = whole.decode(name)
+        except UnicodeDecodeError:
+            continue
+        if all(character.isprintable() or character in "\r\n\t" for character in text):
+            return name
+    return None
+
+
+def _is_text(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in content
+
+
+_scans: dict[tuple[object, ...], TextScan] = {}
+"""Results of the scans of this process, by path and status: a training text is read once for its digest, its
+number of lines and its check."""
+
+
 def _scan_file(path: Path, on_bytes: Callable[[int], None] = lambda done: None) -> TextScan:
     with read_errors([path]), ExitStack() as stack:
         raw = stack.enter_context(path.open("rb"))
@@ -340,16 +442,12 @@ def _scan_file(path: Path, on_bytes: Callable[[int], None] = lambda done: None) 
         return _scans[key]
 
 
-def _strip_end(line: bytes) -> bytes:
-    return line.rstrip(b"\r\n")
-
-
 def _size(path: Path) -> int:
     if is_file(path):
         return check_file(path)
-    if is_folder(path):
-        raise InputError(f"{str(path)!r} is a folder: give the path of a text file, plain or .gz")
-    raise InputError(f"file {str(path)!r} does not exist: give the path of a text file, plain or .gz")
+    problem = "is a folder" if is_folder(path) else "does not exist"
+    noun = "" if is_folder(path) else "file "
+    raise InputError(f"{noun}{str(path)!r} {problem}: give the path of a text file, plain or .gz")
 
 
 def parse_glossary(lines: Iterable[str], name: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -29,15 +30,15 @@ from regard.data.subword_training import MIN_COUNT, MIN_DENSE_COUNT, train_subwo
 from regard.data.subwords import RESERVED, Normalization, SubwordVocabulary, vocabulary_from_symbols
 from regard.data.vocabulary import LearnedVocabulary, TokenizerKind
 from regard.errors import InputError
-from regard.io.locking import remove_stale_lock, wait_for_lock
+from regard.io.locking import build_once
 from regard.io.reading import (
     DamageError,
     add_digest,
     damaged_file,
-    has_valid_digest,
     is_file,
     read_bytes,
     read_json,
+    read_stored,
     read_text,
 )
 from regard.io.temporary import remove_quietly
@@ -137,15 +138,16 @@ def learn_vocabularies(
     name = short_digest(text.identity())
     sides = [None] if config.joint else [0, 1]
     files = [root / f"vocabulary-{name}-{config.digest(side)}.json" for side in sides]
-    if not all(map(is_file, files)):
-        # One lock protects both files, because both vocabularies are learned together.
-        with wait_for_lock(files[0], lambda message: print_status(message, show=progress)):
-            for side, file in zip(sides, files, strict=True):
-                if not is_file(file):
-                    _learn_vocabulary(text, config, side, file, progress=progress)
-    else:
-        remove_stale_lock(files[0])
-    return read_vocabularies(_read_vocabulary(files[0]), _read_vocabulary(files[-1]))
+
+    def learn() -> None:
+        for side, file in zip(sides, files, strict=True):
+            if not is_file(file):
+                _learn_vocabulary(text, config, side, file, progress=progress)
+
+    # One lock protects both files, because both vocabularies are learned together.
+    build_once(files[0], lambda: all(map(is_file, files)), learn, on_wait=partial(print_status, show=progress))
+    stored = [read_stored(file, _StoredVocabulary, file.stem, REMEDY).tokenizer for file in files]
+    return read_vocabularies(stored[0], stored[-1])
 
 
 def _learn_vocabulary(
@@ -170,16 +172,6 @@ def _learn_vocabulary(
     rule = f"; {dense} has no spaces between words: only pieces that occur {MIN_DENSE_COUNT} times are subwords"
     learned = f"vocabulary of {len(vocabulary):,} symbols, learned from {sample.summary}"
     print_status(learned + rule * bool(dense), show=progress)
-
-
-def _read_vocabulary(file: Path) -> str:
-    """Return the JSON of a vocabulary. Raises `InputError` if the file changed after it was written."""
-    stored = read_json(file, _StoredVocabulary, REMEDY)
-    if not has_valid_digest(msgspec.to_builtins(stored)):
-        raise damaged_file(file, "it has changed since it was written", REMEDY)
-    if stored.name != file.stem:
-        raise damaged_file(file, f"it is {stored.name}, under another name", REMEDY)
-    return stored.tokenizer
 
 
 def read_vocabularies(source: str, target: str) -> Vocabularies:
@@ -217,21 +209,16 @@ def prepare_corpus(
     settings = short_digest(FORMAT, [vocabulary.to_json() for vocabulary in vocabularies], max_len)
     folder = root / f"corpus-{short_digest(text.identity())}-{settings}"
 
-    def find() -> Corpus | None:
-        corpus = open_corpus(folder) if is_file(folder / INDEX) else None
-        return None if corpus is None or (strict and corpus.counts.skipped) else corpus
+    def is_complete() -> bool:
+        return is_file(folder / INDEX) and not (strict and open_corpus(folder).counts.skipped)
 
-    # Raises an error for a broken text, even if a lenient corpus exists.
-    _record_location(text, root, progress=progress)
-    if (corpus := find()) is not None:
-        remove_stale_lock(folder)
-        return corpus
-    with wait_for_lock(folder, lambda message: print_status(message, show=progress)):
-        # Check again, because another process may have built the corpus during the wait.
-        if (corpus := find()) is not None:
-            return corpus
+    def build() -> None:
         with preparing_bar("prepare the corpus", text.bytes, show=progress) as advance:
-            return build_corpus(folder, text, vocabularies, max_len=max_len, strict=strict, on_chunk=advance)
+            build_corpus(folder, text, vocabularies, max_len=max_len, strict=strict, on_chunk=advance)
+
+    _record_location(text, root, progress=progress)
+    build_once(folder, is_complete, build, on_wait=partial(print_status, show=progress))
+    return open_corpus(folder)
 
 
 def read_pairs(text: PairSource, description: str) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ the vocabulary:
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
@@ -27,7 +28,7 @@ from regard.data.subwords import SubwordVocabulary, vocabulary_from_symbols
 from regard.data.vocabulary import BLANK, TokenizerKind
 from regard.errors import InputError
 from regard.io.folders import new_folder
-from regard.io.locking import remove_stale_lock, wait_for_lock
+from regard.io.locking import build_once
 from regard.io.reading import damaged_file, is_file, read_json
 from regard.io.writing import write_json
 from regard.progress import print_status, reading_bar
@@ -134,12 +135,12 @@ def prepare_tokens(path: Path, vocabulary: TextVocabulary, root: Path, *, progre
     cannot be read, or the array is damaged.
     """
     folder = root / f"tokens-{file_digest(path).sha256[:16]}-{short_digest(vocabulary.to_json())}"
-    if is_file(folder / "index.json"):
-        remove_stale_lock(folder)
-    else:
-        with wait_for_lock(folder, lambda message: print_status(message, show=progress)):
-            if not is_file(folder / "index.json"):  # another process may have written it during the wait
-                _write_tokens(path, vocabulary, folder, progress=progress)
+    build_once(
+        folder,
+        lambda: is_file(folder / "index.json"),
+        lambda: _write_tokens(path, vocabulary, folder, progress=progress),
+        on_wait=partial(print_status, show=progress),
+    )
     index = read_json(folder / "index.json", _Index, REMEDY)
     tokens = np.memmap(folder / "tokens.bin", token_type((len(vocabulary), len(vocabulary))), mode="r")
     if len(tokens) != index.tokens or zlib.crc32(tokens.data) != index.checksum:

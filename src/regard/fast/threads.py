@@ -21,6 +21,7 @@ from torch import nn
 
 from regard.fast import enabled
 from regard.fast.forks import Batch, Output, can_fork, map_in_forks
+from regard.machine import available_cores
 
 SMALL = 200_000
 """Largest number of parameters of a model that is trained with one thread."""
@@ -48,7 +49,7 @@ def limit_threads(model: nn.Module) -> Iterator[None]:
 def _defaults() -> tuple[int, int]:
     """Return PyTorch's possible defaults: the number of logical cores, or half of this number if each core has
     two threads."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = available_cores()
     return cores, cores // 2
 
 

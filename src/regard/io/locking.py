@@ -14,7 +14,7 @@ import socket
 import stat
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -35,7 +35,7 @@ class BusyError(InputError):
         super().__init__(
             f"{str(path)!r} is being written by {holder}: wait until that process ends, or choose another folder"
         )
-        self.holder = holder
+        self.path, self.holder = path, holder
 
 
 @contextmanager
@@ -79,37 +79,38 @@ def hold_lock(path: Path) -> Iterator[None]:
                 folder.rmdir()
 
 
-def remove_stale_lock(path: Path) -> None:
-    """Remove the lock file of a killed process beside `path`. An active lock is not removed."""
-    if os.path.lexists(_lock_file(path)):
-        with suppress(InputError), hold_lock(path):
-            pass
-
-
 def _lock_file(path: Path) -> Path:
     name = os.fsdecode(os.fsencode(path.name)[:MAX_NAME])
     return path.parent / f".{name}.lock"
 
 
-@contextmanager
-def wait_for_lock(path: Path, on_wait: Callable[[str], None]) -> Iterator[None]:
-    """Wait until no other process changes `path`, then hold its lock.
+def build_once(
+    path: Path, is_complete: Callable[[], bool], build: Callable[[], object], *, on_wait: Callable[[str], None]
+) -> None:
+    """Build the file or folder at `path`, unless it is complete. Waits for another process that builds it.
 
-    If another process holds the lock, `on_wait` is called once with a message. Raises `InputError` if the lock
-    file cannot be written.
+    `on_wait` is called once with a message if the process waits. The lock file of a killed process is removed.
+    Raises `InputError` if the lock file cannot be written.
     """
-    with ExitStack() as stack:
-        reported = False
-        while True:
-            try:
-                stack.enter_context(hold_lock(path))
-                break
-            except BusyError as busy:
-                if not reported:
-                    on_wait(f"waiting: {str(path)!r} is being written by {busy.holder}")
-                reported = True
-                time.sleep(PAUSE)
-        yield
+    if is_complete():
+        if os.path.lexists(_lock_file(path)):
+            with suppress(InputError), hold_lock(path):
+                pass
+        return
+    reported = False
+    while True:
+        try:
+            with hold_lock(path):
+                if not is_complete():  # another process may have built it during the wait
+                    build()
+                return
+        except BusyError as busy:
+            if busy.path != path:
+                raise
+            if not reported:
+                on_wait(f"waiting: {str(path)!r} is being written by {busy.holder}")
+            reported = True
+            time.sleep(PAUSE)
 
 
 def _check_lock_file(file: Path) -> None:

@@ -13,7 +13,7 @@ import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -201,6 +201,19 @@ def read_json(
         return convert_json(parse_json(read_bytes(path, most=most), finite=finite), shape)
     except DamageError as error:
         raise damaged_file(path, error, remedy) from None
+
+
+def read_stored(path: Path, shape: type[Shape], name: str, remedy: str) -> Shape:
+    """Return a JSON file that was written with `add_digest` and has a field `name`, as `shape`.
+
+    Raises `InputError` as `read_json`, and if the content was changed, or belongs to another `name`.
+    """
+    stored: Any = read_json(path, shape, remedy)
+    if not has_valid_digest(msgspec.to_builtins(stored)):
+        raise damaged_file(path, "it has changed since it was written", remedy)
+    if stored.name != name:
+        raise damaged_file(path, f"it is {stored.name}, under another name", remedy)
+    return cast("Shape", stored)
 
 
 def canonical_json(content: Any) -> str:

@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar, cast
 import torch
 
 from regard.errors import MachineError
+from regard.machine import available_cores
 from regard.training.signals import SIGNALS
 
 JobT = TypeVar("JobT")
@@ -79,8 +80,7 @@ def run_in_processes(work: Callable[[JobT], ResultT], jobs: Sequence[JobT]) -> I
     Raises any error of `work`, and `MachineError` after all other jobs are done if a process was terminated from
     outside.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    left, lost = deque(jobs), 0
+    cores, left, lost = available_cores(), deque(jobs), 0
     busy: dict[Connection, Worker[JobT, ResultT]] = {}
 
     def start_worker() -> None:
