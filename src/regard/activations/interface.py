@@ -206,7 +206,7 @@ class Watch:
 
     def _hook_block(self, stack: ExitStack, block: str) -> None:
         module, prefix = self.tracker.modules.get(block), self.names.block(block)
-        if module is None:
+        if module is None or not any(self.wants(prefix, block, kind) for kind in OUTER):
             return
         steps_first = any(getattr(part, "batch_first", True) is False for part in module.modules())
         continues = False
@@ -265,6 +265,8 @@ class Watch:
 
     def missing(self) -> dict[str, str]:
         """Return the requested activations that were not seen although the model ran, with the reason."""
+        if self.patterns <= self.seen:
+            return {}
         names = self.all_names()
         wanted = [name for name in names if any(fnmatchcase(name, pattern) for pattern in self.patterns)]
         shown = {name.rpartition(".")[0] for name in self.seen if name.rpartition(".")[2] == "weights"}
@@ -494,9 +496,11 @@ def _watch(
     }
     if cache is not None:
         cache.aliases = aliases
-    known = [*watch.all_names(), *aliases]
+    # `all_names` looks for the feed-forward layer of each block, which takes time: first without these.
+    known = [*aliases, *(name for name in aliases.values() if not name.endswith("mlp_out"))]
     for pattern in patterns:
-        if not any(fnmatchcase(name, short_name(pattern)) for name in known):
+        matches = partial(fnmatchcase, pat=short_name(pattern))
+        if not any(map(matches, known)) and not any(map(matches, watch.all_names())):
             raise unknown_choice("activation", pattern, watch.all_names())
         if pattern in watch.reasons:
             raise InputError(f"{pattern} is not available: {watch.reasons[pattern]}")

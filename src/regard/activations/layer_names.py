@@ -63,6 +63,7 @@ class LayerNames:
         self._attending = attending
         self._order = {name: place for place, name in enumerate(modules)}
         self._known: dict[str, str] = {}
+        self._block_of: dict[str, str | None] = {}
         self._feed_forward: dict[str, str | None] = {}
         blocks = map(self.block_of, self.attention)
         self.blocks = list(dict.fromkeys(block for block in blocks if block is not None))
@@ -79,10 +80,13 @@ class LayerNames:
 
     def block_of(self, name: str) -> str | None:
         """Return the block that holds a module: an own block, or a member of the outermost list of modules."""
-        parts = name.split(".")
-        parents = [".".join(parts[:end]) for end in range(len(parts))]
-        own = [parent for parent in parents if isinstance(self.modules.get(parent), Block)]
-        return own[-1] if own else find_block(self.modules, name) or find_block(self.modules, f"{name}.")
+        if name not in self._block_of:
+            parts = name.split(".")
+            parents = [".".join(parts[:end]) for end in range(len(parts))]
+            own = [parent for parent in parents if isinstance(self.modules.get(parent), Block)]
+            in_list = find_block(self.modules, name) or find_block(self.modules, f"{name}.")
+            self._block_of[name] = own[-1] if own else in_list
+        return self._block_of[name]
 
     def block(self, name: str) -> str:
         """Return the prefix of a block: `layer.0`; none if the model itself is a block."""

@@ -1,13 +1,12 @@
 """Names of layers: one name in records, interventions, maps and results, and the names that a user may type."""
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
-from regard.arguments import public
 from regard.errors import is_own, unknown_choice
 
 
-@public
 def short_name(name: str) -> str:
     """Return a layer's name without `.layers`.
 
@@ -32,8 +31,14 @@ def layer_name(model: Any, path: str) -> str:
     >>> layer_name(object(), "decoder.layers.0.self_attn")
     'decoder.layers.0.self_attn'
     """
-    path, cls = plain_name(path), type(getattr(model, "_orig_mod", model))
-    return short_name(path) if any(is_own(base.__module__) for base in cls.__mro__) else path
+    path = plain_name(path)
+    return short_name(path) if _is_own_model(type(getattr(model, "_orig_mod", model))) else path
+
+
+# A recording names every module of a model.
+@cache
+def _is_own_model(cls: Any) -> bool:
+    return any(is_own(base.__module__) for base in cls.__mro__)
 
 
 def find_name(name: str, names: Iterable[str]) -> str | None:
