@@ -156,6 +156,14 @@ def check_heads(subject: Any, parts: AnyModel) -> None:
         effect = (difference(run(subject, prepared[1])) - nothing) / (whole - nothing)
         handle.remove()
         assert result.heads[layer][head] == pytest.approx(effect, abs=1e-3, rel=1e-3)
+    handle = change_heads(module, lambda contexts: kept[0])
+    effect = (difference(run(subject, prepared[1])) - nothing) / (whole - nothing)
+    handle.remove()
+    assert result.layers[layer] == pytest.approx(effect, abs=1e-3, rel=1e-3)
+    found = result.difference_clean, result.difference_corrupted
+    assert found == pytest.approx((whole, nothing), abs=1e-4) and result.answers == (
+        parts.answers or ("value", "0")
+    )
 
 
 @pytest.mark.parametrize("name", [*NAMES, *HAND])

@@ -1,4 +1,4 @@
-"""Head selection with planted heads that are known to align."""
+"""Head selection with planted heads that are known to align, and agreement with reference links by hand."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,14 @@ import pytest
 
 from regard.data.word_alignment import Link, WordAlignment
 from regard.errors import InputError
-from regard.interpret.head_selection import AligningHeads, choose_heads, combine_heads
+from regard.interpret.head_selection import (
+    AligningHeads,
+    agreement,
+    alignment_error_rate,
+    choose_heads,
+    combine_heads,
+    count_links,
+)
 from regard.interpret.word_links import Head, extract_links
 
 HEADS: list[Head] = [("decoder.layers.0.cross", 0), ("decoder.layers.0.cross", 1), ("decoder.layers.1.cross", 0)]
@@ -92,10 +99,36 @@ def test_refuses_too_few_pairs() -> None:
 def test_the_end_of_the_source_gives_no_link() -> None:
     assert extract_links(np.array([[0.2, 0.1, 0.7], [0.5, 0.4, 0.1]])) == {(0, 1)}
     assert extract_links(np.zeros((0, 3))) == extract_links(np.zeros((2, 3))) == frozenset()
-    all_heads = choose_heads(*_random_pairs(), against="x").ways["all"]
+    weights, known = make_pairs(20, right={})
+    all_heads = choose_heads(weights, HEADS, known, against="x").ways["all"]
     assert combine_heads(np.ones((2, 3, 4, 5)), HEADS, all_heads).shape == (4, 5)
 
 
-def _random_pairs() -> tuple[list[np.ndarray], list[Head], list[WordAlignment]]:
-    weights, known = make_pairs(20, right={})
-    return weights, HEADS, known
+def test_rates_match_a_worked_example() -> None:
+    """Och and Ney 2003, equations 11 to 13."""
+    known = [WordAlignment.of([(0, 0), (1, 1)], [(2, 2)]), WordAlignment.of([(0, 0)])]
+    predicted = [frozenset({(0, 0), (2, 2), (3, 3)}), frozenset({(0, 0)})]
+    assert count_links(predicted[0], known[0]) == (3, 2, 1, 2)
+    rates = agreement(predicted, known)
+    # The sums are 4 predicted, 3 sure, 2 predicted sure and 3 predicted possible links.
+    assert rates.error_rate is not None and rates.error_rate.mean == pytest.approx(1 - (2 + 3) / (4 + 3))
+    assert rates.precision is not None and rates.precision.mean == pytest.approx(3 / 4)
+    assert rates.recall is not None and rates.recall.mean == pytest.approx(2 / 3)
+    for rate in (rates.error_rate, rates.precision, rates.recall):
+        assert rate.low <= rate.mean <= rate.high
+
+
+def test_error_rate_is_0_for_equal_links_and_1_for_disjoint_links() -> None:
+    known = [WordAlignment.of([(0, 0), (1, 1)])] * 3
+    same = agreement([links.sure for links in known], known)
+    apart = agreement([frozenset({(0, 1)})] * 3, known)
+    assert same.error_rate is not None and (same.error_rate.mean, same.error_rate.low) == (0, 0)
+    assert apart.error_rate is not None and (apart.error_rate.mean, apart.error_rate.high) == (1, 1)
+    # Three pairs without an error do not show that the rate is 0: exact for three trials.
+    assert same.error_rate.high == pytest.approx(1 - 0.025 ** (1 / 3))
+
+
+def test_without_any_links() -> None:
+    nothing = agreement([frozenset()] * 3, [WordAlignment.of([])] * 3)
+    assert (nothing.error_rate, nothing.precision, nothing.recall) == (None, None, None)
+    assert alignment_error_rate(np.zeros((2, 4), dtype=int)).tolist() == [1, 1]

@@ -49,7 +49,7 @@ MODELS: dict[str, Callable[[], BareModel]] = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_parts_sum_to_the_score(name: str) -> None:
+def test_parts_sum_to_the_score_and_to_their_parents(name: str) -> None:
     subject: Any = MODELS[name]()
     shown = subject.attend()
     for layer in subject.layers:
@@ -62,13 +62,8 @@ def test_parts_sum_to_the_score(name: str) -> None:
         assert result.weight == pytest.approx(float(shown.layers[layer.name].weights[-1, -1, result.key]))
         assert "scales of norms" in result.fixed
 
-
-@pytest.mark.parametrize("name", MODELS)
-def test_each_level_of_a_trace_sums_to_its_parent(name: str) -> None:
-    subject: Any = MODELS[name]()
-    layer = subject.layers[-1]
-    result = regard.why(subject, layer=layer.name, head=layer.heads - 1, output=1)
-    for depth, top in ((2, None), (5, 2)):
+    result = regard.why(subject, layer=subject.layers[-1].name, head=subject.layers[-1].heads - 1, output=1)
+    for depth, top in ((2, None), (5, 2)):  # each level of a trace sums to its parent
         nodes = [result.trace(depth=depth, top=top).root]
         scale = max(np.abs(result.pairs).max(), 1e-3)
         while nodes:
