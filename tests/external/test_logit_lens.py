@@ -9,6 +9,7 @@ import torch
 
 import regard
 from regard.errors import InputError
+from regard.external.logit_lens import read_states
 from tests.interpret.subjects import TINY, language_run
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -73,3 +74,30 @@ def test_rows_of_a_run_are_states_through_its_output_head(tmp_path: Path) -> Non
     assert torch.allclose(torch.tensor(result.probabilities[-1]), best.values, atol=1e-5)
     with pytest.raises(InputError, match="has real-valued inputs and outputs"):
         regard.logit_lens(regard.train("regression", savepath=tmp_path, **TINY), "0")
+
+
+@torch.no_grad()
+def test_blocks_without_attention_and_shared_blocks_have_rows() -> None:
+    import transformers
+
+    sizes: dict[str, Any] = {
+        "vocab_size": 60,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_attention_heads": 4,
+    }
+    layers = ["conv", "full_attention", "conv"]
+    hybrid = transformers.Lfm2Config(**sizes, num_hidden_layers=3, num_key_value_heads=2, layer_types=layers)
+    shared = transformers.AlbertConfig(**sizes, num_hidden_layers=2, embedding_size=16)
+    ids = torch.tensor([[5, 6, 7, 8]])
+    for make, config, names in (
+        (transformers.Lfm2ForCausalLM, hybrid, [f"model.layers.{number}" for number in range(3)]),
+        (
+            transformers.AlbertForMaskedLM,
+            shared,
+            [f"albert.encoder.albert_layer_groups.0{call}" for call in ("", "#1")],
+        ),
+    ):
+        model: Any = make(config).eval()
+        states = read_states(model, lambda model=model: model(input_ids=ids).logits)  # type: ignore[misc]
+        assert states.names == ["embeddings", *names]

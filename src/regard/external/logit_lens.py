@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from regard.activations.interface import Watch
 from regard.activations.modules import unwrap
 from regard.arguments import Limits, public
-from regard.attention.names import layer_name
 from regard.errors import InputError
 from regard.external.adapters import call_model
 from regard.external.next_tokens import read_tokens
@@ -145,7 +144,7 @@ def read_states(model: nn.Module, run: Callable[[], Tensor | None]) -> BlockStat
     def keep(name: str, value: Tensor, continues: bool) -> Tensor:
         if name.endswith(".resid_pre") and result.rows:
             return value
-        block = blocks.get(name.removesuffix(".resid_post"), "embeddings")
+        block = prefixes.get(name.removesuffix(".resid_post"), "embeddings")
         calls = sum(known.split("#")[0] == block for known in result.names)  # ALBERT runs one block many times
         result.names.append(f"{block}#{calls}" if calls else block)
         result.rows.append(value[0].clone())
@@ -157,31 +156,32 @@ def read_states(model: nn.Module, run: Callable[[], Tensor | None]) -> BlockStat
     if not names.attention or not names.blocks:
         raise InputError(f"{kind} has no list of blocks: its layers cannot be read one by one")
     # A hybrid model also has blocks without attention.
-    stacks = dict.fromkeys(block.rpartition(".")[0] for block in names.blocks)
-    names.blocks = [
-        f"{stack}.{part}" for stack in stacks for part, _ in model.get_submodule(stack).named_children()
-    ]
-    blocks = {names.block(block): layer_name(model, block) for block in names.blocks}
+    known, modules = dict.fromkeys(names.blocks), watch.tracker.modules
+    for name in names.blocks:
+        parent = name.rpartition(".")[0]
+        if isinstance(blocks := modules.get(parent), nn.ModuleList | nn.Sequential):
+            known |= {f"{parent}.{part}": None for part, _ in blocks.named_children()}
+    names.blocks = [name for name in modules if name in known]
+    prefixes = {names.block(block): block for block in names.blocks}
+    block_modules = {modules[block] for block in names.blocks}
 
     def enter(name: str) -> None:
         nonlocal depth
         result.head += [] if depth else [(name, model.get_submodule(name))]
         depth += 1
 
-    def leave(is_block: bool) -> None:
+    def leave(module: nn.Module, args: Any, output: Any) -> None:
         nonlocal depth
-        if is_block:
+        depth = max(depth - 1, 0)
+        if module in block_modules:  # what runs from here on may be the output head
             result.head.clear()
-        depth = 0 if is_block else max(depth - 1, 0)
+            depth = 0
 
     with ExitStack() as stack:
         for name, module in model.named_modules():
             before = module.register_forward_pre_hook(lambda module, args, name=name: enter(name))
-            after = module.register_forward_hook(
-                lambda module, args, output, is_block=name in names.blocks: leave(is_block)
-            )
             stack.callback(before.remove)
-            stack.callback(after.remove)
+            stack.callback(module.register_forward_hook(leave).remove)
         stack.enter_context(watch.run())
         logits = run()
     assert logits is not None
