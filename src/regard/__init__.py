@@ -51,9 +51,9 @@ MODULES = {
     "regard.interpret.patching": "patch patch_paths PatchingResult PathPatchingResult",
     "regard.interpret.relevance": "RelevanceShare",
     "regard.interpret.roles": "HeadRole HeadRoles",
-    "regard.interpret.samples": "HeadSamples",
     "regard.interpret.single_heads": (
-        "head_effect head_writes HeadEffect heads_between HeadsBetween HeadWeight HeadWrites OutputEffect"
+        "head_effect head_writes heads_between "
+        "HeadEffect HeadsBetween HeadSamples HeadWeight HeadWrites OutputEffect"
     ),
     "regard.interpret.timeline": "RoleTimeline Timeline",
     "regard.interpret.why": "why ScorePart Trace TraceNode Why",

@@ -68,9 +68,9 @@ from regard.interpret.patching import (
 )
 from regard.interpret.relevance import RelevanceShare as RelevanceShare
 from regard.interpret.roles import HeadRole as HeadRole, HeadRoles as HeadRoles
-from regard.interpret.samples import HeadSamples as HeadSamples
 from regard.interpret.single_heads import (
     HeadEffect as HeadEffect,
+    HeadSamples as HeadSamples,
     HeadsBetween as HeadsBetween,
     HeadWeight as HeadWeight,
     HeadWrites as HeadWrites,

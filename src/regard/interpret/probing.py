@@ -84,57 +84,40 @@ def probe_inputs(subject: Subject[Input], inputs: Sequence[Input], *, seed: int 
     """
     background = Background(subject, seed=seed)
     groups: dict[Any, list[int]] = defaultdict(list)
-    probes = [subject.trial(input) for input in inputs]
+    probes: list[Any] = [subject.trial(input) for input in inputs]
     for number, probe in enumerate(probes):
-        assert probe is not None
-        own = probe.tokens is None or probe.run_tokens is None
-        groups[number if own else (probe.run_tokens, len(probe.tokens))].append(number)  # type: ignore[arg-type]
+        alone = probe.tokens is None or probe.run_tokens is None
+        groups[number if alone else (probe.run_tokens, len(probe.tokens))].append(number)
     results: dict[int, Probe] = {}
     for members in groups.values():
         for start in range(0, len(members), MOST_ROWS):
             chunk = members[start : start + MOST_ROWS]
-            batch = _probe_batch(
-                subject, [inputs[number] for number in chunk], [probes[number] for number in chunk], background
-            )
-            results |= zip(chunk, batch, strict=True)
+            first, embeddings = probes[chunk[0]], list[Tensor]()
+            keep = lambda output, embeddings=embeddings: embeddings.append(output.clone())  # noqa: E731
+            with (
+                torch.no_grad(),
+                subject.recording(list(first.layers)) as records,
+                change_embedding(first.embedding, keep),
+            ):
+                together = len(chunk) > 1
+                tokens = torch.stack([probes[number].tokens for number in chunk]) if together else None
+                logits = first.run_tokens(tokens) if together else first.run(1)
+            trials = []
+            for row, number in enumerate(chunk):
+                clean = logits[row], [embedding[row] for embedding in embeddings]
+                trials.append(Trial(subject, inputs[number], background=background, clean_pass=clean))
+            weights = {name: record.weights.float().cpu().numpy() for name, record in records.items()}
+            for row, (number, trial, scores) in enumerate(zip(chunk, trials, _dependence(trials), strict=True)):
+                changes = input_scores(trial, scores)
+                results[number] = Probe(
+                    weights={name: layer[row] for name, layer in weights.items()},
+                    dependence=np.where(changes < ROUNDING, 0.0, changes),
+                    relevant=trial.probe.relevant,
+                )
     return [results[number] for number in range(len(inputs))]
 
 
 @torch.no_grad()
-def _probe_batch(
-    subject: Subject[Input], inputs: Sequence[Input], probes: Sequence[Any], background: Background[Input]
-) -> list[Probe]:
-    """Probe inputs in one forward pass, and in batches of changed inputs."""
-    first: ProbeInput = probes[0]
-    embeddings: list[Tensor] = []
-    with (
-        subject.recording(list(first.layers)) as records,
-        change_embedding(first.embedding, lambda output: embeddings.append(output.clone())),
-    ):
-        if len(inputs) == 1:
-            logits = first.run(1)
-        else:
-            logits = first.run_tokens(torch.stack([probe.tokens for probe in probes]))  # type: ignore[misc]
-    trials = [
-        Trial(
-            subject,
-            input,
-            background=background,
-            clean_pass=(logits[row], [embedding[row] for embedding in embeddings]),
-        )
-        for row, input in enumerate(inputs)
-    ]
-    weights = {name: record.weights.float().cpu().numpy() for name, record in records.items()}
-    return [
-        Probe(
-            weights={name: layer[row] for name, layer in weights.items()},
-            dependence=np.where((changes := input_scores(trial, scores)) < ROUNDING, 0.0, changes),
-            relevant=trial.probe.relevant,
-        )
-        for row, (trial, scores) in enumerate(zip(trials, _dependence(trials), strict=True))
-    ]
-
-
 def _dependence(trials: Sequence[Trial[Any]]) -> list[Tensor]:
     """Return the scores (Tq, Tk) of the yardstick for trials of inputs that can share a batch."""
     yardstick = choose_yardstick(trials[0].probe)

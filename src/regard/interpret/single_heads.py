@@ -1,24 +1,32 @@
-"""Three questions about single heads: the effect of switching a head off, the heads that attend from one position
-to another, and what a head writes.
+"""Four questions about single heads: the effect of switching a head off, the heads that attend from one position
+to another, what a head writes, and the inputs with its largest weights.
 
     regard.head_effect(run, "BCCCBAABACCCA", "cross", 1)
     regard.heads_between(run, "CADBFEDCADBFED", query=10, key=3)
     regard.head_writes(run, "CADBFEDCADBFED", "decoder.1.self_attention", 0)
+    run.samples("cross", 1, token="B")
 """
 
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+import numpy as np
 import torch
 from rich.table import Table
+from rich.text import Text
 from torch import Tensor
 
 from regard.arguments import Limits, public
+from regard.attention.names import known_name
 from regard.errors import InputError, check_range
 from regard.interpret.linear_pass import INDIRECT, DirectPaths
 from regard.result import Result, signed
-from regard.viz.subject import Subject, layer_named
+from regard.viz.subject import Input, Subject, layer_named
 
+MAX_RETURNED = 20
+"""Largest number of samples that are returned."""
+MAX_LETTERS = 40
+"""Largest number of characters that a table of samples shows from an input."""
 LISTED = 10
 """Heads, or tokens, that a result lists by default."""
 
@@ -280,3 +288,115 @@ def _check_head(subject: Subject[Any], layer: str, head: int) -> str:
     name = layer_named(str(layer), list(heads))
     check_range("head", head, 0, heads[name] - 1)
     return name
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadSample:
+    """One input, and the largest weight of a head for this input."""
+
+    input: str
+    weight: float
+    """The largest weight (0 to 1), on the requested token if a token was requested."""
+    query: int
+    """Index of the query, from 0."""
+    key: int
+    """Index of the key, from 0."""
+    query_label: str
+    key_label: str
+    right: bool | None
+    """Whether the whole answer is correct; None if unknown."""
+
+
+@public
+@dataclass(frozen=True, kw_only=True, repr=False)
+class HeadSamples(Result):
+    """The inputs with the largest weights of a head, in decreasing order."""
+
+    layer: str
+    head: int
+    token: str | None
+    """The requested key; None for any key."""
+    looked_at: int
+    """Number of inputs that were searched."""
+    wrong: int | None
+    """Number of searched inputs with incorrect answers; None if unknown."""
+    samples: list[HeadSample]
+
+    def summary(self) -> str:
+        token = "anything" if self.token is None else repr(self.token)
+        errors = "" if self.wrong is None else f", {self.wrong} answered wrongly"
+        return f"{self.layer} head {self.head} on {token}: {self.looked_at} inputs{errors}"
+
+    def table(self) -> Table:
+        table = Table("weight", "query", "key", "answer", "input", box=None, pad_edge=False)
+        table.title, table.title_justify = self.summary(), "left"
+        for sample in self.samples:
+            short = sample.input if len(sample.input) <= MAX_LETTERS else f"{sample.input[: MAX_LETTERS - 1]}…"
+            answer = {True: "right", False: "wrong", None: ""}[sample.right]
+            query = Text(f"{sample.query_label} ({sample.query})")
+            key = Text(f"{sample.key_label} ({sample.key})")
+            table.add_row(f"{sample.weight:.4f}", query, key, answer, Text(short))
+        return table
+
+
+def head_samples(
+    subject: Subject[Input],
+    layer: str,
+    head: int,
+    *,
+    token: str | None = None,
+    wrong_first: bool = False,
+    samples: int = 200,
+    seed: int = 0,
+) -> HeadSamples:
+    """Search unseen inputs for the largest weights of a head.
+
+    `token`: label of a key; only weights on keys with this label are used, and other inputs are left out.
+    `wrong_first`: list inputs with incorrect answers first. `samples`: number of inputs to search; at most 20
+    are returned.
+
+    Raises `InputError` for an unknown layer or head, if there are no unseen inputs, and if no input contains
+    the token.
+    """
+    check_range("samples", samples, 1, 10**5)
+    heads = {module.name: module.heads for module in subject.layers}
+    layer = known_name(layer, heads)
+    check_range("head", head, 0, heads[layer] - 1)
+    inputs = subject.unseen(samples, seed)
+    results: list[HeadSample] = []
+    correct, tokens = list[bool | None](), set[str]()
+    for input in inputs:
+        attention = subject.look(input)
+        shown = attention.layers[layer]
+        correct.append(None if attention.truth is None else attention.prediction == attention.truth)
+        tokens.update(shown.key_labels)
+        keys = [key for key, label in enumerate(shown.key_labels) if token in (None, label)]
+        if not keys:
+            continue
+        weights = shown.weights[head][:, keys]
+        query, index = map(int, np.unravel_index(int(weights.argmax()), weights.shape))
+        results.append(
+            HeadSample(
+                input=attention.input,
+                weight=float(weights[query, index]),
+                query=query,
+                key=keys[index],
+                query_label=shown.query_labels[query],
+                key_label=shown.key_labels[keys[index]],
+                right=correct[-1],
+            )
+        )
+    if not results:
+        raise InputError(
+            f"token {token!r} is in none of {len(inputs)} inputs: choose another token, such as {min(tokens)!r}"
+        )
+    # Unknown answers are treated as correct: only answers that are known to be incorrect are listed first.
+    results.sort(key=lambda sample: (wrong_first and sample.right is not False, -sample.weight))
+    return HeadSamples(
+        layer=layer,
+        head=head,
+        token=token,
+        looked_at=len(inputs),
+        wrong=None if None in correct else correct.count(False),
+        samples=results[:MAX_RETURNED],
+    )

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from regard.interpret.explanation import Explanation
     from regard.interpret.importance import HeadImportance
     from regard.interpret.roles import HeadRoles
-    from regard.interpret.samples import HeadSamples
+    from regard.interpret.single_heads import HeadSamples
     from regard.models.base import TaskModel
     from regard.tasks.base import AnyTask
     from regard.training.config import RunConfig
@@ -349,8 +349,8 @@ class Run(ABC, Generic[TaskPart, ModelPart]):
     def samples(
         self, layer: str, head: int, *, token: str | None = None, wrong_first: bool = False, samples: int = 200
     ) -> HeadSamples:
-        """Return the unseen inputs with the largest weights of a head; see `regard.interpret.samples`."""
-        from regard.interpret.samples import head_samples
+        """Return the unseen inputs with the largest weights of a head; see `regard.interpret.single_heads`."""
+        from regard.interpret.single_heads import head_samples
 
         return head_samples(self, layer, head, token=token, wrong_first=wrong_first, samples=samples)
 

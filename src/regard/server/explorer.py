@@ -18,7 +18,7 @@ from regard.external.weighted_values import weighted_values
 from regard.interpret.explanation import explain
 from regard.interpret.importance import head_importance, importance_by_layer
 from regard.interpret.roles import head_roles
-from regard.interpret.samples import head_samples
+from regard.interpret.single_heads import head_samples
 from regard.interpret.why import why
 from regard.server.messages import (
     AttendRequest,
