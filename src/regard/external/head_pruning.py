@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -46,20 +46,21 @@ TOLERANCE = 1e-3
 largest output."""
 
 
-class PrunableLayer:
+class PrunableLayer(NamedTuple):
     """A layer whose heads can be removed."""
 
-    def __init__(self, name: str, layer: nn.Module, output_name: str, output: nn.Module, heads: int) -> None:
-        self.name, self.layer, self.output_name, self.output, self.heads = name, layer, output_name, output, heads
-        values = find_part(layer, VALUES)
-        width = projection_width(output, 1) // heads
-        self.groups = heads if values is None else projection_width(values, 0) // width
+    layer: nn.Module
+    output_name: str
+    output: nn.Module
+    heads: int
 
     @property
     def head_groups(self) -> list[list[int]]:
         """Groups of heads that share keys; the heads of a group can only be removed together."""
-        size = self.heads // self.groups
-        return [list(range(group * size, (group + 1) * size)) for group in range(self.groups)]
+        values = find_part(self.layer, VALUES)
+        width = projection_width(self.output, 1) // self.heads
+        size = 1 if values is None else self.heads * width // projection_width(values, 0)
+        return [list(range(first, first + size)) for first in range(0, self.heads, size)]
 
 
 def prunable_layers(model: nn.Module, layers: Sequence[Layer]) -> dict[str, PrunableLayer]:
@@ -74,7 +75,7 @@ def prunable_layers(model: nn.Module, layers: Sequence[Layer]) -> dict[str, Prun
         separate = all(find_part(module, names) is not None for names in (QUERIES, KEYS, VALUES))
         is_known = separate or find_part(module, [FUSED]) is not None
         if is_known and projection_width(output, 1) % layer.heads == 0:
-            prunable[layer.name] = PrunableLayer(name, module, output_name, output, layer.heads)
+            prunable[name] = PrunableLayer(module, output_name, output, layer.heads)
     return prunable
 
 
@@ -106,34 +107,26 @@ def remove_heads(
     with intervene(model, name, heads=[head for head in range(prunable[name].heads) if head not in kept]):
         expected = answer()
     give_own_biases(model)
-    removal = _Removal(prunable[name], kept)
+    layer = prunable[name]
+    modules = [layer.layer, layer.output, *layer.layer.modules()]
+    # Parameters and counts, such as the number of heads, are restored if the outputs differ.
+    before = [(dict(module._parameters), _counts(module)) for module in modules]
+    shrink(layer.layer, layer.output, layer.heads, kept)
     try:
         difference = float((answer() - expected).abs().max() / expected.abs().max().clamp(min=1))
     except (RuntimeError, ValueError, AttributeError, TypeError):
         difference = float("inf")
     if not difference < TOLERANCE:  # also true for NaN
-        removal.undo()
+        for module, (parameters, counts) in zip(modules, before, strict=True):
+            module._parameters.update(parameters)
+            vars(module).update(counts)
         raise InputError(
             f"heads of {name!r} cannot be removed from {type(model).__name__}: its output differs from"
             " the output with these heads disabled; disable the heads instead"
         )
 
 
-class _Removal:
-    """The heads removed from a layer, which can be restored."""
-
-    def __init__(self, prunable: PrunableLayer, kept: Sequence[int]) -> None:
-        self.modules = [prunable.layer, prunable.output, *prunable.layer.modules()]
-        self.before = [(dict(module._parameters), _integers(module)) for module in self.modules]
-        shrink(prunable.layer, prunable.output, prunable.heads, kept)
-
-    def undo(self) -> None:
-        for module, (parameters, integers) in zip(self.modules, self.before, strict=True):
-            module._parameters.update(parameters)
-            vars(module).update(integers)
-
-
-def _integers(module: nn.Module) -> dict[str, int]:
+def _counts(module: nn.Module) -> dict[str, int]:
     return {name: value for name, value in vars(module).items() if isinstance(value, int)}
 
 
@@ -145,12 +138,11 @@ def save_pruned(
     config, heads = model.config, {layer.name: layer.heads for layer in before}
     prunable = prunable_layers(model, after)
     kept = copy.deepcopy(getattr(config, KEPT, None) or {})
-    for layer_name, remaining in left.items():
-        layer = prunable[layer_name]
+    for name, remaining in left.items():
         # After an earlier pruning, the heads are numbered differently from those of the original model.
-        earlier = kept.get(layer.name) or {"kept": range(heads[layer_name]), "heads": heads[layer_name]}
-        kept[layer.name] = {
-            "output": layer.output_name,
+        earlier = kept.get(name) or {"kept": range(heads[name]), "heads": heads[name]}
+        kept[name] = {
+            "output": prunable[name].output_name,
             "heads": earlier["heads"],
             "kept": [earlier["kept"][head] for head in remaining],
         }

@@ -12,7 +12,7 @@ rotary positions between the matrices are left out, and the result says so.
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -108,8 +108,11 @@ def composition(subject: Subject[Any]) -> Composition:
                 left_out.setdefault(later.name, f"its stream has another width than that of {earlier.name}")
                 continue
             for kind in _shared_inputs(earlier, later):
-                scores |= _layer_scores(layers, earlier.name, later.name, kind)
                 random[later.name] = _random_score(*layers[later.name][0].query.shape)
+                for receiver, second in enumerate(layers[later.name]):
+                    for sender, first in enumerate(layers[earlier.name]):
+                        pair = f"{earlier.name}.{sender}", f"{later.name}.{receiver}.{kind}"
+                        scores[pair] = composition_score(first, second, kind)
     if not scores:
         raise InputError(
             f"{subject.name} has no head that reads from an earlier head: choose a model with two attention "
@@ -122,16 +125,6 @@ def _shared_inputs(earlier: Layer, later: Layer) -> Sequence[Kind]:
     if later.kind == "cross":
         return KINDS[1:] if earlier.kind == "encoder" else KINDS[:1]
     return KINDS if (earlier.kind == "encoder") == (later.kind == "encoder") else ()
-
-
-def _layer_scores(
-    layers: Mapping[str, Sequence[_Head]], earlier: str, later: str, kind: Kind
-) -> dict[tuple[str, str], float]:
-    return {
-        (f"{earlier}.{sender}", f"{later}.{receiver}.{kind}"): composition_score(first, second, kind)
-        for receiver, second in enumerate(layers[later])
-        for sender, first in enumerate(layers[earlier])
-    }
 
 
 def composition_score(sender: _Head, receiver: _Head, kind: Kind) -> float:

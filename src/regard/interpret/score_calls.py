@@ -1,4 +1,8 @@
-"""Record the scores of Regard's own attention layers as products of query and key in the autograd graph."""
+"""Record the scores of Regard's own attention layers as products of query and key in the autograd graph.
+
+`trace_layer` and not `regard.record`: the split of a score also needs the mask, and the parts of the layer that
+scaled or changed the product.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,7 +16,7 @@ from regard.attention.combinations import Forgetting, Selective
 from regard.attention.descriptions import part_name
 from regard.attention.hooks import AttentionLayer, LayerCall, attention_layers, trace_layer
 from regard.attention.names import short_name
-from regard.attention.parts import PositionBias, positions_of
+from regard.attention.parts import positions_of
 from regard.attention.scores import Cosine, Dot, General, Scalable, ScaledDot, SoftCapped
 from regard.viz.forward_pass import Calls, ForwardPass, ScoreCall
 
@@ -51,37 +55,23 @@ def make_call(layer: AttentionLayer, trace: LayerCall) -> ScoreCall:
     query, key, value = trace.query[0], trace.key[0], trace.value[0]
     weights, scores = trace.weights[0].detach(), trace.scores[0].detach()
     mask = None if trace.mask is None else trace.mask.expand_as(trace.scores)[0]
-    refusal = _refusal(layer)
-    call = ScoreCall(query, key, value, weights, scores, torch.ones(()), {}, mask, (), refusal)
+    refusal, additions = _refusal(layer), dict[str, Tensor]()
     if refusal:
-        return call
+        return ScoreCall(query, key, value, weights, scores, torch.ones(()), additions, mask, (), refusal)
     with torch.no_grad():
-        factors, additions, remarks = _describe_scores(layer, trace)
-    return call._replace(factors=factors, additions=additions, remarks=remarks)
-
-
-def _describe_scores(
-    layer: AttentionLayer, trace: LayerCall
-) -> tuple[Tensor, dict[str, Tensor], tuple[str, ...]]:
-    """Return the factors, additions and remarks of a call."""
-    query, key = trace.query[0], trace.key[0]
-    scores = query.detach().double() @ key.detach().double().transpose(-1, -2)
-    factors, remarks = _factors(layer, query.detach().double(), scores)
-    if layer.score.rescale(scores[None], trace.mask) is not scores:
-        factors = factors * layer.score.rescale(torch.ones_like(scores)[None], trace.mask)[0]
-    additions: dict[str, Tensor] = {}
-    if layer.bias is not None:
-        additions[part_name(layer.bias)] = _bias(layer.bias, scores)
-    if layer.combination is not None:
-        before = factors * scores + sum(additions.values())
-        additions[part_name(layer.combination)] = trace.scores[0].double() - before
-        remarks = (*remarks, f"{part_name(layer.combination)} is fixed")
-    return factors, additions, remarks
-
-
-def _bias(bias: PositionBias, scores: Tensor) -> Tensor:
-    values: Tensor = bias(*positions_of(scores.shape[1], scores.shape[2], scores.device))
-    return values.double()
+        products = query.double() @ key.double().transpose(-1, -2)
+        factors, remarks = _factors(layer, query.double(), products)
+        if layer.score.rescale(products[None], trace.mask) is not products:
+            factors = factors * layer.score.rescale(torch.ones_like(products)[None], trace.mask)[0]
+        if layer.bias is not None:
+            additions[part_name(layer.bias)] = layer.bias(
+                *positions_of(scores.shape[1], scores.shape[2], scores.device)
+            ).double()
+        if layer.combination is not None:
+            before = factors * products + sum(additions.values())
+            additions[part_name(layer.combination)] = scores.double() - before
+            remarks = (*remarks, f"{part_name(layer.combination)} is fixed")
+    return ScoreCall(query, key, value, weights, scores, factors, additions, mask, remarks)
 
 
 def _refusal(layer: AttentionLayer) -> str:
