@@ -70,6 +70,10 @@ def make_trial(
     known[names] = embedding
     passes.gate = embedding if isinstance(embedding, _Gate) else None
     is_tokens = passes.input.dim() == 2 and not passes.input.is_floating_point()
+    # A tokenizer may have more tokens than the model has embeddings.
+    size, alphabet = getattr(embedding, "num_embeddings", None), adapter.alphabet
+    if size is not None and alphabet and alphabet[-1] >= size:
+        alphabet = [token for token in alphabet if token < size]
 
     def probe(loss: bool) -> ProbeInput:
         return ProbeInput(
@@ -80,7 +84,7 @@ def make_trial(
             causal=adapter.causal,
             tokens=passes.input[0] if is_tokens else None,
             run_tokens=(lambda rows: passes.run(len(rows), rows, loss=loss)) if is_tokens else None,
-            alphabet=_up_to(adapter.alphabet, getattr(embedding, "num_embeddings", None)),
+            alphabet=alphabet,
             steps=adapter.answer_steps(passes.input[0]) if is_tokens and not loss else None,
             keys_before=not is_tokens,
         )
@@ -179,10 +183,3 @@ class _Passes:
         gradients = torch.autograd.grad(total, [leaf for _, leaf in leaves], allow_unused=True)
         found = zip(leaves, gradients, strict=True)
         return next((module for (module, _), gradient in found if gradient is not None), None)
-
-
-def _up_to(tokens: Sequence[int], size: int | None) -> Sequence[int]:
-    """Return the tokens, in ascending order, that have an embedding; a tokenizer may have more tokens."""
-    if size is None or not tokens or tokens[-1] < size:
-        return tokens
-    return [token for token in tokens if token < size]

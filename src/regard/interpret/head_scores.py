@@ -140,7 +140,7 @@ def measure_heads(model: nn.Module, samples: Samples) -> HeadScores:
     model.eval()
     with record_own(model) as records:
         losses, right = samples.losses(model)
-    heads, columns = [], list[dict[str, float]]()
+    heads, columns = list[Head](), list[dict[str, float]]()
     base = samples.mean(losses)
     for full_name, layer in attention_layers(model).items():
         name = short_name(full_name)
@@ -152,10 +152,8 @@ def measure_heads(model: nn.Module, samples: Samples) -> HeadScores:
             columns.append({"importance": increase} | {key: float(row[head]) for key, row in measured.items()})
     if not heads:
         raise InputError("the model has no heads: train a model with attention")
-    table = {
-        key: np.array([column.get(key, np.nan) for column in columns])
-        for key in dict.fromkeys(key for column in columns for key in column)
-    }
+    names = dict.fromkeys(key for column in columns for key in column)
+    table = {key: np.array([column.get(key, np.nan) for column in columns]) for key in names}
     known = {key: table.pop(key) for key in ("uniform", "relevance", "entropy", "importance")}
     accuracy, in_context = samples.mean(right.float()), samples.in_context(losses)
     return HeadScores(heads=heads, roles=table, loss=base, accuracy=accuracy, in_context=in_context, **known)
@@ -194,12 +192,10 @@ def token_samples(task: Any, count: int, seed: int) -> Samples:
     # output it often does something else: the previous-token heads of `induction` (seeds 0 to 2) put 0.84 to 0.86
     # of their weight on the previous token where there is no output, and 0.11 to 0.17 where there is one.
     preparing = present & ~batch.is_output
-    keys = _self_attention(
-        symbols, present, relevant, causal=True, preparing=preparing if preparing.any() else present
-    )
-    return Samples(
-        lambda model: model(batch.inputs, batch.mask), batch.targets, batch.is_output, {"decoder": keys}
-    )
+    preparing = preparing if preparing.any() else present
+    keys = _self_attention(symbols, present, relevant, causal=True, preparing=preparing)
+    run = lambda model: model(batch.inputs, batch.mask)  # noqa: E731
+    return Samples(run, batch.targets, batch.is_output, {"decoder": keys})
 
 
 def answer_samples(task: Any, count: int, seed: int) -> Samples:

@@ -17,7 +17,6 @@ from regard.attention.names import short_name
 from regard.interpret.explanation import (
     AnswerTrace,
     Explanation,
-    StepAnswer,
     make_explanation,
     read_layer_row,
     trace_answer,
@@ -93,8 +92,9 @@ def _layer_values(
         before_norm=None if None in norms[0] else np.array([before for before, _ in norms]),
         after_norm=None if None in norms[0] else np.array([after for _, after in norms]),
     )
-    answers = [query.answered for query in first_head]
-    return sums, [_answer_values(answer) for answer in answers if answer is not None]
+    fields = AnswerIntermediates._fields
+    answers = [query.answered for query in first_head if query.answered is not None]
+    return sums, [AnswerIntermediates(*(getattr(answer, name) for name in fields)) for answer in answers]
 
 
 def _stack_rows(explanations: Sequence[Sequence[Explanation]], name: str, keys: int) -> np.ndarray:
@@ -123,14 +123,9 @@ def _score_steps(
         array = np.array([[[pair[name].detach().numpy() for pair in row] for row in head] for head in pair_steps])
         # The function detects from the values whether each vector depends on the query, the key or both, so
         # that a new score needs no declaration.
-        factors = next(
-            (
-                pair
-                for pair in combinations(range(len(arrays)), 2)
-                if np.allclose(arrays[pair[0]] * arrays[pair[1]], array)
-            ),
-            None,
-        )
+        pairs = combinations(range(len(arrays)), 2)
+        products = (pair for pair in pairs if np.allclose(arrays[pair[0]] * arrays[pair[1]], array))
+        factors = next(products, None)
         if factors is not None:
             steps.append(ScoreStep(name, None, "product", factors))
         elif (array == array[:, :, :1]).all():
@@ -141,10 +136,6 @@ def _score_steps(
             steps.append(ScoreStep(name, array, "pair"))
         arrays.append(array)
     return steps
-
-
-def _answer_values(answer: StepAnswer) -> AnswerIntermediates:
-    return AnswerIntermediates(*(getattr(answer, name) for name in AnswerIntermediates._fields))
 
 
 def _count_numbers(sums: Intermediates) -> int:
