@@ -37,7 +37,7 @@ from torch import Tensor, nn
 
 from regard.activations.components import KINDS, Change, Components, HeadInputs, replace_outputs
 from regard.errors import InputError
-from regard.interpret.attribution.trial import change_embedding
+from regard.interpret.attribution.trial import Trial, change_embedding, read_embedding
 from regard.viz.subject import ProbeInput, Subject
 
 INPUTS = "inputs"
@@ -54,6 +54,8 @@ AGREEMENT = 1e-3
 1)."""
 STEPS = 5
 """Number of interpolated inputs of EAP-IG, as in the authors' examples."""
+CORRUPTED = 4
+"""Corrupted inputs for each explained input."""
 Values = Mapping[str, Tensor]
 """By name of a module or layer: what it writes, (N, T, D) or (N, T, H d), or what it reads, (N, T, H, d)."""
 Metrics = Callable[[Tensor], Tensor]
@@ -372,13 +374,6 @@ def integrated_edge_gradients(
     return score_edges(graph, clean, corrupted, gradients)
 
 
-def sender_gradients(graph: ResidualGraph, metric: Metrics) -> dict[str, Tensor]:
-    """Return, by key of a sender, the gradient (1, T, any) of the metric through all paths."""
-    with torch.enable_grad():
-        passed = graph.full(1, send=lambda name, value: value.requires_grad_())
-        return fill_gradients(metric(passed.logits).sum(), passed.sent)
-
-
 Gradients = tuple[Sequence[Node], Mapping[str, Tensor]]
 """N receivers, and, by key of a sender, the gradients (N, T, any) of the metric through one receiver each."""
 
@@ -436,3 +431,95 @@ def score_edges(graph: ResidualGraph, clean: Pass, corrupted: Pass, gradients: I
                         edge = sender.name, receiver.name
                         sums[edge] = sums.get(edge, 0.0) + value
     return sums
+
+
+# The methods at the level of edges: score = mean over corrupted inputs of | effect |. The metric is the mean
+# explained value (the log-probability of the target class) over output steps. Corrupted inputs are other inputs
+# with the same number of tokens. The authors of EAP and EAP-IG rank edges by absolute values, too.
+
+
+def eap(trial: Trial[Any]) -> Edges:
+    graph = graph_of_probe(trial.subject, trial.probe)
+    gradients = list(edge_gradients(graph, _metric(trial)))  # the same for all corrupted inputs
+    return _mean_effects(trial, graph, lambda clean, corrupted: score_edges(graph, clean, corrupted, gradients))
+
+
+def eap_ig(trial: Trial[Any]) -> Edges:
+    graph = graph_of_probe(trial.subject, trial.probe)
+    return _mean_effects(trial, graph, partial(integrated_edge_gradients, graph, metric=_metric(trial)))
+
+
+def patched_edges(trial: Trial[Any]) -> Edges:
+    graph = graph_of_probe(trial.subject, trial.probe)
+    return _mean_effects(trial, graph, partial(edge_patching, graph, metric=_metric(trial)))
+
+
+def random_edges(trial: Trial[Any]) -> Edges:
+    """Return uniform random scores of all edges."""
+    graph, draws = graph_of_probe(trial.subject, trial.probe), trial.draws("edges")
+    return {
+        (sender.name, receiver.name): float(torch.rand((), generator=draws))
+        for receiver in graph.receivers
+        for key in graph.edges[receiver.key]
+        for sender in graph.nodes_of_sender(key)
+    }
+
+
+def attribution_patching(trial: Trial[Any]) -> dict[str, Tensor]:
+    """Return, by layer, the scores (H,) of attribution patching (Nanda 2023): context difference times
+    gradient."""
+    graph = graph_of_probe(trial.subject, trial.probe)
+    with torch.enable_grad():
+        passed = graph.full(1, send=lambda name, value: value.requires_grad_())
+        gradients = fill_gradients(_metric(trial)(passed.logits).sum(), passed.sent)
+
+    def effects(clean: Pass, corrupted: Pass) -> dict[str, Tensor]:
+        products = {
+            name: (clean.sent[name] - corrupted.sent[name])[0].double() * gradients[name][0].double()
+            for name in graph.components.heads
+        }
+        return {name: graph.components.split(name, product).sum((0, 2)) for name, product in products.items()}
+
+    return _mean_absolute(trial, graph, effects)[0]
+
+
+def _metric(trial: Trial[Any]) -> Metrics:
+    return lambda logits: trial.values(logits).mean(-1)
+
+
+def _mean_effects(trial: Trial[Any], graph: ResidualGraph, effects: Callable[[Pass, Pass], Edges]) -> Edges:
+    means, count = _mean_absolute(trial, graph, effects)
+    trial.remarks.append(
+        f"Absolute effects on the mean log-probability, over {count} corrupted inputs of the same length."
+    )
+    return means
+
+
+def _mean_absolute(
+    trial: Trial[Any], graph: ResidualGraph, effects: Callable[[Pass, Pass], Mapping[Any, Any]]
+) -> tuple[dict[Any, Any], int]:
+    """Return the means of absolute effects over corrupted inputs, and the number of these inputs.
+
+    `effects` maps what the nodes write and read for a clean and for a corrupted input to effects. Raises
+    `InputError` if no other input has the same length.
+    """
+
+    def content(probe: ProbeInput) -> Tensor:
+        return read_embedding(probe) if probe.tokens is None else probe.tokens
+
+    sums: dict[Any, Any] = {}
+    count, own = 0, content(trial.probe)
+    with torch.no_grad():
+        clean = graph.full(1)
+    for probe in trial.background.prepared:
+        other = content(probe)
+        if len(other) != len(own) or torch.equal(other, own):
+            continue
+        for name, effect in effects(clean, corrupted_pass(graph, trial.probe, probe)).items():
+            sums[name] = sums.get(name, 0.0) + abs(effect)
+        count += 1
+        if count == CORRUPTED:
+            break
+    if not count:
+        raise InputError(f"no other input has {len(own)} tokens: give others= with inputs of the same length")
+    return {name: total / count for name, total in sums.items()}, count

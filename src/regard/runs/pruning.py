@@ -12,7 +12,7 @@ from regard.interpret.importance import Pruned, prune_heads
 from regard.io.locking import hold_lock
 from regard.runs.loading import load, read_consistently, read_run
 from regard.training.checkpoint import Checkpoint
-from regard.training.run_folder import RunFolder, create_run, vocabulary_digest
+from regard.training.run_folder import create_run, vocabulary_digest
 
 if TYPE_CHECKING:
     from regard.runs.run import Run
@@ -44,34 +44,29 @@ def prune(
     and if another process writes to `output`.
     """
     target = run.folder.with_name(f"{run.folder.name}-pruned") if output is None else Path(output)
+
+    def read() -> tuple[Run, dict[str, str], list[dict[str, Any]]]:
+        """Return a copy of the run, its vocabularies, and its metrics."""
+        copy, files = read_run(run.files), run.files
+        # Ongoing training may have written metrics after the step of the model.
+        metrics = [line for line in files.read_metrics() if line["step"] <= copy.step]
+        return copy, files.read_vocabularies(copy.config.tokenizer, copy.task.file_names), metrics
+
     with hold_lock(target):
-        return _prune(run, heads, target, seed=seed, overwrite=overwrite)
-
-
-def _read(folder: RunFolder) -> tuple[Run, dict[str, str], list[dict[str, Any]]]:
-    """Return a run, its vocabularies, and its metrics. Metrics after the step of the model, which ongoing
-    training may have written, are omitted."""
-    run = read_run(folder)
-    metrics = [line for line in folder.read_metrics() if line["step"] <= run.step]
-    return run, folder.read_vocabularies(run.config.tokenizer, run.task.file_names), metrics
-
-
-def _prune(run: AnyRun, heads: int, target: Path, *, seed: int, overwrite: bool) -> PruneReport:
-    # A copy of the run is loaded and pruned; `run` is not changed.
-    pruned, vocabularies, metrics = read_consistently(run.files, lambda: _read(run.files))
-    removal = prune_heads(pruned, heads, seed=seed)
-    # Heads are numbered as in the original model, because the run may have been pruned before.
-    kept_before, importance = pruned.config.kept_heads, removal.before.added
-    numbers = {layer: kept_before.get(layer, range(len(importance[layer]))) for layer in removal.left}
-    kept = {layer: [numbers[layer][head] for head in left] for layer, left in removal.left.items()}
-    tokenizer = vocabulary_digest(vocabularies) if vocabularies else None
-    config = dataclasses.replace(pruned.config, kept_heads=kept, tokenizer=tokenizer)
-    with create_run(target, config, overwrite=overwrite) as folder:
-        folder.write_vocabularies(vocabularies)
-        for line in metrics:
-            folder.append_metrics(line)
-        Checkpoint(step=pruned.step, weights=pruned.model.state_dict()).save(folder)
-    left_run = load(target)
+        pruned, vocabularies, metrics = read_consistently(run.files, read)
+        removal = prune_heads(pruned, heads, seed=seed)
+        # Heads are numbered as in the original model, because the run may have been pruned before.
+        kept_before, importance = pruned.config.kept_heads, removal.before.added
+        numbers = {layer: kept_before.get(layer, range(len(importance[layer]))) for layer in removal.left}
+        kept = {layer: [numbers[layer][head] for head in left] for layer, left in removal.left.items()}
+        tokenizer = vocabulary_digest(vocabularies) if vocabularies else None
+        config = dataclasses.replace(pruned.config, kept_heads=kept, tokenizer=tokenizer)
+        with create_run(target, config, overwrite=overwrite) as folder:
+            folder.write_vocabularies(vocabularies)
+            for line in metrics:
+                folder.append_metrics(line)
+            Checkpoint(step=pruned.step, weights=pruned.model.state_dict()).save(folder)
+        left_run = load(target)
     return PruneReport(
         run=left_run,
         removed=[(layer, numbers[layer][head]) for layer, head in removal.removed],

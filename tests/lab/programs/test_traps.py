@@ -168,7 +168,7 @@ def auroc(method: str, truth: str, known: KnownModel) -> float:
     subject, samples = known.subject, 8
     background = Background(subject, seed=0)
     level: Level = "inputs" if truth == "inputs" else "heads"
-    function: Any = getattr(METHODS[method], level)
+    function: Any = METHODS[method].functions[level]
     trials = [Trial(subject, input, level=level, background=background) for input in subject.unseen(samples, 0)]
     scores = [function(trial) for trial in trials]
     if truth == "inputs":

@@ -11,7 +11,8 @@ from rich.table import Table
 
 from regard.arguments import public
 from regard.errors import InputError, check_range, unknown_choice
-from regard.interpret.attribution import attention, edges, heads, inputs
+from regard.interpret import edges
+from regard.interpret.attribution import attention, heads, inputs
 from regard.interpret.attribution.explainers import library_method
 from regard.interpret.attribution.trial import (
     LEVELS,
