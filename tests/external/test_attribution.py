@@ -9,28 +9,30 @@ import torch
 from torch import Tensor
 
 import regard
-from regard.interpret.attribution.methods import METHODS
-from regard.interpret.attribution.trial import Trial
+from regard.interpret.attribution.methods import METHODS, run_method
+from regard.interpret.attribution.trial import LEVELS, Background, Trial
 from tests.external.conftest import TEXTS
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 PROJECTIONS = {"gpt2": "transformer.h.1.attn.c_proj", "llama": "model.layers.1.self_attn.o_proj"}
 
 
-@pytest.mark.parametrize(
-    "name", ["gpt2", "llama", "bert-mlm", "bart", pytest.param("t5", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("name", ["gpt2", "llama", "bert-mlm", "bart", "t5"])
 def test_every_method_gives_finite_scores(model_of: Callable[[str], Any], tokenizer: Any, name: str) -> None:
     subject = regard.look(model_of(name), tokenizer, inputs=TEXTS)
+    background, prepared = Background(subject), subject.prepare(TEXTS[0])
+    inputs, heads = (Trial(subject, prepared, level, background=background) for level in LEVELS[:2])
     skipped = {"oracle", "eap", "eap_ig", "edge_patching", "attribution_patching"}  # edges have other tests
-    for method in [method for key, method in METHODS.items() if key not in skipped]:
+    for method in (method for key, method in METHODS.items() if key not in skipped):
         if "inputs" in method.levels:
-            scores = regard.attribute(subject, TEXTS[0], method=method.name).inputs
-            assert scores is not None and np.isfinite(scores).all() and scores.min() >= 0
+            scores = run_method(method.functions["inputs"], inputs)
+            assert np.isfinite(scores).all() and scores.min() >= 0
         if "heads" in method.levels:
-            heads = regard.attribute(subject, TEXTS[:2], method=method.name, level="heads").heads
-            assert heads is not None and set(heads) == {layer.name for layer in subject.layers}
-            assert all(np.isfinite(values).all() for values in heads.values())
+            by_layer = run_method(method.functions["heads"], heads)
+            assert set(by_layer) == {layer.name for layer in subject.layers}
+            assert all(np.isfinite(values).all() for values in by_layer.values())
+    result = regard.attribute(subject, TEXTS[:2], method="gate", level="heads")
+    assert result.heads is not None and result.input == "mean over 2 inputs"
 
 
 @pytest.mark.parametrize("name", PROJECTIONS)
