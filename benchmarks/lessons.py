@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 import regard
-from regard_course.lesson_measures import measure
+from regard_course.lesson_runs import measure
 from regard_course.lessons.lesson import RUNS, LessonRun
 
 SEEDS = 10

@@ -40,7 +40,7 @@ from regard.server.explorer import Explorer
 from regard.server.messages import error_response
 from regard.server.serve import check_port, check_server, serve
 from regard_course.exercises.course import find_exercise
-from regard_course.lesson_training import forget_result, is_unmeasured, load_run, training_state
+from regard_course.lesson_runs import forget_result, is_unmeasured, load_run, training_state
 from regard_course.lessons.lesson import Lesson, find_lesson, lessons
 from regard_course.pages import (
     FOLDER,
@@ -54,7 +54,7 @@ from regard_course.pages import (
 from regard_course.progress import begin_progress, read_progress, record_verdict
 from regard_course.translated import ENGLISH
 
-RUN_LESSON = "from regard_course.lesson_training import main; main()"
+RUN_LESSON = "from regard_course.lesson_runs import main; main()"
 MAX_OUTPUT = 20_000
 """Number of characters of a process's output that a page shows."""
 

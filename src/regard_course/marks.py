@@ -357,11 +357,11 @@ def _table(rows: Sequence[Mark], progress: Mapping[str, CourseProgress]) -> str:
             work = progress.get(person, CourseProgress())
             done = [lesson.title for lesson in lessons() if lesson.name in work.lessons]
             checked = max((exercise.checked for exercise in work.exercises.values()), default="")
-            key = "".join(filter(str.isdecimal, checked[:16])) or 0
+            time = "".join(filter(str.isdecimal, checked[:16])) or 0
             cells += [
                 f'<td data-key="{len(done)}" title="{html.escape(", ".join(done))}">'
                 f"{len(done)}/{len(lessons())}</td>",
-                f'<td data-key="{key}" title="{html.escape(checked)}">{html.escape(checked[:10]) or NONE}</td>',
+                f'<td data-key="{time}" title="{html.escape(checked)}">{html.escape(checked[:10]) or NONE}</td>',
             ]
         cells += [_cell(marks.get((person, name))) for name in names]
         lines.append(f"<tr>{''.join(cells)}</tr>")

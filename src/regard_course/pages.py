@@ -20,8 +20,7 @@ from regard.io.writing import cannot_write, check_folder, write_file
 from regard.viz.page import write_page
 from regard_course.exercises.course import EXERCISES, find_exercise
 from regard_course.exercises.exercise import Exercise
-from regard_course.lesson_measures import measure
-from regard_course.lesson_training import RESULT, load_run, train_lesson, view_inputs
+from regard_course.lesson_runs import RESULT, load_run, measure, train_lesson, view_inputs
 from regard_course.lessons.lesson import FIGURES, HOME, RUNS, Lesson, english_text, lessons, set_home
 from regard_course.pictures import picture, picture_texts
 from regard_course.progress import VERDICTS
@@ -238,7 +237,7 @@ def _run_cells(lesson: Lesson, home: Path) -> list[dict[str, Any]]:
     return [
         _text(f"## {say('Run it')}\n\n{words}{'' if home.is_absolute() else f' {relative}'}"),
         _code(
-            "import regard\nfrom regard_course.lesson_measures import measure\n"
+            "import regard\nfrom regard_course.lesson_runs import measure\n"
             "from regard_course.lessons.lesson import find_lesson\n\n"
             f'run = regard.train("{run.task}"{flags}, savepath={folder!r}, overwrite=True)\n'
             f"print(run.test())\n"

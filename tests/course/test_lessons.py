@@ -16,7 +16,7 @@ import pytest
 import regard
 from regard.training.config import make_config
 from regard_course.exercises.course import EXERCISES
-from regard_course.lesson_training import view_inputs
+from regard_course.lesson_runs import view_inputs
 from regard_course.lessons.lesson import Lesson, Range, find_lesson, lessons
 from regard_course.mistakes.solution import Solution
 from regard_course.pages import build_notebooks, index_page, lesson_notebook, lesson_page

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 import regard
 from regard_course.course_app import make_course_app
-from regard_course.lesson_training import RESULT
+from regard_course.lesson_runs import RESULT
 from regard_course.lessons.lesson import lessons
 
 

@@ -2,7 +2,9 @@
 
 import contextlib
 import dataclasses
+import tomllib
 from collections.abc import Callable, Sequence
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -283,13 +285,23 @@ def _draw_faulty(draw: Draw) -> Array:
     return np.asarray(np.argsort(np.argsort(-noisy)) < draw.size("F")).astype(int)
 
 
+TEXTS: dict[str, dict[str, Any]] = tomllib.loads(
+    files("regard_course").joinpath("exercises/exercises.toml").read_text(encoding="utf-8")
+)
+
+
+def _exercise(solution: Callable[..., Any], cases: Callable[[int], list[Case]], **options: Any) -> Exercise:
+    """Return an exercise with its texts in `exercises.toml`."""
+    texts = TEXTS[options.get("template", solution).__name__]
+    tuples = {name: tuple(texts.get(name, ())) for name in ("outputs", "aliases")}
+    return Exercise(solution=solution, cases=cases, **{**texts, **tuples}, **options)
+
+
 EXERCISES: tuple[Exercise, ...] = (
     # score, masked softmax, attention, positions
-    Exercise(
-        title="the score of a query and a key",
-        source="Vaswani et al. 2017, equation 1, without softmax and V",
-        solution=Solution.score,
-        cases=draw_cases(
+    _exercise(
+        Solution.score,
+        draw_cases(
             "b q k d",
             {"query": "b q d", "key": "b k d"},
             row("Tq different from Tk", 2, 5, 7, 3),
@@ -301,14 +313,10 @@ EXERCISES: tuple[Exercise, ...] = (
             row("gradients", 2, 3, 5, 7, gradients=("query", "key")),
             fixed("by hand", query=[[[2.0, 0.0], [1.0, 1.0]]], key=[[[1.0, 0.0], [1.0, 4.0]]]),
         ),
-        outputs=("scores",),
-        aliases=("scaled_dot_score", "scores", "scaled_scores", "dot_product_score"),
     ),
-    Exercise(
-        title="softmax with a mask",
-        source="Vaswani et al. 2017, section 3.2.3",
-        solution=Solution.masked_softmax,
-        cases=draw_cases(
+    _exercise(
+        Solution.masked_softmax,
+        draw_cases(
             "b q k",
             {"scores": lambda draw: 2 * draw("b q k"), "mask": random_mask("b q k")},
             row("a mask", 2, 5, 7),
@@ -329,14 +337,10 @@ EXERCISES: tuple[Exercise, ...] = (
             row("gradients", 2, 3, 5, gradients=("scores",)),
             fixed("by hand", scores=[[[1.0, 2.0], [2.0, 3.0]]], mask=[[[True, True], [True, False]]]),
         ),
-        outputs=("weights",),
-        aliases=("softmax", "softmax_with_mask", "masked_soft_max"),
     ),
-    Exercise(
-        title="scaled dot-product attention",
-        source="Vaswani et al. 2017, equation 1",
-        solution=Solution.attention,
-        cases=draw_cases(
+    _exercise(
+        Solution.attention,
+        draw_cases(
             "b q k d v",
             {"query": "b q d", "key": "b k d", "value": "b k v", "mask": random_mask("b q k")},
             row("Tq different from Tk", 2, 5, 7, 3, 11, mask=None),
@@ -363,14 +367,10 @@ EXERCISES: tuple[Exercise, ...] = (
                 mask=[[[True, True], [True, False]]],
             ),
         ),
-        outputs=("context", "weights"),
-        aliases=("scaled_dot_product_attention", "dot_product_attention", "single_head_attention"),
     ),
-    Exercise(
-        title="sinusoidal positions",
-        source="Vaswani et al. 2017, section 3.5",
-        solution=Solution.sinusoidal_positions,
-        cases=draw_cases(
+    _exercise(
+        Solution.sinusoidal_positions,
+        draw_cases(
             "t p",  # p: pairs of dimensions
             {"length": number("t"), "width": number("2*p")},
             row("prime sizes", 7, 5),
@@ -381,14 +381,10 @@ EXERCISES: tuple[Exercise, ...] = (
             row("by hand", 2, 2),
             constructor={"width": "2*p"},
         ),
-        outputs=("waves",),
-        aliases=("positional_encoding", "sinusoidal", "sinusoidal_embedding", "sinusoidal_encoding", "positions"),
     ),
-    Exercise(
-        title="positions concatenated to the states",
-        source="Vaswani et al. 2017, section 3.5",
-        solution=Solution.concatenate_positions,
-        cases=draw_cases(
+    _exercise(
+        Solution.concatenate_positions,
+        draw_cases(
             "b t d p",
             {"states": "b t d", "width": number("2*p")},
             row("prime sizes", 2, 7, 3, 5),
@@ -399,17 +395,13 @@ EXERCISES: tuple[Exercise, ...] = (
             fixed("by hand", states=[[[5.0, 6.0], [7.0, 8.0]]], width=2, sizes={"width": 2}),
             constructor={"width": "2*p"},
         ),
-        outputs=("states",),
-        aliases=("concatenated_positions", "concat_positions", "ConcatenatedSinusoidal"),
         module_arguments=("width",),
         constructor_sizes=("width",),
     ),
     # multi-head attention and the feed-forward network, the sublayers of a Transformer
-    Exercise(
-        title="multi-head attention",
-        source="Vaswani et al. 2017, section 3.2.2",
-        solution=Solution.multi_head_attention,
-        cases=draw_cases(
+    _exercise(
+        Solution.multi_head_attention,
+        draw_cases(
             "b q k h s",
             {
                 "query": f"b q {WIDTH}",
@@ -454,16 +446,12 @@ EXERCISES: tuple[Exercise, ...] = (
             ),
             constructor=CONSTRUCTOR,
         ),
-        outputs=("context",),
-        aliases=("multi_head", "multihead_attention", "multi_headed_attention", "MHA"),
         module_arguments=(*ATTENTION, "heads"),
         constructor_sizes=("width", "heads"),
     ),
-    Exercise(
-        title="the position-wise feed-forward network",
-        source="Vaswani et al. 2017, equation 2",
-        solution=Solution.feed_forward,
-        cases=draw_cases(
+    _exercise(
+        Solution.feed_forward,
+        draw_cases(
             "b t d f",
             {"states": "b t d", **{name: parameter(name, "d", "f") for name in FEED_FORWARD}},
             row("prime sizes", 2, 5, 7, 11),
@@ -482,20 +470,13 @@ EXERCISES: tuple[Exercise, ...] = (
             ),
             constructor={"width": "d", "inner": "f"},
         ),
-        outputs=("states",),
-        aliases=(
-            *("ffn", "mlp", "position_wise_feed_forward", "position_wise_ffn"),
-            *("feed_forward_network", "pointwise_feed_forward"),
-        ),
         module_arguments=FEED_FORWARD,
         constructor_sizes=("width", "inner"),
     ),
     # encoder layer, decoder layer, the Transformer
-    Exercise(
-        title="an encoder layer",
-        source="Vaswani et al. 2017, section 3.1 and figure 1, left",
-        solution=Solution.encoder_layer,
-        cases=draw_cases(
+    _exercise(
+        Solution.encoder_layer,
+        draw_cases(
             "b t h s",
             {
                 "states": _states("b t"),
@@ -511,16 +492,12 @@ EXERCISES: tuple[Exercise, ...] = (
             constructor=CONSTRUCTOR,
         ),
         small_cases=lambda: [SMALL_ENCODER],
-        outputs=("states",),
-        aliases=("transformer_encoder_layer", "encoder_block"),
         module_arguments=("parameters", "heads"),
         constructor_sizes=("width", "heads", "inner"),
     ),
-    Exercise(
-        title="a decoder layer",
-        source="Vaswani et al. 2017, section 3.1 and figure 1, right",
-        solution=Solution.decoder_layer,
-        cases=draw_cases(
+    _exercise(
+        Solution.decoder_layer,
+        draw_cases(
             "b t m h s",
             {
                 "states": _states("b t"),
@@ -540,16 +517,12 @@ EXERCISES: tuple[Exercise, ...] = (
             constructor=CONSTRUCTOR,
         ),
         small_cases=lambda: [SMALL_DECODER],
-        outputs=("states",),
-        aliases=("transformer_decoder_layer", "decoder_block"),
         module_arguments=("parameters", "heads"),
         constructor_sizes=("width", "heads", "inner"),
     ),
-    Exercise(
-        title="the Transformer",
-        source="Vaswani et al. 2017, figure 1",
-        solution=Solution.transformer,
-        cases=_without_padding(
+    _exercise(
+        Solution.transformer,
+        _without_padding(
             draw_cases(
                 "b m t N",
                 {
@@ -574,16 +547,13 @@ EXERCISES: tuple[Exercise, ...] = (
             )
         ),
         small_cases=lambda: [SMALL_TRANSFORMER],
-        outputs=("logits",),
-        aliases=("transformer_model",),
         module_arguments=("parameters", "heads", "layers"),
         constructor_sizes=("source_size", "target_size", "width", "heads", "inner", "layers"),
     ),
     # greedy search and beam search
-    Exercise(
-        title="greedy search",
-        solution=Solution.greedy_search,
-        cases=draw_cases(
+    _exercise(
+        Solution.greedy_search,
+        draw_cases(
             "M V T",
             {"step": _draw_language_model, "start": START, "end": END, "longest": number("T")},
             row("prime sizes", 0, 7, 11),
@@ -593,25 +563,15 @@ EXERCISES: tuple[Exercise, ...] = (
             row("one step", 4, 11, 1),
             row("no end token", 5, 13, 5),
         ),
-        instruction="Write it",
-        outputs=("tokens",),
-        aliases=("greedy", "greedy_decode", "greedy_decoding"),
     ),
-    Exercise(
-        title="beam search",
-        source="Sutskever et al. 2014, section 3.2; Wu et al. 2016, section 7, for the length",
-        solution=Solution.beam_search,
-        cases=_beam,
-        instruction="Write it",
-        outputs=("tokens", "score"),
-        aliases=("beam", "beam_decode"),
+    _exercise(
+        Solution.beam_search,
+        _beam,
     ),
     # one step of Bahdanau's decoder, and one of Luong's
-    Exercise(
-        title="one step of Bahdanau's decoder",
-        source="Bahdanau et al. 2015, appendix A.1.2 and A.2.2",
-        solution=Solution.bahdanau_step,
-        cases=draw_cases(
+    _exercise(
+        Solution.bahdanau_step,
+        draw_cases(
             "b t e d m a",
             {
                 "previous": "b e",
@@ -643,16 +603,12 @@ EXERCISES: tuple[Exercise, ...] = (
                 v=[2.0],
             )
         ],
-        outputs=("state", "weights"),
-        aliases=("bahdanau", "bahdanau_attention", "additive_attention"),
         module_arguments=("w", "u", "v"),
         constructor_sizes=("width", "memory", "inner"),
     ),
-    Exercise(
-        title="one step of Luong's decoder",
-        source="Luong et al. 2015, section 3.1, score general",
-        solution=Solution.luong_step,
-        cases=draw_cases(
+    _exercise(
+        Solution.luong_step,
+        draw_cases(
             "b t e d m",
             {
                 "previous": "b e",
@@ -682,17 +638,13 @@ EXERCISES: tuple[Exercise, ...] = (
                 w_c=[[1.0], [0.5]],
             )
         ],
-        outputs=("output", "state", "weights"),
-        aliases=("luong", "luong_attention"),
         module_arguments=("w_a", "w_c"),
         constructor_sizes=("width", "memory"),
     ),
     # the label-smoothed loss, and a training loop that must learn the task Copy
-    Exercise(
-        title="the label-smoothed loss",
-        source="Szegedy et al. 2016, section 7",
-        solution=Solution.label_smoothed_loss,
-        cases=draw_cases(
+    _exercise(
+        Solution.label_smoothed_loss,
+        draw_cases(
             "n v",
             {"logits": lambda draw: 2 * draw("n v"), "target": _target, "smoothing": 0.1},
             row("prime sizes", 7, 11),
@@ -706,31 +658,12 @@ EXERCISES: tuple[Exercise, ...] = (
         small_cases=lambda: [
             fixed("by hand", logits=[[0.0, 2.0, 0.0], [1.0, 0.0, 0.0]], target=[1, PADDING], smoothing=0.3)
         ],
-        outputs=("loss",),
-        aliases=("label_smoothing", "smoothed_loss", "label_smoothing_loss", "loss"),
     ),
-    Exercise(
-        title="a training loop that learns Copy",
-        solution=_expected_training,
-        template=train_copy,
-        instruction="Write it with PyTorch",
-        cases=_training,
-        outputs=(
-            "decoder input",
-            "gradient",
-            "gradients are reset before each batch (1: yes)",
-            "parameters changed (1: yes)",
-            "fraction of the batches that are used",
-            "the optimizer keeps its state (1: yes)",
-        ),
-        aliases=("train", "training_loop", "train_loop"),
-        call="run_training",
-    ),
+    _exercise(_expected_training, _training, template=train_copy, call="run_training"),
     # causal masks, caches, shared keys, modern layers, subwords, sampling, and explanations
-    Exercise(
-        title="a causal mask with a cache",
-        solution=Solution.cached_causal_mask,
-        cases=draw_cases(
+    _exercise(
+        Solution.cached_causal_mask,
+        draw_cases(
             "q C",  # C: keys before the first query
             {"queries": number("q"), "keys": number("q+C")},
             row("a whole text", 5, 0),
@@ -740,13 +673,10 @@ EXERCISES: tuple[Exercise, ...] = (
             row("a long cache", 2, 11),
             fixed("by hand", queries=2, keys=3),
         ),
-        outputs=("mask",),
-        aliases=("causal_mask_with_cache",),
     ),
-    Exercise(
-        title="one step with a KV cache",
-        solution=Solution.cached_step,
-        cases=draw_cases(
+    _exercise(
+        Solution.cached_step,
+        draw_cases(
             "b t d",
             {"state": "b d", "keys": "b t d", "values": "b t d", "w_q": "d d", "w_k": "d d", "w_v": "d d"},
             row("prime sizes", 2, 5, 3),
@@ -771,14 +701,10 @@ EXERCISES: tuple[Exercise, ...] = (
                 w_v=[[2.0, 0.0], [0.0, 2.0]],
             ),
         ),
-        outputs=("context", "keys", "values"),
-        aliases=("cached_attention", "kv_cache_step"),
     ),
-    Exercise(
-        title="attention with shared keys",
-        source="Ainslie et al. 2023, section 2.2",
-        solution=Solution.grouped_attention,
-        cases=draw_cases(
+    _exercise(
+        Solution.grouped_attention,
+        draw_cases(
             "b G H t d",  # G groups of H heads
             {"query": "b G*H t d", "key": "b G t d", "value": "b G t d"},
             row("two groups of three", 2, 2, 3, 5, 7),
@@ -789,14 +715,10 @@ EXERCISES: tuple[Exercise, ...] = (
             row("large scores", 2, 2, 2, 5, 3, query=lambda draw: 1_000 * draw("b G*H t d")),
             row("gradients", 2, 2, 2, 3, 5, gradients=("query", "key", "value")),
         ),
-        outputs=("context",),
-        aliases=("grouped_query_attention", "gqa"),
     ),
-    Exercise(
-        title="root mean square normalization",
-        source="Zhang and Sennrich 2019, equation 4",
-        solution=Solution.rms_norm,
-        cases=draw_cases(
+    _exercise(
+        Solution.rms_norm,
+        draw_cases(
             "b t d",
             {"states": lambda draw: 0.5 + draw("b t d"), "gain": "d"},
             row("prime sizes", 2, 5, 7),
@@ -807,14 +729,10 @@ EXERCISES: tuple[Exercise, ...] = (
             row("gradients", 2, 3, 5, gradients=("states", "gain")),
             fixed("by hand", states=[[[1.0, 7.0], [3.0, 4.0]]], gain=[1.0, 2.0]),
         ),
-        outputs=("states",),
-        aliases=("rmsnorm",),
     ),
-    Exercise(
-        title="a feed-forward network with SwiGLU",
-        source="Shazeer 2020, equation 6",
-        solution=Solution.swiglu,
-        cases=draw_cases(
+    _exercise(
+        Solution.swiglu,
+        draw_cases(
             "b t d f",
             {"states": "b t d", "w_gate": "d f", "w_up": "d f", "w_down": "f d"},
             row("prime sizes", 2, 5, 3, 11),
@@ -823,32 +741,18 @@ EXERCISES: tuple[Exercise, ...] = (
             row("gradients", 2, 3, 5, 11, gradients=("states", "w_gate", "w_up", "w_down")),
             fixed("by hand", states=[[[1.0], [-1.0]]], w_gate=[[2.0]], w_up=[[3.0]], w_down=[[1.0]]),
         ),
-        outputs=("states",),
-        aliases=("swi_glu", "swiglu_feed_forward"),
     ),
-    Exercise(
-        title="byte-pair encoding: learn the merges",
-        source="Sennrich et al. 2016, section 3.2",
-        solution=Solution.learn_merges,
-        cases=_learned,
-        instruction="Write it",
-        outputs=("pairs", "tokens"),
-        aliases=("learn_bpe", "train_bpe", "byte_pair_encoding"),
+    _exercise(
+        Solution.learn_merges,
+        _learned,
     ),
-    Exercise(
-        title="byte-pair encoding: apply the merges",
-        source="Sennrich et al. 2016, section 3.2",
-        solution=Solution.apply_merges,
-        cases=_applied,
-        instruction="Write it",
-        outputs=("tokens",),
-        aliases=("apply_bpe", "encode_bpe"),
+    _exercise(
+        Solution.apply_merges,
+        _applied,
     ),
-    Exercise(
-        title="temperature, top-k and top-p",
-        source="Holtzman et al. 2020, section 3",
-        solution=Solution.next_token_probabilities,
-        cases=draw_cases(
+    _exercise(
+        Solution.next_token_probabilities,
+        draw_cases(
             "v",
             {"logits": lambda draw: 2 * draw("v"), "temperature": 1.0, "top_k": number("v"), "top_p": 1.0},
             row("a low temperature", 11, temperature=0.5),
@@ -861,14 +765,10 @@ EXERCISES: tuple[Exercise, ...] = (
             row("large logits", 11, logits=lambda draw: 1_000 * draw("v"), temperature=0.5, diagnose=False),
             fixed("by hand", logits=np.log([0.2, 0.5, 0.3]), temperature=1.0, top_k=3, top_p=0.7),
         ),
-        outputs=("probabilities",),
-        aliases=("sampling_probabilities", "top_k_top_p", "nucleus_sampling"),
     ),
-    Exercise(
-        title="the score of an induction head",
-        source="Olsson et al. 2022",
-        solution=Solution.induction_score,
-        cases=draw_cases(
+    _exercise(
+        Solution.induction_score,
+        draw_cases(
             "t",
             {
                 "weights": lambda draw: _normalized(np.tril(draw.generator.random(draw.shape("t t")))),
@@ -880,12 +780,10 @@ EXERCISES: tuple[Exercise, ...] = (
             row("a short text", 5, tokens=_letters(3)),
             fixed("by hand", weights=[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.1, 0.7, 0.2]], tokens=[4, 5, 4]),
         ),
-        outputs=("score",),
     ),
-    Exercise(
-        title="the effect of patching each head",
-        solution=Solution.patching_effect,
-        cases=draw_cases(
+    _exercise(
+        Solution.patching_effect,
+        draw_cases(
             "l h N",
             {
                 "clean": lambda draw: 6 + draw("N"),
@@ -896,14 +794,10 @@ EXERCISES: tuple[Exercise, ...] = (
             row("one input", 2, 7, 1),
             fixed("by hand", clean=[5.0, 3.0], corrupt=[1.0, 1.0], patched=[[[4.0, 2.0], [1.0, 1.0]]]),
         ),
-        outputs=("effect",),
-        aliases=("patch_effect", "restored_fraction"),
     ),
-    Exercise(
-        title="attention rollout",
-        source="Abnar and Zuidema 2020, section 3",
-        solution=Solution.attention_rollout,
-        cases=draw_cases(
+    _exercise(
+        Solution.attention_rollout,
+        draw_cases(
             "l t",
             {"weights": lambda draw: _normalized(draw.generator.random(draw.shape("l t t")) ** 3)},
             row("three layers", 3, 5),
@@ -911,14 +805,11 @@ EXERCISES: tuple[Exercise, ...] = (
             row("as many layers as steps", 5, 5),
             fixed("by hand", weights=[[[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0], [0.0, 1.0]]]),
         ),
-        outputs=("weights",),
     ),
     # Exercises on what happens inside a model, and on which outputs to trust: logit lens, sinks, grokking, doubt
-    Exercise(
-        title="the logit lens",
-        source="nostalgebraist 2020",
-        solution=Solution.logit_lens,
-        cases=draw_cases(
+    _exercise(
+        Solution.logit_lens,
+        draw_cases(
             "l t d v",
             {
                 # Each block adds to the state, so later states are larger.
@@ -938,14 +829,10 @@ EXERCISES: tuple[Exercise, ...] = (
                 output=[[1.0, 0.0], [0.0, 1.0]],
             ),
         ),
-        outputs=("probabilities",),
-        aliases=("lens",),
     ),
-    Exercise(
-        title="a softmax with a sink",
-        source="Miller 2023; Xiao et al. 2024, section 3.3",
-        solution=Solution.sink_softmax,
-        cases=draw_cases(
+    _exercise(
+        Solution.sink_softmax,
+        draw_cases(
             "b h q k",
             {"scores": "b h q k", "sink": "h"},
             row("prime sizes", 2, 3, 5, 7),
@@ -960,14 +847,10 @@ EXERCISES: tuple[Exercise, ...] = (
             row("gradients", 2, 3, 2, 5, gradients=("scores", "sink")),
             fixed("by hand", scores=np.log([[[[2.0, 4.0], [1.0, 1.0]]]]), sink=np.log([2.0])),
         ),
-        outputs=("weights",),
-        aliases=("softmax_with_sink", "softmax_one", "softmax_off_by_one"),
     ),
-    Exercise(
-        title="the frequencies of embeddings",
-        source="Nanda et al. 2023, section 4.1",
-        solution=Solution.fourier_power,
-        cases=draw_cases(
+    _exercise(
+        Solution.fourier_power,
+        draw_cases(
             "P d",
             {"embeddings": lambda draw: 0.5 + draw("P d")},
             row("an odd modulus", 13, 5),
@@ -977,14 +860,10 @@ EXERCISES: tuple[Exercise, ...] = (
             row("two waves", 11, 4, embeddings=_draw_waves),
             fixed("by hand", embeddings=[[1.0], [3.0], [1.0], [-1.0]]),
         ),
-        outputs=("shares",),
-        aliases=("fourier_share", "fourier_spectrum"),
     ),
-    Exercise(
-        title="the distance of attention from uniform",
-        source="Guerreiro et al. 2023, section 4.1",
-        solution=Solution.distance_from_uniform,
-        cases=draw_cases(
+    _exercise(
+        Solution.distance_from_uniform,
+        draw_cases(
             "h t s",
             {"attention": _attention(1.0)},
             row("two heads", 2, 5, 7),
@@ -995,14 +874,10 @@ EXERCISES: tuple[Exercise, ...] = (
                 "by hand", attention=[[[0.5, 0.5, 0.0, 0.0]] * 2, [[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]]]
             ),
         ),
-        outputs=("distance",),
-        aliases=("wass_to_unif", "wasserstein_to_uniform"),
     ),
-    Exercise(
-        title="the AUROC of a doubt",
-        source="Fawcett 2006, section 7",
-        solution=Solution.auroc,
-        cases=draw_cases(
+    _exercise(
+        Solution.auroc,
+        draw_cases(
             "n F S",
             {"doubts": _draw_doubts, "faulty": _draw_faulty},
             row("no ties", 23, 9, 10**6),
@@ -1012,8 +887,6 @@ EXERCISES: tuple[Exercise, ...] = (
             fixed("equal doubts", doubts=[0.5] * 5, faulty=[1, 0, 0, 1, 0]),
             fixed("by hand", doubts=[0.9, 0.4, 0.4, 0.1], faulty=[1, 0, 1, 0]),
         ),
-        outputs=("auroc",),
-        aliases=("roc_auc", "area_under_the_curve"),
     ),
 )
 

@@ -102,6 +102,9 @@ replace(
     double_exponent=lambda self, width: self.base ** -(4 * self.indices((width + 1) // 2) / width),
     position_multiplied=lambda self, width: 1 / Solution.frequencies(self, width),
     one_frequency=lambda self, width: np.ones((width + 1) // 2),
+    last_frequency_included=lambda self, width: (
+        self.base ** -(self.indices((width + 1) // 2) / np.float64((width + 1) // 2 - 1))
+    ),
 )
 replace(
     Solution.interleave,
@@ -114,7 +117,13 @@ replace(
     dimensions_for_pairs=lambda self, length, width: _wave_for_each_dimension(self, length, width, 2),
     frequency_per_dimension=lambda self, length, width: _wave_for_each_dimension(self, length, width, 1),
 )
-replace(Solution.position_vectors, no_positions=lambda self, states, width: np.zeros((*states.shape[:2], width)))
+replace(
+    Solution.position_vectors,
+    no_positions=lambda self, states, width: np.zeros((*states.shape[:2], width)),
+    wave_across_batch=lambda self, states, width: np.broadcast_to(
+        self.sinusoidal_positions(len(states), width)[:, None], (*states.shape[:2], width)
+    ),
+)
 replace(
     Solution.concatenate_positions,
     waves_first=lambda self, states, width: np.concatenate([self.position_vectors(states, width), states], -1),
@@ -150,6 +159,7 @@ replace(
     products_summed_over_keys=lambda self, query, key: (query[..., :, None, :] * key[..., None, :, :]).sum(-2),
     batch_summed=lambda self, query, key: Solution.dot_products(self, query, key).sum(0),
     first_sequence_only=lambda self, query, key: Solution.dot_products(self, query[0], key[0]),
+    keys_reshaped=lambda self, query, key: query @ key.reshape(*key.shape[:-2], key.shape[-1], key.shape[-2]),
     batch_flattened=lambda self, query, key: (
         query.reshape(-1, query.shape[-1]) @ key.reshape(-1, key.shape[-1]).T
     ),
@@ -196,6 +206,10 @@ replace(
     not_normalized=lambda self, scores: np.exp(scores),
 )
 replace(
+    Solution.softmax_over,
+    overflow=lambda self, scores, axis: np.exp(scores) / np.exp(scores).sum(axis, keepdims=True),
+)
+replace(
     Solution.zero_masked_rows,
     all_masked_nan=lambda self, weights, masked: weights,
     all_masked_uniform=lambda self, weights, masked: np.where(
@@ -204,6 +218,7 @@ replace(
 )
 replace(
     Solution.masked_softmax,
+    mask_after_softmax=lambda self, scores, mask: self.softmax(scores) * (1 if mask is None else mask),
     hidden_keys_in_the_sum=lambda self, scores, mask: (
         self.softmax(scores) if mask is None else self.softmax(scores * mask) * mask
     ),
@@ -247,6 +262,12 @@ replace(
     wrong_join=lambda self, states: states.reshape(len(states), states.shape[2], -1),
     heads_reversed=lambda self, states: states.transpose(0, 2, 3, 1).reshape(len(states), states.shape[2], -1),
 )
+replace(
+    Solution.head_mask,
+    mask_of_another_head=lambda self, mask, heads: (
+        None if mask is None else np.tile(mask, (heads, 1, 1)).reshape(len(mask), heads, *mask.shape[1:])
+    ),
+)
 replace(Solution.project_output, no_output_projection=lambda self, joined, w_o: joined)
 replace(
     Solution.activation,
@@ -257,6 +278,9 @@ replace(
     leaky_relu=lambda self, hidden: np.where(hidden > 0, hidden, 0.01 * hidden),
     absolute_value=lambda self, hidden: np.abs(hidden),
     gelu=lambda self, hidden: _gelu(hidden),
+    approximate_gelu=lambda self, hidden: (
+        0.5 * hidden * (1 + np.tanh(np.sqrt(2 / np.pi) * (hidden + 0.044715 * hidden**3)))
+    ),
 )
 replace(
     Solution.feed_forward,
@@ -302,6 +326,9 @@ replace(
 )
 replace(
     Solution.sublayer,
+    norm_before=lambda self, states, kind, function, p, norm: (
+        states + function(self.normalize(states, p[f"gain_{norm}"], p[f"shift_{norm}"]))
+    ),
     norm_before_adding=lambda self, states, kind, function, p, norm: (
         states + self.normalize(function(states), p[f"gain_{norm}"], p[f"shift_{norm}"])
     ),
@@ -438,6 +465,9 @@ replace(
     Solution.choose_pair,
     rarest_pair=lambda self, counts, pairs: min(counts, key=lambda pair: counts[pair]),
     last_of_equal_pairs=lambda self, counts, pairs: max(reversed(list(counts)), key=lambda pair: counts[pair]),
+    latest_of_equal_pairs=lambda self, counts, pairs: max(
+        counts, key=lambda pair: (counts[pair], -pairs[::-1].index(pair))
+    ),
 )
 replace(Solution.new_token, same_new_token=lambda self, first, number: first)
 replace(
@@ -574,6 +604,12 @@ replace(
     first_head_only=lambda self, attention: attention[0].mean(0),
 )
 replace(
+    Solution.distance_from_uniform,
+    distance_of_each_row=lambda self, attention: np.array(
+        np.mean([self.distance(row) for row in attention.mean(0)])
+    ),
+)
+replace(
     Solution.distance,
     not_halved=lambda self, mass: float(np.abs(mass - 1 / len(mass)).sum()),
     largest_difference=lambda self, mass: float(np.abs(mass - 1 / len(mass)).max()),
@@ -655,6 +691,9 @@ replace(
 )
 replace(
     Solution.target_distribution,
+    spread_over_others=lambda self, target, size, smoothing: np.where(
+        np.eye(size)[target] == 1, 1 - smoothing, smoothing / (size - 1)
+    ),
     smoothing_only_added=lambda self, target, size, smoothing: np.eye(size)[target] + smoothing / size,
 )
 change_inputs(
@@ -741,18 +780,6 @@ for _name, _change in _CHANGES.items():
     KNOWN[_name] = type(_name, (Solution,), {"__module__": __name__, **_change})
 
 
-@mistake(Solution.frequencies)
-def last_frequency_included(self: Solution, width: int) -> Array:
-    pairs = (width + 1) // 2
-    return self.base ** -(self.indices(pairs) / np.float64(pairs - 1))
-
-
-@mistake(Solution.position_vectors)
-def wave_across_batch(self: Solution, states: Array, width: int) -> Array:
-    waves = self.sinusoidal_positions(len(states), width)
-    return np.broadcast_to(waves[:, None], (*states.shape[:2], width))
-
-
 @mistake(Solution.dot_products)
 def cosine(self: Solution, query: Array, key: Array) -> Array:
     query = query / np.linalg.norm(query, axis=-1, keepdims=True)
@@ -764,12 +791,6 @@ def as_many_keys_as_queries(self: Solution, query: Array, key: Array) -> Array:
     if key.shape[-2] < query.shape[-2]:
         raise IndexError
     return Solution.dot_products(self, query, key[..., : query.shape[-2], :])
-
-
-@mistake(Solution.dot_products)
-def keys_reshaped(self: Solution, query: Array, key: Array) -> Array:
-    *batch, steps, width = key.shape
-    return query @ key.reshape(*batch, width, steps)
 
 
 @mistake(Solution.softmax)
@@ -790,18 +811,6 @@ def divided_without_exp(self: Solution, scores: Array) -> Array:
 def hard_attention(self: Solution, scores: Array) -> Array:
     best = np.eye(scores.shape[-1])[scores.argmax(-1)]
     return np.where(np.isneginf(scores).all(-1, keepdims=True), np.nan, best)
-
-
-@mistake(Solution.softmax_over)
-def overflow(self: Solution, scores: Array, axis: int | tuple[int, ...]) -> Array:
-    powers = np.exp(scores)
-    return np.asarray(powers / powers.sum(axis, keepdims=True))
-
-
-@mistake(Solution.masked_softmax)
-def mask_after_softmax(self: Solution, scores: Array, mask: Mask) -> Array:
-    weights = self.softmax(scores)
-    return weights if mask is None else weights * mask
 
 
 @mistake(Solution.masked_softmax)
@@ -857,25 +866,6 @@ def attention_over_heads(
     return np.swapaxes(context, 1, 2), weights
 
 
-@mistake(Solution.head_mask)
-def mask_of_another_head(self: Solution, mask: Mask, heads: int) -> Mask:
-    if mask is None:
-        return None
-    return np.tile(mask, (heads, 1, 1)).reshape(len(mask), heads, *mask.shape[1:])
-
-
-@mistake(Solution.activation)
-def approximate_gelu(self: Solution, hidden: Array) -> Array:
-    inner = np.sqrt(2 / np.pi) * (hidden + 0.044715 * hidden**3)
-    return np.asarray(0.5 * hidden * (1 + np.tanh(inner)))
-
-
-@mistake(Solution.sublayer)
-def norm_before(self: Solution, states: Array, kind: str, function: Any, p: Parameters, norm: int) -> Array:
-    update = function(self.normalize(states, p[f"gain_{norm}"], p[f"shift_{norm}"]))
-    return np.asarray(states + update)
-
-
 @mistake(Solution.cross_attention)
 def cross_to_own_past(self: Solution, x: Array, memory: Array, p: Parameters, heads: int, mask: Mask) -> Array:
     length = x.shape[1]
@@ -920,12 +910,6 @@ def one_layer(
     return Solution.transformer(self, source, target, last, heads, 1)
 
 
-@mistake(Solution.choose_pair)
-def latest_of_equal_pairs(self: Solution, counts: dict[Pair, int], pairs: list[Pair]) -> Pair:
-    last = {pair: place for place, pair in enumerate(pairs)}
-    return max(counts, key=lambda pair: (counts[pair], last[pair]))
-
-
 @mistake(Solution.merge_pair)
 def first_occurrence_only(self: Solution, tokens: list[int], pair: Pair, new: int) -> list[int]:
     places = [place for place in range(len(tokens) - 1) if tuple(tokens[place : place + 2]) == pair]
@@ -957,12 +941,6 @@ def top_p_before_top_k(self: Solution, logits: Array, temperature: float, top_k:
 def temperature_last(self: Solution, logits: Array, temperature: float, top_k: int, top_p: float) -> Array:
     kept = Solution.next_token_probabilities(self, logits, 1.0, top_k, top_p) > 0
     return self.softmax(np.where(kept, self.heat(logits, temperature), -np.inf))
-
-
-@mistake(Solution.distance_from_uniform)
-def distance_of_each_row(self: Solution, attention: Array) -> Array:
-    rows = attention.mean(0)
-    return np.array(np.mean([self.distance(row) for row in rows]))
 
 
 @mistake(Solution.auroc)
@@ -1001,12 +979,6 @@ def chosen_by_sum(self: Solution, beam: Beam, alpha: float, end: int) -> Hypothe
 def worst_of_beam(self: Solution, beam: Beam, alpha: float, end: int) -> Hypothesis:
     ranked = [(self.normalize_length(total, len(tokens) - 1, alpha), tokens) for total, tokens in beam]
     return min(ranked, key=lambda hypothesis: hypothesis[0])
-
-
-@mistake(Solution.target_distribution)
-def spread_over_others(self: Solution, target: Array, size: int, smoothing: float) -> Array:
-    right = np.eye(size)[target]
-    return np.asarray((1 - smoothing) * right + smoothing / (size - 1) * (1 - right))
 
 
 @mistake(Solution.target_distribution)

@@ -31,11 +31,9 @@ class AttentionSolution:
     """Scores, weights and contexts, for one head or several."""
 
     def dot_products(self, query: Array, key: Array) -> Array:
-        """Return `Q Kᵀ` over the last two dimensions."""
         return np.einsum("...id,...jd->...ij", query, key)
 
     def scale(self, query: Array, key: Array, heads: int) -> float:
-        """Return the divisor of the scores."""
         return float(np.sqrt(query.shape[-1]))
 
     def score(self, query: Array, key: Array) -> Array:
@@ -47,11 +45,9 @@ class AttentionSolution:
         return self.scaled_products(query, key, heads=1)
 
     def scaled_products(self, query: Array, key: Array, heads: int) -> Array:
-        """Return scores (..., Tq, Tk)."""
         return self.dot_products(query, key) / self.scale(query, key, heads)
 
     def apply_mask(self, scores: Array, mask: Array) -> Array:
-        """Return the scores with -inf where the mask is False."""
         return np.where(mask, scores, -np.inf)
 
     def softmax(self, scores: Array) -> Array:
@@ -123,7 +119,6 @@ class PositionSolution:
         return self.interleave(np.sin(angles), np.cos(angles))[:, :width]
 
     def position_vectors(self, states: Array, width: int) -> Array:
-        """Return the positions for states (B, T, D), equal for all batch elements."""
         waves = self.sinusoidal_positions(states.shape[1], width)
         return np.broadcast_to(waves, (len(states), *waves.shape))
 
@@ -148,15 +143,12 @@ class LayerSolution(AttentionSolution, PositionSolution):
         return [self.project(states, weight) for states, weight in zip(inputs, w, strict=True)]
 
     def split(self, states: Array, heads: int) -> Array:
-        """Split states (B, T, D) into heads (B, H, T, D / H)."""
-        return states.reshape(*states.shape[:2], heads, -1).transpose(0, 2, 1, 3)
+        return states.reshape(*states.shape[:2], heads, -1).transpose(0, 2, 1, 3)  # (B, H, T, D / H)
 
     def join(self, states: Array) -> Array:
-        """Join heads (B, H, T, D / H) to states (B, T, D)."""
         return states.transpose(0, 2, 1, 3).reshape(len(states), states.shape[2], -1)
 
     def head_mask(self, mask: Mask, heads: int) -> Mask:
-        """Return the mask for all heads, (B, 1, Tq, Tk)."""
         return None if mask is None else mask[:, None]
 
     def project_output(self, joined: Array, w_o: Array) -> Array:
@@ -243,11 +235,9 @@ class LayerSolution(AttentionSolution, PositionSolution):
         return self.sublayer(middle, "feed_forward", lambda x: self.apply_feed_forward(x, p), p, 2)
 
     def causal_mask(self, length: int) -> Array:
-        """Return the mask (T, T) that hides later steps."""
         return np.tril(np.ones((length, length), bool))
 
     def cross_mask(self, mask: Mask, length: int) -> Mask:
-        """Return the mask of the attention to the memory."""
         return mask
 
     def decoder_layer(
@@ -274,11 +264,9 @@ class TransformerSolution(LayerSolution):
     """The whole model of figure 1."""
 
     def scale_embeddings(self, vectors: Array, side: str) -> Array:
-        """Return embeddings times √D; `side` is source or target."""
         return vectors * np.sqrt(vectors.shape[-1])
 
     def embed(self, tokens: Array, table: Array, side: str) -> Array:
-        """Return embeddings with positions; `side` is source or target."""
         vectors = self.scale_embeddings(table[tokens], side)
         return vectors + self.added_positions(vectors, side)
 
@@ -286,7 +274,6 @@ class TransformerSolution(LayerSolution):
         return self.position_vectors(vectors, vectors.shape[-1])
 
     def encoder_mask(self, source: Array) -> Mask:
-        """Return the mask of the encoder, (B, Ts, Ts)."""
         return np.broadcast_to((source != PADDING)[:, None], (len(source), source.shape[1], source.shape[1]))
 
     def source_mask(self, source: Array, target: Array) -> Mask:
@@ -298,7 +285,6 @@ class TransformerSolution(LayerSolution):
         return {name[len(prefix) :]: value for name, value in parameters.items() if name.startswith(prefix)}
 
     def encode(self, source: Array, parameters: Parameters, heads: int, layers: int) -> list[Array]:
-        """Return the embeddings and the output of each encoder layer."""
         states = [self.embed(source, parameters["source"], "source")]
         for layer in range(layers):
             p = self.layer_parameters(parameters, "encoder", layer)
@@ -306,7 +292,6 @@ class TransformerSolution(LayerSolution):
         return states
 
     def memory_for_layer(self, states: list[Array], layer: int) -> Array:
-        """Return the memory of a decoder layer; `states` is the result of `encode`."""
         return states[-1]
 
     def decoder_input(self, target: Array) -> Array:
@@ -343,7 +328,6 @@ class CausalSolution(TransformerSolution):
         return np.arange(keys - queries, keys)
 
     def may_attend(self, query: Array, key: Array) -> Array:
-        """Return whether the query at a position may attend to the key at a position."""
         return np.asarray(key <= query)
 
     def cached_causal_mask(self, queries: int, keys: int) -> Array:
@@ -356,19 +340,15 @@ class CausalSolution(TransformerSolution):
         return allowed.astype(float)  # as numbers, which can be compared
 
     def new_query(self, state: Array, w_q: Array) -> Array:
-        """Return the query of the new token (B, D)."""
         return state @ w_q
 
     def new_entries(self, state: Array, w_k: Array, w_v: Array) -> tuple[Array, Array]:
-        """Return the key and the value of the new token, each (B, D)."""
         return state @ w_k, state @ w_v
 
     def append(self, cache: Array, entry: Array) -> Array:
-        """Return the cache with the new entry at its end."""
         return np.concatenate([cache, entry[:, None]], 1)
 
     def attended_steps(self, cache: Array) -> Array:
-        """Return the part of the new cache that the new token attends to."""
         return cache
 
     def cached_step(
@@ -388,7 +368,6 @@ class CausalSolution(TransformerSolution):
         return context[:, 0], keys, values
 
     def groups_of_heads(self, heads: int, groups: int) -> Array:
-        """Return the group of each head."""
         return np.arange(heads) // (heads // groups)
 
     def grouped_attention(self, query: Array, key: Array, value: Array) -> Array:
@@ -403,7 +382,6 @@ class CausalSolution(TransformerSolution):
         return self.context(self.softmax(scores), value[:, groups])
 
     def squared_size(self, states: Array) -> Array:
-        """Return the mean of the squares of each step."""
         return np.asarray((states**2).mean(-1, keepdims=True))
 
     def rms_gain(self, states: Array, gain: Array) -> Array:
@@ -450,7 +428,6 @@ class TextSolution(CausalSolution):
         return first + number
 
     def merge_pair(self, tokens: list[int], pair: Pair, new: int) -> list[int]:
-        """Replace all occurrences of a pair, from left to right."""
         merged: list[int] = []
         position = 0
         while position < len(tokens):
@@ -487,7 +464,6 @@ class TextSolution(CausalSolution):
         return np.array(merges), np.array(merged)
 
     def merge_order(self, merges: list[Pair]) -> list[int]:
-        """Return the order in which merges are applied."""
         return list(range(len(merges)))
 
     def apply_merges(self, tokens: Sequence[int] | Array, merges: Array, first: int) -> Array:
@@ -506,7 +482,6 @@ class TextSolution(CausalSolution):
         return logits / temperature
 
     def top_k_tokens(self, logits: Array, top_k: int) -> Array:
-        """Return which tokens are among the k largest."""
         return np.asarray(np.argsort(np.argsort(-logits)) < top_k)
 
     def top_p_tokens(self, probabilities: Array, top_p: float) -> Array:
@@ -537,7 +512,6 @@ class ExplanationSolution(TextSolution):
     """Induction scores, patching and rollout."""
 
     def earlier_step(self, tokens: list[int], step: int) -> int | None:
-        """Return the last earlier step with the same token, or None."""
         steps = [earlier for earlier in range(step) if tokens[earlier] == tokens[step]]
         return steps[-1] if steps else None
 
@@ -622,11 +596,9 @@ class AnalysisSolution(ExplanationSolution):
         return np.maximum(scores.max(-1, keepdims=True), sink[:, None, None])
 
     def place_sink(self, sink: Array) -> Array:
-        """Return the sink of each head with the dimensions of the scores, (H, 1, 1)."""
         return sink[:, None, None]
 
     def sink_shift(self, largest: Array) -> Array:
-        """Return what is subtracted from the sink: the same as from the scores."""
         return largest
 
     def sink_power(self, sink: Array, largest: Array) -> Array:
@@ -659,7 +631,6 @@ class AnalysisSolution(ExplanationSolution):
         return embeddings
 
     def transform(self, embeddings: Array) -> Array:
-        """Return the discrete Fourier transform over the tokens (p, D), complex."""
         return np.asarray(np.fft.fft(embeddings, axis=0))
 
     def power(self, components: Array) -> Array:
@@ -687,7 +658,6 @@ class AnalysisSolution(ExplanationSolution):
         return self.share(self.fold(self.power(self.transform(self.centered_embeddings(embeddings)))))
 
     def source_mass(self, attention: Array) -> Array:
-        """Return the attention on each source token (Ts,)."""
         return np.asarray(attention.mean((0, 1)))
 
     def distance(self, mass: Array) -> float:
@@ -728,14 +698,12 @@ class RecurrentSolution(AnalysisSolution):
         return np.tanh(states)
 
     def additive_scores(self, state: Array, memory: Array, w: Array, u: Array, v: Array) -> Array:
-        """Return Bahdanau's scores (B, T)."""
         return self.tanh((state @ w)[:, None] + memory @ u) @ v
 
     def memory_context(self, weights: Array, memory: Array) -> Array:
         return np.einsum("bt,btm->bm", weights, memory)
 
     def cell_input(self, previous: Array, context: Array) -> Array:
-        """Return the input of Bahdanau's cell."""
         return np.concatenate([previous, context], -1)
 
     def query_state(self, previous: Array, state: Array, memory: Array, cell: Any) -> Array:
@@ -779,11 +747,9 @@ class RecurrentSolution(AnalysisSolution):
         return new
 
     def general_scores(self, state: Array, memory: Array, w_a: Array) -> Array:
-        """Return Luong's scores (B, T)."""
         return np.einsum("bd,dm,btm->bt", state, w_a, memory)
 
     def join_context(self, context: Array, state: Array) -> Array:
-        """Return the input of W_c."""
         return np.concatenate([context, state], -1)
 
     def luong_step(
@@ -824,7 +790,6 @@ class SearchSolution(RecurrentSolution):
         return longest
 
     def strip_tokens(self, tokens: list[int], start: int, end: int) -> list[int]:
-        """Return the tokens of the answer."""
         return tokens[1:]
 
     def greedy_search(self, step: Step, start: int, end: int, longest: int) -> Array:
@@ -862,14 +827,12 @@ class SearchSolution(RecurrentSolution):
         return self.select_top(candidates, width, parents)
 
     def normalize_length(self, total: float, length: int, alpha: float) -> float:
-        """Return the score by which hypotheses of different lengths are compared."""
         return total / length**alpha
 
     def is_done(self, beam: Beam, end: int) -> bool:
         return all(self.is_finished(tokens, end) for _, tokens in beam)
 
     def select_answer(self, beam: Beam, alpha: float, end: int) -> Hypothesis:
-        """Return the best hypothesis with its score."""
         ranked = [(self.normalize_length(total, len(tokens) - 1, alpha), tokens) for total, tokens in beam]
         return max(ranked, key=lambda hypothesis: hypothesis[0])
 
@@ -927,14 +890,12 @@ class Solution(SearchSolution):
         return logits - top - np.log(np.exp(logits - top).sum(-1, keepdims=True))
 
     def target_distribution(self, target: Array, size: int, smoothing: float) -> Array:
-        """Return the smoothed target (N, V)."""
         return (1 - smoothing) * np.eye(size)[target] + smoothing / size
 
     def counted_steps(self, target: Array, padding: int) -> Array:
         return target != padding
 
     def mean_loss(self, losses: Array, counted: Array) -> float:
-        """Return the mean of the loss over the steps that are not padding."""
         return float(losses[counted].sum() / counted.sum())
 
     def label_smoothed_loss(
@@ -954,7 +915,6 @@ class Solution(SearchSolution):
         return target[:, :-1], target[:, 1:]
 
     def logit_gradient(self, logits: Array, gold: Array) -> Array:
-        """Return the gradient of each step's loss with respect to its logits."""
         return np.exp(self.log_softmax(logits)) - np.eye(logits.shape[-1])[gold]
 
     def train_copy(self, target: Array, table: Array) -> tuple[Array, ...]:

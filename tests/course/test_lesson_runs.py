@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard_course.lesson_measures import MEASURES, measure
+from regard_course.lesson_runs import MEASURES, measure
 from regard_course.lessons.lesson import FIGURES, find_lesson
 
 
