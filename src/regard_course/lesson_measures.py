@@ -15,9 +15,9 @@ from regard.external.logit_lens import read_states
 from regard.statistics import auroc
 from regard.streams import make_generator
 from regard.tasks.batch import IGNORE
-from regard_lab.cards.weight_shares import average_heads, measure_shares
+from regard_lab.cards.probe_training import average_heads, measure_shares
 from regard_lab.doubts.calibration import calibrate_doubt
-from regard_lab.doubts.sentence_doubt import Doubter
+from regard_lab.doubts.doubt import Doubter
 
 if TYPE_CHECKING:
     from regard.runs.run_types import AnyRun
