@@ -24,9 +24,9 @@ import regard
 from regard.data.parallel import ParallelText
 from regard.data.prepare import read_pairs
 from regard.statistics import auroc
-from regard_lab.doubts.calibration_file import Origin
+from regard_lab.doubts.calibration import Origin
+from regard_lab.doubts.doubt import Doubter
 from regard_lab.doubts.faults import FAULTS, SOURCE_FAULTS, Planter
-from regard_lab.doubts.sentence_doubt import Doubter
 
 Pair = tuple[str, str]
 NOISE = (0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)

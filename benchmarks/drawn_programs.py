@@ -20,6 +20,8 @@ from regard_lab.programs.language import (
     Attended,
     Average,
     Expression,
+    Family,
+    Program,
     Selector,
     aggregate,
     constant,
@@ -32,9 +34,7 @@ from regard_lab.programs.language import (
     width,
 )
 from regard_lab.programs.library import INDUCTION, earlier, follower, mirrored, number_of, rank, token_at
-from regard_lab.programs.planner import HeadTruth, Planner
-from regard_lab.programs.program import Family, Program
-from regard_lab.programs.readings import unit_rows
+from regard_lab.programs.planner import HeadTruth, Planner, unit_rows
 from regard_lab.programs.traps import LOUD, SPARES, SummingPlanner, add_head
 
 FAMILIES: tuple[Family, ...] = ("decoder-only", "decoder-only", "decoder-only", "encoder", "encoder-decoder")

@@ -135,4 +135,4 @@ def translate_lines(lines: int, folder: Path) -> Work:
 
 def _silently(arguments: list[str]) -> None:
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        translate.run(arguments)
+        translate.run_translate(arguments)

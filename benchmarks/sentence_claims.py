@@ -32,7 +32,7 @@ from regard.interpret.roles import (
 from regard.statistics import LEVEL, Interval, benjamini_hochberg
 from regard.viz.maps import LayerMap
 from regard_lab.bench.known_models import KnownModel
-from regard_lab.programs.circuit import Circuit
+from regard_lab.programs.compiler import Circuit
 
 INPUTS = 500
 """Inputs over which needed heads are determined."""

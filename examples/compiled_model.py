@@ -8,6 +8,7 @@ The program writes each letter of a text, and at the end the number of different
 from regard_lab.bench.known_models import run_compiled
 from regard_lab.programs.compiler import compile_program
 from regard_lab.programs.language import (
+    Program,
     aggregate,
     constant,
     elementwise,
@@ -18,7 +19,6 @@ from regard_lab.programs.language import (
     tokens,
     width,
 )
-from regard_lab.programs.program import Program
 
 # In the encoder: whether a letter is new, and the number of new letters.
 earlier = select(tokens, tokens) & select(indices, indices, lambda key, query: key < query)

@@ -93,12 +93,10 @@ MODULES = {
     "regard_course.check": "check",
     "regard_course.report": "CaseReport CheckReport Diagnosis ExerciseReport Finding",
     "regard_lab.bench.bench": "bench",
-    "regard_lab.bench.bench_result": "BenchResult",
     "regard_lab.bench.page": "write_bench_page",
-    "regard_lab.doubts.calibration": "calibrate_doubt",
-    "regard_lab.doubts.calibration_file": "FaultResult TrustReport",
-    "regard_lab.doubts.doubt_files": "check_doubt_file write_doubts",
-    "regard_lab.doubts.sentence_doubt": "doubt Doubt Doubter",
+    "regard_lab.bench.result": "BenchResult",
+    "regard_lab.doubts.calibration": "calibrate_doubt FaultResult TrustReport",
+    "regard_lab.doubts.doubt": "check_doubt_file doubt Doubt Doubter write_doubts",
 }
 """The public names of each module. Type checkers read them from `__init__.pyi`."""
 _HOMES = {name: module for module, names in MODULES.items() for name in names.split()}

@@ -151,9 +151,17 @@ from regard_course.report import (
     Finding as Finding,
 )
 from regard_lab.bench.bench import bench as bench
-from regard_lab.bench.bench_result import BenchResult as BenchResult
 from regard_lab.bench.page import write_bench_page as write_bench_page
-from regard_lab.doubts.calibration import calibrate_doubt as calibrate_doubt
-from regard_lab.doubts.calibration_file import FaultResult as FaultResult, TrustReport as TrustReport
-from regard_lab.doubts.doubt_files import check_doubt_file as check_doubt_file, write_doubts as write_doubts
-from regard_lab.doubts.sentence_doubt import Doubt as Doubt, Doubter as Doubter, doubt as doubt
+from regard_lab.bench.result import BenchResult as BenchResult
+from regard_lab.doubts.calibration import (
+    FaultResult as FaultResult,
+    TrustReport as TrustReport,
+    calibrate_doubt as calibrate_doubt,
+)
+from regard_lab.doubts.doubt import (
+    Doubt as Doubt,
+    Doubter as Doubter,
+    check_doubt_file as check_doubt_file,
+    doubt as doubt,
+    write_doubts as write_doubts,
+)

@@ -25,9 +25,9 @@ from regard.tasks.batch import IGNORE
 from regard.training.run_folder import RunFolder
 from regard.training.tensor_file import read_tensors
 from regard_course.lessons.lesson import Lesson, find_lesson
-from regard_lab.cards.weight_shares import average_heads, measure_shares
+from regard_lab.cards.probe_training import average_heads, measure_shares
 from regard_lab.doubts.calibration import calibrate_doubt
-from regard_lab.doubts.sentence_doubt import Doubter
+from regard_lab.doubts.doubt import Doubter
 
 RESULT = "figures.json"
 """File with the results of a lesson's run, in the lesson's folder."""

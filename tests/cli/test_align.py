@@ -80,14 +80,6 @@ def test_stored_selection_is_replaced_with_a_notice(
     command("align", own, source, target, "--links", links)
 
 
-def test_a_run_of_the_other_direction_is_another_run(
-    own: Path, texts: tuple[Path, Path, Path], command: Command, translator: regard.PairRun
-) -> None:
-    for other in (own, translator.folder):
-        status, _, err = command("align", own, *texts[:2], "--reverse", other)
-        assert status != 0 and "must be another run of task translation, in the opposite direction" in err
-
-
 def test_pairs_are_read_from_files_and_standard_input(
     own: Path, texts: tuple[Path, Path, Path], command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -121,7 +113,7 @@ def test_both_directions(own: Path, texts: tuple[Path, Path, Path], command: Com
     """A model of two training steps suffices for the opposite direction, because the result does not matter."""
     source, target, links = texts
     same = shutil.copytree(own, own.parent / "same", dirs_exist_ok=True)
-    status, _, err = command("align", own, source, target, "--links", links, "--reverse", same)
+    status, _, err = command("align", own, source, target, "--reverse", same)
     assert status == 2 and "must be another run of task translation, in the opposite direction" in err
     sizes: dict[str, Any] = {"vocab_size": 60, "hidden": 16, "heads": 2, "inner": 16}
     turned = (target, source)
@@ -177,53 +169,7 @@ def test_markup_is_transferred(own: Path, command: Command, monkeypatch: pytest.
     assert command("translate", own, "<b>Heute</b> singt", "--tags")[1].count("<b>") == 1
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["-", "-"], "SOURCE and TARGET are both standard input: give one of them as a file"),
-        (["none.de", "a.en"], "file 'none.de' does not exist: check its name"),
-        (["a.de", "short.en"], "'a.de' has 88 lines and 'short.en' has 1 line: line 2 has no counterpart"),
-        (["a.de", "a.en", "--links", "a.en"], "which is not a link"),
-        (["a.de", "a.en", "--links", "short.en"], "has links for 1 pair, but the text has 88"),
-        (["--links", "a.links"], "--links needs the sentences that the links refer to: give"),
-        (["a.de", "--links", "a.links"], "line 1 has no tab"),
-        (["a.de", "a.en", "--links", "past.links"], "pair 1: link 9-0 is beyond a source of 5 words"),
-        (["a.de", "a.en", "--samples", "0"], "samples 0 is out of range"),
-        (["a.de", "a.en", "--plot", "x.y"], "plot 'x.y' has no known extension"),
-        (["a.de", "a.en", "--samples", "12", "--links", "a.links"], "too few pairs to choose heads (12)"),
-        (
-            ["a.de", "a.en", "--links", "a.links", "--plot", "x.png"],
-            "--plot draws a pair and cannot be combined with choosing",
-        ),
-        (
-            ["a.de", "a.en", "--format", "json", "--plot", "x.png"],
-            "--plot draws a pair and cannot be combined with --format",
-        ),
-        (["a.de", "a.en", "--symmetrise", "union"], "--symmetrise needs two directions: give the opposite run"),
-    ],
-)
-def test_unalignable_input_is_one_line(
-    german: regard.TranslationRun,
-    texts: tuple[Path, Path, Path],
-    command: Command,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    words: list[str],
-    told: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("short.en").write_text("0-0\n")
-    Path("past.links").write_text("9-0\n" + f"{LINKS}\n" * (len(PAIRS) - 1))
-    status, _, err = command("align", german.folder, *words)
-    assert status != 0 and told in err and err.count("\n") == 1
-    assert not (german.folder / "alignment.json").exists()
-
-
-def test_way_without_selected_heads_is_refused(
-    german: regard.TranslationRun, texts: tuple[Path, Path, Path], command: Command
-) -> None:
-    status, _, err = command("align", german.folder, *texts[:2], "--by", "head")
-    assert status != 0 and "has no chosen alignment heads" in err
+def test_links_of_every_pair_are_needed(german: regard.TranslationRun) -> None:
     with pytest.raises(regard.InputError, match="links for 2 pairs, but there are 1: give links for every pair"):
         german.choose_alignment(PAIRS[:1], [regard.WordAlignment.of([])] * 2)
 

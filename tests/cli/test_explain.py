@@ -44,9 +44,3 @@ def test_what_cannot_be_split_is_one_line(
     assert main(["explain", str(folder), "--why", *arguments]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
-
-
-def test_a_recurrent_model_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = regard.train("reverse", hidden=8, steps=2, savepath=tmp_path, progress=False)
-    assert main(["explain", str(run.folder), "--why"]) == 2
-    assert "is recurrent: its states are not sums of outputs" in capsys.readouterr().err

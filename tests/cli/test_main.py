@@ -11,10 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from regard.cli import tasks
+import regard
+from regard.cli import data
+from regard.tasks.all_tasks import list_tasks
 from tests.processes import Started, start
 
 REGARD = [sys.executable, "-m", "regard"]
+
+Command = Callable[..., tuple[int, str, str]]
 
 
 def shell(*argv: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -32,12 +36,12 @@ def test_help_names_every_command_without_loading_pytorch(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["export", "import", "align", "translate", "train translation"])
-def test_help_fits_a_terminal(name: str, command: Callable[..., tuple[int, str, str]], narrow: None) -> None:
+def test_help_fits_a_terminal(name: str, command: Command, narrow: None) -> None:
     status, out, _ = command(*name.split(), "--help")
     assert status == 0 and len(out.splitlines()) > 15 and max(map(len, out.splitlines())) <= 80
 
 
-def test_help_has_groups_of_commands(command: Callable[..., tuple[int, str, str]]) -> None:
+def test_help_has_groups_of_commands(command: Command) -> None:
     _, out, _ = command("--help")
     lines = out.splitlines()
     assert len(lines) <= 40
@@ -139,12 +143,12 @@ def test_closed_pipe_gives_no_traceback(tmp_path: Path) -> None:
 
 
 def test_unexpected_error_is_one_line_and_a_report_file(
-    command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+    command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(argv: list[str]) -> None:
         raise ZeroDivisionError("by \udce9 zero")
 
-    monkeypatch.setattr(tasks, "run", broken)
+    monkeypatch.setattr(data, "run_tasks", broken)
     status, out, err = command("tasks")
     assert (status, out) == (1, "") and err.count("\n") == 1 and "Traceback" not in err
     assert err.startswith("regard: internal error, ZeroDivisionError: by \\udce9 zero; the traceback is in ")
@@ -167,7 +171,7 @@ def test_too_little_memory_is_one_line(tmp_path: Path) -> None:
 
 def _paths() -> list[tuple[str, list[str]]]:
     """Return every flag with a path value, and the command line before the flag."""
-    from tests.faults.flags import forms
+    from tests.faults.lines import forms
 
     found = {}
     for form in forms(["models/none"]):
@@ -178,7 +182,7 @@ def _paths() -> list[tuple[str, list[str]]]:
 
 
 def test_an_empty_path_is_refused_and_nothing_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., tuple[int, str, str]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:
     monkeypatch.chdir(tmp_path)
     paths = _paths()
@@ -192,3 +196,36 @@ def test_an_empty_path_is_refused_and_nothing_is_written(
         status, _, err = command(*words)
         assert status == 2 and err.count("\n") == 1, err
     assert not list(tmp_path.iterdir())
+
+
+def test_lists_every_task_with_an_example(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "480")
+    status, out, _ = command("tasks")
+    assert status == 0
+    for example in list_tasks():
+        assert example.task in out and f"'{example.input}'" in out
+
+
+BROKEN = {
+    "raises": "raise ValueError('broken')",
+    "part missing": "import a_part_that_is_missing",
+    "no Python": "def (",
+    "shared library missing": "raise ImportError('libfoo.so.1: cannot open shared object file')",
+}
+
+
+@pytest.mark.parametrize(
+    ("library", "way"), [("matplotlib", way) for way in BROKEN] + [("safetensors", "raises")]
+)
+def test_a_broken_library_is_named(tmp_path: Path, library: str, way: str) -> None:
+    regard.train("counting", hidden=4, heads=1, steps=1, savepath=tmp_path / "models", progress=False)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / f"{library}.py").write_text(BROKEN[way])
+    path = os.pathsep.join([str(tmp_path / "broken"), *sys.path])
+    command = [sys.executable, "-P", "-m", "regard", "plot", "positions", "-o", "model.png"]
+    ended = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+    )
+    assert (ended.returncode, ended.stderr.count("\n")) == (1, 1), ended.stderr
+    assert f"importing {library} fails: " in ended.stderr
+    assert ended.stderr.endswith(f"; reinstall it with pip install --force-reinstall {library}\n")

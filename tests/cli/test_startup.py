@@ -10,21 +10,8 @@ import pytest
 import regard
 
 HEAVY = {
-    "babel",
-    "ctranslate2",
-    "datasets",
-    "lxml",
-    "markdown_it",
-    "matplotlib",
-    "PIL",
-    "pooch",
-    "sacrebleu",
-    "scipy",
-    "starlette",
-    "sympy",
-    "tokenizers",
-    "transformers",
-    "uvicorn",
+    *("babel", "ctranslate2", "datasets", "lxml", "markdown_it", "matplotlib", "PIL", "pooch", "sacrebleu"),
+    *("scipy", "starlette", "sympy", "tokenizers", "transformers", "uvicorn"),
 }
 """Libraries that only some commands need. PyTorch's compiler imports SymPy, which takes seconds."""
 PARTS = {

@@ -1,4 +1,4 @@
-"""`regard train`: spellings of flags, help and refused flags."""
+"""`regard train`: spellings of flags, help, and what judges and steers a training on text."""
 
 import json
 import re
@@ -9,33 +9,20 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+import regard
+from regard.cli.compare import _flags
 from regard.cli.train import parse_config
+from regard.evaluation.bleu import quality
 from regard.tasks.all_tasks import TASKS
 from regard.training.config import RunConfig, make_config
+from tests.german import write
 from tests.processes import start
 
 Command = Callable[..., tuple[int, str, str]]
-
 FLAGS = [
-    "--steps",
-    "--batchsize",
-    "--lr",
-    "--savepath",
-    "--hidden",
-    "--max_len",
-    "--vocab_size",
-    "--enc_layers",
-    "--heads",
-    "--multihead",
-    "--pos_enc",
-    "--self_att",
-    "--score",
-    "--recipe",
-    "--vary_len",
-    "--seed",
-    "--model",
-    "--resume",
-    "--overwrite",
+    *("--steps", "--batchsize", "--lr", "--savepath", "--hidden", "--max_len", "--vocab_size", "--enc_layers"),
+    *("--heads", "--multihead", "--pos_enc", "--self_att", "--score", "--recipe", "--vary_len", "--seed"),
+    *("--model", "--resume", "--overwrite"),
 ]
 
 
@@ -99,45 +86,6 @@ def test_custom_task(command: Command, tmp_path: Path, monkeypatch: pytest.Monke
     status, out, err = command("test", "vowels", "--savepath", tmp_path, "--samples", "5")
     assert status == 0, err
     assert "vowels, 3 of 3 steps" in out
-
-
-BAD = {
-    "no task": ([], "there is no name: name the task first, as in `regard train counting`"),
-    "flag first": (["--steps", "3"], "flag '--steps' comes first: name the task first"),
-    "unknown task": (["signals"], "task 'signals' is unknown: did you mean signal?"),
-    "unknown flag": (["counting", "--stepps", "3"], "Unrecognized options: --stepps, 3; Perhaps you meant:"),
-    "no number": (["counting", "--steps", "many"], "invalid literal for int() with base 10: 'many'"),
-    "no value": (["counting", "--steps"], "Missing value for argument '--steps'"),
-    "zero": (["counting", "--steps", "0"], "steps 0 is out of range: choose from 1 to 1000000000"),
-    "heads": (["signal2", "--heads", "5"], "hidden 64 cannot be split into 5 heads: choose a multiple of 5"),
-    "recipe": (["counting", "--recipe", "my"], "invalid choice 'my' for argument '--recipe'"),
-    "boolean": (["counting", "--pos_enc=maybe"], "--pos_enc 'maybe' is not a boolean: give --pos_enc=True"),
-    "nothing to resume": (["counting", "--resume"], "train a run first, or give its folder"),
-    "one letter": (["difference", "--vocab_size=1"], "vocab_size 1 is too small: difference needs 2 letters"),
-    "nan": (["counting", "--lr", "nan"], "lr nan is out of range: choose a finite number above 0"),
-    "diverges": (["counting", "--lr", "1e30", "--steps", "50"], "lower --lr; the last checkpoint of the run"),
-}
-
-
-@pytest.mark.parametrize(("argv", "message"), BAD.values(), ids=BAD)
-def test_bad_input_is_one_line_and_status_2(
-    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str], message: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    status, out, err = command("train", *argv)
-    assert status == 2
-    assert message in err, err
-    assert out == "" and err.startswith("regard: ") and err.count("\n") == 1
-    if "lower --lr" not in message:
-        assert list(tmp_path.iterdir()) == []
-
-
-def test_unwritable_path_is_refused_before_training(command: Command, tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.touch()
-    status, _, err = command("train", "counting", "--savepath", file)
-    assert status == 2
-    assert err.startswith("regard: cannot write ") and "choose another path" in err and err.count("\n") == 1
 
 
 def test_existing_run_is_kept_without_overwrite(command: Command, tmp_path: Path) -> None:
@@ -276,28 +224,147 @@ def test_every_fitting_model_trains_every_task(command: Command, tmp_path: Path,
     assert status == 0 and "Exact match" in out
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (("dates", "--locales", "en,xx"), "locale 'xx' is unknown"),
-        (("dates", "--model", "query"), "model 'query' does not fit task dates: choose recurrent or transformer"),
-        (("dates", "--model"), "flag --model has no value"),
-        (("recall", "--model", "recurrent"), "does not fit task recall: choose query or pooling"),
-        (("reverse", "--context", "cell", "--query", "current"), "query current does not fit context cell"),
-        (("recall", "--pairs", "9"), "pairs 9 is out of range: choose from 1 to 8"),
-    ],
-)
-def test_unsupported_options_of_recurrent_models_are_refused(
-    command: Command, tmp_path: Path, argv: tuple[str, ...], message: str
-) -> None:
-    status, out, err = command("train", *argv[:1], "--savepath", tmp_path, *argv[1:])
-    assert (status, out) == (2, "") and message in err and err.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_help_names_all_presets(command: Command) -> None:
     from regard.training.config import PRESETS
 
     _, out, _ = command("train", "translation", "--help")
     text = " ".join(out.replace("│", " ").split())
     assert f"Size of the Transformer: {', '.join(PRESETS)}." in text
+
+
+def test_mechanism_replaces_options_that_are_not_given() -> None:
+    assert regard.TranslationConfig(train=("x.tsv",), attention="alibi").run_config().model.positions != "rotary"
+    with pytest.raises(regard.InputError, match="--key_value_heads 2 and attention part multi_query are both"):
+        regard.make_config("dyck", {"attention": "multi_query", "key_value_heads": 2})
+    with pytest.raises(regard.InputError, match="--positions learned and attention part alibi are both"):
+        regard.make_config("dyck", {"attention": "alibi", "positions": "learned"})
+
+
+def test_comparison_keeps_the_mechanism_and_the_preset() -> None:
+    assert _flags("dyck", ["--attention", "alibi", "--heads", "2"]) == {
+        "attention": "alibi",
+        "model": "decoder",
+        "heads": 2,
+    }
+    assert _flags("translation", ["--preset", "small"])["preset"] == "small"
+
+
+SMALL = [
+    *("--vocab_size", "400", "--hidden", "16", "--heads", "2", "--inner", "16", "--enc_layers", "1"),
+    *("--dec_layers", "1", "--tokens", "400", "--validate_every", "3", "--average", "0", "--lr", "0.01"),
+]
+RULES = [
+    *("--symbols", "<2en>", "__NUM__", "--normalize", "nfkc,quotes", "--byte_fallback", "--weight_decay"),
+    "0.1",
+]
+
+
+@pytest.fixture
+def flags(tmp_path: Path) -> list[str]:
+    """Text whose sources begin with a language tag."""
+    text: dict[str, Any] = write(tmp_path)
+    for source, _ in text.values():
+        lines = Path(source).read_text(encoding="utf-8").splitlines()
+        Path(source).write_text("".join(f"<2en> {line}\n" for line in lines), encoding="utf-8")
+    extra = f"other={text['test'][0]},{text['test'][1]}"
+    return ["--train", *text["train"], "--valid", *text["valid"], "--extra_valid", extra, *SMALL]
+
+
+def test_several_texts_and_a_criterion(tmp_path: Path, flags: list[str], command: Command) -> None:
+    here = ["--savepath", str(tmp_path)]
+    status, out, err = command(
+        *(
+            "train",
+            "translation",
+            *flags,
+            *RULES,
+            "--steps",
+            "9",
+            "--criterion",
+            "loss/other",
+            "--keep",
+            "2",
+            *here,
+        )
+    )
+    assert status == 0 and "best validation loss" in out and "nats per token on other after 9 steps" in out
+    assert "perplexity" in err and "; other: BLEU" in err and "Validating on 24 pairs of other" in err
+    run = regard.load(tmp_path / "translation")
+    assert isinstance(run, regard.TranslationRun)
+    names = ("bleu", "chrf", "valid_loss", "valid_perplexity")
+    assert {f"{name}{text}" for name in names for text in ("", "/other")} <= run.metrics[-1].keys()
+    # The figures are those of the stored model, measured independently.
+    pairs = list(run.task.config.extra_texts()["other"])
+    scores = run.score(pairs)
+    loss = -sum(score.log_probability for score in scores) / sum(score.tokens for score in scores)
+    assert run.metrics[-1]["valid_loss/other"] == pytest.approx(loss, rel=1e-5)
+    answers = run.translate([source for source, _ in pairs], beam=1)
+    best = quality(answers, [target for _, target in pairs])
+    assert run.metrics[-1]["chrf/other"] == pytest.approx(best.chrf)
+    assert run.metrics[-1]["bleu/other"] == pytest.approx(best.main)
+    status, out, _ = command("train", "translation", "--resume", "--steps", "12", "--lr", "0.001", *here)
+    assert status == 0 and "Trained translation for 12 steps" in out
+    status, out, _ = command("average", "translation", *here)
+    assert status == 0 and "Averaged the models after 9, 12 steps" in out
+    status, _, err = command("train", "translation", "--resume", "--extra_valid", "other=x,y", *here)
+    assert status == 2 and err.count("\n") == 1 and "does not exist" in err
+
+
+def test_rules_for_text_travel_with_the_run(tmp_path: Path, flags: list[str], command: Command) -> None:
+    here = ["--savepath", str(tmp_path)]
+    assert command("train", "translation", *flags, *RULES, "--steps", "3", *here)[0] == 0
+    run = regard.load(tmp_path / "translation")
+    assert isinstance(run, regard.TranslationRun)
+    curved, straight = "<2en> „Der“ Hahn ﬁndet __NUM__ 漢", '<2en> "Der" Hahn findet __NUM__ 漢'
+    source = run.task.source_vocabulary
+    assert source.encode(curved) == source.encode(straight) and source.decode(source.encode(curved)) == straight
+    assert run.score([(curved, "a")])[0].log_probability == run.score([(straight, "a")])[0].log_probability
+    outputs = [
+        command("translate", "translation", text, "--engine", "regard", *here)[1] for text in (curved, straight)
+    ]
+    assert outputs[0] == outputs[1]
+    assert "unknown" not in command("translate", "translation", curved, "--engine", "regard", *here)[2]
+    attention = run.attend("<2en> Heute singt der Hahn.")
+    assert "<2en>" in str(attention)
+
+
+def check_rules(tokenizer: Any, run: Any) -> None:
+    for text in ("<2en> „Der“ Hahn ﬁndet __NUM__ 漢", "x__NUM__y"):
+        assert tokenizer.encode(text, add_special_tokens=False).ids == run.task.source_vocabulary.encode(text)
+
+
+def test_exported_tokenizer_has_the_rules(tmp_path: Path, flags: list[str], command: Command) -> None:
+    pytest.importorskip("ctranslate2")
+    tokenizers = pytest.importorskip("tokenizers")
+    here = ["--savepath", str(tmp_path)]
+    assert command("train", "translation", *flags, *RULES, "--steps", "3", *here)[0] == 0
+    status, _, err = command("export", "translation", "--to", "ctranslate2", "--output", tmp_path / "out", *here)
+    assert status == 0, err
+    run: Any = regard.load(tmp_path / "translation")
+    check_rules(tokenizers.Tokenizer.from_file(str(tmp_path / "out" / "source.json")), run)
+
+
+def test_moved_validation_texts_resume(tmp_path: Path, flags: list[str], command: Command) -> None:
+    here = ["--savepath", str(tmp_path)]
+    assert command("train", "translation", *flags, "--steps", "3", *here)[0] == 0
+    for name in ("test.de", "test.en"):
+        (tmp_path / name).rename(tmp_path / f"moved.{name}")
+    moved = f"other={tmp_path / 'moved.test.de'},{tmp_path / 'moved.test.en'}"
+    resume = ("train", "translation", "--resume", "--steps", "6", *here)
+    status, _, err = command(*resume)
+    assert status == 2 and "does not exist" in err and "give its new path" in err
+    assert command(*resume, "--extra_valid", moved)[0] == 0
+    (tmp_path / "moved.test.en").write_text("changed\n" * 24)
+    status, _, err = command(*resume, "--extra_valid", moved)
+    assert status == 2 and "extra_valid" in err and "has changed" in err
+
+
+def test_criterion_without_validation_text_selects_nothing(
+    tmp_path: Path, flags: list[str], command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*flags[: flags.index("--valid")], "--steps", "2", "--criterion", "chrf", "--savepath", tmp_path]
+    status, _, err = command("train", "translation", *words)
+    assert status == 2 and "criterion chrf has no effect without --valid: leave criterion out, or give" in err
+    sizes: dict[str, Any] = {"hidden": 16, "heads": 2, "inner": 16, "enc_layers": 1, "dec_layers": 1}
+    regard.train("translation", train=flags[1:3], criterion="chrf", steps=2, **sizes, savepath=tmp_path)
+    assert "Without validation text, criterion chrf selects nothing" in capsys.readouterr().err

@@ -45,23 +45,3 @@ def test_hide_and_score(command: Run, folder: Path) -> None:
     assert command(*arguments)[0] == 2
     status, out, _ = command("write", "found/claims.py", "--score", "found-key.json")
     assert status == 0 and "right: 0 of 1 heads that answers need, and 0 of 3" in out
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("revers",), "puzzle 'revers' is unknown: choose first"),
-        (("mine.py",), "'mine.py' is not the name of a puzzle: add --puzzle NAME"),
-        (("mine.py", "--puzzle", "sorts"), "puzzle 'sorts' is unknown"),
-        (("first.py",), "'first.py' is not a Python file"),
-        (("mine.py", "--hide", "found", "--alphabet", "aa"), "alphabet 'aa' must have different letters"),
-        (("mine.py", "--hide", "found", "--longest", "0"), "longest 0 is out of range"),
-        (("first.py", "--seed=-1"), "seed -1 is out of range"),
-        (("--page",), "the first word must be a puzzle, a file or a folder"),
-        (("first.py", "--score", "key.json"), "key.json"),
-        ((".",), "model.json"),
-    ],
-)
-def test_bad_input_is_one_line(command: Run, words: tuple[str, ...], message: str) -> None:
-    status, _, error = command("write", *words)
-    assert status == 2 and message in error and error.count("\n") == 1

@@ -7,7 +7,7 @@ import pytest
 
 import regard
 from regard.decoding.controls import Controls
-from regard_lab.doubts.traces import read_traces
+from regard_lab.doubts.features import read_traces
 from tests.conftest import TINY
 from tests.german import sentences, write
 

@@ -26,9 +26,8 @@ from unittest import mock
 
 from regard.runs.training import PREPARED
 from tests.faults.children import PATIENCE, Ended, as_nobody, run
-from tests.faults.flags import Form, forms
 from tests.faults.ground import TRAININGS, Site, at_home, make_ground, warm_up
-from tests.faults.lines import Line, line_of, near
+from tests.faults.lines import Form, Line, forms, line_of, near
 from tests.faults.planted import RAN
 from tests.faults.report import Report, Trial, counted
 from tests.faults.watch import watch

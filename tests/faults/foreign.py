@@ -14,7 +14,6 @@ import json
 import os
 import re
 import shutil
-import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -28,7 +27,7 @@ import torch
 
 from tests.faults.children import Ended, run
 from tests.faults.damage import WAYS, Way
-from tests.faults.report import Report, Trial, counted
+from tests.faults.report import Report, Trial, campaign
 
 USUAL_COUNT = 500
 PATIENCE = 60.0
@@ -94,11 +93,8 @@ EDITS: list[tuple[str, Any]] = [
 ]
 """Values of a newer or damaged folder, which replace or extend those of a JSON file."""
 CODE = [
-    "class Tokenizer: pass\nclass Config: pass\n",
-    "raise RuntimeError('x')\n",
-    "import nothing_like_it\n",
-    "def (:\n",
-    "Tokenizer = Config = 7\n",
+    *("class Tokenizer: pass\nclass Config: pass\n", "raise RuntimeError('x')\n", "import nothing_like_it\n"),
+    *("def (:\n", "Tokenizer = Config = 7\n"),
     "class Tokenizer:\n    @classmethod\n    def from_pretrained(cls, *a, **b): return cls()\n",
     "import sys\nsys.exit(3)\n",
 ]
@@ -284,7 +280,7 @@ def faults_of(ended: Ended) -> list[str]:
     return found
 
 
-def trial(name: str, root: Path, seed: int, index: int) -> Trial:
+def trial(name: str, root: Path, seed: int, index: int) -> tuple[Trial, str]:
     """Damage one folder, and check the outcome of a command."""
     random = Random(f"{seed}/{index}")
     kind, site = KINDS[name], laid_out(name, root)
@@ -301,13 +297,13 @@ def trial(name: str, root: Path, seed: int, index: int) -> Trial:
     ended = run(partial(work, argv), site, patience=PATIENCE)
     what = (f"{argv[0]}: {way.__name__} {path.name}", *argv[1:], ended.err[-400:])
     outcome = {0: "unharmed", 1: "the machine refused", 2: "refused"}.get(ended.status, "other")
-    return Trial(index, argv[0], outcome, tuple(faults_of(ended)), what)
+    return Trial(index, argv[0], outcome, tuple(faults_of(ended)), what), ended.err
 
 
 @contextlib.contextmanager
 def made(name: str) -> Iterator[Path]:
     """Create an intact folder of a kind in a separate process, and import its readers."""
-    for module in ("regard", "regard.cli.look", "regard.cli.import_model", *KINDS[name].needs, *LATE):
+    for module in ("regard", "regard.cli.look", "regard.cli.convert", *KINDS[name].needs, *LATE):
         if find_spec(module.partition(".")[0]) is not None:
             importlib.import_module(module)
     with tempfile.TemporaryDirectory() as root:
@@ -355,15 +351,11 @@ def laid_out(name: str, root: Path) -> Path:
 
 def main(name: str, count: int | None, seed: int, only: int | None = None) -> Report:
     """Run `count` trials with damaged folders of a kind."""
-    indices = list(range(count or USUAL_COUNT)) if only is None else [only]
-    again = f"python -m tests.faults {name} --seed {seed} --only {{index}}"
     if any(find_spec(each) is None for each in KINDS[name].needs):
-        return Report(f"damaged folders, {name} (not installed)", seed, [], again)
+        return Report(f"damaged folders, {name} (not installed)", seed, [], "")
     with made(name) as root:
-        trials = [trial(name, root, seed, index) for index in counted(name, len(indices), indices)]
-    if only is not None:
-        sys.stderr.write(f"{trials}\n")
-    return Report(f"damaged folders, {name}", seed, trials, again)
+        tried = partial(trial, name, root, seed)
+        return campaign(f"damaged folders, {name}", name, seed, count or USUAL_COUNT, only, tried)
 
 
 CAMPAIGNS: dict[str, Callable[..., Report]] = {name: partial(main, name) for name in KINDS}

@@ -22,7 +22,6 @@ import torch
 import regard
 from tests.faults.children import run
 from tests.faults.planted import extra_names, plant
-from tests.faults.values import close, lay_out
 from tests.german import write
 
 Tree = dict[str, tuple[int, ...]]
@@ -49,12 +48,8 @@ LINES = [
 
 
 LATE = (
-    "ctranslate2.specs",
-    "h11._impl",
-    "torch._dynamo",
-    "transformers.models.auto.modeling_auto",
-    "transformers.models.auto.tokenization_auto",
-    "uvicorn.protocols.http.h11_impl",
+    *("ctranslate2.specs", "h11._impl", "torch._dynamo", "transformers.models.auto.modeling_auto"),
+    *("transformers.models.auto.tokenization_auto", "uvicorn.protocols.http.h11_impl"),
 )
 """Lazy imports of commands, if installed."""
 
@@ -116,6 +111,34 @@ def make_ground(folder: Path) -> Path:
     for index, text in enumerate(LINES):
         (ground / "text" / f"lines{index}").write_text(text, encoding="utf-8", newline="")
     return ground
+
+
+def lay_out(folder: Path) -> None:
+    """Create the files of `tests.faults.lines.PATHS`."""
+    things = folder / "things"
+    for name in ("folder", "closed", "folder.png"):
+        (things / name).mkdir(parents=True)
+    (things / "file").write_text("ABC\n")
+    (things / "secret").write_text("ABC\n")
+    (things / "bytes").write_bytes(bytes(range(256)) * 4)
+    (things / "closed" / "inside").write_text("ABC\n")
+    os.mkfifo(things / "pipe")
+    for name, target in {
+        "link": "file",
+        "link.png": "picture.png",
+        "dangling": "nowhere",
+        "loop": "loop",
+        "null": os.devnull,
+        "null.png": os.devnull,
+    }.items():
+        (things / name).symlink_to(target)
+    (things / "picture.png").write_bytes(b"not yet")
+
+
+def close(folder: Path) -> None:
+    """Remove the permissions that `tests.faults.lines.PATHS` names."""
+    (folder / "things" / "secret").chmod(0o000)
+    (folder / "things" / "closed").chmod(0o000)
 
 
 def _train(ground: Path) -> int:

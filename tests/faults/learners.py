@@ -14,52 +14,39 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 
-from tests.faults.report import Report, Trial, counted
+from tests.faults.report import Report, Trial, campaign
 
 USUAL_COUNT = 60
 PATIENCE = 300
 RIGHT = "    return q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5\n"
 ACTS = {
     "dies": [
-        "import os; os._exit({number})",
-        "import ctypes; ctypes.string_at(0)",
-        "import os, signal; os.kill(os.getpid(), signal.Signals({signal}))",
-        "import os; os.abort()",
-        "import sys; sys.exit({number})",
-        "raise KeyboardInterrupt",
-        "raise SystemExit('{word}')",
-        "raise BaseException('{word}\\x1b[2J')",
-        "def again(): again()\nagain()",
+        *("import os; os._exit({number})", "import ctypes; ctypes.string_at(0)"),
+        *("import os, signal; os.kill(os.getpid(), signal.Signals({signal}))", "import os; os.abort()"),
+        *("import sys; sys.exit({number})", "raise KeyboardInterrupt", "raise SystemExit('{word}')"),
+        *("raise BaseException('{word}\\x1b[2J')", "def again(): again()\nagain()"),
         "many = [0] * 10**{power}",
     ],
     "prints": [
-        "print('{word}' * 10**{small})",
-        "import os; os.write(1, bytes(range(256)))",
-        "import sys; sys.stdout.close()",
-        "import os; os.close({descriptor})",
-        "import os; os.closerange(1, {number})",
-        "import sys; sys.stdout = sys.stderr = None",
-        "input()",
+        *("print('{word}' * 10**{small})", "import os; os.write(1, bytes(range(256)))"),
+        *("import sys; sys.stdout.close()", "import os; os.close({descriptor})"),
+        *("import os; os.closerange(1, {number})", "import sys; sys.stdout = sys.stderr = None", "input()"),
     ],
     "patches": [
-        "import json; json.{name} = None",
-        "import builtins; builtins.{builtin} = None",
-        "import os; os.{call} = None",
-        "import signal; signal.signal = signal.setitimer = None",
+        *("import json; json.{name} = None", "import builtins; builtins.{builtin} = None"),
+        *("import os; os.{call} = None", "import signal; signal.signal = signal.setitimer = None"),
         "import sys; sys.setprofile(lambda *a: None); sys.settrace(lambda *a: None)",
-        "import sys; sys.modules.clear()",
-        "import sys; sys.path.clear()",
+        *("import sys; sys.modules.clear()", "import sys; sys.path.clear()"),
     ],
     "loops": [
         "import threading, time; threading.Thread(target=time.sleep, args=(1000,)).start()",
-        "import os; os.fork()",
-        "import subprocess; subprocess.Popen(['sleep', '1000'])",
+        *("import os; os.fork()", "import subprocess; subprocess.Popen(['sleep', '1000'])"),
         "import multiprocessing as m; m.get_context('{start}').Process(target=print).start()",
-        "import os, signal; os.kill(os.getppid(), signal.SIGKILL)",
-        "while True: pass",
+        *("import os, signal; os.kill(os.getppid(), signal.SIGKILL)", "while True: pass"),
     ],
     "moves": [
         "import os; os.chdir('/')",
@@ -110,7 +97,7 @@ def faults_of(status: int, out: str, err: str) -> Iterator[str]:
         yield f"status {status} after {first[:160]}"
 
 
-def tried(index: int, seed: int) -> Trial:
+def attempt(index: int, seed: int) -> tuple[Trial, str]:
     """Check one file."""
     kind, text = learners_file(Random(f"{seed} {index}"))
     with tempfile.TemporaryDirectory() as folder:
@@ -120,25 +107,16 @@ def tried(index: int, seed: int) -> Trial:
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         try:
             done = subprocess.run(
-                argv,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=PATIENCE,
-                env=environment,
-                cwd=folder,
+                argv, capture_output=True, errors="replace", timeout=PATIENCE, env=environment, cwd=folder
             )
         except subprocess.TimeoutExpired:
-            return Trial(index, kind, "hung", (f"did not end within {PATIENCE} seconds",), (text,))
+            return Trial(index, kind, "hung", (f"did not end within {PATIENCE} seconds",), (text,)), ""
     found = tuple(faults_of(done.returncode, done.stdout, done.stderr))
     outcome = "right (status 0)" if done.returncode == 0 else "stopped or wrong (status 1)"
-    return Trial(index, kind, outcome, found, (text,))
+    return Trial(index, kind, outcome, found, (text,)), done.stdout + done.stderr
 
 
 def main(count: int | None, seed: int, only: int | None = None) -> Report:
     """Check `count` files, or only the file with the number `only`."""
-    numbers = range(count or USUAL_COUNT) if only is None else [only]
-    trials = [tried(index, seed) for index in counted("learners", len(numbers), numbers)]
-    return Report(
-        "learners' files", seed, trials, f"python -m tests.faults learners --seed {seed} --only {{index}}"
-    )
+    tried = partial(attempt, seed=seed)
+    return campaign("learners' files", "learners", seed, count or USUAL_COUNT, only, tried)

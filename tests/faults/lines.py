@@ -1,15 +1,220 @@
-"""Invalid and unusual command lines, each determined by its seed."""
+"""Invalid and unusual command lines, each determined by its seed.
 
+All flags of all commands are read as the commands declare them. Each command is called with each possible subject
+until it calls the parser; the dataclass that the parser receives is stored. New commands, flags, tasks and models
+are therefore included automatically.
+"""
+
+import contextlib
+import dataclasses
+import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+from unittest import mock
 
+import tyro
+
+from regard.cli import COMMANDS, main
+from regard.data.datasets import DATA_SETS
+from regard.interpret.figures import FIGURE_KINDS
+from regard.tasks.all_tasks import TASKS, find_task
+from regard.training.config import models_for
 from tests.faults.children import NULL, Streams
-from tests.faults.flags import Flag, Form
 from tests.faults.ground import LINES
-from tests.faults.values import PATHS, TEXTS, hostile
+
+COMPARED = ("--vary", "lr=0.1,0.2")
+
+
+class SeenError(BaseException):
+    """Raised when the parser is called, to end the command."""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A flag, its type and its default."""
+
+    name: str
+    hint: Any
+    default: Any
+
+
+@dataclass(frozen=True)
+class Form:
+    """A command and its subject, with all flags."""
+
+    command: str
+    words: tuple[str, ...]
+    """Arguments after the command: nothing, a task or a run, and the flags that other flags depend on."""
+    flags: tuple[Flag, ...]
+
+    def flag(self, name: str) -> Flag | None:
+        """Return the flag `name`; None if it does not exist."""
+        return next((each for each in self.flags if each.name == name), None)
+
+
+def forms(runs: Sequence[str]) -> list[Form]:
+    """Return every command with every subject; runs are in the working directory of this process."""
+    return [form for command in COMMANDS for form in _forms_of(command, runs)]
+
+
+def _forms_of(command: str, runs: Sequence[str]) -> Iterator[Form]:
+    alone = _flags_of(command, ())
+    if alone is not None:
+        yield Form(command, (), alone)
+        return
+    for words in _subjects(command, runs):
+        flags = _flags_of(command, words)
+        if flags is not None:
+            yield Form(command, words, flags)
+
+
+def _subjects(command: str, runs: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the subjects of a command; the subjects of commands that are not listed here are runs."""
+    if command in ("train", "compare"):
+        for task in TASKS:
+            for model in models_for(find_task(task)):
+                yield task, "--model", model
+    elif command == "plot":
+        yield from ((kind, name) for kind in FIGURE_KINDS for name in runs)
+    else:
+        yield from ((name,) for name in (DATA_SETS if command == "data" else runs))
+
+
+def _flags_of(command: str, words: tuple[str, ...]) -> tuple[Flag, ...] | None:
+    """Return the flags of a command; None if the command does not accept this subject."""
+    # Training and comparisons have separate flags, followed by the flags of the model and the task.
+    parsers, extra = 1 + (command in ("train", "compare")), COMPARED if command == "compare" else ()
+    seen: list[Any] = []
+    real = tyro.cli
+
+    def note(kind: Any, **others: Any) -> Any:
+        seen.append(others["default"])
+        if len(seen) == parsers:
+            raise SeenError
+        return real(kind, **others)
+
+    with (
+        mock.patch.object(tyro, "cli", note),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+        contextlib.suppress(SeenError, SystemExit),
+    ):
+        main([command, *words, *extra])
+    if len(seen) < parsers:
+        return None
+    flags = {flag.name: flag for default in seen for flag in _flat(default)}
+    for flag in _flat(seen[0]):
+        flags[flag.name] = flag
+    return tuple(flags.values())
+
+
+def _flat(default: Any) -> Iterator[Flag]:
+    """Yield the flags of a dataclass, including nested dataclasses."""
+    hints = get_type_hints(type(default))
+    for each in dataclasses.fields(default):
+        value = getattr(default, each.name)
+        if dataclasses.is_dataclass(value):
+            yield from _flat(value)
+        else:
+            yield Flag(each.name, hints[each.name], value)
+
+
+INTEGERS = ["0", "1", "2", "3", "5", "-1", "-0", "+2", "007", "1_0", " 2 ", "2.0", "1e3", "0x10", "\uff12", "½"]
+LARGE = [str(number) for number in (255, 4096, 2**31 - 1, 2**31, 2**32, 2**63, 2**64, 10**30)] + ["9" * 5000]
+FLOATS = [
+    *("0", "1", "0.5", "-1", "-0.0", "1e-320", "1e308", "1e309", "nan", "NaN", "-nan", "inf", "-inf", "1e"),
+    "1,5",
+]
+BOOLEANS = ["True", "False", "true", "0", "1", "yes", "maybe", "None", ""]
+TEXTS = [
+    *("", " ", "A", "BCCCBAABACCCA", "None", "null", "3. Mai 1979", "é" * 40, "日本語", "\u202egnp.exe"),
+    *("a\u0301", "😀", "\udcff", "x\ud800y", "\x00", "a\x00b", "a\nb", "\x1b[31mred", "\x07", "x" * 300),
+    *("y" * 5000, "--", "-", "-1", "--help", "=", "a=b", "$(id)", "%s%n", "{0}", "module:Class", "os:getcwd"),
+    *("math:", ":", "no.such.module:Thing"),
+]
+PATHS = [
+    "new",
+    "deep/er/new",
+    "missing/../new",
+    "things/folder",
+    "things/closed",
+    "things/closed/inside",
+    "things/secret",
+    "things/null",
+    "things/pipe",
+    "things/link",
+    "things/dangling",
+    "things/loop",
+    "things/file",
+    "things/file/inside",
+    "things/bytes",
+    "things/" + "n" * 300,
+    "d/" * 3000,
+    "n" * 5000,
+    "",
+    ".",
+    "..",
+    "/",
+    "/dev/null",
+    "/dev/full",
+    "/proc/nothing",
+    "/etc/nothing",
+    "models",
+    "models/counting",
+    "models/counting/config.json",
+    "models/counting/model.safetensors",
+    "~",
+    "a\nb.png",
+    "a\x00b.png",
+    "\udcff.png",
+    "x\ud800.json",
+    "-",
+    "new.png",
+    "new.svg",
+    "new.pdf",
+    "new.html",
+    "new.json",
+    "new.PNG",
+    "new.gif",
+    "new.",
+    "things/folder.png",
+    "things/link.png",
+    "things/null.png",
+]
+
+
+def hostile(flag: Flag, random: Random) -> list[str]:
+    """Return values of a flag, usually of its type and sometimes of another type: valid values, limits and
+    invalid values.
+    """
+    if random.random() < 0.12:  # of another type
+        return [random.choice(random.choice([INTEGERS, LARGE, FLOATS, BOOLEANS, TEXTS, PATHS]))]
+    return _of_type(flag.hint, flag.name, flag.default, random)
+
+
+def _of_type(hint: Any, name: str, default: Any, random: Random) -> list[str]:
+    given = [part for part in get_args(hint) if part not in (type(None), Ellipsis)]
+    if hint is bool:
+        return [random.choice(BOOLEANS)]
+    if hint is int:
+        near = [str(default + step) for step in (-1, 0, 1)] if isinstance(default, int) else []
+        return [random.choice(random.choice([INTEGERS, INTEGERS, LARGE, near or INTEGERS]))]
+    if hint is float:
+        return [random.choice(random.choice([FLOATS, FLOATS, INTEGERS, LARGE]))]
+    if hint is Path:
+        return [random.choice(PATHS)]
+    if get_origin(hint) is Literal:
+        return [random.choice([*map(str, given), str(given[0]).upper(), str(given[0])[:-1], *TEXTS[:3]])]
+    if get_origin(hint) is tuple:
+        return [word for _ in range(random.randint(0, 3)) for word in _of_type(given[0], name, None, random)]
+    if given:  # one of several types, including None
+        return _of_type(random.choice(given), name, default, random)
+    return [random.choice(random.choice([TEXTS, PATHS]) if name in ("plot", "data", "run") else TEXTS)]
+
 
 SMALL = {
     "steps": "2",
@@ -31,14 +236,7 @@ USUAL = 4
 """Weight of frequent commands."""
 TRANSLATION_TEXT = ["--train", "text/train.de", "text/train.en", "--valid", "text/valid.de", "text/valid.en"]
 VARIED = [
-    "hidden=4,8",
-    "lr=0.1,0.2",
-    "score=dot,additive",
-    "hidden",
-    "=",
-    "hidden=",
-    "seed=1,2",
-    "nothing=1",
+    *("hidden=4,8", "lr=0.1,0.2", "score=dot,additive", "hidden", "=", "hidden=", "seed=1,2", "nothing=1"),
     "hidden=x",
 ]
 

@@ -9,17 +9,13 @@ Nothing outside the folder may change, the status is 0, 1 or 2, and an error mes
 
 import os
 import shutil
-import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 
 from tests.faults.children import Ended
-from tests.faults.ground import at_home, warm_up
-from tests.faults.kills import operations_of
-from tests.faults.report import Report, Trial, counted
-from tests.faults.scenes import Stage, call, contents, fresh, scenes, set_up
+from tests.faults.kills import operations_of, sample
+from tests.faults.report import Report, Trial, campaign
+from tests.faults.scenes import Stage, call, contents, fresh, home_folder, scenes, set_up
 from tests.faults.watch import HALF_WRITTEN
 
 WAYS = ("link", "dangling link", "second name", "link to a pipe", "pipe")
@@ -87,28 +83,18 @@ def judge(ended: Ended, before: dict[str, bytes], after: dict[str, bytes], way: 
 
 def main(count: int | None, seed: int, only: int | None = None) -> Report:
     """Plant links at all names of all scenes, or at a random sample of `count` names."""
-    trials = []
-    with tempfile.TemporaryDirectory() as scratch:
-        root = Path(scratch).resolve()
-        warm_up()
-        for name in ("home", "tmp"):
-            (root / name).mkdir()
-        with at_home(root):
-            stages = [set_up(scene, root / scene.name) for scene in scenes()]
+    with home_folder() as root:
+        stages = [set_up(scene, root / scene.name) for scene in scenes()]
         named = [(stage, name, way) for stage in stages for name in names_of(stage) for way in WAYS]
         cases = [each for each in named if can_be(*each)]
-        indices = list(range(len(cases))) if only is None else [only]
-        if count is not None and count < len(indices):
-            indices = sorted(Random(seed).sample(indices, count))
-        for index in counted("links", len(indices), indices):
+
+        def attempt(index: int) -> tuple[Trial, str]:
             stage, name, way = cases[index]
             site = fresh(stage)
             outside = plant(site, name, way)
             before = contents(outside)
             ended = call(stage.scene.argv, site)
             faults = tuple(judge(ended, before, contents(outside), way))
-            outcome = f"status {ended.status}"
-            trials.append(Trial(index, way, outcome, faults, (stage.scene.name, name, way)))
-            if only is not None:
-                sys.stderr.write(f"{trials[-1]}\n{ended.err}")
-    return Report("links", seed, trials, "python -m tests.faults links --only {index}")
+            return Trial(index, way, f"status {ended.status}", faults, (stage.scene.name, name, way)), ended.err
+
+        return campaign("links", "links", seed, sample(len(cases), count, seed), only, attempt)

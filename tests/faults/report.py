@@ -5,7 +5,7 @@ import re
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -89,6 +89,25 @@ class Report:
             "counts": self.counts,
             "faults": faults,
         }
+
+
+def campaign(
+    title: str,
+    name: str,
+    seed: int,
+    numbers: int | Sequence[int],
+    only: int | None,
+    attempt: Callable[[int], tuple[Trial, str]],
+) -> Report:
+    """Run the trials of some numbers; or only one, whose messages are printed. `name`: as on the command line."""
+    indices = [only] if only is not None else range(numbers) if isinstance(numbers, int) else numbers
+    trials = []
+    for index in counted(title, len(indices), indices):
+        trial, messages = attempt(index)
+        trials.append(trial)
+        if only is not None:
+            sys.stderr.write(f"{trial}\n{messages}")
+    return Report(title, seed, trials, f"python -m tests.faults {name} --seed {seed} --only {{index}}")
 
 
 def alike(fault: str) -> str:

@@ -77,23 +77,11 @@ KNOWN: dict[str, tuple[Sequence[Any], Sequence[Any]]] = {
 }
 """Valid values of some fields, and further values to try."""
 HOSTS = (
-    "evil.example",
-    "127.0.0.1.evil.example",
-    "localhost",
-    "127.0.0.1:1",
-    "[::1]:8137",
-    "",
-    "a b",
-    "\xe9",
+    *("evil.example", "127.0.0.1.evil.example", "localhost", "127.0.0.1:1", "[::1]:8137", "", "a b", "\xe9"),
     "*",
 )
 ORIGINS = (
-    "http://evil.example",
-    "null",
-    "http://127.0.0.1",
-    "https://[::1",
-    "",
-    "file://",
+    *("http://evil.example", "null", "http://127.0.0.1", "https://[::1", "", "file://"),
     "http://127.0.0.1:99999",
 )
 ELSEWHERE = (
@@ -187,13 +175,7 @@ def _struct_of(hint: Any) -> type[msgspec.Struct] | None:
 def _path(draw: random.Random, path: str) -> str:
     """Return an unknown path, which may resemble a known path."""
     other = (
-        "../etc/passwd",
-        "%2e%2e%2fetc%2fpasswd",
-        "..%5c..%5cwindows",
-        "%00",
-        "%ff",
-        "%0d%0aa:b",
-        ".",
+        *("../etc/passwd", "%2e%2e%2fetc%2fpasswd", "..%5c..%5cwindows", "%00", "%ff", "%0d%0aa:b", "."),
         "?token=x",
     )
     whole = ("*", "//evil.example/", "http://evil.example/", "/" + "a" * 9000, "/.git/config", "/js/", "/api")

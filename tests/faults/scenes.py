@@ -8,6 +8,7 @@ must equal the files of this run bit for bit.
 import contextlib
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from regard.training import trainer
 from regard.training.checkpoint import TrainingState
 from regard.training.run_folder import RunFolder
 from tests.faults.children import Ended, run
+from tests.faults.ground import at_home, warm_up
 from tests.german import write
 
 Call = list[str]
@@ -155,6 +157,18 @@ class Stage:
     old: dict[str, bytes]
     """Initial files."""
     seconds: float
+
+
+@contextlib.contextmanager
+def home_folder() -> Iterator[Path]:
+    """Yield a new folder that is the home of this process, which has imported all modules of Regard."""
+    with tempfile.TemporaryDirectory() as scratch:
+        root = Path(scratch).resolve()
+        warm_up()
+        for name in ("home", "tmp"):
+            (root / name).mkdir()
+        with at_home(root):
+            yield root
 
 
 def set_up(scene: Scene, folder: Path) -> Stage:

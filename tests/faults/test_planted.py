@@ -151,12 +151,7 @@ def test_no_command_executes_a_planted_module(site: Path, command: str, every_na
     line = LINES[command]
     expected = run(CONSOLE, line, site)
     for made in (
-        "new",
-        "compared",
-        "cards_of_mine",
-        "stubs_of_mine",
-        "notebooks_of_mine",
-        "exported",
+        *("new", "compared", "cards_of_mine", "stubs_of_mine", "notebooks_of_mine", "exported"),
         "models/signal2-pruned",
     ):
         if (site / made).exists():

@@ -15,6 +15,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,7 +24,7 @@ import regard
 from regard.cli import main as command_line
 from regard.data.parallel import MAX_BROKEN
 from regard.data.vocabulary import is_blank
-from tests.faults.report import Report, Trial, counted
+from tests.faults.report import Report, Trial, campaign
 from tests.german import sentences, write
 
 USUAL_COUNT = 400
@@ -45,13 +46,7 @@ SEARCHES: list[dict[str, Any]] = [
     {"temperature": 0.8, "seed": 5},
 ]
 LEFT_OUT = (
-    "left out",
-    "has no pair",
-    "without a partner",
-    "is empty",
-    "no pair",
-    "not UTF-8",
-    "zero bytes",
+    *("left out", "has no pair", "without a partner", "is empty", "no pair", "not UTF-8", "zero bytes"),
     "partner",
 )
 """Parts of messages about omitted lines of a broken file."""
@@ -215,7 +210,7 @@ def make_run(folder: Path) -> regard.TranslationRun:
     return run
 
 
-def attempt(run: regard.TranslationRun, folder: Path, seed: int, index: int) -> Trial:
+def attempt(run: regard.TranslationRun, folder: Path, seed: int, index: int) -> tuple[Trial, str]:
     """Run the trial of a seed and a number."""
     random = Random(f"{seed}/{index}")
     kind = random.choice(list(KINDS))
@@ -224,7 +219,7 @@ def attempt(run: regard.TranslationRun, folder: Path, seed: int, index: int) -> 
             faults = KINDS[kind](run, Path(scratch), random)
         except Exception as error:
             faults = [f"{kind}: {type(error).__name__}: {error}"]
-    return Trial(index, kind, kind, tuple(dict.fromkeys(faults)), (kind,))
+    return Trial(index, kind, kind, tuple(dict.fromkeys(faults)), (kind,)), ""
 
 
 def main(count: int | None, seed: int, only: int | None = None) -> Report:
@@ -232,7 +227,5 @@ def main(count: int | None, seed: int, only: int | None = None) -> Report:
     with tempfile.TemporaryDirectory() as scratch:
         os.environ.setdefault("XDG_STATE_HOME", scratch)
         run = make_run(Path(scratch))
-        indices = range(count or USUAL_COUNT) if only is None else [only]
-        tries = (attempt(run, Path(scratch), seed, index) for index in indices)
-        trials = list(counted("texts", len(indices), tries))
-    return Report("texts", seed, trials, f"python -m tests.faults texts --seed {seed} --only {{index}}")
+        tried = partial(attempt, run, Path(scratch), seed)
+        return campaign("texts", "texts", seed, count or USUAL_COUNT, only, tried)

@@ -11,8 +11,6 @@ order. No lock and no temporary file remains.
 
 import re
 import socket
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -20,9 +18,8 @@ from pathlib import Path
 from random import Random
 
 from tests.faults.children import Ended, begin, finish
-from tests.faults.ground import at_home, warm_up
-from tests.faults.report import Report, Trial, counted
-from tests.faults.scenes import Scene, Stage, call, contents, doing, fresh, set_up, training
+from tests.faults.report import Report, Trial, campaign
+from tests.faults.scenes import Scene, Stage, call, contents, doing, fresh, home_folder, set_up, training
 
 USUAL_COUNT = 100
 Contents = dict[str, bytes]
@@ -78,15 +75,6 @@ def _one_after_the_other(couple: Couple) -> Iterator[Contents]:
         yield contents(site)
 
 
-def attempt(couple: Couple, seconds: float) -> tuple[Path, list[Ended]]:
-    """Start the first command, and the second after some seconds."""
-    site = fresh(couple.stage)
-    first = begin(doing(couple.stage.scene.argv), site)
-    time.sleep(seconds)
-    second = begin(doing(couple.other), site)
-    return site, [finish(child, patience=120) for child in (first, second)]
-
-
 def judge(couple: Couple, site: Path, ended: list[Ended]) -> Iterator[str]:
     """Yield the faults in the outcomes of two commands."""
     refused = re.compile(
@@ -125,26 +113,23 @@ def _differing(found: Contents, whole: Contents) -> list[str]:
 
 def main(count: int | None, seed: int, only: int | None = None) -> Report:
     """Run `count` pairs; the second command starts at a random time that depends on the seed."""
-    trials = []
-    with tempfile.TemporaryDirectory() as scratch:
-        root = Path(scratch).resolve()
-        warm_up()
-        for name in ("home", "tmp"):
-            (root / name).mkdir()
-        with at_home(root):
-            every = couples(root)
-            indices = list(range(count or USUAL_COUNT)) if only is None else [only]
-            for index in counted("two commands at once", len(indices), indices):
-                random = Random(f"{seed}/{index}")
-                couple = random.choice(every)
-                # Half of the commands start immediately, because the start is the most critical moment.
-                seconds = 0.0 if random.random() < 0.5 else random.uniform(0, couple.stage.seconds)
-                site, ended = attempt(couple, seconds)
-                faults = tuple(judge(couple, site, ended))
-                outcome = "one is refused" if any(each.status for each in ended) else "one after the other"
-                what = (couple.stage.scene.name, f"{seconds:.3f} s apart")
-                trials.append(Trial(index, couple.stage.scene.name, outcome, faults, what))
-                if only is not None:
-                    sys.stderr.write("\n".join([str(trials[-1]), *(each.err for each in ended)]))
-    again = f"python -m tests.faults together --seed {seed} --only {{index}}"
-    return Report("two commands at once", seed, trials, again)
+    with home_folder() as root:
+        every = couples(root)
+
+        def attempt(index: int) -> tuple[Trial, str]:
+            random = Random(f"{seed}/{index}")
+            couple = random.choice(every)
+            # Half of the commands start immediately, because the start is the most critical moment.
+            seconds = 0.0 if random.random() < 0.5 else random.uniform(0, couple.stage.seconds)
+            site = fresh(couple.stage)
+            first = begin(doing(couple.stage.scene.argv), site)
+            time.sleep(seconds)
+            second = begin(doing(couple.other), site)
+            ended = [finish(child, patience=120) for child in (first, second)]
+            faults = tuple(judge(couple, site, ended))
+            outcome = "one is refused" if any(each.status for each in ended) else "one after the other"
+            what = (couple.stage.scene.name, f"{seconds:.3f} s apart")
+            trial = Trial(index, couple.stage.scene.name, outcome, faults, what)
+            return trial, "\n".join(each.err for each in ended)
+
+        return campaign("two commands at once", "together", seed, count or USUAL_COUNT, only, attempt)

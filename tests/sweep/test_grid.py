@@ -153,38 +153,6 @@ def test_refuses_a_measurement_with_other_flags(tmp_path: Path) -> None:
         compare("copy", {"score": ["dot"]}, steps=3, **flags)
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        ((), "no flag to vary: give a flag and its values"),
-        (("--vary", "score"), "vary 'score' has no values"),
-        (("--vary", "score=dot,dto"), "score 'dto' is unknown"),
-        (("--vary", "scroe=dot"), "flag 'scroe' is unknown: did you mean score?"),
-        (("--vary", "score=dot,dot"), "each value once"),
-        (("--vary", "hidden=4,x"), "hidden"),
-        (("--vary", "seed=1,2"), "seed cannot be set"),
-        (("--vary", "context=cell,output", "--query", "current"), "query current does not fit context cell"),
-        (("--vary", "score=dot", "--seeds", "0"), "seeds 0 is out of range"),
-        (("--vary",), "flag --vary has no value"),
-    ],
-)
-def test_refuses_invalid_variants_before_training(
-    command: Command, tmp_path: Path, argv: tuple[str, ...], message: str
-) -> None:
-    status, out, err = command("compare", "reverse", "--savepath", tmp_path / "new", *argv)
-    assert (status, out) == (2, "") and message in err and err.count("\n") == 1
-    assert not (tmp_path / "new").exists()
-
-
-def test_refuses_translation_without_a_test_text(command: Command, tmp_path: Path) -> None:
-    text = write(tmp_path)
-    flags = [word for name in ("train", "valid") for word in (f"--{name}", *map(str, text[name]))]
-    kept = tmp_path / "kept"
-    status, _, err = command("compare", "translation", *flags, "--vary", "hidden=8,16", "--savepath", kept)
-    assert status == 2 and err == "regard: translation has no test text: give a text with --test\n"
-    assert not kept.exists()
-
-
 def test_refuses_a_damaged_measurement(tmp_path: Path) -> None:
     flags: dict[str, Any] = {"hidden": 4, "batchsize": 8, "seeds": 1, "savepath": tmp_path, "progress": False}
     compare("copy", {"score": ["dot"]}, steps=2, **flags)

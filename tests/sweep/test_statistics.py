@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.sweep.comparison import Comparison, Variant, differences, figures, tables
+from regard.sweep.comparison import Comparison, Variant, differences
 from regard.sweep.job import Measured
 
 
@@ -94,7 +94,7 @@ def test_the_least_seed_is_shown() -> None:
     """A seed that fails is hidden by a mean and its interval, and shown by the range."""
     comparison = _comparison({"x": [1.0, 1.0, 1.0, 1.0, 0.5], "y": [0.99998] * 5})
     assert "90.00% (50.00% to 100.00%)" in str(comparison)
-    assert "99.99%" in str(comparison) and tables(comparison)
-    [first, _] = figures(comparison)["means"]
+    assert "99.99%" in str(comparison) and comparison.table()
+    [first, _] = comparison.json()["means"]
     assert first["exact_match"] == {"value": 0.9, "low": 0.5, "high": 1.0, "median_confidence": 0.9375}
-    assert figures(comparison)["differences"]["exact_match"][0]["verdict"] == "not shown to differ"
+    assert comparison.json()["differences"]["exact_match"][0]["verdict"] == "not shown to differ"

@@ -1,10 +1,11 @@
-"""The command line: one module per command, imported when the command runs.
+"""The command line: the module of a command is imported when the command runs.
 
 `regard --help` therefore runs without loading PyTorch.
 """
 
 import errno
 import gc
+import importlib
 import io
 import os
 import sys
@@ -61,11 +62,20 @@ GROUPS = {
 """Commands and their summaries, in groups."""
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 MODULES = {
-    "import": "regard.cli.import_model",
-    **{name: f"regard_lab.cli.{name}" for name in ("card", "bench", "trust")},
-    **{name: f"regard_course.cli.{name}" for name in ("learn", "check", "write")},
+    name: module
+    for module, names in {
+        "regard.cli.convert": "prune average export import",
+        "regard.cli.data": "tasks data clean",
+        "regard.cli.explain": "explain examine timeline",
+        "regard.cli.look": "look show plot",
+        "regard.cli.translate": "translate generate score",
+        **{f"regard.cli.{name}": name for name in ("align", "compare", "test", "train")},
+        **{f"regard_lab.cli.{name}": name for name in ("bench", "card", "trust")},
+        **{f"regard_course.cli.{name}": name for name in ("check", "learn", "write")},
+    }.items()
+    for name in names.split()
 }
-"""Modules of commands that are not in this package, or whose name is a Python keyword."""
+"""Module of each command, in which the function `run_COMMAND` takes the words after the command."""
 
 HELP = """usage: regard COMMAND ...
 
@@ -107,8 +117,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _leave_output(status: int) -> int:
-    """Return `status`, and discard buffered output, which the interpreter would otherwise try to flush at
-    exit."""
+    """Return `status`, and discard buffered output: the interpreter would try to flush it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return status
 
@@ -140,7 +149,7 @@ def _guarded(command: str, argv: list[str]) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
-            _load(command).run(argv)
+            _load(command)(argv)
     except RegardError as error:
         return _fail(str(error), error.exit_status)
     except KeyboardInterrupt:
@@ -167,14 +176,14 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _load(command: str) -> Any:
-    """Import the module of a command, with its dependencies."""
+    """Import the module of a command, with its dependencies, and return the command's function."""
     # Garbage collection is off during the import: modules are never garbage, and scanning PyTorch's objects
     # takes longer than importing Regard.
     pause = "torch" not in sys.modules and gc.isenabled()
     if pause:
         gc.disable()
     try:
-        return __import__(MODULES.get(command, f"regard.cli.{command}"), fromlist=["run"])
+        return getattr(importlib.import_module(MODULES[command]), f"run_{command}")
     finally:
         if pause:
             gc.freeze()

@@ -73,7 +73,7 @@ class AlignFlags:
     storage: RunFlags = field(default_factory=RunFlags)
 
 
-def run(argv: list[str]) -> None:
+def run_align(argv: list[str]) -> None:
     """Align the pairs, or choose alignment heads."""
     [name, *files], flags = read_command(
         AlignFlags, argv, "regard align RUN [SOURCE] [TARGET]", example="translation"
@@ -263,8 +263,7 @@ def _write(
 
 
 def _format(pair: LinkedPair | None, flags: AlignFlags, *, translated: bool) -> str:
-    """Return the output line of a pair: its links, preceded by the target if the command translated the
-    source."""
+    """Return the links of a pair, after its target if the command translated the source."""
     if flags.format == "moses":
         target = f"{' '.join(pair.target)}{SEPARATOR}" if pair and pair.target and translated else ""
         return "" if pair is None else f"{target}{pair.moses}"

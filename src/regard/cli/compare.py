@@ -1,12 +1,12 @@
 """`regard compare TASK`: train variants over several seeds and compare them."""
 
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from regard.cli.parsing import check_needed, first_word, read_command, take_flag, wants_help
-from regard.cli.terminal import EXPLORER, print_message, print_table, resumable
+from regard.cli.terminal import EXPLORER, print_message, print_table, resumable, say_saved
 from regard.cli.train import given_flags, model_choice, parse_config
 from regard.errors import InputError, unknown_choice
 from regard.io.reading import is_folder, read_text
@@ -43,20 +43,19 @@ class MachineFlags:
     """For slurm: partition. Default: the cluster's default."""
 
 
-OPTIONS = tuple(field.name for field in fields(MachineFlags) if field.name != "on")
+OPTIONS = tuple(option.name for option in fields(MachineFlags) if option.name != "on")
 """Names of the flags that configure the machines."""
 
 
 def make_backend(flags: MachineFlags) -> Backend:
-    """Return the machines that run the training jobs. Raises `InputError` for a flag that applies only to other
-    machines."""
+    """Return the chosen machines. Raises `InputError` for a flag that applies only to others."""
     chosen = MACHINES[flags.on]
-    accepted = {field.name for field in fields(chosen)}
+    accepted = {option.name for option in fields(chosen)}
     options = {name: value for name in OPTIONS if (value := getattr(flags, name)) is not None}
     for name in options:
         if name not in accepted:
             alternatives = " or ".join(
-                on for on, kind in MACHINES.items() if name in {field.name for field in fields(kind)}
+                on for on, kind in MACHINES.items() if name in {option.name for option in fields(kind)}
             )
             raise InputError(
                 f"--{name} does not apply to --on {flags.on}: leave it out, or give --on {alternatives}"
@@ -71,8 +70,11 @@ PIPE_WIDTH = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparisonFlags:
-    """Flags of the comparison."""
+class CompareFlags:
+    """Train all combinations of the varied flags over several seeds, and compare them in a table, results.json,
+    results.csv and curves.png. Finished training runs are not repeated. All flags of `regard train TASK` are
+    accepted and apply to every variant. Given two folders of Hugging Face models instead of a task, compare the
+    answers and the attention heads of the models on the same --examples."""
 
     vary: str | None = None
     """A flag of `regard train` and its values, such as: --vary score=dot,additive. Can be repeated. Values that
@@ -85,14 +87,7 @@ class ComparisonFlags:
     """Address of `regard show` for the links in the HTML report."""
     savepath: Path = Path(COMPARISONS)
     """Directory of the comparisons. The comparison is stored in a subfolder named after its task."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompareFlags(MachineFlags, ComparisonFlags):
-    """Train all combinations of the varied flags over several seeds, and compare them in a table, results.json,
-    results.csv and curves.png. Finished training runs are not repeated. All flags of `regard train TASK` are
-    accepted and apply to every variant. Given two folders of Hugging Face models instead of a task, compare the
-    answers and the attention heads of the models on the same --examples."""
+    machines: MachineFlags = field(default_factory=MachineFlags)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +104,7 @@ class FolderFlags:
     """Execute custom code from the models' folders. Read that code first."""
 
 
-def run(argv: list[str]) -> None:
+def run_compare(argv: list[str]) -> None:
     """Compare the variants or models, and print the table."""
     if len(argv) > 1 and all(not word.startswith("-") and is_folder(Path(word)) for word in argv[:2]):
         _compare_folders(argv[:2], argv[2:])
@@ -129,9 +124,8 @@ def run(argv: list[str]) -> None:
         own += [word for value in values for word in (flag, value)]
     _, flags = read_command(CompareFlags, own, PROG)
     check_needed(flags, {"explorer": "html"})
-    machines = make_backend(flags)
-    if flags.html is not None:
-        check_writable(flags.html)
+    machines = make_backend(flags.machines)
+    check_writable(flags.html)
     if not varied:
         raise InputError("no flag to vary: give a flag and its values, as in --vary score=dot,additive")
     vary = dict(map(_split, varied))
@@ -159,7 +153,7 @@ def run(argv: list[str]) -> None:
     saved = comparison.save()
     if flags.html is not None:
         saved.append(comparison.to_html(flags.html, explorer=flags.explorer))
-    sys.stdout.write("".join(f"Saved {path}\n" for path in saved))
+    say_saved(*saved)
 
 
 def _check_task(task: str, argv: list[str]) -> None:
@@ -181,17 +175,16 @@ def _compare_folders(folders: list[str], argv: list[str]) -> None:
     _, flags = read_command(FolderFlags, argv, f"{PROG}")
     if flags.examples is None:
         raise InputError("there are no texts to compare the models on: give --examples FILE")
-    if flags.html is not None:
-        check_writable(flags.html)
+    check_writable(flags.html)
     texts = [line for line in read_text(flags.examples, "give a file of texts").splitlines() if line.strip()]
     first, second = (look(folder, trust_code=flags.trust_code) for folder in folders)
     comparison = first.compare_with(second, texts)
     print_table(comparison.table(), None if sys.stdout.isatty() else PIPE_WIDTH)
     if flags.json is not None:
         write_json(flags.json, comparison.json())
-        sys.stdout.write(f"Saved {flags.json}\n")
+        say_saved(flags.json)
     if flags.html is not None:
-        sys.stdout.write(f"Saved {comparison.to_html(flags.html)}\n")
+        say_saved(comparison.to_html(flags.html))
 
 
 def _split(text: str) -> tuple[str, list[str]]:

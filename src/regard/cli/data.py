@@ -1,16 +1,41 @@
-"""`regard data NAME`: download a data set."""
+"""Commands on tasks and data: `regard tasks`, `regard data` and `regard clean`."""
 
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from regard.cli.parsing import read_command
+from regard.cli.parsing import check_needed, read_command
+from regard.cli.terminal import print_table
+from regard.data.cleaning import CleaningRules, clean_corpus
 from regard.data.datasets import DATA_SETS, fetch
 from regard.data.parallel import check_files
+from regard.errors import InputError, check_range, check_share
+
+if TYPE_CHECKING:
+    from regard.data.cleaning import PairScorer
 
 PREFIXES = {"train": "train", "valid": "val", "test": "test"}
 """File name prefix of each part of a data set."""
+
+
+@dataclass(frozen=True)
+class TasksFlags:
+    """List the tasks, with an example of each."""
+
+
+def run_tasks(argv: list[str]) -> None:
+    read_command(TasksFlags, argv, "regard tasks")
+    from rich.table import Table
+
+    from regard.tasks.all_tasks import list_tasks  # imports PyTorch
+
+    table = Table("task", "summary", "example", "answer", box=None, pad_edge=False, header_style="bold")
+    for example in list_tasks():
+        table.add_row(example.task, example.summary, f"'{example.input}'", example.answer)
+    print_table(table)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,16 +53,74 @@ class DataFlags:
     """Address of a mirror to download the same files from."""
 
 
-def run(argv: list[str]) -> None:
+def run_data(argv: list[str]) -> None:
     """Download the data set and print the command that trains on it."""
     [name], flags = read_command(DataFlags, argv, "regard data DATA_SET", example="multi30k", choices=DATA_SETS)
     paths = fetch(name, flags.savepath, languages=flags.languages, url=flags.url)
-    parts = {
-        part: [str(path) for path in paths if path.name.startswith(prefix)] for part, prefix in PREFIXES.items()
-    }
-    for files in parts.values():
+    words: list[str] = []
+    for part, prefix in PREFIXES.items():
+        files = [str(path) for path in paths if path.name.startswith(prefix)]
         if not flags.lenient:
             check_files(files)
-    words = [word for part, files in parts.items() for word in (f"--{part}", *files)]
+        words += [f"--{part}", *files]
     sys.stdout.write(f"All {len(paths)} files exist. Train on them with\n")
     sys.stdout.write(f"regard train translation {shlex.join(words)}\n")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CleanFlags:
+    """Filter a parallel corpus. Plausible translations are written to a new folder. The file dropped.tsv in this
+    folder lists the dropped pairs with line numbers and reasons. CORPUS: a source and a target file with one
+    sentence per line, or one file of tab-separated pairs. Files may be compressed (.gz)."""
+
+    rules: CleaningRules = field(default_factory=CleaningRules)
+    runs: tuple[str, ...] = ()
+    """Paths of one or two runs that score the pairs, such as: models/translation. The first run translates
+    source to target. The second run translates target to source. With two runs, the score combines both
+    cross-entropies (dual cross-entropy), from 0 to 1."""
+    min_score: float = 0.005
+    """Drop pairs whose score is lower than this value."""
+    batchsize: int = 64
+    """Number of pairs per batch."""
+    lenient: bool = False
+    """Drop lines with invalid UTF-8 and lines without a counterpart, instead of stopping."""
+    savepath: Path = Path("cleaned")
+    """New folder for the filtered corpus."""
+    trust_code: bool = False
+    """Execute the custom code of the runs (task, model, score). Read that code first."""
+    trust_edited: bool = False
+    """Use a run even if its files were edited or come from different runs. The differences are printed."""
+
+
+def run_clean(argv: list[str]) -> None:
+    """Filter the corpus and print a summary."""
+    files, flags = read_command(CleanFlags, argv, "regard clean CORPUS...", example="train.de train.en")
+    check_needed(flags, {"min_score": "runs", "batchsize": "runs"})
+    check_share("min_score", flags.min_score)
+    check_range("batchsize", flags.batchsize, 1, 10**6)
+    report = clean_corpus(
+        files,
+        flags.savepath,
+        flags.rules,
+        scoring=_make_scorer(flags) if flags.runs else None,
+        min_score=flags.min_score,
+        lenient=flags.lenient,
+    )
+    sys.stdout.write(f"{report}\n")
+
+
+def _make_scorer(flags: CleanFlags) -> "PairScorer":
+    """Return a function that scores pairs with `flags.runs`."""
+    if len(flags.runs) > 2:
+        raise InputError(
+            f"{len(flags.runs)} runs: give one from source to target, and optionally one from target to source"
+        )
+    from regard.runs.cross_entropy_filter import dual_scores
+    from regard.runs.loading import load_translator
+
+    trusted = {"trust_code": flags.trust_code, "trust_edited": flags.trust_edited}
+    forward, *others = (
+        load_translator(path.name, savepath=path.parent, **trusted) for path in map(Path, flags.runs)
+    )
+    backward = others[0] if others else None
+    return partial(dual_scores, forward=forward, backward=backward, batchsize=flags.batchsize)

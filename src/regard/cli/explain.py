@@ -1,4 +1,4 @@
-"""`regard explain RUN`: compute one attention weight step by step."""
+"""Commands that explain and test attention: `regard explain`, `regard examine` and `regard timeline`."""
 
 import sys
 from dataclasses import dataclass, field
@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 from regard.cli.parsing import check_needed, read_command
 from regard.cli.run_flags import RunFlags
-from regard.cli.terminal import print_table
+from regard.cli.terminal import EXPLORER, print_paragraphs, print_table, report_width, resumable, say_saved
 from regard.errors import InputError
-from regard.interpret.why import DEPTH
-from regard.io.writing import write_json
+from regard.interpret.formation import SAMPLE_COUNT, THRESHOLD
+from regard.interpret.why import DEPTH, why
+from regard.io.writing import check_writable, write_json
 
 if TYPE_CHECKING:
-    from regard.runs.run_types import AnyRun
+    from regard.interpret.examination import Examination
+    from regard.interpret.examined_runs import ExaminedRuns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,36 +50,24 @@ class ExplainFlags:
     storage: RunFlags = field(default_factory=RunFlags)
 
 
-def run(argv: list[str]) -> None:
+def run_explain(argv: list[str]) -> None:
     """Print the computation of one weight."""
     [name], flags = read_command(ExplainFlags, argv, "regard explain RUN")
     check_needed(flags, {"depth": "why"})
     run = flags.storage.load(name)
-    if flags.why:
-        _print_reasons(run, flags)
+    layer, head, output, key, seed = flags.layer, flags.head, flags.output, flags.key, flags.seed
+    if not flags.why:
+        explanation = run.explain(
+            flags.input, layer=layer, head=head, output=output, key=key, temperature=flags.temperature, seed=seed
+        )
+        if flags.json is not None:
+            write_json(flags.json, explanation.json(), indent=1)
+        sys.stdout.write(f"{run.folder}: {run.name}, input {explanation.input!r}\n")
+        print_table(explanation.table())
         return
-    explanation = run.explain(
-        flags.input,
-        layer=flags.layer,
-        head=flags.head,
-        output=flags.output,
-        key=flags.key,
-        temperature=flags.temperature,
-        seed=flags.seed,
-    )
-    if flags.json is not None:
-        write_json(flags.json, explanation.json(), indent=1)
-    sys.stdout.write(f"{run.folder}: {run.name}, input {explanation.input!r}\n")
-    print_table(explanation.table())
-
-
-def _print_reasons(run: "AnyRun", flags: ExplainFlags) -> None:
-    from regard.interpret.why import why
-
     if flags.temperature != 1:
         raise InputError("temperature divides scores, which --why splits before that: leave out one of the two")
-    weight = {"layer": flags.layer, "head": flags.head, "output": flags.output, "key": flags.key}
-    reasons = why(run, flags.input, **weight, seed=flags.seed)  # type: ignore[arg-type]
+    reasons = why(run, flags.input, layer=layer, head=head, output=output, key=key, seed=seed)
     trace = reasons.trace(depth=flags.depth)
     if flags.json is not None:
         write_json(flags.json, {**reasons.json(), "trace": trace.json()["root"]}, indent=1)
@@ -85,3 +75,100 @@ def _print_reasons(run: "AnyRun", flags: ExplainFlags) -> None:
     print_table(reasons.table())
     sys.stdout.write("\nFollowed backwards\n")
     print_table(trace.table())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExamineFlags:
+    """Test whether the attention of a run is meaningful. Is the attention on the inputs that the answer
+    depends on? Does the attention rank the inputs like the effect of replacing them? Which heads does the
+    model need? The result is printed and saved as examined.json in the run's folder. Several runs that differ
+    only in their seed are compared: how many heads of each layer get each sentence, and on how many runs.
+    RUN: a task's name, or the folder of a run."""
+
+    samples: int = 200
+    """Number of unseen samples (2 or more; confidence intervals need 50)."""
+    html: Path | None = None
+    """Write the report to this HTML file: tables and text, and for one run plots and links into the explorer."""
+    json: Path | None = None
+    """Write all measurements and sentences to this JSON file."""
+    explorer: str = EXPLORER
+    """Address of `regard show` for the links in the HTML report."""
+    seed: int = 0
+    """Random seed of the samples (0 or more)."""
+    storage: RunFlags = field(default_factory=RunFlags)
+
+
+def run_examine(argv: list[str]) -> None:
+    """Examine the runs, then print and save the report."""
+    from regard.interpret.saved_examination import FILE  # slow to import, and not needed to explain a weight
+    from regard.runs.examined_runs import examine_runs
+
+    names, flags = read_command(ExamineFlags, argv, "regard examine RUN...")
+    check_needed(flags, {"explorer": "html"})
+    check_writable(flags.html, flags.json)
+    result: Examination | ExaminedRuns
+    if len(names) == 1:
+        run = flags.storage.load(names[0])
+        result = examination = run.examine(samples=flags.samples, seed=flags.seed)
+        saved, links = [examination.save(run.folder / FILE)], {"explorer": flags.explorer}
+    else:
+        with resumable():
+            result = runs = examine_runs(names, samples=flags.samples, seed=flags.seed, **vars(flags.storage))
+        saved, links = [Path(folder) / FILE for folder in runs.runs], {}
+    width = report_width(110)
+    print_table(result.table(), width)
+    sys.stdout.write("\n")
+    print_paragraphs(result.sentences, width)
+    if flags.json is not None:
+        write_json(flags.json, result.json())
+        saved.append(flags.json)
+    if flags.html is not None:
+        saved.append(result.to_html(flags.html, **links))
+    sys.stdout.write("\n")
+    say_saved(*saved)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimelineFlags:
+    """Follow every head through the snapshots of one or more runs that differ only in their seed. Which role
+    does it take (previous token, duplicate token, induction, first token, ...), at which training step, and
+    in which order do roles form? RUN: the folder of a run with snapshots (regard train ... --snapshots 50),
+    or a task's name."""
+
+    samples: int = SAMPLE_COUNT
+    """Number of samples on which every snapshot is measured (2 or more)."""
+    threshold: float = THRESHOLD
+    """Score from which a head has a role (above 0, below 1). 0: uniform attention; 1: attention to only the
+    role's keys."""
+    html: Path | None = None
+    """Write a page to this HTML file: strips of roles and heads, the loss, and the tables."""
+    json: Path | None = None
+    """Write all measurements, by run, snapshot and head, to this JSON file."""
+    seed: int = 0
+    """Random seed of the samples (0 or more)."""
+    storage: RunFlags = field(default_factory=RunFlags)
+
+
+def run_timeline(argv: list[str]) -> None:
+    """Measure the runs, then print the timeline and write the files."""
+    from regard.runs.head_timeline import timeline
+
+    names, flags = read_command(
+        TimelineFlags, argv, "regard timeline RUN...", example="seed0/induction seed1/induction"
+    )
+    check_writable(flags.html, flags.json)
+    result = timeline(
+        names, samples=flags.samples, threshold=flags.threshold, seed=flags.seed, **vars(flags.storage)
+    )
+    width = report_width(120) if sys.stdout.isatty() else 120
+    print_paragraphs(result.sentences, width)
+    for table in (result.role_table(), result.order_table()):
+        sys.stdout.write("\n")
+        print_table(table, width)
+    sys.stdout.write("\n")
+    print_paragraphs(result.notes, width)
+    if flags.json is not None:
+        write_json(flags.json, result.json())
+        say_saved(flags.json)
+    if flags.html is not None:
+        say_saved(result.to_html(flags.html))

@@ -70,11 +70,7 @@ def numbered_chunks(file: BinaryIO) -> Iterator[list[tuple[int, bytes]]]:
 
 
 def read_line(line: bytes, number: int) -> str:
-    """Decode line `number` and strip its line break. Invalid bytes become unknown symbols, with a warning.
-
-    >>> read_line(b"3. Mai 1979\\n", 1)
-    '3. Mai 1979'
-    """
+    """Decode a line without its line break. Invalid bytes become unknown symbols, with a warning."""
     try:
         text = line.decode()
     except UnicodeDecodeError as error:

@@ -1,24 +1,30 @@
-"""`regard look FOLDER`: inspect the attention of a Hugging Face model."""
+"""Commands that show attention: `regard look`, `regard show` and `regard plot`."""
+
+from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from tyro.conf import arg
 
 from regard.cli.parsing import read_command
-from regard.cli.terminal import open_on_screen, print_table
+from regard.cli.run_flags import RunFlags
+from regard.cli.terminal import open_on_screen, print_table, say_saved
 from regard.errors import InputError
-from regard.external.loading import look
-from regard.external.model_input import TARGET_SEPARATOR
 from regard.fast.memory import keep_memory
 from regard.io.reading import is_folder, read_text
 from regard.io.writing import write_json
 from regard.runs.loading import SAVEPATH
-from regard.server.serve import check_port, show
 from regard.training.run_folder import is_run_folder
-from regard.viz.attention_map import PAGE, AttentionMap, check_extension
+from regard.viz.attention_map import PAGE, PICTURES, AttentionMap, check_extension
 from regard.viz.page import write_page
 from regard.viz.subject import check_comparable, layer_named
+
+if TYPE_CHECKING:
+    from regard.runs.run_types import AnyRun
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,14 +68,22 @@ class LookFlags:
     """Open the page in a browser."""
 
 
-def run(argv: list[str]) -> None:
+def run_look(argv: list[str]) -> None:
     """Show the model in a page, or write its attention to files."""
+    from regard.external.loading import look  # slow to import, and not needed to show a run
+    from regard.external.model_input import TARGET_SEPARATOR
+    from regard.server.serve import check_port, show
+
     [name], flags = read_command(LookFlags, argv, "regard look FOLDER", example="models/my-model")
     writes = flags.plot is not None or flags.json is not None
+    check_port(flags.port)
     _check(flags, writes=writes)
-    first = [flags.image] if flags.image is not None else [_joined_text(flags)] if flags.text is not None else []
-    lines = [] if flags.examples is None else read_text(flags.examples, "give a file of texts").splitlines()
-    inputs = [*first, *filter(str.strip, lines)]
+    first: list[Any] = []
+    if flags.image is not None:
+        first = [flags.image]
+    elif flags.text is not None:
+        first = [flags.text if flags.target is None else f"{flags.text}{TARGET_SEPARATOR}{flags.target}"]
+    inputs = [*first, *_read_texts(flags.examples)]
     names = (name, *flags.compare_with)
     for model in names:
         if not is_folder(Path(model)) and is_run_folder(Path(SAVEPATH) / model):
@@ -78,13 +92,7 @@ def run(argv: list[str]) -> None:
             )
     keep_memory()
     subject, *others = (
-        look(
-            model,
-            inputs=inputs,
-            generate=flags.generate,
-            trust_code=flags.trust_code,
-            download=flags.download,
-        )
+        look(model, inputs=inputs, generate=flags.generate, trust_code=flags.trust_code, download=flags.download)
         for model in names
     )
     if not writes:
@@ -100,7 +108,6 @@ def run(argv: list[str]) -> None:
 
 def _check(flags: LookFlags, *, writes: bool) -> None:
     """Raise `InputError` for flags that contradict each other, before the model is loaded."""
-    check_port(flags.port)
     if flags.plot is not None:
         check_extension(flags.plot)
     if flags.compare_with and writes and (flags.plot is None or flags.plot.suffix.lower() != PAGE):
@@ -112,10 +119,6 @@ def _check(flags: LookFlags, *, writes: bool) -> None:
     if writes and flags.text is None and flags.image is None:
         flag = "--plot" if flags.plot is not None else "--json"
         raise InputError(f"{flag} needs an input: give --text or --image")
-
-
-def _joined_text(flags: LookFlags) -> str:
-    return f"{flags.text}{TARGET_SEPARATOR}{flags.target}" if flags.target is not None else str(flags.text)
 
 
 def _select(attention: AttentionMap, flags: LookFlags) -> AttentionMap:
@@ -140,7 +143,7 @@ def _write(attention: AttentionMap, others: Sequence[tuple[str, AttentionMap]], 
         sys.stdout.write(f"Note: {attention.note}\n")
     if flags.json is not None:
         write_json(flags.json, attention.json())
-        sys.stdout.write(f"Saved {flags.json}\n")
+        say_saved(flags.json)
     if flags.plot is not None:
         saved = write_page(flags.plot, [attention], beside=others) if others else attention.save(flags.plot)
         omitted = len(attention.layers) - len(attention.plotted_layers) if saved.suffix.lower() != PAGE else 0
@@ -151,3 +154,146 @@ def _write(attention: AttentionMap, others: Sequence[tuple[str, AttentionMap]], 
         )
         sys.stdout.write(f"Saved {saved}{hint}\n")
         open_on_screen(flags.plot)
+
+
+def _read_texts(path: Path | None) -> list[str]:
+    if path is None:
+        return []
+    return [*filter(str.strip, read_text(path, "give a file of texts").splitlines())]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowFlags:
+    """Open a page that shows the prediction, the true answer and the attention for any input that you type.
+    On the page you can disable heads and change weights. RUN: a task's name, or the folder of a run. Needs
+    the extra serve. Stop with Ctrl-C."""
+
+    port: int | None = None
+    """Port of the page, 1 to 65535. Default: 8137, or a free port if 8137 is in use."""
+    host: str = "127.0.0.1"
+    """Address to listen on. By default only this machine can open the page. With another address, such as
+    0.0.0.0, other machines need the printed URL, which contains a token: REGARD_TOKEN, or a random one."""
+    browser: bool = True
+    """Open the page in a browser."""
+    compare_with: tuple[str, ...] = ()
+    """Additional runs that accept the same inputs, shown side by side: names of tasks, or folders of runs."""
+    live: Path | None = None
+    """Write one HTML file that computes the attention for typed inputs without a server. Supported are query,
+    Transformer and recurrent models with up to 1 million parameters on synthetic tasks."""
+    storage: RunFlags = field(default_factory=RunFlags)
+
+
+def run_show(argv: list[str]) -> None:
+    """Serve the page until interrupted."""
+    from regard.server.serve import check_port, show
+
+    [name], flags = read_command(ShowFlags, argv, "regard show RUN")
+    check_port(flags.port)
+    if flags.live is not None and flags.compare_with:
+        raise InputError("--live writes a page for only one run: leave out --compare_with")
+    keep_memory()
+    shown = flags.storage.load(name)
+    if flags.live is not None:
+        from regard.server.live_page import write_live_page  # slow to import, and not needed to show a run
+
+        sys.stdout.write(f"The page is in {write_live_page(shown, flags.live)}\n")
+        return
+    others = [flags.storage.load(other) for other in flags.compare_with]
+    for loaded in (shown, *others):
+        loaded.about()  # refuses an edited examination before the server starts
+    _check_same_inputs(shown, others)
+    show(shown, port=flags.port, host=flags.host, browser=flags.browser, beside=others)
+    raise KeyboardInterrupt  # the server returns only after Ctrl-C
+
+
+def _check_same_inputs(shown: AnyRun, others: list[AnyRun]) -> None:
+    """Raise `InputError` if another run does not accept a sample of the shown run's task."""
+    try:
+        sample = shown.draw(seed=0)
+    except InputError:  # the task's text is missing, so there is no sample to check with
+        return
+    for other in others:
+        try:
+            other.check(sample)
+        except InputError as error:
+            raise InputError(
+                f"{other.where!r} does not accept {sample!r}, a sample of {shown.where!r}: {error}"
+            ) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlotFlags:
+    """Draw a figure for a paper, and write its caption and its data to files next to the figure. MODEL: a run
+    (a task's name, or a folder), or an external model (a folder written by save_pretrained, or a name on the
+    Hugging Face Hub). Without MODEL, positions draws the sinusoidal encoding."""
+
+    output: Annotated[Path | None, arg(aliases=["-o"])] = None
+    """Output file: .pdf, .svg or .png. Default: FIGURE.pdf. Its caption and data get the same name."""
+    width: Literal["3.3", "6.9"] | None = None
+    """Width of the figure in inches. Default: 6.9 for heads, importance and positions, else 3.3."""
+    style: str | None = None
+    """Matplotlib style sheet (a file, or the name of a built-in style) that overrides the style of Regard."""
+    text: str | None = None
+    """Input of the model. Default for a run: an input that its task generates."""
+    image: Path | None = None
+    """Image file, for a vision model."""
+    examples: Path | None = None
+    """File of texts to average over, one per line (source ||| target for encoder-decoders)."""
+    layer: str | None = None
+    """Layer: a number or a name. Default: all layers, or the layer that the caption names."""
+    head: int | None = None
+    """Head of an alignment. Default: the head that the caption names."""
+    samples: int | None = None
+    """Number of inputs to average over. Default: all texts of --examples, or 100 unseen inputs; for importance,
+    1,000 unseen inputs, or 500 of a sequence-to-sequence model."""
+    seed: int = 0
+    """Seed of drawn inputs."""
+    dimensions: int = 64
+    """Number of dimensions of the sinusoidal encoding."""
+    length: int = 100
+    """Number of positions."""
+    download: bool = False
+    """Download an external model from the Hugging Face Hub if it is not in the local cache."""
+    storage: RunFlags = field(default_factory=RunFlags)
+
+
+def run_plot(argv: list[str]) -> None:
+    """Write the figure, and print its caption and the paths of all files."""
+    from regard.interpret.figures import FIGURE_KINDS, plot
+
+    [kind, *names], flags = read_command(
+        PlotFlags, argv, "regard plot FIGURE [MODEL]", example="heads signal2 -o heads.pdf", choices=FIGURE_KINDS
+    )
+    path = flags.output or Path(f"{kind}.pdf")
+    check_extension(path, PICTURES)
+    if flags.text is not None and flags.image is not None:
+        raise InputError("--text and --image exclude each other: leave out one of them")
+    figure = plot(
+        kind,
+        _load_model(names[0], flags) if names else None,
+        inputs=[*filter(None, (flags.text, flags.image)), *_read_texts(flags.examples)],
+        layer=flags.layer,
+        head=flags.head,
+        samples=flags.samples,
+        seed=flags.seed,
+        width=None if flags.width is None else float(flags.width),
+        style=flags.style,
+        dimensions=flags.dimensions,
+        length=flags.length,
+    )
+    figure.save(path)
+    caption, data = figure.files_beside(path)
+    sys.stdout.write(f"{figure.caption}\nSaved {path}, {caption} and {data}\n")
+    open_on_screen(path)
+
+
+def _load_model(name: str, flags: PlotFlags) -> Any:
+    """Return the run or the external model that the flags name."""
+    storage = flags.storage
+    if is_run_folder(Path(name)) or is_run_folder(storage.savepath / name):
+        return storage.load(name)
+    if not is_folder(Path(name)) and not flags.download and "/" not in name:
+        return storage.load(name)  # raises an error that names the runs
+    from regard.external.loading import look
+
+    return look(name, trust_code=storage.trust_code, download=flags.download)

@@ -275,12 +275,7 @@ def _one_line(box: str) -> str:
 
 
 def first_word(argv: list[str], *, what: str, prog: str, example: str = "counting") -> tuple[str, list[str]]:
-    """Split `argv` into its first word, such as the name of a task or run, and the remaining words. Raises
-    `InputError` if the first word is missing or is a flag.
-
-    >>> first_word(["dates", "--beam", "5"], what="run", prog="regard translate")
-    ('dates', ['--beam', '5'])
-    """
+    """Split `argv` into its first word, the name of a `what`, and the remaining words."""
     if not argv or argv[0] == "" or argv[0].startswith("-"):
         came = f"{'flag' if argv[0] else 'name'} {argv[0]!r} comes first" if argv else "there is no name"
         raise InputError(f"{came}: name the {what} first, as in `{prog} {example}`")
@@ -288,13 +283,7 @@ def first_word(argv: list[str], *, what: str, prog: str, example: str = "countin
 
 
 def take_flag(argv: list[str], flag: str) -> tuple[list[str], list[str]]:
-    """Split `argv` into the values of `flag` and the remaining words, before parsing.
-
-    Raises `InputError` if the flag has no value.
-
-    >>> take_flag(["--vary", "heads=1,2", "--seeds=3"], "--vary")
-    (['heads=1,2'], ['--seeds=3'])
-    """
+    """Split `argv` into the values of `flag` and the remaining words, before parsing."""
     values, left = [], []
     words = iter(argv)
     for word in words:
@@ -312,11 +301,7 @@ def take_flag(argv: list[str], flag: str) -> tuple[list[str], list[str]]:
 
 
 def take_flags(argv: list[str], names: Collection[str]) -> tuple[list[str], list[str]]:
-    """Split `argv` into the flags in `names` with their values, and the remaining words, before parsing.
-
-    >>> take_flags(["--heads", "2", "--seed", "1"], {"heads"})
-    (['--heads', '2'], ['--seed', '1'])
-    """
+    """Split `argv` into the flags in `names` with their values, and the remaining words, before parsing."""
     taken: list[str] = []
     left: list[str] = []
     into = left
@@ -355,8 +340,7 @@ def _with_empty_value(argv: list[str], flag: str) -> list[str]:
 
 
 def contradiction(folder: str, name: str, trained: Mapping[str, Any], words: Sequence[str]) -> InputError | None:
-    """Return an error for the first flag in `words` that differs from the run's flags `trained`, or None if all
-    flags agree."""
+    """Return an error for the first flag in `words` that differs from the flags `trained` of a run."""
     for flag, value in _flag_values(words):
         if flag in trained and not _same(trained[flag], value):
             return InputError(

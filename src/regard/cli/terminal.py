@@ -2,8 +2,10 @@
 
 import io
 import os
+import shutil
 import sys
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -35,11 +37,7 @@ def resumable() -> Iterator[None]:
 
 
 def one_line(message: str) -> str:
-    """Return a message as one printable line: whitespace is collapsed, other unprintable characters are escaped.
-
-    >>> one_line("two\\nlines")
-    'two lines'
-    """
+    """Return a message as one printable line: whitespace is collapsed, other characters are escaped."""
     words = " ".join(message.split())
     line = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in words)
     return line if len(line) <= MAX_LENGTH else f"{line[: MAX_LENGTH // 2]} … {line[-MAX_LENGTH // 3 :]}"
@@ -72,7 +70,6 @@ class _LossyFile(io.FileIO):
     """A file that drops output it cannot write."""
 
     def write(self, content: Any) -> int:
-        """Write `content`, or drop it if the write fails."""
         try:
             return super().write(content) or 0
         except OSError:
@@ -94,8 +91,7 @@ class _Escaping:
 
 @contextmanager
 def escape_output() -> Iterator[None]:
-    """Return a context manager that escapes all text written to standard output in its block. `raw_output`
-    bypasses this."""
+    """Escape all text that the block writes to standard output. `raw_output` bypasses this."""
     with redirect_stdout(_Escaping(sys.stdout)):
         yield
 
@@ -128,10 +124,24 @@ def print_table(table: Any, width: int | None = None) -> None:
     console.print(table)
 
 
+def report_width(most: int) -> int:
+    """Return the width of a report in characters: that of the terminal, at most `most`."""
+    return min(most, shutil.get_terminal_size((most, 24)).columns)
+
+
+def print_paragraphs(texts: Iterable[str], width: int) -> None:
+    for text in texts:
+        sys.stdout.write(textwrap.fill(text, width, subsequent_indent="  ") + "\n")
+
+
+def say_saved(*paths: Path) -> None:
+    sys.stdout.write("".join(f"Saved {path}\n" for path in paths))
+
+
 def save_and_print(attention: "AttentionMap", path: Path) -> None:
     attention.save(path)
     print_table(attention.table())
-    sys.stdout.write(f"Saved {path}\n")
+    say_saved(path)
     open_on_screen(path)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.cli.parsing import contradiction, first_word, read_command, take_flag, take_flags, wants_help
 from regard.cli.run_flags import RunFlags
-from regard.cli.terminal import open_on_screen, print_message, print_table
+from regard.cli.terminal import open_on_screen, print_message, print_table, say_saved
 from regard.cli.translate import check_length_penalty
 from regard.errors import InputError, RegardError
 from regard.fast.memory import keep_memory
@@ -82,7 +82,7 @@ class TranslationTestFlags:
     storage: RunFlags = field(default_factory=RunFlags)
 
 
-def run(argv: list[str]) -> None:
+def run_test(argv: list[str]) -> None:
     """Test the run and print the report."""
     if wants_help(argv):
         parallel = argv[0] == "translation" or _has_parallel_text(argv[0])
@@ -166,9 +166,7 @@ def _test_task(run: AnswerRun | PairRun | LanguageRun, argv: list[str]) -> None:
     plot = None if flags.plot is None else Path(flags.plot or run.folder / "attention.png")
     if plot is not None:
         check_extension(plot)
-    for path in (plot, flags.json):
-        if path is not None:
-            check_writable(path)
+    check_writable(plot, flags.json)
     drawn: dict[str, Any] = {"sample_len": flags.sample_len, "seed": flags.seed}
     if flags.signal is not None:
         if "signal" not in run.drawn_by:
@@ -191,7 +189,7 @@ def _test_task(run: AnswerRun | PairRun | LanguageRun, argv: list[str]) -> None:
             run.with_sums(attention).to_html(plot)
         else:
             attention.save(plot)
-        sys.stdout.write(f"Saved {plot}\n")
+        say_saved(plot)
         open_on_screen(plot)
 
 

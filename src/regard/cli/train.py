@@ -76,7 +76,7 @@ class RunChoice:
     """Use a run even if its files were edited or come from different runs, and print the differences."""
 
 
-def run(argv: list[str]) -> None:
+def run_train(argv: list[str]) -> None:
     """Train with the flags in `argv`, and print the result."""
 
     if wants_help(argv[:1]):

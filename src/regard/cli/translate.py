@@ -1,7 +1,8 @@
-"""`regard translate RUN`: answer texts from the command line, a file or standard input."""
+"""Commands that answer and score texts: `regard translate`, `regard generate` and `regard score`."""
 
 import dataclasses
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import islice
@@ -190,7 +191,7 @@ class ConstraintFlags:
         return iter(lines)
 
 
-def _read_lines(path: Path) -> list[str]:
+def _read_lines(path: Path | None) -> list[str]:
     with open_lines(path) as file:
         return [read_line(line, number) for number, line in enumerate(file, start=1)]
 
@@ -238,8 +239,7 @@ class DoubtFlags:
     """Write the doubts to this file: .html (the most doubtful first, with their attention), .json or .tsv."""
 
     def check(self, n_best: int, inputs: Sequence[Path | None], argv: list[str]) -> None:
-        """Raise `InputError` for flags in `argv` that exclude each other, and for an output file that is an
-        input."""
+        """Raise `InputError` for flags that exclude each other, and for an output file that is an input."""
         if n_best > 1 and self.wanted:
             raise InputError("--doubt judges one answer per text: leave out --n_best")
         if self.doubt_file is not None:
@@ -336,7 +336,7 @@ class TranslateFlags(SearchFlags):
     storage: RunFlags = field(default_factory=RunFlags)
 
 
-def run(argv: list[str]) -> None:
+def run_translate(argv: list[str]) -> None:
     """Translate one text, or all lines of a file."""
     [name, *texts], flags = read_command(
         TranslateFlags, argv, "regard translate RUN [TEXT]", example="dates", bare="--plot"
@@ -492,8 +492,7 @@ def _add_alignment(
 
 
 def _check_text(run: SequenceRun, text: str, number: int, unknown: UnknownCount) -> str | None:
-    """Return the text of a line, or None if it is blank or too long. Count its unknown symbols, and print
-    warnings."""
+    """Return the text of a line, or None if it is blank or too long. Print warnings."""
     if is_blank(text):
         return None
     if (reason := run.too_long(text)) is not None:
@@ -539,3 +538,93 @@ def _write(answers: Sequence[Answers], prefixes: Sequence[str], flags: Translate
             prefix += f"{answer.log_probability:.4f}\t" if flags.scores and answer is not None else ""
             output.write(f"{prefix}{'' if answer is None else answer.text}\n")
     output.flush()
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateFlags(SearchFlags):
+    """Continue a prompt with the language model of a run. PROMPT has the form of an input of the task; see
+    `regard tasks`. RUN: a task's name, or the folder of a run."""
+
+    input: Path | None = None
+    """File of prompts, one per line, instead of PROMPT."""
+    new: int | None = None
+    """Number of tokens to generate. None: 20, or fewer if the model has fewer positions left."""
+    storage: RunFlags = field(default_factory=RunFlags)
+
+
+def run_generate(argv: list[str]) -> None:
+    """Continue the prompt, and print prompt and continuation."""
+    [name, *prompts], flags = read_command(
+        GenerateFlags, argv, "regard generate RUN [PROMPT]", example="induction"
+    )
+    if bool(prompts) == (flags.input is not None):
+        raise InputError("give a prompt, or a file of prompts with --input: `regard generate induction CADBFED`")
+    loaded: Any = flags.storage.load(name)
+    if loaded.task.answers != "tokens":
+        raise InputError(f"run {name!r} is not a language model: try `regard test {name}`")
+    keep_memory()
+    prompts = prompts or _read_lines(flags.input)
+    beam = 1 if flags.beam is None else flags.beam
+    options = {name: getattr(flags, name) for name in SEARCH} | {"beam": beam, "new": flags.new}
+    output = answer_output()
+    for prompt, ranked in zip(prompts, loaded.generate(prompts, **options), strict=True):
+        for best in ranked:
+            score = f"{best.log_probability:.4f}\t" if flags.scores else ""
+            output.write(f"{score}{prompt}{best.text}\n")
+    output.flush()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreFlags:
+    """Compute the log-probability (nats) of each target given its source. Each line of input gives one line
+    of output, in order: the log-probability, a tab, and the mean log-probability per token. Input lines have
+    the form source, tab, target, and come from --input or standard input. A line that cannot be scored gives
+    nan, with a warning on standard error."""
+
+    input: Path | None = None
+    """File of pairs, one per line, source and target separated by a tab, in UTF-8. Default: standard input."""
+    lenient: bool = False
+    """Replace invalid UTF-8 and zero bytes by the unknown symbol, instead of stopping."""
+    batchsize: int = 64
+    """Number of pairs per batch."""
+    storage: RunFlags = field(default_factory=RunFlags)
+
+
+def run_score(argv: list[str]) -> None:
+    """Score the pairs."""
+    [name], flags = read_command(ScoreFlags, argv, "regard score RUN", example="translation")
+    run = flags.storage.load_translator(name)
+    run.score([], batchsize=flags.batchsize)  # checks the option before lines are read
+    unknown_source, unknown_target = UnknownCount(), UnknownCount()
+    with open_lines(flags.input, lenient=flags.lenient) as file:
+        for chunk in numbered_chunks(file):
+            pairs = [_read_pair(run, line, number) for number, line in chunk]
+            for source, target in filter(None, pairs):
+                unknown_source.add(run.task.source_vocabulary.encode(source))
+                unknown_target.add(run.task.target_vocabulary.encode(target))
+            scores = iter(run.score([pair for pair in pairs if pair is not None], batchsize=flags.batchsize))
+            for pair in pairs:
+                score = None if pair is None else next(scores)
+                total, mean = (math.nan, math.nan) if score is None else (score.log_probability, score.per_token)
+                sys.stdout.write(f"{total:.4f}\t{mean:.4f}\n")
+            sys.stdout.flush()
+    for side, count in (("sources", unknown_source), ("targets", unknown_target)):
+        if warning := count.warning(f"the {side}"):
+            print_message(f"warning: {warning}")
+
+
+def _read_pair(run: SequenceRun, line: bytes, number: int) -> tuple[str, str] | None:
+    """Return the source and target of a line, or print a warning and return None if the line cannot be scored."""
+    source, tab, target = read_line(line, number).partition("\t")
+    if not tab:
+        print_message(f"line {number} has no tab between source and target")
+        return None
+    if (reason := run.too_long(source)) is not None:
+        print_message(f"line {number} {reason}")
+        return None
+    if is_blank(source):
+        print_message(f"line {number} has a blank source, whose answer is always empty: the pair has no score")
+        return None
+    if is_blank(target):
+        print_message(f"line {number} has a blank target: the pair gets the score of an empty answer")
+    return source, target

@@ -21,6 +21,8 @@ import numpy as np
 from regard.arguments import public
 from regard.interpret.head_scores import Head, HeadScores
 
+SAMPLE_COUNT = 100
+"""Default number of samples."""
 THRESHOLD = 0.3
 """Score from which a head has a role. `regard.interpret.roles` names the role of a trained head from a larger
 score, because it says where the head attends; here, a head that begins to attend to the role's keys counts."""

@@ -104,16 +104,17 @@ def check_name(path: Path) -> None:
             )
 
 
-def check_writable(path: Path) -> None:
-    """Raise `InputError` if `write_file` would fail for a known reason. No file is created."""
-    check_name(path)
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if not _is_stream(path):
-            _check_permission(resolve_parent(path).parent)
-    except OSError as error:
-        raise cannot_write(path, error) from error
+def check_writable(*paths: Path | None) -> None:
+    """Raise `InputError` if `write_file` would fail for a path, for a known reason. No file is created."""
+    for path in filter(None, paths):
+        check_name(path)
+        try:
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if not _is_stream(path):
+                _check_permission(resolve_parent(path).parent)
+        except OSError as error:
+            raise cannot_write(path, error) from error
 
 
 def refuse_input(output: Path, inputs: Iterable[Path | None]) -> None:

@@ -10,7 +10,7 @@ from regard.arguments import Limits, public
 from regard.attention.descriptions import describe_model
 from regard.errors import InputError
 from regard.fast.threads import limit_threads
-from regard.interpret.formation import THRESHOLD, join_snapshots
+from regard.interpret.formation import SAMPLE_COUNT, THRESHOLD, join_snapshots
 from regard.interpret.head_scores import SAMPLES, measure_heads
 from regard.interpret.timeline import Timeline
 from regard.progress import counting_bar
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from regard.tasks.base import AnyTask
     from regard.training.config import RunConfig
     from regard.training.run_folder import RunFolder
-
-SAMPLE_COUNT = 100
-"""Default number of samples."""
 
 
 @public

@@ -67,9 +67,10 @@ class Variant:
         return ",".join(f"{name}={value}" for name, value in self.varied.items())
 
 
+@public
 @dataclass(frozen=True, repr=False)
-class Measurements:
-    """All measurements of a grid, by variant and seed."""
+class Comparison(Result):
+    """The measurements of every variant and seed, with tables and files."""
 
     task: str
     folder: Path
@@ -87,8 +88,121 @@ class Measurements:
         return [RunFolder(run).known_metrics() for run in self.folders(variant)]
 
     def folders(self, variant: Variant) -> list[Path]:
-        seeds = range(len(self.measured[variant.name]))
-        return [self.folder / folder_name(variant) / f"seed-{seed}" / self.task for seed in seeds]
+        return [self.folder / folder_name(variant) / f"seed-{seed}" / self.task for seed in range(self.seeds)]
+
+    @property
+    def seeds(self) -> int:
+        """Number of seeds of each variant."""
+        return len(next(iter(self.measured.values())))
+
+    def summary(self) -> str:
+        return f"{self.task}, {len(self.variants)} variants, {self.seeds} seeds each"
+
+    def table(self) -> Group:
+        """Return a table with one row for each variant. If several flags vary, also return a table of exact match
+        by the last flag."""
+        seeds = self.seeds
+        names = list(self.variants[0].varied)
+        parts: list[RenderableType] = []
+        if len(names) > 1:
+            parts += [_by_last(self), ""]
+        shown = [name for name in QUANTITIES if any(self.values(v, name) for v in self.variants)]
+        title = f"{self.task}: mean (range) over {seeds} seeds{_tokenizers(self)}"
+        table = _table(title, *names, *(QUANTITIES[name][0] for name in shown))
+        for variant in self.variants:
+            cells = {name: format_mean(self.values(variant, name), QUANTITIES[name][1]) for name in shown}
+            reached = len(self.values(variant, "steps_to_99"))
+            if "steps_to_99" in cells and reached < seeds:
+                cells["steps_to_99"] = f"{cells['steps_to_99']} on {reached} of {seeds}".strip()
+            table.add_row(*map(str, variant.varied.values()), *cells.values())
+        return Group(*parts, table, Text(describe_range(seeds), style="dim"), *_differences(self))
+
+    def json(self) -> dict[str, Any]:
+        """Return means with the range of the seeds, and differences with their intervals, as JSON values."""
+        means = [
+            {
+                **variant.varied,
+                **{
+                    quantity: _range_json(values)
+                    for quantity in QUANTITIES
+                    if (values := self.values(variant, quantity))
+                },
+            }
+            for variant in self.variants
+        ]
+        quantity = main_quantity(self)
+        contrasts = [
+            {
+                "one": contrast.one.name,
+                "other": contrast.other.name,
+                **dataclasses.asdict(contrast.interval),
+                "p_value": contrast.p_value,
+                "different": contrast.shown,
+                "verdict": contrast.verdict,
+            }
+            for contrast in differences(self, quantity)
+        ]
+        tokenizers = {
+            variant: [seed.bleu_tokenizer for seed in seeds] for variant, seeds in self.measured.items()
+        }
+        extra = {"bleu_tokenizers": tokenizers} if quantity == "bleu" else {}
+        return {
+            "task": self.task,
+            "level": LEVEL,
+            "means": means,
+            "differences": {quantity: contrasts},
+            **extra,
+        }
+
+    def save(self) -> list[Path]:
+        """Write all report files to the folder of the runs, and return their paths.
+
+        results.json and results.csv have one line for each run. summary.json has means, ranges, differences and
+        their intervals. curves.png shows the learning curves, and values.png shows exact match by the last flag.
+        """
+        lines = [
+            {"task": self.task, **variant.varied, "seed": seed, **dataclasses.asdict(measured)}
+            for variant in self.variants
+            for seed, measured in enumerate(self.measured[variant.name])
+        ]
+        table = io.StringIO()
+        writer = csv.DictWriter(table, lines[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
+        contents = {
+            "results.json": (json.dumps(lines, indent=1) + "\n").encode(),
+            "results.csv": table.getvalue().encode(),
+            "summary.json": (json.dumps(self.json(), indent=1) + "\n").encode(),
+            "curves.png": learning_curves(self, "png"),
+            "values.png": curves(self, "png"),
+        }
+        for name, content in contents.items():
+            write_file(self.folder / name, content)
+        return [self.folder / name for name in contents]
+
+    def to_html(self, path: str | Path, *, explorer: str | None = None) -> Path:
+        """Write a page with tables and curves that works offline, and return its path.
+
+        `explorer`: the address at which `regard show` serves the variants, used for links from the page.
+        """
+        runs = [
+            (f"{variant.name or self.task}, seed {seed}", f"regard show {folder}")
+            for variant in self.variants
+            for seed, folder in enumerate(self.folders(variant))
+        ]
+        shown = Table("run", "command to view it", title="All runs", title_justify="left", box=None)
+        for name, command in runs:
+            shown.add_row(Text(name), Text(command))
+        parts: list[Part] = [
+            self.table(),
+            Plot(lambda: learning_curves(self, "svg"), "Learning curves: exact match and loss by training step"),
+            Plot(lambda: curves(self, "svg"), "Exact match by the last flag, with the range of the seeds"),
+            shown,
+        ]
+        if explorer is not None and len(runs) > 1:
+            parts.append(_links(self, explorer))
+        write_file(Path(path), render_page(f"Comparison: {self.task}", parts).encode())
+        return Path(path)
 
 
 def make_variants(vary: Mapping[str, Sequence[Any]]) -> list[Variant]:
@@ -166,8 +280,7 @@ def _measure_all(jobs: list[Job], on: Backend, *, progress: bool) -> list[Measur
 
 @contextmanager
 def _empty_folders_removed(folders: Sequence[Path]) -> Iterator[None]:
-    """Remove those of some folders that are empty after the block. Processes that stop at the same time leave
-    the folder that they share."""
+    """Remove empty folders after the block: processes that stop at the same time leave shared ones."""
     try:
         yield
     finally:
@@ -220,7 +333,7 @@ class Contrast:
         return self.verdict == "different"
 
 
-def differences(comparison: Measurements, quantity: str) -> list[Contrast]:
+def differences(comparison: Comparison, quantity: str) -> list[Contrast]:
     """Return the differences of a quantity between all pairs of variants.
 
     With more than `MAX_PAIRS` pairs, only differences from the first variant are returned. Variants without
@@ -284,27 +397,7 @@ def format_interval(interval: Interval, form: Callable[[float], str]) -> str:
     return f"{value} ({form(interval.low)} to {form(interval.high)})"
 
 
-def tables(comparison: Measurements) -> RenderableType:
-    """Return a table with one row for each variant. If several flags vary, also return a table of exact match by
-    the last flag."""
-    seeds = len(next(iter(comparison.measured.values())))
-    names = list(comparison.variants[0].varied)
-    parts: list[RenderableType] = []
-    if len(names) > 1:
-        parts += [_by_last(comparison), ""]
-    shown = [name for name in QUANTITIES if any(comparison.values(v, name) for v in comparison.variants)]
-    title = f"{comparison.task}: mean (range) over {seeds} seeds{_tokenizers(comparison)}"
-    table = _table(title, *names, *(QUANTITIES[name][0] for name in shown))
-    for variant in comparison.variants:
-        cells = {name: format_mean(comparison.values(variant, name), QUANTITIES[name][1]) for name in shown}
-        reached = len(comparison.values(variant, "steps_to_99"))
-        if "steps_to_99" in cells and reached < seeds:
-            cells["steps_to_99"] = f"{cells['steps_to_99']} on {reached} of {seeds}".strip()
-        table.add_row(*map(str, variant.varied.values()), *cells.values())
-    return Group(*parts, table, Text(describe_range(seeds), style="dim"), *_differences(comparison))
-
-
-def _tokenizers(comparison: Measurements) -> str:
+def _tokenizers(comparison: Comparison) -> str:
     """Return the tokenizer of BLEU, or a warning if the variants have different tokenizers."""
     tokenizers = sorted(
         {str(seed.bleu_tokenizer) for seeds in comparison.measured.values() for seed in seeds} - {"None"}
@@ -314,12 +407,12 @@ def _tokenizers(comparison: Measurements) -> str:
     return f"; BLEU with tokenizer {tokenizers[0]}" if tokenizers else ""
 
 
-def main_quantity(comparison: Measurements) -> str:
+def main_quantity(comparison: Comparison) -> str:
     """Return the quantity by which variants are compared: BLEU if it was measured, else exact match."""
     return "bleu" if any(comparison.values(variant, "bleu") for variant in comparison.variants) else "exact_match"
 
 
-def _differences(comparison: Measurements) -> list[RenderableType]:
+def _differences(comparison: Comparison) -> list[RenderableType]:
     """Return a table of the differences between variants."""
     quantity = main_quantity(comparison)
     name, form = QUANTITIES[quantity]
@@ -335,7 +428,7 @@ def _differences(comparison: Measurements) -> list[RenderableType]:
     return ["", table, Text(describe_verdicts(contrasts), style="dim")]
 
 
-def _by_last(comparison: Measurements) -> Table:
+def _by_last(comparison: Comparison) -> Table:
     """Return a table of exact match: the values of the last flag are columns, all other combinations rows."""
     *names, last = comparison.variants[0].varied
     columns = (f"{last}={value}" for value in _flag_values(comparison, last))
@@ -351,11 +444,11 @@ def _table(title: str, *columns: str) -> Table:
     return Table(*columns, box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
 
 
-def _flag_values(comparison: Measurements, flag: str) -> list[Any]:
+def _flag_values(comparison: Comparison, flag: str) -> list[Any]:
     return list(dict.fromkeys(variant.varied[flag] for variant in comparison.variants))
 
 
-def _series(comparison: Measurements) -> dict[tuple[Any, ...], list[Variant]]:
+def _series(comparison: Comparison) -> dict[tuple[Any, ...], list[Variant]]:
     """Group variants by the values of all flags except the last one."""
     series: dict[tuple[Any, ...], list[Variant]] = {}
     for variant in comparison.variants:
@@ -363,63 +456,7 @@ def _series(comparison: Measurements) -> dict[tuple[Any, ...], list[Variant]]:
     return series
 
 
-def write_report(comparison: Measurements) -> list[Path]:
-    """Write all report files to the folder of the runs, and return their paths.
-
-    results.json and results.csv have one line for each run. summary.json has means, ranges, differences and their
-    intervals. curves.png shows the learning curves, and values.png shows exact match by the last flag.
-    """
-    lines = [
-        {"task": comparison.task, **variant.varied, "seed": seed, **dataclasses.asdict(measured)}
-        for variant in comparison.variants
-        for seed, measured in enumerate(comparison.measured[variant.name])
-    ]
-    table = io.StringIO()
-    writer = csv.DictWriter(table, lines[0], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    contents = {
-        "results.json": (json.dumps(lines, indent=1) + "\n").encode(),
-        "results.csv": table.getvalue().encode(),
-        "summary.json": (json.dumps(figures(comparison), indent=1) + "\n").encode(),
-        "curves.png": learning_curves(comparison, "png"),
-        "values.png": curves(comparison, "png"),
-    }
-    for name, content in contents.items():
-        write_file(comparison.folder / name, content)
-    return [comparison.folder / name for name in contents]
-
-
-def write_page(comparison: Measurements, path: str | Path, explorer: str | None = None) -> Path:
-    """Write a page with tables and curves that works offline, and return its path.
-
-    `explorer`: the address at which `regard show` serves the variants, used for links from the page.
-    """
-    table = tables(comparison)
-    assert isinstance(table, Group)
-    runs = [
-        (f"{variant.name or comparison.task}, seed {seed}", f"regard show {folder}")
-        for variant in comparison.variants
-        for seed, folder in enumerate(comparison.folders(variant))
-    ]
-    shown = Table("run", "command to view it", title="All runs", title_justify="left", box=None)
-    for name, command in runs:
-        shown.add_row(Text(name), Text(command))
-    parts: list[Part] = [
-        table,
-        Plot(
-            lambda: learning_curves(comparison, "svg"), "Learning curves: exact match and loss by training step"
-        ),
-        Plot(lambda: curves(comparison, "svg"), "Exact match by the last flag, with the range of the seeds"),
-        shown,
-    ]
-    if explorer is not None and len(runs) > 1:
-        parts.append(_links(comparison, explorer))
-    write_file(Path(path), render_page(f"Comparison: {comparison.task}", parts).encode())
-    return Path(path)
-
-
-def _links(comparison: Measurements, explorer: str) -> Links:
+def _links(comparison: Comparison, explorer: str) -> Links:
     """Return links to the first run, alone and side by side with other runs.
 
     The other runs are the first seed of every variant, and the other seeds of the first variant, which show the
@@ -440,45 +477,7 @@ def _range_json(values: Sequence[float]) -> dict[str, Any]:
     return {**dataclasses.asdict(seed_range(values)), "median_confidence": range_confidence(len(values))}
 
 
-def figures(comparison: Measurements) -> dict[str, Any]:
-    """Return means with the range of the seeds, and differences with their intervals, as JSON values."""
-    means = [
-        {
-            **variant.varied,
-            **{
-                quantity: _range_json(values)
-                for quantity in QUANTITIES
-                if (values := comparison.values(variant, quantity))
-            },
-        }
-        for variant in comparison.variants
-    ]
-    quantity = main_quantity(comparison)
-    contrasts = [
-        {
-            "one": contrast.one.name,
-            "other": contrast.other.name,
-            **dataclasses.asdict(contrast.interval),
-            "p_value": contrast.p_value,
-            "different": contrast.shown,
-            "verdict": contrast.verdict,
-        }
-        for contrast in differences(comparison, quantity)
-    ]
-    tokenizers = {
-        variant: [seed.bleu_tokenizer for seed in seeds] for variant, seeds in comparison.measured.items()
-    }
-    extra = {"bleu_tokenizers": tokenizers} if quantity == "bleu" else {}
-    return {
-        "task": comparison.task,
-        "level": LEVEL,
-        "means": means,
-        "differences": {quantity: contrasts},
-        **extra,
-    }
-
-
-def learning_curves(comparison: Measurements, format: str) -> bytes:
+def learning_curves(comparison: Comparison, format: str) -> bytes:
     """Draw exact match and loss of training batches over the steps.
 
     Each line is the smoothed mean over the seeds, with a band for their range.
@@ -526,7 +525,7 @@ def _running_mean(values: np.ndarray) -> np.ndarray:
     return sums / np.minimum(np.arange(values.shape[1]) + 1, WINDOW)
 
 
-def curves(comparison: Measurements, format: str) -> bytes:
+def curves(comparison: Comparison, format: str) -> bytes:
     """Draw exact match by the last flag: for each series the mean over the seeds, with a band for their range."""
     from regard.viz.figure import figure_bytes
     from regard.viz.plots import new_figure
@@ -549,35 +548,6 @@ def curves(comparison: Measurements, format: str) -> bytes:
 
 
 COMPARISONS = "comparisons"
-
-
-@public
-@dataclass(frozen=True, repr=False)
-class Comparison(Measurements, Result):
-    """The measurements of every variant and seed, with tables and files."""
-
-    def table(self) -> RenderableType:
-        return tables(self)
-
-    def json(self) -> dict[str, Any]:
-        return figures(self)
-
-    def summary(self) -> str:
-        seeds = len(next(iter(self.measured.values())))
-        return f"{self.task}, {len(self.variants)} variants, {seeds} seeds each"
-
-    def to_html(self, path: str | Path, *, explorer: str | None = None) -> Path:
-        """Write a page with tables and curves, and return its path.
-
-        `explorer`: the address at which `regard show` serves the variants, used for links from the page. Raises
-        `MachineError` if the file cannot be written.
-        """
-        return write_page(self, path, explorer)
-
-    def save(self) -> list[Path]:
-        """Write results.json, results.csv, summary.json and plots to the folder of the runs, and return their
-        paths."""
-        return write_report(self)
 
 
 @public

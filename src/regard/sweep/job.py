@@ -123,7 +123,6 @@ class Job:
 
     @property
     def run(self) -> RunFolder:
-        """The folder of the run, which may not exist yet."""
         return RunFolder(self.folder / self.config.name)
 
     @property
@@ -132,17 +131,14 @@ class Job:
 
     @property
     def saved_state(self) -> str:
-        """The step of the last saved training state as text."""
         return f"step {self.last_step}"
 
     @property
     def last_step(self) -> int:
-        """The step of the last saved training state, or 0 if there is no saved state."""
         states = list_steps(self.run.path / "trainer")
         return int(states[-1].stem.removeprefix("step-")) if states else 0
 
     def absolute(self) -> Job:
-        """Return the same job with an absolute folder."""
         return dataclasses.replace(self, folder=self.folder.absolute())
 
     def measure(self, *, trust_code: bool = False) -> Measured:

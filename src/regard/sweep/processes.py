@@ -142,8 +142,7 @@ def handle_signals(handler: Callable[[int, object], object], numbers: Sequence[i
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Return a context manager that delays signals until the end of its block, so that every started worker is
-    registered before a signal is handled."""
+    """Delay signals, so that every started worker is registered before a signal is handled."""
     received: list[int] = []
     try:
         with handle_signals(lambda number, _: received.append(number), SIGNALS):

@@ -58,7 +58,7 @@ class CheckFlags:
     """Also write the report to this JUnit XML file, or print it instead of the text (-)."""
 
 
-def run(argv: list[str]) -> None:
+def run_check(argv: list[str]) -> None:
     """Check the files and print the reports. Exits with status 1 if an answer is incorrect."""
     if wants_help(argv):
         parse(CheckFlags(), ["--help"], prog=USAGE, description=DESCRIPTION)

@@ -40,7 +40,7 @@ class LearnFlags:
     """Open the page in a browser."""
 
 
-def run(argv: list[str]) -> None:
+def run_learn(argv: list[str]) -> None:
     """Write the requested files, or serve the course until interrupted."""
 
     _, flags = read_command(LearnFlags, argv, "regard learn")

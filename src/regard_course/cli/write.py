@@ -53,7 +53,7 @@ class WriteFlags:
     """Open the page in a browser."""
 
 
-def run(argv: list[str]) -> None:
+def run_write(argv: list[str]) -> None:
     """List the puzzles, write a stub, check a program, or open a page."""
     if wants_help(argv) or not argv:
         if argv:

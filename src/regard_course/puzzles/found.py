@@ -32,11 +32,19 @@ from regard_course.puzzles.puzzle import NO_VALUE, Puzzle
 from regard_course.puzzles.verdict import answers_of, load_program
 from regard_course.sandbox import ForkServer
 from regard_lab.bench.known_models import RUNS, run_compiled
-from regard_lab.programs.circuit import Circuit
-from regard_lab.programs.compiler import Compiled
-from regard_lab.programs.language import Expression, Selector, aggregate, indices, select, steps, tokens
-from regard_lab.programs.program import Family, Program
-from regard_lab.programs.readings import Reading
+from regard_lab.programs.compiler import Circuit, Compiled
+from regard_lab.programs.language import (
+    Expression,
+    Family,
+    Program,
+    Selector,
+    aggregate,
+    indices,
+    select,
+    steps,
+    tokens,
+)
+from regard_lab.programs.planner import Reading
 from regard_lab.programs.task import START, make_task
 
 MOST_INPUTS = 20_000

@@ -15,8 +15,7 @@ from itertools import accumulate, product
 from typing import Any
 
 from regard.errors import unknown_choice
-from regard_lab.programs.language import Evaluation, Expression, Value, aggregate, indices, select, steps
-from regard_lab.programs.program import Program
+from regard_lab.programs.language import Evaluation, Expression, Program, Value, aggregate, indices, select, steps
 
 BLANK = "-"
 """Answer of a step that has nothing to answer."""

@@ -13,12 +13,11 @@ from regard.io.writing import check_folder, make_folder
 from regard.progress import counting_bar
 from regard.sweep.job import say_reused
 from regard.sweep.processes import run_in_processes
-from regard_lab.bench.bench_cells import Cell, cell_path, draw_inputs, measure_cell, read_or_measure
-from regard_lab.bench.bench_result import BenchResult
 from regard_lab.bench.catalogue import KnownModelChoice, choose_models
-from regard_lab.bench.columns import group_columns, model_columns
 from regard_lab.bench.known_models import ResistsError
 from regard_lab.bench.methods import ALL, Choice, ChosenMethod, choose_methods, reload_method
+from regard_lab.bench.rankings import Cell, cell_path, draw_inputs, measure_cell, read_or_measure
+from regard_lab.bench.result import BenchResult, group_columns, model_columns
 from regard_lab.cards.probe_training import one_thread
 
 SAVEPATH = "runs/bench"

@@ -13,8 +13,8 @@ from regard.runs.loading import load
 from regard.runs.training import train
 from regard_lab.bench.known_models import Kind, KnownModel, compiled_model, trap_model
 from regard_lab.bench.trained_in import TRAINED_IN, trained_in_model
+from regard_lab.programs.language import Family
 from regard_lab.programs.library import PROGRAMS
-from regard_lab.programs.program import Family
 from regard_lab.programs.traps import TRAPS
 
 # Models that learn Regard's tasks, whose relevant inputs are known: trained once per seed and stored.

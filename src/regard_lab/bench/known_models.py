@@ -15,10 +15,9 @@ from regard.runs.pair_run import PairRun
 from regard.runs.run_types import AnyRun
 from regard.training.config import combine
 from regard.training.settings import FLAGS
-from regard_lab.programs.circuit import Circuit
-from regard_lab.programs.compiler import Compiled, compile_program
+from regard_lab.programs.compiler import Circuit, Compiled, compile_program
+from regard_lab.programs.language import Family
 from regard_lab.programs.library import PROGRAMS
-from regard_lab.programs.program import Family
 from regard_lab.programs.traps import TRAPS
 
 Kind = Literal["compiled", "trained-in", "learned", "trap"]

@@ -4,7 +4,6 @@ Markdown tables."""
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -15,13 +14,11 @@ from regard.io.writing import make_folder, write_file
 from regard.viz.attention_map import AttentionMap
 from regard.viz.maps import LayerMap
 from regard.viz.page import write_page
-from regard.viz.report_page import Part, markdown_table, render_page
-from regard_lab.bench.bench_cells import draw_inputs
-from regard_lab.bench.bench_result import CAPTION, BenchResult, detail_tables, group_tables, score_text
+from regard.viz.report_page import Part, render_page
 from regard_lab.bench.catalogue import KnownModelChoice
-from regard_lab.bench.columns import Column
-from regard_lab.bench.methods import ORACLE, RANDOM
-from regard_lab.bench.rankings import FAILURE, KNOWN_INPUTS, RIGHT, Subjects
+from regard_lab.bench.methods import RANDOM
+from regard_lab.bench.rankings import Subjects, draw_inputs
+from regard_lab.bench.result import CAPTION, BenchResult, Column, detail_tables, group_tables
 
 # Attention maps of failures: an input on which a method ranks badly, with its ranking beside the truth.
 
@@ -142,11 +139,7 @@ def _input_layer(attention: AttentionMap, failure: Failure) -> LayerMap:
 
 
 def _rank_weights(scores: np.ndarray) -> np.ndarray:
-    """Return weights (Tq, Tk) that sum to 1 in each row, and are proportional to the number of smaller scores.
-
-    >>> _rank_weights(np.array([[-1.0, 0.0, 2.0]])).tolist()
-    [[0.0, 0.3333333333333333, 0.6666666666666666]]
-    """
+    """Return weights (Tq, Tk) in proportion to the number of smaller scores; each row sums to 1."""
     smaller = (scores[:, None, :] < scores[:, :, None]).sum(2)
     weights: np.ndarray = smaller / np.maximum(smaller.sum(1, keepdims=True), 1)
     return weights
@@ -239,43 +232,3 @@ def _worst(result: BenchResult, group: Column, method: str) -> Column:
         and group.truth in column.truth.split(", ")
     ]
     return min(members, key=lambda column: column.entries[method].mean)
-
-
-def write_markdown(result: BenchResult, path: str | Path) -> Path:
-    """Write the means over each kind of models, the best method first, and the worst and the best method on each
-    trap as Markdown tables. Return the path."""
-    parts = [f"{result.summary()}."]
-    for level, truth in dict.fromkeys((group.level, group.truth) for group in result.groups):
-        groups = [group for group in result.groups if (group.level, group.truth) == (level, truth)]
-        rows = {method: [group.entries.get(method) for group in groups] for method in result.methods}
-        means = {method: [entry.mean for entry in row if entry is not None] for method, row in rows.items()}
-        ranked = sorted(
-            (method for method in rows if means[method] and method != ORACLE), key=lambda m: -fmean(means[m])
-        )
-        cells = [
-            [
-                f"`{method}`",
-                *(score_text(entry, group.models) for entry, group in zip(rows[method], groups, strict=True)),
-            ]
-            for method in ranked
-        ]
-        names = [f"{group.kind} ({group.models})" for group in groups]
-        parts += [f"## {level}: {truth}", markdown_table(["method", *names], cells)]
-    if traps := _trap_rows(result):
-        parts += ["## traps", markdown_table(["trap", "fooled", "right"], traps)]
-    write_file(Path(path), ("\n\n".join(parts) + "\n").encode())
-    return Path(path)
-
-
-def _trap_rows(result: BenchResult) -> list[list[str]]:
-    """Return the methods with the lowest and the highest score, for each trap and kind of truth on which a method
-    fails."""
-    rows = []
-    for column in result.columns:
-        scores = {name: entry.mean for name, entry in column.entries.items() if name not in (ORACLE, RANDOM)}
-        if column.kind == "trap" and min(scores.values(), default=1.0) < FAILURE:
-            ends = (min(scores, key=scores.__getitem__), max(scores, key=scores.__getitem__))
-            right = f"`{ends[1]}` {scores[ends[1]]:.2f}" if scores[ends[1]] >= RIGHT else "no measured method"
-            name = f"{column.name}, {column.level}" + ("" if column.truth == KNOWN_INPUTS else f" {column.truth}")
-            rows.append([name, f"`{ends[0]}` {scores[ends[0]]:.2f}", right])
-    return rows

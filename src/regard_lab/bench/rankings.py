@@ -1,22 +1,38 @@
 """Rank inputs, heads and edges of a model by an explanation method, and score the ranking against what is known.
 
 Inputs are ranked and scored for each sample. Heads and edges have one truth for all samples, so their scores are
-averaged over the samples before they are ranked.
+averaged over the samples before they are ranked. The scores of one method on one model with one seed are a cell,
+which is stored in one JSON file:
+
+    DIR/results/KIND/MODEL/METHOD-seed-N-DIGEST.json
+
+The digest covers the parameters of the model, the known answer, the source code of the method and of this module,
+the number of samples and the version of Regard. Cells whose file exists are not measured again.
 """
 
+import hashlib
+import inspect
+import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 
 from regard.errors import InputError
 from regard.interpret.attribution.methods import average, known_method, run_method
-from regard.interpret.attribution.trial import Background, Level, Trial
+from regard.interpret.attribution.trial import LEVELS, Background, Level, Trial
+from regard.io.reading import is_file, read_json
+from regard.io.writing import make_folder, refuse_links, write_json
 from regard.plugins import PluginError, describe_error
 from regard.statistics import auroc
 from regard.streams import derive_seed
+from regard.training.tensor_file import digest_tensors
+from regard.version import __version__
 from regard.viz.subject import ProbeInput
 from regard_lab.bench.known_models import KnownModel
 from regard_lab.bench.methods import ORACLE, RANDOM, ChosenMethod
@@ -64,12 +80,7 @@ def score_heads(scores: Mapping[str, np.ndarray], truth: Mapping[str, Sequence[b
 
 
 def score_edges(scores: Mapping[tuple[str, str], float], edges: frozenset[tuple[str, str]]) -> float | None:
-    """Return the AUROC over all edges in `scores`, where the edges of the circuit are true.
-
-    >>> score_edges({("inputs", "logits"): 1.0, ("inputs", "encoder.0.feed_forward"): 0.0},
-    ...             frozenset({("inputs", "logits")}))
-    1.0
-    """
+    """Return the AUROC over all edges in `scores`, where the edges of the circuit are true."""
     return auroc(np.array(list(scores.values())), np.array([edge in edges for edge in scores]))
 
 
@@ -99,12 +110,17 @@ KNOWN_INPUTS = "relevant"
 """Name of the only truth about inputs."""
 
 
-class Ranking(NamedTuple):
-    """The scores of a method for one kind of truth."""
+class AurocScore(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """How well a method ranks for one kind of truth."""
 
+    level: Level
     truth: str
-    values: list[float]  # AUROC of each sample (inputs) or of all samples together (heads, edges)
-    worst: dict[str, Any] | None  # the ranking and the truth of the worst sample, for a failure
+    values: list[float]
+    """AUROC of each sample for inputs, in the order of the samples; one AUROC for heads and for edges."""
+    seconds: float = 0.0
+    """CPU time of the rankings at this level in seconds."""
+    worst: dict[str, Any] | None = None
+    """The ranking and the truth of the sample with the lowest AUROC, if the mean is below `FAILURE`."""
 
 
 class LevelError(InputError):
@@ -199,7 +215,7 @@ def _candidates(known: KnownModel, probe: ProbeInput, shape: tuple[int, ...]) ->
     return candidates
 
 
-def rank_inputs(subjects: Subjects, method: ChosenMethod) -> list[Ranking]:
+def rank_inputs(subjects: Subjects, method: ChosenMethod) -> list[AurocScore]:
     """Return the scores of a method's rankings of inputs, one value per sample; empty if nothing is known."""
     known, values = subjects.known, list[float]()
     worst: dict[str, Any] | None = None
@@ -212,7 +228,9 @@ def rank_inputs(subjects: Subjects, method: ChosenMethod) -> list[Ranking]:
         if score_inputs(truth, truth, candidates) is None:
             continue
         if method.name == RANDOM:
-            value, scores = _random_inputs(truth, candidates, _stream(known, index)), truth
+            random, scores = _stream(known, index), truth
+            rows = [row[chosen] for row, chosen in zip(truth, candidates, strict=True)]
+            value = float(np.mean([chance for row in rows if (chance := _chance(row, random)) is not None]))
         else:
             scores = truth if method.name == ORACLE else subjects.scores(method, index, "inputs")
             value = _checked(score_inputs, scores, truth, candidates, method=method)
@@ -227,10 +245,10 @@ def rank_inputs(subjects: Subjects, method: ChosenMethod) -> list[Ranking]:
     if not values:
         return []
     fails = float(np.mean(values)) < FAILURE and method.name != RANDOM
-    return [Ranking(KNOWN_INPUTS, values, worst if fails else None)]
+    return [AurocScore(level="inputs", truth=KNOWN_INPUTS, values=values, worst=worst if fails else None)]
 
 
-def rank_heads(subjects: Subjects, method: ChosenMethod) -> list[Ranking]:
+def rank_heads(subjects: Subjects, method: ChosenMethod) -> list[AurocScore]:
     """Return the scores of a method's ranking of heads, for each kind of truth about heads."""
     known = subjects.known
     if known.circuit is None:
@@ -245,38 +263,43 @@ def rank_heads(subjects: Subjects, method: ChosenMethod) -> list[Ranking]:
         scores = subjects.mean_scores(method, "heads")
     rankings = []
     for name, truth in truths.items():
+        worst = None
         if method.name == RANDOM:
-            rankings.append(Ranking(name, [_random_heads(truth, _stream(known, name))], None))
-            continue
-        ranked = _as_scores(truth) if method.name == ORACLE else scores
-        value = _checked(score_heads, ranked, truth, method=method)
-        worst = {
-            "scores": {layer: _rounded(values) for layer, values in ranked.items()},
-            "auroc": round(value, 6),
-        }
-        rankings.append(Ranking(name, [round(value, 6)], worst if value < FAILURE else None))
+            heads = [value for values in truth.values() for value in values if value is not None]
+            value = _chance(np.array(heads), _stream(known, name))
+            assert value is not None, "the truth has both classes"
+        else:
+            ranked = _as_scores(truth) if method.name == ORACLE else scores
+            value = round(_checked(score_heads, ranked, truth, method=method), 6)
+            if value < FAILURE:
+                worst = {"scores": {layer: _rounded(part) for layer, part in ranked.items()}, "auroc": value}
+        rankings.append(AurocScore(level="heads", truth=name, values=[value], worst=worst))
     return rankings
 
 
-def rank_edges(subjects: Subjects, method: ChosenMethod) -> list[Ranking]:
+def rank_edges(subjects: Subjects, method: ChosenMethod) -> list[AurocScore]:
     """Return the score of a method's ranking of edges, where the edges of the circuit are true."""
     known = subjects.known
     if known.circuit is None or not known.circuit.edges:
         return []
-    edges = known.circuit.edges
-    if method.name == ORACLE:
-        return [Ranking("used", [1.0], None)]
+    edges, worst = known.circuit.edges, None
+    value = 1.0
     if method.name == RANDOM:
-        return [Ranking("used", [_random_edges(known)], None)]
-    scores = subjects.mean_scores(method, "edges")
-    value = _checked(score_edges, scores, edges, method=method)
-    ranked = sorted(scores, key=lambda edge: -scores[edge])
-    worst = {
-        "auroc": round(value, 6),
-        "high": [[*edge, scores[edge]] for edge in ranked if edge not in edges][:SHOWN_EDGES],
-        "low": [[*edge, scores[edge]] for edge in reversed(ranked) if edge in edges][:SHOWN_EDGES],
-    }
-    return [Ranking("used", [round(value, 6)], worst if value < FAILURE else None)]
+        # As many false as true edges, because their number has no effect on the mean.
+        chance = _chance(np.arange(2 * len(edges)) < len(edges), _stream(known, "edges"))
+        assert chance is not None
+        value = chance
+    elif method.name != ORACLE:
+        scores = subjects.mean_scores(method, "edges")
+        value = round(_checked(score_edges, scores, edges, method=method), 6)
+        ranked = sorted(scores, key=lambda edge: -scores[edge])
+        if value < FAILURE:
+            worst = {
+                "auroc": value,
+                "high": [[*edge, scores[edge]] for edge in ranked if edge not in edges][:SHOWN_EDGES],
+                "low": [[*edge, scores[edge]] for edge in reversed(ranked) if edge in edges][:SHOWN_EDGES],
+            }
+    return [AurocScore(level="edges", truth="used", values=[value], worst=worst)]
 
 
 def _checked(score: Callable[..., float | None], *arguments: Any, method: ChosenMethod, **options: Any) -> float:
@@ -308,27 +331,91 @@ def _chance(truth: np.ndarray, random: np.random.Generator) -> float | None:
     return float(wins.mean() / (positive * negative))
 
 
-def _random_inputs(truth: np.ndarray, candidates: np.ndarray, random: np.random.Generator) -> float:
-    rows = [row[chosen] for row, chosen in zip(truth, candidates, strict=True)]
-    return float(np.mean([value for row in rows if (value := _chance(row, random)) is not None]))
-
-
-def _random_heads(truth: Mapping[str, Sequence[bool | None]], random: np.random.Generator) -> float:
-    known = np.array([value for values in truth.values() for value in values if value is not None])
-    value = _chance(known, random)
-    assert value is not None, "the caller checked that the truth has both classes"
-    return value
-
-
-def _random_edges(known: KnownModel) -> float:
-    """Return the score of chance for edges: as many false as true ones, because their number has no effect on
-    the mean."""
-    assert known.circuit is not None
-    value = _chance(np.arange(2 * len(known.circuit.edges)) < len(known.circuit.edges), _stream(known, "edges"))
-    assert value is not None
-    return value
-
-
 def _rounded(values: np.ndarray) -> list[Any]:
     rounded: list[Any] = np.vectorize(lambda value: float(f"{value:.6g}"))(values).tolist()
     return rounded
+
+
+LARGEST = 1 << 22
+"""Maximum size of a file, in bytes."""
+
+
+class Cell(msgspec.Struct, forbid_unknown_fields=True):
+    """The measurements of one method on one model with one seed."""
+
+    method: str
+    model: str
+    kind: str
+    family: str
+    seed: int
+    samples: int
+    scores: list[AurocScore]
+    left_out: dict[str, str]
+    """Levels that the method cannot rank on this model, with the reason."""
+
+
+def draw_inputs(known: KnownModel, samples: int) -> Subjects:
+    known.subject.model.eval()
+    inputs = known.subject.unseen(samples, known.seed, purpose="bench")
+    return Subjects(known, inputs, Background(known.subject, seed=known.seed))
+
+
+def measure_cell(subjects: Subjects, method: ChosenMethod) -> Cell:
+    """Measure one method on one model: at each level that the known answer covers and the method supports."""
+    measured: list[AurocScore] = []
+    left_out: dict[str, str] = {}
+    known = subjects.known
+    rank = {"inputs": rank_inputs, "heads": rank_heads, "edges": rank_edges}
+    for level in LEVELS:
+        began = time.process_time()
+        try:
+            scores = rank[level](subjects, method)
+        except LevelError:
+            continue
+        except PluginError:  # a user's method that fails is an error, and not a level without scores
+            raise
+        except InputError as error:
+            left_out[level] = str(error)
+            continue
+        for score in scores:
+            score.seconds = round(time.process_time() - began, 3)
+        measured += scores
+    return Cell(
+        method=method.name,
+        model=known.name,
+        kind=known.kind,
+        family=known.family,
+        seed=known.seed,
+        samples=len(subjects.inputs),
+        scores=measured,
+        left_out=left_out,
+    )
+
+
+def read_or_measure(subjects: Subjects, method: ChosenMethod, folder: Path) -> Cell:
+    """Return the stored cell of a method on a model, or measure and store it. Raises `InputError` for a damaged
+    file."""
+    path = cell_path(subjects, method, folder)
+    if is_file(path):
+        return read_json(path, Cell, "delete it to measure again", most=LARGEST, finite=False)
+    cell = measure_cell(subjects, method)
+    refuse_links(path.parent, below=folder)
+    make_folder(path.parent)
+    write_json(path, msgspec.to_builtins(cell), indent=1)
+    return cell
+
+
+def cell_path(subjects: Subjects, method: ChosenMethod, folder: Path) -> Path:
+    """Return the file of a cell."""
+    known, samples = subjects.known, len(subjects.inputs)
+    weights = digest_tensors(known.subject.model.state_dict())
+    circuit = known.circuit
+    answer = None
+    if circuit is not None:
+        heads = [sorted(truth.items()) for truth in (circuit.needed, circuit.used, circuit.sufficient)]
+        answer = [*heads, sorted(circuit.edges)]
+    code = inspect.getsource(sys.modules[__name__])
+    content = "\0".join([__version__, code, weights, repr(answer), method.digest, str(samples)])
+    digest = hashlib.sha256(content.encode()).hexdigest()[:12]
+    name = method.name.replace(":", "-")  # Windows does not permit a colon
+    return folder / "results" / known.kind / known.name / f"{name}-seed-{known.seed}-{digest}.json"

@@ -1,6 +1,7 @@
 """Cards as a page (HTML) and as a Markdown table with the overview picture."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,9 @@ from regard.errors import plural
 from regard.io.writing import write_file
 from regard.result import percent, signed, to_plain
 from regard.statistics import Interval, describe_range
-from regard.viz.report_page import Part, Plot, markdown_table, render_page
-from regard_lab.cards.card import Card, without_baseline
-from regard_lab.cards.claims import ClaimResult
+from regard.viz.report_page import Part, Plot, render_page
+from regard_lab.cards.card import Card, ClaimResult
+from regard_lab.cards.probe_training import BASELINE
 from regard_lab.cards.probes import PROBES, card_probes
 
 
@@ -29,100 +30,80 @@ def points(value: float, *, signed: bool = False) -> str:
     return f"+{text}" if signed and not text.startswith("-") else text
 
 
-def interval_text(interval: Interval, *, signed: bool = False) -> str:
-    """Return a share and its interval in percentage points.
+def interval_text(interval: Interval, form: Callable[[float], str] = points) -> str:
+    """Return a value and its interval.
 
     >>> interval_text(Interval(value=0.5, low=0.4, high=0.6))
     '50.0 (40.0 to 60.0)'
     """
-    value = points(interval.value, signed=signed)
     if interval.low is None or interval.high is None:
-        return value
-    return f"{value} ({points(interval.low, signed=signed)} to {points(interval.high, signed=signed)})"
+        return form(interval.value)
+    return f"{form(interval.value)} ({form(interval.low)} to {form(interval.high)})"
+
+
+signed_points = partial(points, signed=True)
 
 
 def card_tables(card: Card, *, claims: bool = True) -> Group:
     """Return the tables of a card: scores, where weight goes, cost and, if `claims`, the claims."""
-    parts: list[RenderableType] = [score_table(card), "", share_table(card), "", cost_line(card)]
-    if claims and card.claims:
-        parts += ["", claim_table(card.claims)]
-    return Group(*parts)
-
-
-def score_table(card: Card) -> Table:
-    """Return the scores of a mechanism and of softmax."""
-    table = _table(
+    scores = _table(
         f"{card.mechanism} beside softmax: correct outputs in % (regression: explained "
         f"variance), mean (range of the seeds)",
-        "probe",
-        card.mechanism,
-        "softmax",
+        *("probe", card.mechanism, "softmax"),
         f"difference (intervals hold for all {len(card.rows)} at once)",
         "",
     )
     for row in card.rows:
         shown = ("higher" if row.difference.value > 0 else "lower") if row.shown else ""
-        table.add_row(
-            row.test,
-            interval_text(row.score),
-            interval_text(row.softmax),
-            interval_text(row.difference, signed=True),
-            shown,
-        )
-    table.caption, table.caption_justify = describe_range(card.seeds), "left"
+        values = interval_text(row.score), interval_text(row.softmax)
+        scores.add_row(row.test, *values, interval_text(row.difference, signed_points), shown)
+    scores.caption, scores.caption_justify = describe_range(card.seeds), "left"
     if position := Mechanism.parse(card.mechanism).position:
-        table.caption += f"\n{position} replaces the learned positions that softmax has"
-    return table
-
-
-def share_table(card: Card) -> Table:
-    """Return where weight goes, for the mechanism and for softmax."""
+        scores.caption += f"\n{position} replaces the learned positions that softmax has"
     how = "" if card.normalized else "; rows do not sum to 1, so shares are of the absolute weights"
-    table = _table(
+    shares = _table(
         f"Where weight goes, {card.mechanism} | softmax (mean over heads and seeds{how})",
-        "probe",
-        "on relevant inputs, %",
-        "best head, %",
-        "on the first token, %",
-        "entropy, nats",
+        *("probe", "on relevant inputs, %", "best head, %", "on the first token, %", "entropy, nats"),
         "sum of a row",
     )
-    for shares in card.shares:
-        table.add_row(
-            shares.probe,
+    for means in card.shares:
+        shares.add_row(
+            means.probe,
             *(
                 "not known" if pair is None else f"{points(pair[0])} | {points(pair[1])}"
-                for pair in (shares.relevant, shares.best, shares.first)
+                for pair in (means.relevant, means.best, means.first)
             ),
-            *(f"{pair[0]:.2f} | {pair[1]:.2f}" for pair in (shares.entropy, shares.total)),
+            *(f"{pair[0]:.2f} | {pair[1]:.2f}" for pair in (means.entropy, means.total)),
         )
-    return table
-
-
-def cost_line(card: Card) -> str:
-    """Return the cost in one sentence."""
     cost = card.cost
-    return (
+    sentence = (
         f"Cost of a training step (text, one thread): {cost.ratio:.2f} times the time of softmax "
         f"({cost.milliseconds:.1f} ms and {cost.softmax_milliseconds:.1f} ms), "
         f"{cost.memory / cost.softmax_memory:.2f} times its memory for the backward pass "
         f"({cost.memory / 1e6:.1f} MB), {cost.parameters:,} parameters (softmax {cost.softmax_parameters:,})."
     )
+    parts: list[RenderableType] = [scores, "", shares, "", sentence]
+    if claims and card.claims:
+        parts += ["", claim_table([card])]
+    return Group(*parts)
 
 
-def claim_table(claims: Sequence[ClaimResult]) -> Table:
-    """Return the claims with their verdicts."""
+def claim_table(cards: Sequence[Card]) -> Table:
+    """Return the claims about the mechanisms of cards, with their verdicts."""
     table = _table("Claims of papers", "claim", "source", "expected", "difference", "smallest to see", "verdict")
-    for result in claims:
-        table.add_row(
-            f"{result.claim.name}: {result.claim.measured}",
-            result.claim.source,
-            result.claim.expected,
-            number_text(result.interval),
-            "" if result.smallest is None else f"{result.smallest:.3f}",
-            result.verdict,
-        )
+    for result in all_claims(cards):
+        claim = result.claim
+        numbers = interval_text(result.interval, signed), smallest_text(result)
+        table.add_row(f"{claim.name}: {claim.measured}", claim.source, claim.expected, *numbers, result.verdict)
     return table
+
+
+def all_claims(cards: Sequence[Card]) -> list[ClaimResult]:
+    return list({result.claim.name: result for card in cards for result in card.claims}.values())
+
+
+def smallest_text(result: ClaimResult) -> str:
+    return "" if result.smallest is None else f"{result.smallest:.3f}"
 
 
 def overview_table(cards: Sequence[Card]) -> Table:
@@ -134,10 +115,15 @@ def overview_table(cards: Sequence[Card]) -> Table:
     )
     for card in without_baseline(cards):
         table.add_row(
-            card.mechanism,
-            *(points(row.difference.value, signed=True) + "*" * row.shown for row in card.rows),
+            card.mechanism, *(signed_points(row.difference.value) + "*" * row.shown for row in card.rows)
         )
     return table
+
+
+def without_baseline(cards: Sequence[Card]) -> Sequence[Card]:
+    """Return the cards of other mechanisms than softmax, which are compared with softmax; all cards if there is
+    no other."""
+    return [card for card in cards if card.mechanism != BASELINE] or cards
 
 
 def card_json(card: Card) -> dict[str, Any]:
@@ -157,12 +143,6 @@ def card_json(card: Card) -> dict[str, Any]:
         for result in card.claims
     ]
     return plain
-
-
-def number_text(interval: Interval) -> str:
-    if interval.low is None or interval.high is None:
-        return signed(interval.value)
-    return f"{signed(interval.value)} ({signed(interval.low)} to {signed(interval.high)})"
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -197,11 +177,9 @@ def draw_overview(cards: Sequence[Card], format: str) -> bytes:
         axes.text(column, 0, f"{100 * row.softmax.value:.0f} %", ha="center", va="center", fontsize=8)
     for number, card in enumerate(cards, start=1):
         for column, row in enumerate(card.rows):
-            value, color = row.difference.value, "black"
-            if abs(value) > DARK_FROM:
-                color = "white"
+            value = row.difference.value
             text, weight = f"{round(100 * value):+d}" + "*" * row.shown, "bold" if row.shown else "normal"
-            style: dict[str, Any] = {"ha": "center", "color": color}
+            style: dict[str, Any] = {"ha": "center", "color": "white" if abs(value) > DARK_FROM else "black"}
             axes.text(column, number, text, va="bottom", fontsize=8, fontweight=weight, linespacing=0.8, **style)
             if row.difference.low is not None and row.difference.high is not None:
                 half = 50 * (row.difference.high - row.difference.low)
@@ -219,8 +197,6 @@ def draw_overview(cards: Sequence[Card], format: str) -> bytes:
     return figure_bytes(figure, format)
 
 
-PICTURE = "overview.svg"
-"""File name of the picture beside the Markdown file."""
 METHOD = (
     "Each mechanism is trained beside softmax with the same data, the same initial values where parameters have "
     "the same shape, and the same training steps. Models have 2 layers, width 32 and 4 heads; a mechanism "
@@ -240,88 +216,19 @@ def write_page(cards: Sequence[Card], path: str | Path) -> Path:
     parts: list[Part] = [
         METHOD,
         Plot(lambda: draw_overview(cards, "svg"), "Differences to softmax: rows are mechanisms, columns tests"),
-        _steps_note(cards[0]),
+        steps_note(cards[0]),
     ]
     if len(cards) == 1:
         parts.append(card_tables(cards[0]))
     else:
         title = f"{len(cards)} attention mechanisms"
-        parts += [overview_table(cards), claim_table(all_claims(cards))]
+        parts += [overview_table(cards), claim_table(cards)]
         parts += [card_tables(card, claims=False) for card in cards]
     parts += [f"{name}: {PROBES[name].summary}." for name in card_probes()]
     write_file(path, render_page(title, parts).encode())
     return path
 
 
-def write_markdown(cards: Sequence[Card], path: str | Path) -> list[Path]:
-    """Write a Markdown file with the picture, scores, costs and claims, and return the paths of both files."""
-    path = Path(path)
-    tests = [row.test for row in cards[0].rows]
-    scores = [
-        [card.mechanism, *(points(row.difference.value, signed=True) + "\\*" * row.shown for row in card.rows)]
-        for card in without_baseline(cards)
-    ]
-    softmax = [
-        "softmax: correct, %, mean (range of the seeds)",
-        *(interval_text(row.softmax) for row in cards[0].rows),
-    ]
-    costs = [
-        [
-            card.mechanism,
-            f"{card.cost.ratio:.2f}",
-            f"{card.cost.memory / card.cost.softmax_memory:.2f}",
-            f"{card.cost.parameters:,}",
-            "yes" if card.normalized else "no",
-        ]
-        for card in without_baseline(cards)
-    ]
-    claims = [
-        [
-            f"{result.claim.name} ({result.claim.source})",
-            f"{result.claim.measured}; expected {result.claim.expected}",
-            number_text(result.interval),
-            "" if result.smallest is None else f"{result.smallest:.3f}",
-            result.verdict,
-        ]
-        for result in all_claims(cards)
-    ]
-    parts = [
-        "# Attention mechanisms beside softmax",
-        f"Written by `regard card --all --seeds {cards[0].seeds} --markdown {path.name}`. {METHOD}",
-        _steps_note(cards[0]),
-        f"![Differences to softmax]({PICTURE})",
-        "## Correct outputs minus softmax, in percentage points",
-        f"\\*: the interval of the paired difference excludes zero. Intervals hold for all {len(tests)} tests of "
-        "a mechanism at once.",
-        markdown_table(["mechanism", *tests], [softmax, *scores]),
-        "## Claims of papers",
-        "Intervals hold for all claims at once. *Smallest* is the smallest difference whose interval would "
-        "exclude zero. Shares of weight use absolute weights, divided by their sum.",
-        markdown_table(["claim", "measured", "difference", "smallest", "verdict"], claims),
-        "## Cost of a training step (text, one thread)",
-        markdown_table(
-            [
-                "mechanism",
-                "time, softmax = 1",
-                "memory for the backward pass, softmax = 1",
-                "parameters",
-                "rows sum to 1",
-            ],
-            costs,
-        ),
-        "## Probes",
-        "\n".join(f"- {name}: {PROBES[name].summary}" for name in card_probes()),
-    ]
-    picture = path.parent / PICTURE
-    write_file(picture, draw_overview(cards, "svg"))
-    write_file(path, ("\n\n".join(filter(None, parts)) + "\n").encode())
-    return [path, picture]
-
-
-def all_claims(cards: Sequence[Card]) -> list[ClaimResult]:
-    return list({result.claim.name: result for card in cards for result in card.claims}.values())
-
-
-def _steps_note(card: Card) -> str:
+def steps_note(card: Card) -> str:
     """Return a warning if the number of training steps is not that of the probes."""
     return "" if card.steps is None else f"All probes were trained for {plural(card.steps, 'step')} only."

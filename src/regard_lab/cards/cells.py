@@ -27,6 +27,7 @@ from regard_lab.cards.probes import PROBES
 
 LARGEST = 1 << 20
 """Maximum size of a file, in bytes."""
+HERE = Local()
 Results = Mapping[tuple[str, str], Sequence[ProbeResult]]
 """For each mechanism and probe, one result per seed, in the order of the seeds."""
 
@@ -117,16 +118,9 @@ class CardJob:
 
 
 def measure_cells(
-    pairs: Iterable[tuple[str, str]],
-    seeds: int,
-    folder: Path,
-    *,
-    steps: int | None = None,
-    on: Backend | None = None,
-    progress: bool = True,
+    pairs: Iterable[tuple[str, str]], seeds: int, folder: Path, *, steps: int | None = None, on: Backend = HERE
 ) -> Results:
-    """Measure all seeds of pairs of a mechanism and a probe. `on`: the backend; default: the cores of this
-    machine.
+    """Measure all seeds of pairs of a mechanism and a probe. `on`: the backend.
 
     Stored results are reused, so an interrupted call continues where it stopped. Raises `InputError` before any
     training for a mechanism that does not fit, and `MachineError` if a process was terminated.
@@ -137,12 +131,11 @@ def measure_cells(
     cells = [CardCell(*pair, seed, folder, steps) for pair in pairs for seed in range(seeds)]
     results = {cell: cell.read() for cell in cells}
     missing = [cell for cell in cells if results[cell] is None]
-    say_reused(len(cells) - len(missing), len(cells), folder, show=progress)
+    say_reused(len(cells) - len(missing), len(cells), folder, show=True)
     if missing:
         make_folder(folder)
-        on = on or Local()
-        with counting_bar("card", len(cells) - len(missing), len(cells), show=progress) as advance:
-            for job, measured in on.run(_make_jobs(missing, on), partial(print_status, show=progress)):
+        with counting_bar("card", len(cells) - len(missing), len(cells), show=True) as advance:
+            for job, measured in on.run(_make_jobs(missing, on), partial(print_status, show=True)):
                 for cell, result in zip(job.cells, measured, strict=True):
                     results[cell] = result
                     advance()

@@ -120,7 +120,6 @@ class CopyLetters(Letters):
     summary = "letters, then the same letters"
 
     def order(self, letters: Tensor, counts: Tensor) -> Tensor:
-        """Return positions in their order."""
         del counts
         return torch.arange(letters.shape[1], device=letters.device).expand(letters.shape)
 
@@ -132,7 +131,6 @@ class ReverseLetters(Letters):
     summary = "letters, then the letters from last to first"
 
     def order(self, letters: Tensor, counts: Tensor) -> Tensor:
-        """Return positions from the last letter to the first."""
         return (counts - 1 - torch.arange(letters.shape[1], device=letters.device)).clamp(min=0)
 
 
@@ -146,7 +144,6 @@ class SortLetters(Letters):
     summary = "letters, then the letters in alphabetical order"
 
     def order(self, letters: Tensor, counts: Tensor) -> Tensor:
-        """Return positions in the order of the letters there; equal letters keep their order."""
         places = torch.arange(letters.shape[1], device=letters.device)
         return letters.masked_fill(places >= counts, self.config.vocab_size + 1).argsort(dim=1, stable=True)
 
@@ -230,7 +227,7 @@ REVISION = 1
 """Number of the procedure of training and measuring; raise it when results change at equal settings."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class CardProbe:
     """A task for a small decoder-only model, with all settings of its training."""
 
@@ -243,24 +240,19 @@ class CardProbe:
     """Sizes of the task."""
     steps: int
     """Number of training steps."""
+    _: dataclasses.KW_ONLY
     lr: float = 0.004
     """Peak learning rate."""
     layers: int = 2
-    """Number of layers."""
     hidden: int = 32
-    """Width of the states."""
     heads: int = 4
-    """Number of heads."""
     inner: int = 64
     """Inner width of the feed-forward layers; 0 for a model with only attention layers."""
     batch: int = 32
-    """Number of sequences in a batch."""
     tests: Mapping[str, int | None] = dataclasses.field(default_factory=lambda: {"": None})
     """Numbers of tokens in the tests by name; None for the largest length of training."""
     test_sequences: int = 256
     """Number of sequences in each test."""
-    chance: float = 0.0
-    """Score of a model that ignores the sequence."""
     extra: bool = False
     """Whether the probe serves only claims, and is not a part of every card."""
 
@@ -283,7 +275,7 @@ class CardProbe:
         values = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
-            if field.name not in ("summary", "task", "task_config", "extra", "chance")
+            if field.name not in ("summary", "task", "task_config", "extra")
         }
         values |= {"task": getattr(self.task, "__name__", ""), "sizes": dataclasses.asdict(self.task_config)}
         values |= {"tests": dict(self.tests), "revision": REVISION}
@@ -309,103 +301,60 @@ PROBES = {
     probe.name: probe
     for probe in (
         CardProbe(
-            name="induction",
-            summary="continue a repeated part of a random sequence (20 tokens)",
-            task=Induction,
-            task_config=INDUCTION,
-            steps=1000,
+            "induction",
+            "continue a repeated part of a random sequence (20 tokens)",
+            *(Induction, INDUCTION, 1000),
             lr=0.006,
             inner=0,
-            chance=1 / 13,
         ),
+        CardProbe("mqar4", "recall the values of 4 keys (20 tokens)", Mqar, MQAR4, 600),
+        CardProbe("mqar8", "recall the values of 8 keys (32 tokens)", Mqar, MQAR8, 500),
         CardProbe(
-            name="mqar4",
-            summary="recall the values of 4 keys (20 tokens)",
-            task=Mqar,
-            task_config=MQAR4,
-            steps=600,
-            chance=1 / 8,
-        ),
-        CardProbe(
-            name="mqar8",
-            summary="recall the values of 8 keys (32 tokens)",
-            task=Mqar,
-            task_config=MQAR8,
-            steps=500,
-            chance=1 / 8,
-        ),
-        CardProbe(
-            name="copy",
-            summary="repeat 2 to 12 letters; x2 and x4: 24 and 48 letters",
-            task=CopyLetters,
-            task_config=LETTERS,
-            steps=500,
+            "copy",
+            "repeat 2 to 12 letters; x2 and x4: 24 and 48 letters",
+            *(CopyLetters, LETTERS, 500),
             tests=LENGTHS,
-            chance=1 / 16,
         ),
         CardProbe(
-            name="reverse",
-            summary="repeat 2 to 12 letters from last to first; x2 and x4: 24 and 48 letters",
-            task=ReverseLetters,
-            task_config=LETTERS,
-            steps=500,
+            "reverse",
+            "repeat 2 to 12 letters from last to first; x2 and x4: 24 and 48 letters",
+            *(ReverseLetters, LETTERS, 500),
             tests=LENGTHS,
-            chance=1 / 16,
         ),
+        CardProbe("sort", "sort 2 to 12 letters", SortLetters, SORTED, 500),
         CardProbe(
-            name="sort",
-            summary="sort 2 to 12 letters",
-            task=SortLetters,
-            task_config=SORTED,
-            steps=500,
-            chance=1 / 16,
-        ),
-        CardProbe(
-            name="parity",
-            summary="is the number of ones odd? (1 to 10 bits; tested on 10)",
-            task=Parity,
-            task_config=ParityTaskConfig(max_len=10, test_len=10),
-            steps=800,
+            "parity",
+            "is the number of ones odd? (1 to 10 bits; tested on 10)",
+            *(Parity, ParityTaskConfig(max_len=10, test_len=10), 800),
             tests={"": 11},
             test_sequences=1024,
-            chance=0.5,
         ),
         CardProbe(
-            name="regression",
-            summary="predict values of a linear function of 3 numbers from earlier points (11 points)",
-            task=Regression,
-            task_config=RegressionTaskConfig(dims=3, points=11),
-            steps=500,
+            "regression",
+            "predict values of a linear function of 3 numbers from earlier points (11 points)",
+            *(Regression, RegressionTaskConfig(dims=3, points=11), 500),
         ),
         CardProbe(
-            name="text",
-            summary="predict the next character of Python's help topics (32 characters)",
-            task=HelpText,
-            task_config=HelpTextConfig(),
-            steps=500,
+            "text",
+            "predict the next character of Python's help topics (32 characters)",
+            *(HelpText, HelpTextConfig(), 500),
         ),
         CardProbe(
-            name="induction_one_layer",
-            summary="induction with one layer",
-            task=Induction,
-            task_config=INDUCTION,
-            steps=1000,
+            "induction_one_layer",
+            "induction with one layer",
+            *(Induction, INDUCTION, 1000),
             lr=0.006,
             inner=0,
             layers=1,
-            chance=1 / 13,
             extra=True,
         ),
         *(
             CardProbe(
-                name=f"mqar{config.pairs}_width{width}",
-                summary=f"recall the values of {config.pairs} keys at width {width}, 1000 steps",
-                task=Mqar,
-                task_config=config,
-                steps=1000,
+                f"mqar{config.pairs}_width{width}",
+                f"recall the values of {config.pairs} keys at width {width}, 1000 steps",
+                *(Mqar, config, 1000),
                 hidden=width,
                 inner=2 * width,
-                chance=1 / 8,
                 extra=True,
             )
             for config in (MQAR4, MQAR8)
@@ -417,9 +366,5 @@ PROBES = {
 
 
 def card_probes() -> list[str]:
-    """Return the names of the probes of every card.
-
-    >>> card_probes()[:3]
-    ['induction', 'mqar4', 'mqar8']
-    """
+    """Return the names of the probes of every card."""
     return [name for name, probe in PROBES.items() if not probe.extra]

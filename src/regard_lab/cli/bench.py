@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.cli.parsing import read_command
-from regard.cli.terminal import print_table, resumable
+from regard.cli.terminal import print_table, resumable, say_saved
 from regard.io.writing import check_writable, write_json
 from regard_lab.bench.bench import SAVEPATH, SEEDS, bench
-from regard_lab.bench.page import write_bench_page, write_markdown
+from regard_lab.bench.page import write_bench_page
 
 PIPE_WIDTH = 160
 """Width of the tables in characters if they are not printed to a terminal."""
@@ -35,18 +35,14 @@ class BenchFlags:
     """Write all numbers to this JSON file."""
     html: Path | None = None
     """Write a page with all tables to this HTML file, and pages of the failures to a folder beside it."""
-    markdown: Path | None = None
-    """Write the means over each kind of models, and what each trap shows, to this Markdown file."""
     savepath: Path = Path(SAVEPATH)
     """Directory of the trained models and of the results."""
 
 
-def run(argv: list[str]) -> None:
+def run_bench(argv: list[str]) -> None:
     """Measure the methods, print the tables and write the files."""
     _, flags = read_command(BenchFlags, argv, "regard bench")
-    for path in (flags.json, flags.html, flags.markdown):
-        if path is not None:
-            check_writable(path)
+    check_writable(flags.json, flags.html)
     with resumable():
         result = bench(
             flags.methods, models=flags.models, seeds=flags.seeds, quick=flags.quick, savepath=flags.savepath
@@ -54,8 +50,6 @@ def run(argv: list[str]) -> None:
     print_table(result.table(), None if sys.stdout.isatty() else PIPE_WIDTH)
     if flags.json is not None:
         write_json(flags.json, result.json())
-        sys.stdout.write(f"Saved {flags.json}\n")
+        say_saved(flags.json)
     if flags.html is not None:
-        sys.stdout.write(f"Saved {write_bench_page(result, flags.html)}\n")
-    if flags.markdown is not None:
-        sys.stdout.write(f"Saved {write_markdown(result, flags.markdown)}\n")
+        say_saved(write_bench_page(result, flags.html))

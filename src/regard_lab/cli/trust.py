@@ -7,15 +7,14 @@ from typing import Any
 
 from regard.cli.parsing import read_command
 from regard.cli.run_flags import RunFlags
-from regard.cli.terminal import print_message, print_table
+from regard.cli.terminal import print_message, print_table, say_saved
 from regard.data.parallel import ParallelText
 from regard.data.prepare import read_pairs
 from regard.data.unknown_tokens import unknown_in_pairs
 from regard.errors import InputError, check_range
 from regard.fast.memory import keep_memory
 from regard.io.writing import check_writable, refuse_input, write_json
-from regard_lab.doubts.calibration import FALSE_ALARMS, SMALLEST, calibrate_doubt, check_calibration
-from regard_lab.doubts.calibration_file import FILE
+from regard_lab.doubts.calibration import FALSE_ALARMS, FILE, SMALLEST, calibrate_doubt, check_calibration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +45,7 @@ class TrustFlags:
     storage: RunFlags = field(default_factory=RunFlags)
 
 
-def run(argv: list[str]) -> None:
+def run_trust(argv: list[str]) -> None:
     """Calibrate the doubt, print and store it."""
     [name], flags = read_command(TrustFlags, argv, "regard trust RUN", example="translation")
     check_range("samples", flags.samples, SMALLEST, 10**6)
@@ -82,4 +81,4 @@ def run(argv: list[str]) -> None:
     sys.stdout.write(f"Stored in {run.folder}{replaced}: `regard translate {name} --doubt` uses it\n")
     if flags.json is not None:
         write_json(flags.json, report.json(), indent=1)
-        sys.stdout.write(f"Saved {flags.json}\n")
+        say_saved(flags.json)

@@ -122,11 +122,7 @@ class Planter:
 
 
 def _core(word: str) -> str:
-    """Return a word without its punctuation.
-
-    >>> _core("grass.")
-    'grass'
-    """
+    """Return a word without its punctuation."""
     match = re.search(r"\w+", word)
     return match[0] if match else ""
 

@@ -6,13 +6,22 @@ through the softmax stay above zero in float32. `planner` decides which head com
 
 Heads and units that no expression needs are filled at random, so that "not needed" heads exist in numbers. They
 read the whole stream and write to `SCRATCH` dimensions that nothing else reads: in turn a loud head (8 times the
-norm of a planted head), a quiet head (0.3 times), and a silent head, whose values are zero."""
+norm of a planted head), a quiet head (0.3 times), and a silent head, whose values are zero.
+
+What is known about a model is its circuit. Three truths about heads differ. A head is *needed* if the answers
+change when its context alone is resampled, that is, replaced by its context for another input of the same length.
+It is *used* if its output takes part in the computation; of two redundant heads, both are used and neither is
+needed. It is *sufficient* if it belongs to a smallest set of heads that gives the answers while all other heads
+are resampled. A head whose output depends on positions and the length only cannot be resampled: it is used, and
+the other two truths are None.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -25,11 +34,93 @@ from regard.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 from regard.models.query import QueryModel, QueryModelConfig
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.streams import make_generator
-from regard_lab.programs.circuit import Circuit, make_circuit
-from regard_lab.programs.planner import PlannedHead, Planner
-from regard_lab.programs.program import Program
-from regard_lab.programs.readings import MARK, ONE, unit_rows
+from regard_lab.programs.language import Indices, Program
+from regard_lab.programs.planner import MARK, ONE, PlannedHead, Planner, unit_rows
 from regard_lab.programs.task import EncoderProgramTask, PairProgramTask, ProgramTask, make_task
+
+OFFSETS = {0: "its own step", -1: "the previous step", 1: "the next step"}
+SAME_INDEX = "the input at the output's index"
+"""Roles of `regard.interpret.roles` that follow from the comparison of a head."""
+Truth = Mapping[str, tuple[bool | None, ...]]
+"""A value for each head, by short name of the attention layer; None if the truth is not defined."""
+
+
+class Source(NamedTuple):
+    """Nodes that write what a planted head compares. Embeddings and positions are the node `inputs`; constants
+    have no node."""
+
+    query: frozenset[str]
+    key: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Circuit:
+    """The heads, edges and inputs that a model needs. Node names are those of `regard.attribute`."""
+
+    task: ProgramTask
+    needed: Truth
+    used: Truth
+    sufficient: Truth
+    edges: frozenset[tuple[str, str]]
+    """Pairs of sender and receiver that carry what depends on tokens."""
+    roles: Mapping[tuple[str, int], str]
+    """By layer and head: the role in the terms of `regard.interpret.roles`, where such a role was planted."""
+    sources: Mapping[tuple[str, int], Source]
+    """By layer and head: which nodes write what the head compares."""
+
+    def inputs(self, tokens: Tensor) -> np.ndarray:
+        """Return whether another symbol at an input changes an output, (Tq, Tk) bool, for tokens (Tk,)."""
+        return self.task.dependence(tokens)
+
+
+def make_circuit(planner: Planner, task: ProgramTask, layers: Mapping[str, int]) -> Circuit:
+    """Return the circuit of a plan. `layers`: number of heads of each attention layer of the model."""
+    planned = {
+        (layer, index): head for layer in layers for index, head in enumerate(planner.heads.get(layer, ()))
+    }
+
+    def truth(kind: str) -> Truth:
+        known = {node: getattr(truth, kind) for node, truth in planner.truths.items()}
+        return {layer: tuple(known.get(f"{layer}.{i}", False) for i in range(n)) for layer, n in layers.items()}
+
+    sources = {
+        place: Source(
+            frozenset(match.queries.node for match in head.matches if match.queries.node),
+            frozenset(match.keys.node for match in head.matches if match.keys.node),
+        )
+        for place, head in planned.items()
+    }
+    roles = {place: role for place, head in planned.items() if (role := find_role(planner, head)) is not None}
+    edges = frozenset(planner.edges)
+    return Circuit(task, truth("needed"), truth("used"), truth("sufficient"), edges, roles, sources)
+
+
+def find_role(planner: Planner, head: PlannedHead) -> str | None:
+    """Return the role of a head in the terms of `regard.interpret.roles`, if it has one.
+
+    Roles are derived for heads that select one step by its index; `Program.roles` names all other roles.
+    """
+    if head.expression in planner.program.roles:
+        return planner.program.roles[head.expression]
+    selector = head.expression.selector
+    if len(head.matches) != 1 or not isinstance(selector.conditions[0].keys, Indices):
+        return None
+    [match] = head.matches
+    own = planner.find_indices(selector.query_side)
+    if own is None or match.queries.node != own.node:
+        return None
+    chosen = match.truth @ match.queries.matrix @ own.matrix.T  # (indices of keys, indices of queries)
+    keys, queries = (torch.arange(size) for size in chosen.shape)
+    if selector.key_side != selector.query_side:
+        same_index = planner.program.family == "encoder-decoder" and torch.equal(
+            chosen.bool(), keys[:, None] == queries
+        )
+        return SAME_INDEX if same_index else None
+    for offset, role in OFFSETS.items():
+        if torch.equal(chosen.bool(), keys[:, None] == queries + offset):
+            return role
+    return None
+
 
 SCORE = 30.0
 """Score of one comparison. The additional step is half a comparison below a selected step: exp(-15) = 3e-7."""
@@ -91,73 +182,32 @@ def compile_program(program: Program, *, seed: int = 0, spares: Spares = PLAIN) 
 def assemble(planner: Planner, *, seed: int = 0, spares: Spares = PLAIN) -> Compiled:
     """Return the model with the heads and units of a plan; arguments as in `compile_program`."""
     task = make_task(planner.program, planner.result)
-    sizes = ModelSizes.of(planner, spares)
-    config, model = make_model(planner, task, sizes)
+    config, model = make_model(planner, task, spares)
     write_weights(planner, task, model, spares, make_generator(seed, planner.program.name))
     layers = {short_name(name): layer.heads for name, layer in attention_layers(model).items()}
     return Compiled(planner.program, task, config, model.eval(), make_circuit(planner, task, layers))
 
 
-class ModelSizes(NamedTuple):
-    """Sizes of a compiled model."""
-
-    heads: int
-    head_width: int
-    width: int
-    inner: int
-
-    @classmethod
-    def of(cls, planner: Planner, spares: Spares) -> Self:
-        """Return the smallest sizes for all heads, units and dimensions of a plan."""
-        heads = max([len(heads) + spares.heads for heads in planner.heads.values()], default=0)
-        heads = max(heads, LEAST_HEADS)
-        planned = [head for heads in planner.heads.values() for head in heads]
-        head_width = max(
-            [len(part) for head in planned for part in (score_rows(head)[0], head.value)] + [SCRATCH]
-        )
-        inner = max([len(units) for units in planner.units.values()], default=0) + SPARE_UNITS
-        needed = max(*planner.width.values(), inner / 2) + SCRATCH  # encoder layers have two units per dimension
-        head_width = max(head_width, math.ceil(needed / heads))
-        return cls(heads, head_width, heads * head_width, inner)
-
-
-def make_model(planner: Planner, task: ProgramTask, sizes: ModelSizes) -> tuple[ModelConfig, TaskModel]:
-    """Return an untrained model without normalization, and its options."""
-    layers, own = planner.depth, dict[str, Any](task.sizes)
+def make_model(planner: Planner, task: ProgramTask, spares: Spares) -> tuple[ModelConfig, TaskModel]:
+    """Return an untrained model without normalization, of the smallest sizes for a plan, and its options."""
+    planned = [head for heads in planner.heads.values() for head in heads]
+    heads = max([LEAST_HEADS, *(len(heads) + spares.heads for heads in planner.heads.values())])
+    inner = max(map(len, planner.units.values()), default=0) + SPARE_UNITS
+    width = max(*planner.width.values(), inner / 2) + SCRATCH  # encoder layers have two units per dimension
+    parts = [len(part) for head in planned for part in (score_rows(head)[0], head.value)]
+    head_width = max([SCRATCH, math.ceil(width / heads), *parts])
+    layers, sizes = planner.depth, dict[str, Any](task.sizes)
+    shared: dict[str, Any] = {"hidden": heads * head_width, "heads": heads, "norm": "none"}
+    learned: dict[str, Any] = {"inner": inner, "positions": "learned", "tied": False}
     if planner.program.family == "decoder-only":
-        decoder = DecoderOnlyConfig(
-            hidden=sizes.width,
-            layers=max(layers["input"], 1),
-            heads=sizes.heads,
-            inner=sizes.inner,
-            positions="learned",
-            activation="relu",
-            tied=False,
-            norm="none",
-        )
-        return decoder, DecoderOnly(decoder, **own)
+        decoder = DecoderOnlyConfig(layers=max(layers["input"], 1), activation="relu", **shared, **learned)
+        return decoder, DecoderOnly(decoder, **sizes)
     if planner.program.family == "encoder-decoder":
-        pair = TransformerConfig(
-            hidden=sizes.width,
-            enc_layers=max(layers["input"], 1),
-            dec_layers=max(layers["output"], 1),
-            heads=sizes.heads,
-            inner=sizes.inner,
-            positions="learned",
-            tied=False,
-            dropout=0.0,
-            norm="none",
-        )
-        return pair, Transformer(pair, **own)
-    query = QueryModelConfig(
-        hidden=sizes.width,
-        enc_layers=layers["input"],
-        multihead=True,
-        heads=sizes.heads,
-        pos_enc=True,
-        norm="none",
-    )
-    return query, QueryModel(query, **own)
+        depth: dict[str, Any] = {"enc_layers": max(layers["input"], 1), "dec_layers": max(layers["output"], 1)}
+        pair = TransformerConfig(dropout=0.0, **depth, **shared, **learned)
+        return pair, Transformer(pair, **sizes)
+    query = QueryModelConfig(enc_layers=layers["input"], multihead=True, pos_enc=True, **shared)
+    return query, QueryModel(query, **sizes)
 
 
 def score_rows(head: PlannedHead) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,7 @@ from functools import partial
 
 from regard_lab.programs.language import (
     Expression,
+    Program,
     aggregate,
     average,
     constant,
@@ -24,7 +25,6 @@ from regard_lab.programs.language import (
     width,
     written,
 )
-from regard_lab.programs.program import Program
 
 INDUCTION = "what followed the same symbol before"
 """Name of the role in `regard.interpret.roles`."""
@@ -91,55 +91,27 @@ def decoder_only_programs() -> list[Program]:
     induced = follower(tokens)
     depth = elementwise(lambda o, c: str(o - c) if o >= c else "-", opened, closed)
     same = elementwise(operator.eq, token_at(constant(0)), tokens)
+    even = token_at(indices.map(lambda index: index - index % 2))
+    is_odd = number_of("a").map(lambda number: number % 2 == 1)
+    occurred = width(select(tokens, tokens)).map(lambda number: number > 1)
+    sign = score.map(lambda mean: ">" if mean > 0 else "<" if mean < 0 else "=")
+    digit = follower(tokens).map(lambda token: token if token.isdigit() else None)
     return [
-        program(name="previous", summary="the previous token", alphabet="abc", result=token_at(earlier(1))),
-        program(name="skip", summary="the token two steps before", alphabet="abc", result=token_at(earlier(2))),
-        program(name="first", summary="the first token", alphabet="abc", result=token_at(constant(0))),
-        program(
-            name="pair-start",
-            summary="the token at the last even index",
-            alphabet="abc",
-            result=token_at(indices.map(lambda index: index - index % 2)),
-        ),
-        program(name="same-as-first", summary="is it the first token?", alphabet="abc", result=yes_no(same)),
-        program(name="count", summary="how many a so far", alphabet="abc", result=number_of("a").map(str)),
-        program(
-            name="parity",
-            summary="is the number of a so far odd?",
-            alphabet="ab",
-            result=yes_no(number_of("a").map(lambda number: number % 2 == 1)),
-        ),
-        program(
-            name="repeated",
-            summary="did the token occur before?",
-            alphabet="abcd",
-            result=yes_no(width(select(tokens, tokens)).map(lambda number: number > 1)),
-        ),
-        program(
-            name="compare",
-            summary="more a (>), more c (<) or as many (=) so far",
-            alphabet="abc",
-            result=score.map(lambda mean: ">" if mean > 0 else "<" if mean < 0 else "="),
-        ),
-        program(name="most-frequent", summary="the most frequent token so far", alphabet="abc", result=most),
-        program(name="depth", summary="number of open parentheses, or -", alphabet="()", result=depth),
-        program(name="balanced", summary="do all parentheses match?", alphabet="()", result=yes_no(balanced)),
-        program(
-            name="induction",
-            summary="what followed the same token before",
-            alphabet="abcd",
-            result=induced,
-            roles={induced: INDUCTION},
-        ),
-        program(
-            name="lookup",
-            summary="the digit that followed the same token before",
-            alphabet="xy12",
-            result=follower(tokens).map(lambda token: token if token.isdigit() else None),
-        ),
-        program(
-            name="bigram", summary="what followed the same pair before", alphabet="ab", result=follower(bigram)
-        ),
+        program("previous", "the previous token", "abc", token_at(earlier(1))),
+        program("skip", "the token two steps before", "abc", token_at(earlier(2))),
+        program("first", "the first token", "abc", token_at(constant(0))),
+        program("pair-start", "the token at the last even index", "abc", even),
+        program("same-as-first", "is it the first token?", "abc", yes_no(same)),
+        program("count", "how many a so far", "abc", number_of("a").map(str)),
+        program("parity", "is the number of a so far odd?", "ab", yes_no(is_odd)),
+        program("repeated", "did the token occur before?", "abcd", yes_no(occurred)),
+        program("compare", "more a (>), more c (<) or as many (=) so far", "abc", sign),
+        program("most-frequent", "the most frequent token so far", "abc", most),
+        program("depth", "number of open parentheses, or -", "()", depth),
+        program("balanced", "do all parentheses match?", "()", yes_no(balanced)),
+        program("induction", "what followed the same token before", "abcd", induced, roles={induced: INDUCTION}),
+        program("lookup", "the digit that followed the same token before", "xy12", digit),
+        program("bigram", "what followed the same pair before", "ab", follower(bigram)),
     ]
 
 
@@ -158,32 +130,16 @@ def encoder_programs() -> list[Program]:
     def read(expression: Expression, index: Expression = start) -> Expression:
         return aggregate(select(indices, index), expression)
 
+    is_palindrome = mismatches.map(lambda number: number == 0)
     return [
-        several(
-            name="histogram",
-            summary="how often each token occurs",
-            alphabet="abc",
-            result=read(width(select(tokens, tokens)), steps),
-        ),
-        several(name="is-new", summary="is each token new?", alphabet="abc", result=read(is_first, steps)),
-        several(name="sorted", summary="the tokens in order", alphabet="abc", result=read_at(rank)),
-        several(name="rotated", summary="the tokens, the first one last", alphabet="abc", result=read_at(last)),
-        program(
-            name="palindrome",
-            summary="is the text the same backwards?",
-            alphabet="abc",
-            result=read(mismatches.map(lambda number: number == 0)),
-        ),
-        program(
-            name="majority",
-            summary="the most frequent token",
-            alphabet="abc",
-            result=aggregate(select(stronger, start), tokens),
-        ),
-        program(
-            name="distinct", summary="the number of different tokens", alphabet="abcd", result=read(distinct)
-        ),
-        program(name="signal", summary="how often the first token recurs", alphabet="abc", result=read(signal)),
+        several("histogram", "how often each token occurs", "abc", read(width(select(tokens, tokens)), steps)),
+        several("is-new", "is each token new?", "abc", read(is_first, steps)),
+        several("sorted", "the tokens in order", "abc", read_at(rank)),
+        several("rotated", "the tokens, the first one last", "abc", read_at(last)),
+        program("palindrome", "is the text the same backwards?", "abc", read(is_palindrome)),
+        program("majority", "the most frequent token", "abc", aggregate(select(stronger, start), tokens)),
+        program("distinct", "the number of different tokens", "abcd", read(distinct)),
+        program("signal", "how often the first token recurs", "abc", read(signal)),
     ]
 
 
@@ -203,36 +159,21 @@ def encoder_decoder_programs() -> list[Program]:
     replaced = aggregate(select(indices, steps), tokens.map(lambda token: "b" if token == "a" else token))
     kept = place_among(tokens.map(lambda token: token != "a"))
     halved = token_at(steps.map(lambda step: step // 2))
+    second = token_at(steps.map(lambda step: 2 * step))
+    summary, symbols = "the text, then the parity of its number of a", "abc01"
     return [
-        program(name="copy", summary="the same text", alphabet="abc", result=token_at(steps)),
-        program(name="reverse", summary="the text backwards", alphabet="abc", result=read_at(mirrored)),
-        program(name="sort", summary="the tokens in order", alphabet="abc", result=read_at(rank)),
-        program(name="rotate", summary="the last token first", alphabet="abc", result=read_at(rotated)),
-        program(name="replace", summary="b in place of a", alphabet="abc", result=replaced),
-        program(name="delete", summary="the text without a", alphabet="abc", result=read_at(kept)),
-        program(name="unique", summary="each token once", alphabet="abcd", result=read_at(place_among(is_first))),
-        program(
-            name="alternate",
-            summary="every second token",
-            alphabet="abc",
-            result=token_at(steps.map(lambda step: 2 * step)),
-        ),
-        program(name="double", summary="each token twice", alphabet="ab", outputs=2 * LONGEST, result=halved),
-        program(name="unary", summary="as many a as the text has", alphabet="abc", result=unary),
-        program(
-            name="swap",
-            summary="the parts around the first slash, swapped",
-            alphabet="ab/",
-            result=read_at(swapped),
-        ),
-        program(
-            name="checksum",
-            summary="the text, then the parity of its number of a",
-            alphabet="abc",
-            symbols="abc01",
-            outputs=LONGEST + 1,
-            result=checked,
-        ),
+        program("copy", "the same text", "abc", token_at(steps)),
+        program("reverse", "the text backwards", "abc", read_at(mirrored)),
+        program("sort", "the tokens in order", "abc", read_at(rank)),
+        program("rotate", "the last token first", "abc", read_at(rotated)),
+        program("replace", "b in place of a", "abc", replaced),
+        program("delete", "the text without a", "abc", read_at(kept)),
+        program("unique", "each token once", "abcd", read_at(place_among(is_first))),
+        program("alternate", "every second token", "abc", second),
+        program("double", "each token twice", "ab", halved, outputs=2 * LONGEST),
+        program("unary", "as many a as the text has", "abc", unary),
+        program("swap", "the parts around the first slash, swapped", "ab/", read_at(swapped)),
+        program("checksum", summary, "abc", checked, symbols=symbols, outputs=LONGEST + 1),
     ]
 
 

@@ -18,9 +18,8 @@ from regard.tasks.base import Task, TaskConfig
 from regard.tasks.batch import IGNORE
 from regard.tasks.pairs import Pair, PairTask
 from regard.tasks.tokens import TokenTask
-from regard_lab.programs.language import Value
-from regard_lab.programs.program import Program
-from regard_lab.programs.readings import Reading
+from regard_lab.programs.language import Program, Value
+from regard_lab.programs.planner import Reading
 
 START = "^"
 """Additional step before the text."""

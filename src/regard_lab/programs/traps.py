@@ -22,6 +22,7 @@ from regard_lab.programs.language import (
     Attended,
     Average,
     Expression,
+    Program,
     Selector,
     constant,
     elementwise,
@@ -31,9 +32,7 @@ from regard_lab.programs.language import (
     tokens,
 )
 from regard_lab.programs.library import LONGEST, earlier, mirrored, token_at
-from regard_lab.programs.planner import NEEDED, UNNEEDED, HeadTruth, Match, Planner
-from regard_lab.programs.program import Program
-from regard_lab.programs.readings import ONE, Reading, Unit, unit_rows
+from regard_lab.programs.planner import NEEDED, ONE, UNNEEDED, HeadTruth, Match, Planner, Reading, Unit, unit_rows
 
 SPARES = Spares(heads=3, gains=(0.1,), leak=0.02)
 LOUD = 30.0
@@ -72,15 +71,11 @@ def three_heads(name: str) -> Program:
     equal = elementwise(operator.eq, token_at(earlier(1)), token_at(earlier(2)))
     result = elementwise(lambda same, first: first if same else "-", equal, token_at(constant(0)))
     summary = "the first token if the two tokens before are equal"
-    return Program(
-        name=name, summary=summary, family="decoder-only", alphabet="abc", longest=LONGEST, result=result
-    )
+    return Program(name, summary, "abc", result, family="decoder-only", longest=LONGEST)
 
 
 def encoder(name: str, result: Expression, outputs: int = LONGEST) -> Program:
-    return Program(
-        name=name, summary="", family="encoder", alphabet="abc", longest=LONGEST, outputs=outputs, result=result
-    )
+    return Program(name, "", "abc", result, family="encoder", longest=LONGEST, outputs=outputs)
 
 
 @dataclass

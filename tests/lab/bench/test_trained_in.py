@@ -8,9 +8,8 @@ import torch
 from regard.streams import make_generator
 from regard_lab.bench import trained_in
 from regard_lab.bench.bench import bench
-from regard_lab.bench.interchange import all_texts, measure_agreement
 from regard_lab.bench.known_models import ResistsError
-from regard_lab.bench.trained_in import circuit_nodes, trained_in_model
+from regard_lab.bench.trained_in import all_texts, circuit_nodes, measure_agreement, trained_in_model
 from regard_lab.programs.compiler import compile_program
 from regard_lab.programs.library import PROGRAMS
 

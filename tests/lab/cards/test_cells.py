@@ -1,6 +1,6 @@
-"""Cells of cards on clusters: jobs by mechanism and probe, resumed seed by seed, with equal results."""
+"""Cells of cards on clusters, and `regard card`: tables, files, resuming, a user's own mechanism."""
 
-import importlib.util
+import json
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -11,11 +11,12 @@ import pytest
 
 from regard.cli import main
 from regard.sweep.ray import Ray
+from regard_lab.cards import cells
 from regard_lab.cards.cells import CardCell, CardJob, Results, measure_cells
 from regard_lab.cards.probe_training import ProbeResult
 
 PAIRS = [("softmax", "copy"), ("sink", "copy")]
-SMALL: dict[str, Any] = {"steps": 2, "progress": False}
+SMALL: dict[str, Any] = {"steps": 2}
 
 
 def without_times(results: Results) -> dict[tuple[str, str], list[ProbeResult]]:
@@ -55,20 +56,6 @@ def test_a_job_measures_only_missing_seeds(small_probes: None, tmp_path: Path) -
     assert job.saved_state == "seed 3 of 4" and job.stored == {"model": {"attention": "softmax"}}
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (("--cpus", "2"), "--cpus does not apply to --on here: leave it out, or give --on ray or slurm"),
-        (("--on", "ray", "--address", "127.0.0.1:1"), "no Ray cluster answers at 127.0.0.1:1"),
-    ],
-)
-def test_errors(flags: Sequence[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    if "ray" in flags and importlib.util.find_spec("ray") is None:
-        pytest.skip("Ray is not installed")
-    assert main(["card", "sink", "--steps", "2", "--savepath", str(tmp_path), *flags]) == 2
-    assert message in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_ray_measures_the_same(tmp_path: Path) -> None:
     ray = pytest.importorskip("ray")
@@ -89,3 +76,53 @@ def test_a_cell_of_changed_code_is_measured_again(tmp_path: Path, monkeypatch: p
     assert cell.path == before != CardCell("sink", "copy", 0, tmp_path).path
     (tmp_path / "card_helper.py").write_text("# changed\n")
     assert cell.path != before
+
+
+OWN = """
+from regard.attention.normalizers import Softmax
+
+
+class Halved(Softmax):
+    normalized = False
+
+    def forward(self, scores, mask):
+        return super().forward(scores, mask) / 2
+"""
+
+
+def test_card_of_own_mechanism_resumes(
+    small_probes: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("halved.py").write_text(OWN)
+    arguments = ["card", "halved:Halved", "--seeds", "2", "--steps", "2", "--savepath", "cards"]
+    assert main([*arguments, "--json", "first.json"]) == 0
+    printed = capsys.readouterr().out
+    assert "halved:Halved beside softmax" in printed
+    assert "absolute weights" in printed
+    stored = sorted(path for path in Path("cards").rglob("*.json") if "seed" in path.name)
+    assert len(stored) == 2 * 2 * 9  # mechanisms, seeds, probes
+
+    def fail(*arguments: object, **options: object) -> None:
+        raise AssertionError("a stored result is measured again")
+
+    monkeypatch.setattr(cells, "measure_cell", fail)
+    assert main([*arguments, "--json", "second.json"]) == 0
+    first, second = (Path(f"{name}.json").read_text() for name in ("first", "second"))
+    assert first == second
+    card = json.loads(first)
+    assert card["mechanism"] == "halved:Halved"
+    assert not card["normalized"]
+    assert [row["test"] for row in card["rows"]][3:6] == ["copy", "copy x2", "copy x4"]
+    assert all(0.45 < shares["total"][0] < 0.55 for shares in card["shares"])
+    stored[0].write_text("{")
+    assert main(arguments) == 2
+    assert "delete it" in capsys.readouterr().err
+
+
+def test_a_new_process_loads_an_own_mechanism(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("halved_too.py").write_text(OWN)
+    pair = ("halved_too:Halved", "sort")
+    [result] = cells.measure_cells([pair], 1, Path("cards"), steps=2)[pair]
+    assert not result.normalized and len(list(Path("cards").rglob("sort-seed-0-*.json"))) == 1

@@ -3,13 +3,23 @@
 from pathlib import Path
 
 import pytest
+from lab_pages import write_cards
 
 from regard.cli import main
-from regard_lab.cards.claims import CLAIMS, DIFFERENCES, VALUES, Claim, ClaimResult, claims_of, evaluate_claims
-from regard_lab.cards.mechanisms import MECHANISMS
-from regard_lab.cards.probe_training import ProbeMeasures, ProbeResult
+from regard.sweep.processes import Local
+from regard_lab.cards.card import (
+    CLAIMS,
+    DIFFERENCES,
+    MECHANISMS,
+    VALUES,
+    Claim,
+    ClaimResult,
+    claims_of,
+    evaluate_claims,
+    measure_cards,
+)
+from regard_lab.cards.probe_training import HeadShares, ProbeMeasures, ProbeResult
 from regard_lab.cards.probes import PROBES, card_probes
-from regard_lab.cards.weight_shares import HeadShares
 
 
 def claim(expected: str) -> Claim:
@@ -80,11 +90,10 @@ def test_claims_need_what_exists() -> None:
 
 def test_page_and_markdown(small_probes: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard_lab.cli.card.MECHANISMS", ("softmax", "sink"))
-    page, table = tmp_path / "cards.html", tmp_path / "cards.md"
-    files = ["--html", str(page), "--markdown", str(table)]
-    assert (
-        main(["card", "--all", "--seeds", "2", "--steps", "1", "--savepath", str(tmp_path / "runs"), *files]) == 0
-    )
+    page, table, runs = tmp_path / "cards.html", tmp_path / "cards.md", tmp_path / "runs"
+    assert main(["card", "--all", "--seeds=2", "--steps=1", "--savepath", str(runs), "--html", str(page)]) == 0
+    cards = measure_cards(("softmax", "sink"), seeds=2, steps=1, savepath=runs, on=Local())
+    write_cards(cards, table)
     assert "2 attention mechanisms" in page.read_text()
     assert "trained for 1 step only" in page.read_text()
     text = table.read_text()

@@ -1,15 +1,16 @@
 """Training of a probe: repeatable, with shared initial values, and with shares that are right by hand."""
 
+import math
 from dataclasses import asdict, replace
 
 import pytest
 import torch
 
+import regard
 from regard.errors import InputError
 from regard.streams import make_generator
-from regard_lab.cards.probe_training import BASELINE, build_model, train_probe
+from regard_lab.cards.probe_training import BASELINE, FIRST_ROW, build_model, measure_shares, train_probe
 from regard_lab.cards.probes import PROBES, card_probes
-from regard_lab.cards.weight_shares import measure_shares
 
 
 @pytest.mark.parametrize("probe", card_probes())
@@ -52,25 +53,6 @@ def test_initial_values_are_shared() -> None:
     assert not torch.equal(softmax["embedding.weight"], other["embedding.weight"])
 
 
-def test_shares_of_uniform_attention() -> None:
-    probe = PROBES["copy"]
-    task = probe.build_task()
-    model = build_model(BASELINE, probe, task, 0).eval()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name.endswith("query.weight"):
-                parameter.zero_()
-    batch = task.sample(4, make_generator(0, "test"), sample_len=8)
-    _, shares = measure_shares(model, task, batch)
-    rows = torch.arange(5, 9, dtype=torch.float64)  # each row from the separator on attends to this many inputs
-    assert shares.relevant is not None
-    for layer in range(2):
-        assert shares.relevant[layer] == pytest.approx([(1 / rows).mean().item()] * 4, abs=1e-5)
-        assert shares.first[layer] == pytest.approx([(1 / rows).mean().item()] * 4, abs=1e-5)
-        assert shares.entropy[layer] == pytest.approx([rows.log().mean().item()] * 4, abs=1e-5)
-        assert shares.total[layer] == pytest.approx([1.0] * 4, abs=1e-5)
-
-
 def test_mechanism_that_does_not_fit() -> None:
     with pytest.raises(InputError, match="attention part"):
         train_probe("nothing", PROBES["copy"], 0, steps=1)
@@ -81,3 +63,42 @@ def test_digest_covers_settings() -> None:
     digests = {probe.digest(), probe.digest(7), replace(probe, lr=0.1).digest(), replace(probe, heads=2).digest()}
     assert len(digests) == 4
     assert replace(probe, summary="other words").digest() == probe.digest()
+
+
+@pytest.mark.parametrize("mechanism", ["softmax", "sink", "differential"])
+def test_shares_are_the_means_over_rows_of_each_head(mechanism: str) -> None:
+    probe = PROBES["induction"]
+    task = probe.build_task()
+    model = build_model(mechanism, probe, task, seed=3).eval()
+    batch = task.sample(5, make_generator(3, "test"), unseen=True)
+    with torch.no_grad(), regard.record(model) as records:
+        logits = model(batch.inputs)
+    with torch.no_grad():
+        measured_logits, shares = measure_shares(model, task, batch)
+    torch.testing.assert_close(measured_logits, logits)
+    relevant = task.relevance(batch.inputs)
+    length = batch.inputs.shape[1]
+    for layer, name in enumerate(model.cross_layers):
+        weights = records[name].weights.double().abs()
+        for head in range(weights.shape[1]):
+            first, on_relevant, entropy, total = [], [], [], []
+            for sample in range(len(batch.inputs)):
+                for row in range(length):
+                    values = weights[sample, head, row].tolist()
+                    parts = [value / sum(values) for value in values]
+                    if row >= int(FIRST_ROW * length):
+                        first.append(parts[0])
+                    if batch.is_output[sample, row] and relevant[sample, row].any():
+                        on_relevant.append(
+                            sum(part for part, known in zip(parts, relevant[sample, row], strict=True) if known)
+                        )
+                        entropy.append(-sum(part * math.log(part) for part in parts if part > 0))
+                        total.append(sum(values))
+            assert shares.relevant is not None
+            for measured, expected in (
+                (shares.first, first),
+                (shares.relevant, on_relevant),
+                (shares.entropy, entropy),
+                (shares.total, total),
+            ):
+                assert measured[layer][head] == pytest.approx(sum(expected) / len(expected), abs=2e-6)

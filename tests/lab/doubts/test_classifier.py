@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from regard.statistics import auroc
 from regard_lab.doubts.classifier import GOOD, LARGEST, PENALTY, Classifier, _fit_weights, fit
 
 
@@ -95,11 +94,3 @@ def test_shifts_are_standard_scores_of_good_translations() -> None:
     features, labels = _data(np.random.default_rng(4))
     shifts = _fit(features, labels).shifts(features[:60])
     assert shifts.mean(0) == pytest.approx(np.zeros(3)) and shifts.std(0) == pytest.approx(np.ones(3))
-
-
-def test_auroc_counts_pairs() -> None:
-    generator = np.random.default_rng(3)
-    faults, good = generator.integers(0, 5, 30).astype(float), generator.integers(0, 4, 20).astype(float)
-    pairs = [(fault > other) + (fault == other) / 2 for fault in faults for other in good]
-    truth = np.arange(50) < 30
-    assert auroc(np.concatenate([faults, good]), truth) == pytest.approx(np.mean(pairs))

@@ -9,8 +9,7 @@ import torch
 
 import regard
 from regard.data.vocabulary import BOS, EOS
-from regard_lab.doubts.features import SPAN, FeatureReader
-from regard_lab.doubts.traces import SMOOTHING, read_frequencies
+from regard_lab.doubts.features import SMOOTHING, SPAN, FeatureReader, read_frequencies
 from tests.german import sentences
 
 PAIRS = sentences()[264:288]

@@ -17,7 +17,7 @@ from regard.models.query import QueryModel
 from regard.tasks.pairs import Pair
 from regard_lab.programs.compiler import Compiled, compile_program
 from regard_lab.programs.library import PROGRAMS
-from regard_lab.programs.readings import INPUTS
+from regard_lab.programs.planner import INPUTS
 
 
 @cache

@@ -12,6 +12,7 @@ from regard.errors import InputError
 from regard_lab.programs.compiler import compile_program
 from regard_lab.programs.language import (
     Expression,
+    Program,
     aggregate,
     average,
     constant,
@@ -26,7 +27,6 @@ from regard_lab.programs.language import (
     written,
 )
 from regard_lab.programs.library import PROGRAMS
-from regard_lab.programs.program import Program
 from tests.lab.programs.resampling import make_inputs
 
 EXPECTED: dict[str, tuple[str, Any]] = {
@@ -95,15 +95,7 @@ def test_programs_answer_as_by_hand(name: str) -> None:
         ),
     ],
     ids=[
-        "sides",
-        "values",
-        "join",
-        "several",
-        "side",
-        "encoder",
-        "written",
-        "symbols",
-        "written-symbols",
+        *("sides", "values", "join", "several", "side", "encoder", "written", "symbols", "written-symbols"),
         "endless",
     ],
 )
@@ -113,7 +105,7 @@ def test_errors_name_the_way_out(make: Callable[[], Any], message: str) -> None:
 
 
 def _program(family: Any, result: Expression) -> Program:
-    return Program(name="own", summary="", family=family, alphabet="ab", longest=4, outputs=4, result=result)
+    return Program("own", "", "ab", result, family=family, longest=4, outputs=4)
 
 
 def _symbols(expressions: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
@@ -179,8 +171,6 @@ def test_program_with_too_many_values() -> None:
     many = elementwise(lambda token, index: (token, index), tokens, indices)
     for number in range(3):
         many = elementwise(lambda old, index, number=number: (old, index, number), many, indices)
-    program = Program(
-        name="many", summary="", family="decoder-only", alphabet="abc", longest=6, result=many.map(lambda _: "x")
-    )
+    program = Program("many", "", "abc", many.map(lambda _: "x"), family="decoder-only", longest=6)
     with pytest.raises(InputError, match="program many needs more than 2048 dimensions"):
         compile_program(program)

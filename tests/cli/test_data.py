@@ -20,22 +20,3 @@ def test_a_corpus_is_cleaned(command: Command, german: regard.TranslationRun, tm
     status, out, _ = command("clean", file, *scored)
     assert status == 0 and "low score" in out and "Scores: 1% below" in out
     assert "4\tlow score\t" in (tmp_path / "scored" / "dropped.tsv").read_text()
-
-
-def test_invalid_input_is_one_line(command: Command, tmp_path: Path) -> None:
-    file = tmp_path / "a.tsv"
-    file.write_text("a\tb\n")
-    for words, told in (
-        ((), "the corpus is missing: name a source and a target file first"),
-        ((tmp_path / "none.tsv",), "does not exist"),
-        ((file, "--min_score", "2"), "--min_score has no effect without --runs"),
-        ((file, "--min_score", "2", "--runs", "no"), "min_score 2"),
-        ((file, "--runs", tmp_path / "no"), "no run 'no'"),
-        (
-            (file, "--runs", "a", "b", "c"),
-            "3 runs: give one from source to target, and optionally one from target to source",
-        ),
-    ):
-        status, _, err = command("clean", *words, "--savepath", tmp_path / "out")
-        assert status != 0 and told in err and err.count("\n") == 1, err
-    assert not (tmp_path / "out").exists()

@@ -1,7 +1,11 @@
-"""`regard plot`: figures for papers, of runs and of external models."""
+"""`regard show`, the explorer as a process; and `regard plot`, figures of runs and of external models."""
 
 import csv
 import json
+import os
+import signal
+import socket
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,79 @@ import regard
 from regard.interpret.figures import FIGURE_KINDS
 
 Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def serves() -> None:
+    """Skip the test without the extra serve."""
+    pytest.importorskip("uvicorn")
+    pytest.importorskip("starlette")
+
+
+@pytest.mark.usefixtures("serves")
+def test_server_answers_locally_and_ends_with_ctrl_c(trained: regard.AnswerRun) -> None:
+    from tests.server.running import showing
+
+    with showing(trained.folder) as (process, address):
+        assert address.startswith("http://127.0.0.1:")
+        with urllib.request.urlopen(address, timeout=10) as page:
+            assert b"<title>Regard: explorer</title>" in page.read()
+        body = json.dumps({"input": "BCCCBAABACCCA"}).encode()
+        asked = urllib.request.Request(f"{address}api/attend", body, {"content-type": "application/json"})
+        with urllib.request.urlopen(asked, timeout=10) as answer:
+            assert json.load(answer)["map"]["prediction"] == trained.attend("BCCCBAABACCCA").prediction
+        os.kill(process.pid, signal.SIGINT)
+        assert (process.wait(), process.err) == (130, "regard: interrupted\n")
+
+
+@pytest.mark.usefixtures("serves")
+def test_a_port_that_is_taken(command: Command, trained: regard.AnswerRun) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        status, out, err = command("show", trained.folder, "--port", str(port), "--no-browser")
+    assert (status, out) == (1, "") and err.count("\n") == 1
+    assert f"cannot listen on '127.0.0.1' port {port}: " in err
+
+
+@pytest.mark.usefixtures("serves")
+def test_run_without_attention_layers_is_not_compared(command: Command, tmp_path: Path) -> None:
+    small = ("--steps", "2", "--hidden", "4", "--batchsize", "8")
+    for pooling in ("attention", "last"):
+        assert command("train", "recall", "--pooling", pooling, *small, "--savepath", tmp_path / pooling)[0] == 0
+    status, _, err = command("show", tmp_path / "attention/recall", "--compare-with", tmp_path / "last/recall")
+    assert (
+        (status, err.count("\n")) == (2, 1)
+        and "no attention layers" in err
+        and "choose a model with matching layers" in err
+    )
+
+
+@pytest.mark.usefixtures("serves")
+def test_help(command: Command) -> None:
+    for name in ("show", "examine", "prune"):
+        status, out, _ = command(name, "--help")
+        assert status == 0 and "--savepath" in out and "default" in out
+
+
+def test_examine_and_prune_by_command(command: Command, trained: regard.AnswerRun, tmp_path: Path) -> None:
+    status, out, _ = command("prune", trained.folder, "--heads", "1", "--output", tmp_path / "smaller")
+    assert status == 0 and "heads removed" in out and "parameters" in out
+    status, out, _ = command("examine", tmp_path / "smaller", "--samples", "5")
+    assert status == 0 and "cross, head 0:" in out and "Loss added when a head is off" in out
+    stored = json.loads((tmp_path / "smaller" / "examined.json").read_text())
+    assert stored["samples"] == 5
+    status, _, err = command("prune", trained.folder, "--heads", "1", "--output", tmp_path / "smaller")
+    assert status == 2 and "already contains a run" in err
+
+
+def test_live_page_is_written(command: Command, trained: regard.AnswerRun, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert command("show", trained.folder, "--live", page)[:2] == (0, f"The page is in {page}\n")
+    assert 'id="parameters"' in page.read_text(encoding="utf-8")
+
+
 KINDS_OF_AN_ANSWER_RUN = ("heads", "alignment", "importance", "entropy", "positions", "learning", "embeddings")
 
 
@@ -46,51 +123,6 @@ def test_the_default_output_has_the_name_of_the_kind(
         "positions.caption.txt",
         "positions.data.json",
     }
-
-
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (["heatmap"], "figure 'heatmap' is unknown: choose"),
-        (["heads"], "heads needs a model: name a run, or the folder of an external model"),
-        (["heads", "nowhere"], "no run 'nowhere' in 'models'"),
-        (["positions", "-o", "waves.html"], "plot 'waves.html' has no known extension: choose one of .png, .svg"),
-        (["positions", "--width", "4"], "width"),
-        (["positions", "--dimensions", "0"], "dimensions 0 is out of range: choose from 1 to 65536"),
-        (["positions", "--length", "0"], "length 0 is out of range"),
-        (["positions", "--samples", "0"], "samples 0 is out of range"),
-        (["positions", "--style", "absent.mplstyle"], "style 'absent.mplstyle' cannot be read: No such file"),
-    ],
-)
-def test_bad_input_is_one_line_and_status_2(
-    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str], message: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    status, out, err = command("plot", *argv)
-    assert (status, out) == (2, "")
-    assert message in err and err.startswith("regard: ") and err.count("\n") == 1
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("kind", "flags", "message"),
-    [
-        ("importance", ["--text", "BCCCBAABACCCA"], "measured on inputs that the run draws: omit --text"),
-        ("induction", [], "induction needs layers of self-attention, and counting has none"),
-        ("rollout", [], "rollout needs two or more layers that attend to each other's states"),
-        ("positions", [], "has no positions: train it with --pos_enc"),
-        ("heads", ["--layer", "7"], "7"),
-        ("alignment", ["--head", "9"], "head 9 is out of range"),
-    ],
-)
-def test_a_run_that_lacks_what_the_figure_shows(
-    command: Command, tmp_path: Path, kind: str, flags: list[str], message: str
-) -> None:
-    regard.train("counting", steps=2, hidden=8, savepath=tmp_path, progress=False)
-    path = tmp_path / "figure.pdf"
-    status, _, err = command("plot", kind, "counting", "--savepath", tmp_path, "-o", path, *flags)
-    assert status == 2 and message in err and err.count("\n") == 1, err
-    assert not path.exists()
 
 
 def test_all_positions_of_transformers_are_drawn(command: Command, tmp_path: Path) -> None:
