@@ -32,7 +32,8 @@ def layer_name(model: Any, path: str) -> str:
     'decoder.layers.0.self_attn'
     """
     path = plain_name(path)
-    return short_name(path) if _is_own_model(type(getattr(model, "_orig_mod", model))) else path
+    cls: Any = type(getattr(model, "_orig_mod", model))
+    return short_name(path) if _is_own_model(cls) else path
 
 
 # A recording names every module of a model.

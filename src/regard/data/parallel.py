@@ -86,7 +86,7 @@ class PairCounts:
 
     @property
     def skipped(self) -> int:
-        return sum(astuple(self)) - self.pairs
+        return int(sum(astuple(self))) - self.pairs
 
     def __add__(self, other: "PairCounts") -> "PairCounts":
         return PairCounts(*map(operator.add, astuple(self), astuple(other)))

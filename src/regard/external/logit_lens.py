@@ -192,8 +192,8 @@ def read_states(model: nn.Module, run: Callable[[], Tensor | None]) -> BlockStat
     try:
         largest = float((result.apply_head(result.rows[-1]) - expected).abs().max())
     except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
-        modules = ", ".join(name for name, _ in result.head) or "no module"
-        raise InputError(f"{kind} runs {modules} after its blocks, which is not a known output head") from error
+        after = ", ".join(name for name, _ in result.head) or "no module"
+        raise InputError(f"{kind} runs {after} after its blocks, which is not a known output head") from error
     if not largest <= AGREEMENT * max(1.0, float(expected.abs().max())):
         raise InputError(
             f"{kind} changes its logits after final norm and unembedding (by up to {largest:.3g}): its layers"
