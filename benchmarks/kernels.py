@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from flags import count
 from torch import Tensor
 
-from regard.attention import attend as layer_call
-from regard.attention.dropout import Dropout
+from regard.attention import single as layer_call
+from regard.attention.blocks import Dropout
 from regard.attention.functional import attention_weights
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.positions import Rotary

@@ -47,7 +47,7 @@ Regard follows the paper.
 def train_regard(task_name: str, flags: dict[str, Any], steps: int) -> dict[str, Any]:
     """Train and translate with Regard; runs in a separate process."""
     from regard.data.vocabulary import PAD
-    from regard.models.seq2seq import Seq2Seq
+    from regard.models.base import Seq2Seq
     from regard.runs.pair_run import PairRun
     from regard.streams import make_generator
     from regard.tasks.batch import BatchContext

@@ -15,11 +15,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from regard.attention.key_values import KeyValues
-from regard.attention.multihead import MultiHeadAttention
+from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.positions import Sinusoidal
-from regard.models.base import ModelConfig
-from regard.models.seq2seq import Seq2Seq
+from regard.models.base import ModelConfig, Seq2Seq
 
 
 @dataclass(frozen=True, kw_only=True)

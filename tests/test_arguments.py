@@ -212,7 +212,7 @@ MASKS: list[Any] = [
 
 def layer_misuses() -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield calls of layers with tensors, masks and options that do not fit."""
-    from regard.attention.feed_forward import FeedForward
+    from regard.attention.blocks import FeedForward
     from regard.attention.functional import attention_weights, weighted_sum
     from regard.attention.masks import causal_mask, length_mask
     from regard.models.decoder_only import DecoderOnly, DecoderOnlyConfig

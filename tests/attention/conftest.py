@@ -2,9 +2,9 @@
 
 import pytest
 
-from regard.attention import attend
+from regard.attention import single
 
 
 @pytest.fixture(autouse=True)
 def no_sequence_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attend, "SHORT", 0)
+    monkeypatch.setattr(single, "SHORT", 0)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import regard
 from regard import record
-from regard.attention import attend
+from regard.attention import single
 from regard.attention.hooks import AttentionHook, AttentionLayer, attention_layers, explicit_weights
 from regard.attention.interventions import intervene
 from regard.attention.multihead import MultiHeadAttention
@@ -85,7 +85,7 @@ def test_explicit_hook_changes_nothing(
 ) -> None:
     layer = model["cross"]
     plain = layer(states)
-    monkeypatch.setattr(attend, "_fused_kernel", None)  # must not be called
+    monkeypatch.setattr(single, "_fused_kernel", None)  # must not be called
     with explicit_weights(model):
         assert layer.hook == AttentionHook()
         torch.testing.assert_close(layer(states), plain, atol=1e-6, rtol=0)
@@ -98,13 +98,13 @@ def test_explicit_hook_changes_nothing(
 def test_fused_kernel_runs_once_when_rows_are_recorded(
     model: nn.ModuleDict, states: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    called, kernel = [], attend._fused_kernel
+    called, kernel = [], single._fused_kernel
 
     def counted(*parts: Any) -> Tensor:
         called.append(1)
         return kernel(*parts)
 
-    monkeypatch.setattr(attend, "_fused_kernel", counted)
+    monkeypatch.setattr(single, "_fused_kernel", counted)
     for limits, calls in (({}, 0), ({"rows": [1]}, 1), ({"heads": [1]}, 1)):
         called.clear()
         with record(model, **limits):  # type: ignore[call-overload]

@@ -12,8 +12,8 @@ from regard.attention.interventions import Intervention, intervene
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.single import Attention
 from regard.errors import InputError
+from regard.models.base import Seq2Seq
 from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
-from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer, TransformerConfig
 
 

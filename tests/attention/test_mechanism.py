@@ -1,21 +1,26 @@
-"""All parts, and combinations of parts, equal float64 loops and keep the contracts of attention."""
+"""Scores and all other parts equal float64 loops of the papers' equations and keep the contracts of attention."""
 
 import copy
 import dataclasses
+import math
+import runpy
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard import intervene, record
 from regard.attention.interventions import temper
+from regard.attention.masks import Window
 from regard.attention.mechanism import PARTS, Mechanism, custom_parts, list_parts
 from regard.attention.multihead import MultiHeadAttention
-from regard.attention.parts import AttentionKind, Gate, LayerSizes
-from regard.attention.scores import Score
+from regard.attention.parts import AttentionKind, Gate, LayerSizes, positions_of
+from regard.attention.scores import SCORES, Additive, Concat, Dot, ScaledDot, Score, find_score
 from regard.attention.single import Attention
 from regard.errors import InputError
 from tests.attention.catalogue import (
@@ -29,7 +34,7 @@ from tests.attention.catalogue import (
     make_layer,
     make_states,
 )
-from tests.attention.reference import attend_by_loops, weights_by_loops
+from tests.attention.reference import attend_by_loops, score_of, weights_by_loops
 
 each_case = pytest.mark.parametrize(("part", "kind"), CASES)
 each_part = pytest.mark.parametrize("part", PARTS_OF_LAYERS)
@@ -502,3 +507,130 @@ def test_errors_of_a_custom_part_are_one_line() -> None:
 def test_sizes_are_plain_values() -> None:
     sizes = LayerSizes(width=4, memory_width=4, heads=1, head_width=4)
     assert dataclasses.replace(sizes, heads=2).heads == 2
+
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "recent.py"
+
+
+def test_the_example_of_a_part(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.syspath_prepend(EXAMPLE.parent)
+    monkeypatch.delitem(sys.modules, "recent", raising=False)
+    names = runpy.run_path(str(EXAMPLE), run_name="__main__")
+    factors = [(1 + distance) ** -2.0 for distance in (3, 2, 1, 0)]  # equal states: only the bias counts
+    expected = ", ".join(f"{factor / sum(factors):.4f}" for factor in factors)
+    assert expected in capsys.readouterr().out
+    sizes = LayerSizes(width=4, memory_width=4, heads=2, head_width=2)
+    biases = names["Recent"](sizes, 3)(*positions_of(2, 4, torch.device("cpu")))
+    assert biases.shape == (2, 2, 4)
+    assert biases[0, 1, 0].item() == pytest.approx(-3 * math.log(4))
+
+
+@pytest.mark.parametrize("number", [0, 2**30 + 1, 2.5, math.nan, "2", True, None])
+def test_numbers_out_of_range_are_refused(number: object) -> None:
+    with pytest.raises(InputError, match="width .* is (out of range: choose from 1 to|of type .*: give int)"):
+        Window(LayerSizes(width=4, memory_width=4, heads=1, head_width=4), number)  # type: ignore[arg-type]
+
+
+each_score = pytest.mark.parametrize("name", SCORES)
+
+
+@each_score
+@pytest.mark.parametrize("lead", [(2,), (2, 3)], ids=["single", "heads"])
+def test_agrees_with_its_equation(generator: torch.Generator, name: str, lead: tuple[int, ...]) -> None:
+    key_width = 5 if issubclass(SCORES[name], Dot) else 7
+    score = find_score(name)(5, key_width).double()
+    query = torch.randn(*lead, 3, 5, generator=generator, dtype=torch.float64)
+    keys = torch.randn(*lead, 4, key_width, generator=generator, dtype=torch.float64)
+    mask = torch.arange(4) < torch.tensor([[4], [2], [0]])
+    scores = score.rescale(score(query, score.prepare(keys)), mask)
+    assert scores.shape == (*lead, 3, 4)
+    with torch.no_grad():
+        for at in torch.cartesian_prod(*map(torch.arange, scores.shape)).tolist():
+            *where, q, k = at
+            count = max(int(mask[q].sum()), 1)
+            expected = score_of(score, query[(*where, q)], keys[(*where, k)], count)
+            assert scores[tuple(at)].item() == pytest.approx(expected, abs=1e-12)
+
+
+@each_score
+def test_gradients_of_first_and_second_order(generator: torch.Generator, name: str) -> None:
+    score = find_score(name)(3).double()
+    query = torch.randn(1, 2, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+    keys = torch.randn(1, 4, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+
+    def run(q: Tensor, k: Tensor) -> Tensor:
+        return score(q, score.prepare(k))
+
+    assert torch.autograd.gradcheck(run, (query, keys))
+    assert torch.autograd.gradgradcheck(run, (query, keys))
+
+
+def test_luongs_concat_and_bahdanaus_additive_are_one_function_of_two_parametrisations() -> None:
+    concat, additive = Concat(5, 7), Additive(5, 7)
+    with torch.no_grad():
+        concat.both.weight.copy_(torch.cat([additive.query.weight, additive.key.weight], dim=1))
+        concat.energy.weight.copy_(additive.energy.weight)
+    query, keys = torch.randn(2, 3, 5), torch.randn(2, 4, 7)
+    torch.testing.assert_close(concat(query, concat.prepare(keys)), additive(query, additive.prepare(keys)))
+
+
+@each_score
+def test_key_projections_are_computed_once_per_source(name: str) -> None:
+    score = find_score(name)(5)
+    attention = Attention(score)
+    query, keys = torch.randn(2, 3, 5), torch.randn(2, 4, 5)
+    prepared = score.prepare(keys)
+    calls = []
+    score.prepare = lambda states: calls.append(states)  # type: ignore[assignment, method-assign, return-value]
+    steps = [attention(query[:, [i]], prepared, keys, prepared=True) for i in range(3)]
+    assert calls == []
+    del score.prepare
+    torch.testing.assert_close(torch.cat(steps, dim=1), attention(query, keys, keys))
+
+
+class Distance(Score):
+    """A custom score: the negative distance."""
+
+    def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        return -torch.cdist(query, prepared)
+
+
+def test_custom_score_is_found_by_module_and_class() -> None:
+    assert find_score("tests.attention.test_mechanism:Distance") is Distance
+    keys = torch.eye(3).unsqueeze(0) * 50
+    context = Attention(Distance(3))(keys, keys, keys)
+    torch.testing.assert_close(context, keys)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("additve", "score 'additve' is unknown: choose dot, .* or module:Class; did you mean additive?"),
+        ("nowhere:Score", "score 'nowhere:Score' is not found: there is no module 'nowhere' in .*PYTHONPATH"),
+        ("torch:Nothing", "score 'torch:Nothing' cannot be imported: AttributeError"),
+        ("torch:Tensor", "score 'torch:Tensor' is not a class derived from regard.attention.scores.Score"),
+    ],
+)
+def test_scores_that_cannot_be_found_are_refused(name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        find_score(name)
+
+
+def test_dot_products_need_equal_widths() -> None:
+    with pytest.raises(InputError, match="queries of width 5 and keys of width 7 have no dot product"):
+        ScaledDot(5, 7)
+
+
+def test_scores_have_the_papers_parameters() -> None:
+    shapes = {name: {k: tuple(v.shape) for k, v in find_score(name)(5, 5).named_parameters()} for name in SCORES}
+    assert shapes == {
+        "dot": {},
+        "scaled_dot": {},
+        "general": {"key.weight": (5, 5)},
+        "concat": {"both.weight": (5, 10), "energy.weight": (1, 5)},
+        "additive": {"query.weight": (5, 5), "key.weight": (5, 5), "energy.weight": (1, 5)},
+        "cosine": {"gain": ()},
+        "soft_capped": {},
+        "scalable": {"gain": ()},
+    }
+    assert isinstance(find_score("general")(5), nn.Module)

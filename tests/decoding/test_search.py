@@ -14,8 +14,8 @@ from regard.data.batch import collate
 from regard.data.vocabulary import BOS, EOS
 from regard.decoding.search import Hypothesis, beam_search, greedy_search, length_penalty, sample
 from regard.errors import InputError
+from regard.models.base import Seq2Seq
 from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
-from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer, TransformerConfig
 
 LETTERS = (4, 5, 6)

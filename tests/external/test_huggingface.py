@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 import regard
-from regard.activations.recording import record
 from regard.errors import InputError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -23,7 +22,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def run(model: nn.Module, inputs: dict[str, Any], **options: Any) -> tuple[Any, Any]:
-    with torch.no_grad(), record(model, **options) as records:
+    with torch.no_grad(), regard.record(model, **options) as records:
         output = model(**inputs)
     return output, records
 
@@ -46,17 +45,17 @@ def test_selected_heads_and_rows_equal_those_of_all(small: Any, name: str) -> No
 
 
 def test_only_requested_layers_are_computed(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.activations import interface_call
+    from regard.activations import attention_interface
 
     model, inputs = small.build(small.known["llama"]), small.make_inputs(small.known["llama"])
     asked: list[str] = []
-    eager = interface_call.InterfaceCall.weights
+    eager = attention_interface.InterfaceCall.weights
 
     def count(self: Any, chosen: Any) -> Any:
         asked.append("eager")
         return eager(self, chosen)
 
-    monkeypatch.setattr(interface_call.InterfaceCall, "weights", count)
+    monkeypatch.setattr(attention_interface.InterfaceCall, "weights", count)
     _, records = run(model, inputs, layers=["model.layers.1.self_attn"])
     assert list(records) == ["model.layers.1.self_attn"] and len(asked) == 1
     with pytest.raises(
@@ -73,7 +72,7 @@ def test_caller_gets_the_outputs_it_asked_for(small: Any, name: str) -> None:
     with torch.no_grad():
         expected = model(**inputs, output_attentions=True)
         as_tuple = model(**inputs, return_dict=False)
-        with record(model):
+        with regard.record(model):
             recorded = model(**inputs, output_attentions=True)
             plain, recorded_tuple = model(**inputs), model(**inputs, return_dict=False)
     key = "encoder_attentions" if name == "t5" else "attentions"
@@ -112,7 +111,7 @@ def test_half_precision_uses_float32_softmax(small: Any) -> None:
 def test_gradients_flow(small: Any, name: str) -> None:
     model, inputs = small.build(small.known[name]), small.make_inputs(small.known[name])
     plain = torch.autograd.grad(model(**inputs)[0].square().mean(), list(model.parameters()), allow_unused=True)
-    with record(model):
+    with regard.record(model):
         loss = model(**inputs)[0].square().mean()
     recorded = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
     for actual, expected in zip(recorded, plain, strict=True):
@@ -130,7 +129,7 @@ def test_threads_do_not_mix(small: Any) -> None:
     inside, done = threading.Event(), threading.Event()
 
     def run_too() -> None:
-        with torch.no_grad(), record(model) as records:
+        with torch.no_grad(), regard.record(model) as records:
             model(**other)
             inside.set()
             done.wait(20)
@@ -138,7 +137,7 @@ def test_threads_do_not_mix(small: Any) -> None:
         other_records.update(records)
 
     thread = threading.Thread(target=run_too)
-    with torch.no_grad(), record(model) as records:
+    with torch.no_grad(), regard.record(model) as records:
         thread.start()
         assert inside.wait(20)
         assert not records
@@ -153,7 +152,7 @@ def test_threads_do_not_mix(small: Any) -> None:
 def test_copies_made_while_recording_are_not_recorded(small: Any, name: str) -> None:
     known = small.known[name]
     model, inputs = small.build(known), small.make_inputs(known)
-    with torch.no_grad(), record(model) as records:
+    with torch.no_grad(), regard.record(model) as records:
         copies = copy.deepcopy(model), pickle.loads(pickle.dumps(model))
         for duplicate in copies:
             duplicate(**inputs)
@@ -172,7 +171,7 @@ def test_finished_beams_have_no_more_rows(small: Any) -> None:
     inputs.pop("decoder_input_ids")
     model.final_logits_bias[0, 2] = 2.5  # so that they end
     options = {"num_beams": 4, "max_new_tokens": 9, "num_return_sequences": 2, "early_stopping": True}
-    with torch.no_grad(), record(model) as records:
+    with torch.no_grad(), regard.record(model) as records:
         sequences = model.generate(**inputs, **options)
     lengths = (sequences[:, 1:] == 2).int().argmax(1) + 1
     assert len(set(lengths.tolist())) > 1
@@ -192,7 +191,7 @@ def test_finished_beams_have_no_more_rows(small: Any) -> None:
 def test_padding_on_the_left_while_generating(small: Any) -> None:
     known = small.known["llama"]
     model, inputs = small.build(known), small.make_inputs(known, "left")
-    with torch.no_grad(), record(model) as records:
+    with torch.no_grad(), regard.record(model) as records:
         sequences = model.generate(**inputs, max_new_tokens=4, min_new_tokens=4, do_sample=False)
     read = sequences[:, :-1]
     present = torch.cat([inputs["attention_mask"], torch.ones(2, 3, dtype=torch.long)], 1)
@@ -209,13 +208,13 @@ def test_rows_of_later_steps(small: Any) -> None:
     known = small.known["llama"]
     model, inputs = small.build(known), small.make_inputs(known, "none")
     options = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False}
-    with torch.no_grad(), record(model) as whole:
+    with torch.no_grad(), regard.record(model) as whole:
         model.generate(**inputs, **options)
-    with torch.no_grad(), record(model, rows=[11, 2]) as some:
+    with torch.no_grad(), regard.record(model, rows=[11, 2]) as some:
         model.generate(**inputs, **options)
     for selected, complete in zip(some.values(), whole.values(), strict=True):
         torch.testing.assert_close(selected.weights, complete.weights[:, :, [11, 2]], atol=1e-6, rtol=0)
-    with torch.no_grad(), record(model, rows=[12]) as none:
+    with torch.no_grad(), regard.record(model, rows=[12]) as none:
         model.generate(**inputs, **options)
     with pytest.raises(InputError, match="rows 12 is out of range: choose from 0 to 11"):
         none["model.layers.0.self_attn"].weights  # noqa: B018
@@ -285,5 +284,79 @@ def test_models_without_attention_give_a_warning(small: Any) -> None:
         run(model, inputs)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with record(model):
+        with regard.record(model):
             pass
+
+
+BY_HAND = ["bloom", "codegen", "ctrl", "deberta-v2", "gptj", "mpt", "roformer", "xlnet"]
+"""Models that compute attention in their own code, and return weights but no mask."""
+TOKENS = torch.arange(3, 10).expand(2, 7)
+
+
+@pytest.mark.parametrize(
+    ("name", "implementation"),
+    [("gpt2", "eager"), ("gpt2", "sdpa"), ("llama", "eager"), ("llama", "sdpa"), ("llama", "flex_attention")],
+)
+def test_causal_mask_is_recorded_with_every_implementation(small: Any, name: str, implementation: str) -> None:
+    model = small.build(small.known[name])
+    model.set_attn_implementation(implementation)
+    past = torch.ones(7, 7).tril().bool()
+    with torch.no_grad(), torch.compiler.set_stance("force_eager"):
+        with regard.record(model) as records:
+            model(TOKENS)
+        layer = next(iter(records))
+        with regard.intervene(model, layer, heads=[0], to="uniform"), regard.record(model) as changed:
+            model(TOKENS)
+    for record in records.values():
+        assert record.mask is not None and torch.equal(record.mask.expand(2, 1, 7, 7)[1, 0], past)
+    even = past / past.sum(-1, keepdim=True)
+    torch.testing.assert_close(changed[layer].weights[:, 0], even.expand(2, 7, 7))
+
+
+@torch.no_grad()
+def test_mask_of_selected_rows_equals_that_of_all_rows(small: Any) -> None:
+    model = small.build(small.known["llama"])
+    with regard.record(model) as whole:
+        model(TOKENS)
+    with regard.record(model, rows=[1, 4]) as chosen:
+        model(TOKENS)
+    for name, record in chosen.items():
+        mask = whole[name].mask
+        assert mask is not None and record.mask is not None
+        assert torch.equal(record.mask.expand_as(record.weights), mask.expand(2, 4, 7, 7)[:, :, [1, 4]])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("masked", ["row", "left"])
+@pytest.mark.parametrize("name", BY_HAND)
+def test_fully_masked_rows_have_no_weight_without_the_interface(small: Any, name: str, masked: str) -> None:
+    from every_architecture import build, first_accepted_inputs, run
+
+    inputs = first_accepted_inputs(build(name), masked)
+    plain = run(build(name), inputs)
+    model = build(name)
+    with regard.record(model) as records:
+        output = run(model, inputs)
+    assert torch.equal(plain[0], output[0]) and records
+    for record in records.values():
+        assert record.mask is not None
+        sees = record.mask.expand_as(record.weights).any(-1)
+        sums = record.weights.sum(-1)
+        torch.testing.assert_close(sums, sees.float(), atol=1e-5, rtol=0)
+        assert sees[0].all() and not (masked == "row" and sees[1].any())
+        there = inputs["attention_mask"][1] != 0  # XLNet's padding attends to itself
+        assert not record.weights[1][:, there][..., ~there].any()
+
+
+@torch.no_grad()
+def test_even_row_without_padding_keeps_its_weights(small: Any) -> None:
+    model = small.build(small.known["bloom"])
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            parameter.zero_()
+    model.transformer.build_alibi_tensor = lambda mask, heads, dtype: torch.zeros(len(mask) * heads, 1, 7)
+    with regard.record(model) as records:
+        model(TOKENS, attention_mask=torch.tensor([[1] * 7, [0] + [1] * 6]))
+    weights = next(iter(records.values())).weights
+    torch.testing.assert_close(weights[0, :, -1], torch.full((weights.shape[1], 7), 1 / 7))
+    torch.testing.assert_close(weights[1, :, -1, 1:], torch.full((weights.shape[1], 6), 1 / 6))

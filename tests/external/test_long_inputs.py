@@ -75,17 +75,17 @@ def test_long_inputs_of_transformers_models(small: Any, name: str) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_at_most_one_block_of_rows_is_computed_at_once(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.activations import interface_call
+    from regard.activations import attention_interface
 
     asked: list[int] = []
-    weights = interface_call.InterfaceCall.weights
+    weights = attention_interface.InterfaceCall.weights
 
     def count(self: Any, chosen: Any) -> Any:
         found = weights(self, chosen)
         asked.append(found[0].shape[2])
         return found
 
-    monkeypatch.setattr(interface_call.InterfaceCall, "weights", count)
+    monkeypatch.setattr(attention_interface.InterfaceCall, "weights", count)
     monkeypatch.setattr(capture_session, "BLOCK", 8)
     model = small.build(small.known["llama"])
     given = {"input_ids": torch.arange(70).view(1, 70) % 57 + 3}

@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention.blocks import EncoderLayer
-from regard.attention.dropout import Dropout
+from regard.attention.blocks import Dropout, EncoderLayer
 from regard.fast.compiled_relu import compiled_relu
 
 BACKEND = "aot_eager_decomp_partition"

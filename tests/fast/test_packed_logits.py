@@ -10,8 +10,8 @@ from regard.data.batch import collate
 from regard.decoding.search import beam_search
 from regard.fast import onednn
 from regard.fast.onednn import MIN_PACKED, PackedLinear, packed_logits
+from regard.models.base import Seq2Seq
 from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
-from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer, TransformerConfig
 
 WIDTH = 16

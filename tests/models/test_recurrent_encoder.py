@@ -7,8 +7,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.attention.masks import length_mask
 from regard.errors import InputError
-from regard.models.cells import CELLS, Cell
-from regard.models.recurrent_encoder import RecurrentEncoder, reversed_steps
+from regard.models.recurrent import CELLS, Cell, RecurrentEncoder, reversed_steps
 
 
 def twin(encoder: RecurrentEncoder, cell: Cell, input_width: int, width: int, layers: int) -> nn.LSTM | nn.GRU:

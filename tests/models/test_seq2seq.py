@@ -7,8 +7,8 @@ import torch
 
 from regard.data.batch import collate
 from regard.data.vocabulary import BOS
+from regard.models.base import Seq2Seq
 from regard.models.recurrent import RecurrentConfig, RecurrentSeq2Seq
-from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer, TransformerConfig
 
 RECURRENT: list[dict[str, Any]] = [

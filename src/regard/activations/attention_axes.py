@@ -37,8 +37,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from regard.activations.forward_tracker import ForwardTracker
-from regard.activations.hooks import DetachableHook, probing, remove_hooks
+from regard.activations.forward_tracker import DetachableHook, ForwardTracker, probing, remove_hooks
 from regard.attention.hooks import AttentionLayer
 from regard.errors import is_own
 
@@ -208,11 +207,7 @@ def origin_of(tensor: Tensor) -> str | None:
 
 
 def find_heads(module: nn.Module) -> int | None:
-    """Return the number of heads from the attributes of a module or of its config; None if it has none.
-
-    >>> find_heads(nn.MultiheadAttention(8, 2))
-    2
-    """
+    """Return the number of heads from the attributes of a module or of its config; None if it has none."""
     owners = [module, *(getattr(module, name, None) for name in ("config", "cfg", "args"))]
     values = (getattr(owner, name, None) for owner in owners for name in HEADS)
     return next((value for value in values if type(value) is int and value > 0), None)

@@ -7,26 +7,349 @@ biases and grouped heads are then correct without extra code. Configs are not ch
 depend on them.
 """
 
+import inspect
+import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.activations.capture_session import CaptureSession, RowFunction, replace_rows, row_function
-from regard.activations.forward_tracker import capturing_elsewhere
-from regard.activations.hooks import LibraryPatches, Patch, ThreadList, remove_hooks
-from regard.activations.interface_call import (
-    InterfaceCall,
-    Output,
-    eager_name,
-    find_eager_function,
-    find_interface_caller,
+from regard.activations.capture_session import (
+    HALF,
+    AttentionCall,
+    AttentionInputs,
+    CaptureSession,
+    RowFunction,
+    mask_from_bias,
+    relative_difference,
+    replace_rows,
+    row_function,
+    select_rows,
+    self_attention_kind,
+    zero_masked_rows,
 )
-from regard.activations.modules import parameter_names
+from regard.activations.forward_tracker import (
+    ForwardTracker,
+    LibraryPatches,
+    Patch,
+    ThreadList,
+    capturing_elsewhere,
+    remove_hooks,
+)
+from regard.activations.modules import TRANSFORMERS, parameter_names
+from regard.attention.records import Kind
+from regard.errors import InputError
+from regard.libraries import is_memory
+
+EAGER = "eager_attention_forward"
+"""Name of the eager attention function in a file of transformers, or the end of this name."""
+KERNELS = {"sdpa_attention_forward": "sdpa", "flash_attention_forward": "flash", "flex_attention_forward": "flex"}
+"""Fused attention functions of transformers."""
+MASK_ROWS = 512
+"""Number of mask rows that are examined at once: the whole mask of a long input may not fit in memory."""
+Output = tuple[Tensor, Any]
+
+
+@cache
+def find_interface_caller(cls: type) -> Any:
+    """Return the method of a layer class that looks up its attention function; None if no method does."""
+    for base in cls.__mro__:
+        for function in vars(base).values():
+            if inspect.isfunction(function) and base.__module__ != TRANSFORMERS:
+                function = inspect.unwrap(function)
+                if "ALL_ATTENTION_FUNCTIONS" in function.__code__.co_names and eager_name(function):
+                    return function
+    return None
+
+
+def eager_name(function: Any) -> str:
+    """Return the name under which a function refers to its eager attention; "" if there is no such name."""
+    return next((name for name in function.__code__.co_names if name.endswith(EAGER)), "")
+
+
+def find_eager_function(cls: type) -> Any:
+    """Return the eager attention function of a layer class; None if the class uses no interface."""
+    function = find_interface_caller(cls)
+    return None if function is None else function.__globals__.get(eager_name(function))
+
+
+class InterfaceCall:
+    """The inputs of one attention call. `function` is the function that the model calls; `eager` can compute
+    the weights.
+
+    query (B, H, Tq, D); key and value (B, G, Tk, D), where H is a multiple of G.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Any,
+        options: Any,
+        function: Any,
+        eager: Any,
+    ) -> None:
+        self.module, self.query, self.key, self.value, self.options = module, query, key, value, options
+        self.function, self.eager = function, eager
+        self.output: Tensor | None = None
+        """(B, Tq, H, D), the result of the function, stored for the comparison with recorded weights."""
+        self.on_mismatch: Callable[[float], None] = lambda share: None
+        """Callback that receives the largest difference, relative to the largest output."""
+        self.mask = _dense_mask(mask, query, key)
+        self.only_causal = False
+        """Whether the mask only hides the future. If so, the causal mask is built row by row, and `mask` is
+        None."""
+        self.mask_is_assumed = False
+        """Whether the causal mask is an assumption: a custom function may or may not hide the future itself."""
+        if function is not eager:
+            self._hide_future()
+
+    def _hide_future(self) -> None:
+        """Build the causal mask, which a fused function does not receive because it hides the future itself."""
+        queries, keys = self.query.shape[2], self.key.shape[2]
+        kernel = KERNELS.get(getattr(self.function, "__name__", ""))
+        causal = self.options.get("is_causal")
+        causal = getattr(self.module, "is_causal", True) if causal is None else causal
+        padding_only = kernel == "flash" and self.mask is not None and self.mask.shape[2] == 1
+        if kernel == "flex" or not causal or queries < 2 or not (self.mask is None or padding_only):
+            return
+        self.mask_is_assumed = kernel is None
+        window = self.options.get("sliding_window") if kernel == "flash" else None
+        if self.mask is None and queries == keys and window is None and not _has_bias(self.options):
+            self.only_causal = True
+            return
+        # With fewer queries than keys, SDPA aligns the mask to the first key and the other kernels to the last.
+        diagonal = 0 if kernel == "sdpa" else keys - queries
+        allowed = torch.ones(queries, keys, dtype=torch.bool, device=self.query.device).tril(diagonal)
+        allowed = allowed if window is None else allowed.triu(diagonal - window + 1)
+        self.mask = allowed[None, None] if self.mask is None else self.mask & allowed
+
+    # A fused function may differ from the eager function (a custom function, or a mask built inside); without a
+    # check the recorded weights could be silently incorrect. The eager function returns the context anyway, so
+    # the comparison costs only two reductions.
+    def compare(self, output: Tensor, on_mismatch: Callable[[float], None]) -> None:
+        """Compare weights times values with the function's output each time that weights are computed."""
+        batch, heads, queries, _ = self.query.shape
+        shape = (batch, queries, heads, self.value.shape[-1])
+        if self.module.training and self.options.get("dropout"):
+            return  # each computation draws its own dropout
+        if output.numel() != math.prod(shape):
+            on_mismatch(math.inf)
+            return
+        self.output, self.on_mismatch = output.detach().reshape(shape), on_mismatch
+        if self.mask_is_assumed and self._difference(*self._attend([0])[::2], [0]) is not None:
+            self.mask, self.only_causal = None, False
+
+    def _difference(self, context: Tensor, mask: Tensor | None, rows: Sequence[int] | slice) -> float | None:
+        """Return `relative_difference` between the context (B, Tq, H, D) of some queries and the output; None
+        without an output."""
+        if self.output is None:
+            return None
+        attends = None if mask is None else mask.any(-1).transpose(1, 2)[..., None]
+        return relative_difference(context, self.output[:, rows], attends)
+
+    @property
+    def allowed(self) -> Tensor | None:
+        """Mask, True = may attend. The mask is not stored, because it is as large as all weights of a head."""
+        queries, keys = self.query.shape[2], self.key.shape[2]
+        if self.mask is not None:
+            return mask_from_bias(self.mask)[..., :keys]
+        if self.only_causal:
+            return torch.ones(1, 1, queries, keys, dtype=torch.bool, device=self.query.device).tril()
+        return None
+
+    def forget_values(self) -> None:
+        """Release the values: weights do not need values, which take much memory for a long input."""
+        self.value, self.output = self.value[..., :0].clone(), None
+        self.on_mismatch = lambda share: None  # without outputs nothing is compared; this drops the session
+
+    def forget_mask(self) -> None:
+        if self.mask is not None and not _has_bias(self.options) and _is_causal_only(self.mask):
+            self.mask, self.only_causal = None, True
+
+    def returned(self, weights: Any) -> Tensor | None:
+        """Return the weights (B, H, Tq, Tk) that the function returned; None if they are missing or contradict
+        its output."""
+        batch, heads, queries, _ = self.query.shape
+        shape = (batch, heads, queries, self.key.shape[2])
+        if not isinstance(weights, Tensor) or weights.shape != shape:
+            return None
+        if self.function is self.eager:
+            return None if weights.dtype in HALF else zero_masked_rows(weights, self.allowed)
+        if self._difference(self.context(weights), self.allowed, slice(None)) is not None:
+            return None
+        return zero_masked_rows(_float32_cast(weights)(weights), self.allowed)
+
+    def weights(self, rows: Sequence[int] | slice) -> tuple[Tensor, Tensor | None]:
+        """Return the weights of some queries and their mask; rows that may attend to no key are zero.
+
+        The softmax is computed in float32 or better.
+        """
+        context, weights, mask = self._attend(rows)
+        difference = self._difference(context, mask, rows)
+        # The eager and the fused function treat infinite values differently; the map names a layer with such
+        # weights.
+        overflows = difference is not None and math.isnan(difference) and not weights.isfinite().all()
+        if difference is not None and not overflows:
+            self.on_mismatch(difference)
+        return zero_masked_rows(weights, mask), mask
+
+    def _attend(self, rows: Sequence[int] | slice) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return the context (B, Tq, H, D), the weights and the mask of some queries."""
+        queries, cast, keys = self.query.shape[2], _float32_cast(self.query), self.key.shape[2]
+        mask, used_keys, allowed = self.mask, keys, None
+        if mask is not None:
+            mask = select_rows(mask if mask.dtype == torch.bool else cast(mask), rows)
+            allowed = mask_from_bias(mask)[..., :keys]
+        elif self.only_causal:
+            # Use only the keys that the requested rows may attend to, without a matrix over all queries.
+            steps = torch.arange(queries, device=self.query.device)[rows]
+            used_keys = int(steps.max()) + 1 if len(steps) else 1
+            allowed = (torch.arange(keys, device=steps.device) <= steps[:, None])[None, None]
+            mask = allowed[..., :used_keys]
+
+        def select(value: Any) -> Any:
+            if not isinstance(value, Tensor) or not value.is_floating_point():
+                return value
+            return cast(select_rows(value, rows) if value.dim() == 4 and value.shape[2] == queries else value)
+
+        query = cast(self.query[:, :, rows])
+        key, value = cast(self.key[:, :, :used_keys]), cast(self.value[:, :, :used_keys])
+        options = {name: select(value) for name, value in self.options.items()} | {"dropout": 0.0}
+        try:
+            context, weights = self.eager(self.module, query, key, value, _additive(mask, query), **options)
+        except Exception as error:
+            # The eager function of some models accepts fewer inputs than the fused function that the model
+            # called: no grouped keys, or no call without a mask. This result, too, is compared with the output
+            # of the fused function.
+            if self.function is self.eager or is_memory(error):
+                raise
+            scaling = self.options.get("scaling")
+            context, weights = _scaled_dot_product(query, key, value, _additive(mask, query), scaling)
+        if weights is None:
+            raise InputError(f"{type(self.module).__name__} returns no weights: exclude the layer with layers=")
+        return context, F.pad(weights, (0, keys - used_keys)) if used_keys < keys else weights, allowed
+
+    def describe(self, rows: RowFunction, is_cross: bool, tracker: ForwardTracker) -> AttentionCall:
+        """Return the call for a session; `is_cross`: whether the layer attends to another sequence."""
+        first = self.first_key(is_cross, tracker)
+        return AttentionCall(
+            queries=self.query.shape[2],
+            rows=rows,
+            kind=self._kind(is_cross, rows),
+            first_key=first,
+            inputs=self.inputs,
+        )
+
+    def inputs(self) -> AttentionInputs:
+        scaling, cap = self.options.get("scaling"), self.options.get("softcap")
+        tensors = (value for value in (self.mask, *self.options.values()) if isinstance(value, Tensor))
+        biases = [value for value in tensors if value.dim() == 4 and value.is_floating_point()]
+        scale = self.query.shape[-1] ** -0.5 if scaling is None else float(scaling)
+        return AttentionInputs(self.query, self.key, self.value, scale, tuple(biases), cap)
+
+    def first_key(self, is_cross: bool, tracker: ForwardTracker) -> int:
+        """Return the step of the first key: a sliding-window cache drops earlier steps."""
+        if is_cross or not _has_sliding_cache(self.module, tracker.cache):
+            return 0
+        return max(tracker.start + self.query.shape[2] - self.key.shape[2], 0)
+
+    def context(self, weights: Tensor) -> Tensor:
+        """Return the context (B, Tq, H, D) for changed weights (B, H, Tq, Tk), in the layout of the eager
+        function."""
+        groups = weights.shape[1] // self.value.shape[1]
+        value = self.value.repeat_interleave(groups, dim=1) if groups > 1 else self.value
+        context: Tensor = (weights.to(value.dtype) @ value).transpose(1, 2).contiguous()
+        return context
+
+    def _kind(self, is_cross: bool, rows: RowFunction) -> Kind:
+        if is_cross:
+            return "cross"
+        allowed, queries = self.allowed, self.query.shape[2]
+        if any(getattr(self.module, flag, False) for flag in ("is_causal", "is_decoder")):
+            # An encoder and a decoder may share the module: then only the weights show which of them runs. In a
+            # decoder with a prefix some queries attend to later keys.
+            if queries < 2 or self.only_causal:
+                return "decoder"
+            if allowed is None:
+                return "encoder" if rows([0])[0][..., 1:].any() else "decoder"
+            # The mask hides a key from a query and shows it to the next query.
+            hides_future = (allowed[..., 1:, :] & ~allowed[..., :-1, :]).any()
+            return "decoder" if hides_future else "encoder"
+        return self_attention_kind(allowed, queries)
+
+
+def _scaled_dot_product(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, scaling: float | None
+) -> tuple[Tensor, Tensor]:
+    """Return context (B, Tq, H, D) and weights (B, H, Tq, Tk) (Vaswani et al. 2017, equation 1)."""
+    key, value = (tensor.repeat_interleave(query.shape[1] // tensor.shape[1], dim=1) for tensor in (key, value))
+    scores = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+    weights = (scores if bias is None else scores + bias).softmax(-1)
+    return (weights @ value).transpose(1, 2), weights
+
+
+def _has_bias(options: Any) -> bool:
+    return any(isinstance(value, Tensor) and value.dim() == 4 for value in options.values())
+
+
+def _has_sliding_cache(module: nn.Module, cache: Any) -> bool:
+    """Return whether the cache of a layer drops steps before its window."""
+    layers = getattr(getattr(cache, "self_attention_cache", cache), "layers", ())
+    index = getattr(module, "layer_idx", None)
+    layer = layers[index] if isinstance(index, int) and 0 <= index < len(layers) else None
+    if hasattr(layer, "get_seq_length") and getattr(layer, "is_initialized", True):
+        return bool(getattr(layer, "is_sliding", False))
+    # The layer uses the keys of another layer. If keys are missing, the window of the other layer has moved.
+    return bool(layers)
+
+
+def _float32_cast(query: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return a function that casts floating-point tensors to float32 if `query` has half precision."""
+    is_half = query.dtype in HALF
+    return lambda values: values.float() if is_half and values.is_floating_point() else values
+
+
+def _additive(mask: Tensor | None, query: Tensor) -> Tensor | None:
+    if mask is None or mask.dtype != torch.bool:
+        return mask
+    return torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, torch.finfo(query.dtype).min)
+
+
+def _is_causal_only(mask: Tensor) -> bool:
+    """Return whether a mask hides only the future."""
+    if mask.shape[1] > 1 or mask.shape[-2] != mask.shape[-1] or mask.shape[-1] < 2:
+        return False
+    steps = torch.arange(mask.shape[-1], device=mask.device)
+    for rows in steps.split(MASK_ROWS):
+        part, past = mask[..., rows, :], steps <= rows[:, None]
+        is_causal = (mask_from_bias(part) == past).all()
+        if not is_causal or not (part.dtype == torch.bool or ((part == 0) == past).all()):
+            return False
+    return True
+
+
+def _dense_mask(mask: Any, query: Tensor, key: Tensor) -> Tensor | None:
+    """Return a mask that broadcasts to (B, H, Tq, Tk), from a mask of keys (B, Tk) or a FlexAttention block
+    mask."""
+    if isinstance(mask, Tensor):
+        return mask[:, None, None, :].bool() if mask.dim() == 2 else mask
+    if not hasattr(mask, "mask_mod"):
+        return None
+    from torch.nn.attention.flex_attention import create_mask
+
+    batch, heads = mask.shape[:2]
+    queries, keys, device = query.shape[2], key.shape[2], str(query.device)
+    dense: Tensor = create_mask(mask.mask_mod, batch, heads, queries, keys, device=device)
+    return dense
+
 
 MEMORY_ARGUMENTS = ("key_value_states", "encoder_hidden_states", "cross_attention_states", "encoder_states")
 """Names of arguments through which layers receive another sequence to attend to."""
@@ -76,8 +399,14 @@ def _lookups(classes: set[type]) -> Iterator[Patch]:
     functions."""
     from transformers import AttentionInterface
 
-    yield AttentionInterface, "get_interface", _wrap_get_interface
-    yield AttentionInterface, "__getitem__", _wrap_getitem
+    def wrap_get_interface(original: Any) -> Any:
+        return lambda self, name, default: _wrap(original(self, name, default), default)
+
+    def wrap_getitem(original: Any) -> Any:
+        return lambda self, name: _wrap(original(self, name), None)
+
+    yield AttentionInterface, "get_interface", wrap_get_interface
+    yield AttentionInterface, "__getitem__", wrap_getitem
     for function in filter(None, map(find_interface_caller, classes)):
         # Before transformers 5, layers call the eager function directly if the config says "eager": patch that
         # function too.
@@ -100,14 +429,6 @@ def _wrap(function: Any, eager: Any) -> Any:
     if isinstance(function, _CapturedFunction):
         return _CapturedFunction(function.function, eager) if function.eager is None else function
     return _CapturedFunction(function, eager) if _recorded.active and callable(function) else function
-
-
-def _wrap_get_interface(original: Any) -> Any:
-    return lambda self, name, default: _wrap(original(self, name, default), default)
-
-
-def _wrap_getitem(original: Any) -> Any:
-    return lambda self, name: _wrap(original(self, name), None)
 
 
 def _wrap_eager(original: Any) -> Any:

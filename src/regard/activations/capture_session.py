@@ -26,12 +26,7 @@ RowFunction = Callable[[Sequence[int] | slice], tuple[Tensor, Tensor | None]]
 
 
 def select_rows(mask: Tensor, rows: Sequence[int] | slice) -> Tensor:
-    """Return query rows of a tensor that broadcasts to weights (B, H, Tq, Tk).
-
-    >>> import torch
-    >>> select_rows(torch.ones(1, 1, 5, 5), [0, 3]).shape, select_rows(torch.ones(1, 1, 1, 5), [0, 3]).shape
-    (torch.Size([1, 1, 2, 5]), torch.Size([1, 1, 1, 5]))
-    """
+    """Return query rows of a tensor that broadcasts to weights (B, H, Tq, Tk)."""
     return mask if mask.dim() < 2 or mask.shape[-2] == 1 else mask[..., rows, :]
 
 
@@ -98,11 +93,7 @@ def holds(condition: Tensor) -> bool:
 
 
 def zero_masked_rows(weights: Tensor, mask: Tensor | None) -> Tensor:
-    """Return weights (B, H, Tq, Tk) with zeros in rows that may attend to no key.
-
-    >>> zero_masked_rows(torch.full((1, 1, 2, 2), 0.5), torch.tensor([[True, False], [False, False]])).tolist()
-    [[[[0.5, 0.5], [0.0, 0.0]]]]
-    """
+    """Return weights (B, H, Tq, Tk) with zeros in rows that may attend to no key."""
     # A softmax over scores that are all masked gives equal weights or NaN, depending on the kernel. A row of
     # zeros means that the query attends to no key.
     if mask is None or holds(attends := mask.any(-1, keepdim=True)):
@@ -471,3 +462,42 @@ class OneHead:
                 return weights, nonzero_keys(weights)
 
             self.session.record_call(name, dataclasses.replace(call, rows=rows))
+
+
+MASKED = -9000.0
+"""A bias up to this value masks a score. Models add -inf, the smallest number of the dtype, or -10000."""
+
+
+MASKED_PER_HEAD = -50.0
+"""The largest masking value of a bias that differs by head: Swin adds -100 to a learned bias, and exp(-50) is
+below rounding."""
+
+
+def mask_from_bias(bias: Tensor) -> Tensor:
+    """Return a mask, True = may attend, from a mask or from an additive bias.
+
+    >>> mask_from_bias(torch.tensor([[0.0, -10000.0], [-1.5, 0.0]])).tolist()
+    [[True, False], [True, True]]
+    """
+    if bias.dtype == torch.bool:
+        return bias
+    return bias > (MASKED if bias.dim() < 4 or bias.shape[1] == 1 else MASKED_PER_HEAD)
+
+
+def self_attention_kind(mask: Tensor | None, queries: int) -> Kind:
+    """Return "decoder" for a mask (..., Tq, Tk) that hides the future of every query, else "encoder".
+
+    >>> self_attention_kind(torch.ones(3, 3, dtype=torch.bool).tril(), 3)
+    'decoder'
+    """
+    if mask is None or queries < 2 or mask.shape[-2] < 2:
+        return "encoder"
+    (mask,) = merge_levels(mask[None])
+    return "encoder" if mask.triu(mask.shape[-1] - mask.shape[-2] + 1).any() else "decoder"
+
+
+def describe_weights(weights: Tensor, *, flat: bool) -> AttentionCall:
+    """Return the call of a module that computes weights (B, H, Tq, Tk) in its own code, without a mask."""
+    mask, square = nonzero_keys(weights), weights.shape[2] == weights.shape[3]
+    kind = self_attention_kind(mask, weights.shape[2]) if square else None
+    return dataclasses.replace(AttentionCall.from_weights(weights, mask, kind), flat=flat)

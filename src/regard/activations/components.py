@@ -25,8 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.activations.interface import change_first
-from regard.attention.blocks import Block
-from regard.attention.feed_forward import FeedForward
+from regard.attention.blocks import Block, FeedForward
 from regard.attention.hooks import AttentionLayer, attention_layers, explicit_weights
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.names import short_name

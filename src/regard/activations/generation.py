@@ -17,7 +17,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from regard.activations.capture_session import CaptureSession
-from regard.activations.hooks import LibraryPatches, ThreadList, remove_hooks
+from regard.activations.forward_tracker import LibraryPatches, ThreadList, remove_hooks
 from regard.activations.modules import is_peft_model, is_transformers_model, parameter_names
 from regard.activations.token_labels import is_inside
 
@@ -74,7 +74,7 @@ class CacheFollower:
             tracker.begin_sequence(cache_length(cache), cache)
             encoder_decoder = getattr(config, "is_encoder_decoder", False)
             targets = _token_tensor(inputs, "labels") if encoder_decoder else None
-            labels.begin_pass(targets, getattr(config, "pad_token_id", None))
+            labels.targets, labels.padding = targets, getattr(config, "pad_token_id", None)
         elif cache is not tracker.cache:  # an encoder reads its input anew while the decoder continues
             tracker.start, tracker.cache = cache_length(cache), cache
         name, start = tracker.name_of(model) or "", tracker.start
@@ -111,7 +111,7 @@ class CacheFollower:
             labels.add_logits(logits, tracker.start)
         tracker.start, tracker.cache = self.outer.pop()
         if not self.outer:
-            tracker.end_sequence()
+            tracker.start, tracker.cache = 0, None
 
 
 def _token_tensor(inputs: dict[str, Any], name: str) -> Tensor | None:
@@ -150,25 +150,22 @@ def _wrap_generate(original: Any) -> Any:
         beams = getattr(output, "beam_indices", None)
         steps = cache_length(getattr(output, "past_key_values", None))
         for session in sessions:
+            model = session.tracker.names[id(self)][0]
             if beams is not None:
                 _reorder_beams(session, beams)
             if steps:
-                _drop_rejected(session, session.tracker.names[id(self)][0], steps)
-            session.warn_of_lost_rows(session.tracker.names[id(self)][0])
+                # The rows of rejected draft tokens are those from step `steps` on.
+                for name in session.with_cache:
+                    parts = session.recorder.parts.get(name)
+                    if parts is not None and parts.kind != "encoder" and is_inside(name, model):
+                        parts.truncate(steps)
+                session.token_labels.cut(model, steps)
+            session.warn_of_lost_rows(model)
             if hasattr(output, "sequences"):
                 session.token_labels.add_result(output.sequences, beams=beams is not None)
         return output if wants_dict or not hasattr(output, "sequences") else output.sequences
 
     return generate
-
-
-def _drop_rejected(session: CaptureSession, model: str, steps: int) -> None:
-    """Drop the rows of rejected draft tokens, from step `steps` on."""
-    for name in session.with_cache:
-        parts = session.recorder.parts.get(name)
-        if parts is not None and parts.kind != "encoder" and is_inside(name, model):
-            parts.truncate(steps)
-    session.token_labels.cut(model, steps)
 
 
 def _reorder_beams(session: CaptureSession, beams: Tensor) -> None:

@@ -33,11 +33,16 @@ from torch import Tensor, nn
 
 from regard.activations import recording
 from regard.activations.attention_axes import active_probe
-from regard.activations.capture_session import AttentionCall, AttentionInputs, CaptureSession, relative_difference
+from regard.activations.capture_session import (
+    AttentionCall,
+    AttentionInputs,
+    CaptureSession,
+    mask_from_bias,
+    relative_difference,
+)
 from regard.activations.forward_tracker import ForwardTracker
 from regard.activations.layer_names import LayerNames, is_linear
 from regard.activations.modules import parameter_names, resolve_module
-from regard.activations.torch_attention import mask_from_bias
 from regard.arguments import public
 from regard.attention.functional import attention_weights
 from regard.attention.hooks import AttentionLayer, attach_hooks, disable_compile, with_receiver
@@ -176,6 +181,14 @@ class Watch:
             )
         return changed
 
+    def receive_states(
+        self, prefix: str, kind: str, states: Tensor, continues: bool, steps_first: bool
+    ) -> Tensor:
+        """Pass states (B, T, D), or (T, B, D) if `steps_first`; return their replacement in this layout."""
+        turned = states.transpose(0, 1) if steps_first else states
+        changed = self.receive(prefix, kind, turned, continues)
+        return states if changed is turned else changed.transpose(0, 1) if steps_first else changed.clone()
+
     @contextmanager
     def run(self) -> Iterator[None]:
         """Watch the model inside the block. Warns about matching names that were not seen although it ran."""
@@ -213,9 +226,7 @@ class Watch:
         feed_forward = self.names.feed_forward(block) if self.wants(prefix, block, "mlp_out") else None
 
         def receive(kind: str, value: Tensor, continues: bool) -> Tensor:
-            turned = value.transpose(0, 1) if steps_first else value
-            changed = self.receive(prefix, kind, turned, continues)
-            return value if changed is turned else changed.transpose(0, 1) if steps_first else changed.clone()
+            return self.receive_states(prefix, kind, value, continues, steps_first)
 
         def before(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
             arguments = dict(zip(parameter_names(module), args, strict=False)) | kwargs
@@ -242,7 +253,7 @@ class Watch:
         """Watch the output of a module that reads the contexts of a layer, in the passes in which it does."""
         layers: list[str | None] = []
         is_torch = isinstance(module, nn.MultiheadAttention)
-        turns = is_torch and not module.batch_first
+        steps_first = is_torch and not module.batch_first
 
         def before(module: nn.Module, args: Any) -> None:
             layers.append(self.tracker.name_of(module) if is_torch else session.reader(args[0]) if args else None)
@@ -253,12 +264,10 @@ class Watch:
             if name is None or not self.wants(prefix, name, "out"):
                 return None
 
-            def change(value: Tensor) -> Tensor:
-                turned = value.transpose(0, 1) if turns else value
-                changed = self.receive(prefix, "out", turned, self.tracker.start > 0)
-                return value if changed is turned else changed.transpose(0, 1) if turns else changed.clone()
-
-            return change_first(output, change)
+            continues = self.tracker.start > 0
+            return change_first(
+                output, lambda value: self.receive_states(prefix, "out", value, continues, steps_first)
+            )
 
         stack.callback(module.register_forward_pre_hook(before).remove)
         stack.callback(module.register_forward_hook(after).remove)

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import nn
 
-from regard.activations.interface_call import find_eager_function
+from regard.activations.attention_interface import find_eager_function
 from regard.attention.blocks import Block
 from regard.attention.hooks import AttentionLayer
 
@@ -24,20 +24,12 @@ CROSS = re.compile(r"cross|enc|multihead", re.I)
 
 
 def is_norm(module: nn.Module) -> bool:
-    """Return whether a module is a normalization layer, judged by the name of its class.
-
-    >>> is_norm(nn.LayerNorm(4)), is_norm(nn.RMSNorm(4)), is_norm(nn.Linear(4, 4))
-    (True, True, False)
-    """
+    """Return whether a module is a normalization layer, judged by the name of its class."""
     return type(module).__name__.endswith(("Norm", "LayerNorm", "RMSNorm"))
 
 
 def is_linear(module: nn.Module) -> bool:
-    """Return whether a module is a linear layer, judged by its class.
-
-    >>> is_linear(nn.Linear(4, 4)), is_linear(nn.LayerNorm(4))
-    (True, False)
-    """
+    """Return whether a module is a linear layer, judged by its class."""
     return isinstance(module, nn.Linear) or type(module).__name__.endswith(("Linear", "Conv1D"))
 
 

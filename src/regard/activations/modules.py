@@ -23,9 +23,6 @@ def resolve_module(model: Any, modules: str | None = None) -> tuple[nn.Module, s
     """Return the module of a model, and the name pattern of modules through which its weights pass.
 
     `model`: a module, a run, or the result of `look`. Raises `InputError` for any other value.
-
-    >>> resolve_module(nn.Linear(1, 1), "blocks.*.attn_drop")
-    (Linear(in_features=1, out_features=1, bias=True), 'blocks.*.attn_drop')
     """
     if isinstance(model, nn.Module):
         return model, modules
@@ -40,23 +37,19 @@ def resolve_module(model: Any, modules: str | None = None) -> tuple[nn.Module, s
 def is_transformers_model(module: nn.Module) -> bool:
     """Return whether a module is a transformers model, without importing transformers."""
     cls: Any = type(module)
-    return _is_transformers_class(cls)
+    return _inherits(cls, TRANSFORMERS, "PreTrainedModel")
 
 
 # A recording asks for every module of a model. The answer for a class never changes: a class that exists before
 # transformers or peft is imported does not inherit from their classes.
 @cache
-def _is_transformers_class(cls: Any) -> bool:
-    transformers = sys.modules.get(TRANSFORMERS)
-    return transformers is not None and issubclass(cls, transformers.PreTrainedModel)
+def _inherits(cls: Any, library: str, *names: str) -> bool:
+    imported = sys.modules.get(library)
+    return imported is not None and issubclass(cls, tuple(getattr(imported, name) for name in names))
 
 
 def parameter_names(module: nn.Module) -> tuple[str, ...]:
-    """Return the names of the parameters of a module's `forward`.
-
-    >>> parameter_names(nn.Linear(2, 3))
-    ('input',)
-    """
+    """Return the names of the parameters of a module's `forward`."""
     cls: Any = type(module)
     return _forward_parameters(cls)
 
@@ -69,13 +62,7 @@ def _forward_parameters(cls: Any) -> tuple[str, ...]:
 def is_peft_model(module: nn.Module) -> bool:
     """Return whether a module is a PEFT model, without importing peft."""
     cls: Any = type(module)
-    return _is_peft_class(cls)
-
-
-@cache
-def _is_peft_class(cls: Any) -> bool:
-    peft = sys.modules.get("peft")
-    return peft is not None and issubclass(cls, peft.PeftModel | peft.PeftMixedModel)
+    return _inherits(cls, "peft", "PeftModel", "PeftMixedModel")
 
 
 def unwrap(model: nn.Module) -> nn.Module:
@@ -83,9 +70,6 @@ def unwrap(model: nn.Module) -> nn.Module:
 
     A PEFT model with a learned prompt is not unwrapped, because the prompt belongs to the wrapper. Other adapters
     are inside the layers of the inner model.
-
-    >>> unwrap(nn.DataParallel(nn.Linear(1, 1)))
-    Linear(in_features=1, out_features=1, bias=True)
     """
     while True:
         if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
@@ -150,11 +134,7 @@ def check_prunable(model: nn.Module) -> None:
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Return the number of parameters of a model.
-
-    >>> count_parameters(nn.Linear(2, 3))
-    9
-    """
+    """Return the number of parameters of a model."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 

@@ -13,9 +13,13 @@ from typing import Any
 from torch import Tensor, nn
 
 from regard.activations.attention_axes import FOLDED, UNKNOWN, Axes, active_probe
-from regard.activations.capture_session import CaptureSession, are_attention_weights, nonzero_keys
-from regard.activations.hooks import remove_hooks
-from regard.activations.torch_attention import describe_weights
+from regard.activations.capture_session import (
+    CaptureSession,
+    are_attention_weights,
+    describe_weights,
+    nonzero_keys,
+)
+from regard.activations.forward_tracker import remove_hooks
 from regard.attention.names import short_name
 from regard.attention.records import is_transformed
 from regard.errors import InputError, unknown_choice

@@ -22,13 +22,16 @@ import torch
 from torch import Tensor, nn
 
 from regard.activations.attention_axes import SELECTED
-from regard.activations.attention_interface import uses_interface
-from regard.activations.capture_session import AttentionCall, CaptureSession, are_attention_weights, nonzero_keys
-from regard.activations.forward_tracker import ForwardTracker, and_parents
-from regard.activations.hooks import remove_hooks
-from regard.activations.interface_call import find_eager_function
+from regard.activations.attention_interface import find_eager_function, uses_interface
+from regard.activations.capture_session import (
+    AttentionCall,
+    CaptureSession,
+    are_attention_weights,
+    nonzero_keys,
+    self_attention_kind,
+)
+from regard.activations.forward_tracker import ForwardTracker, and_parents, remove_hooks
 from regard.activations.modules import is_transformers_model
-from regard.activations.torch_attention import self_attention_kind
 from regard.activations.torch_calls import WINDOW_ATTRIBUTE, last_changed_weights
 from regard.attention.records import Kind
 
@@ -72,7 +75,9 @@ def _computes_attention(model: Any) -> bool:
     if not is_transformers_model(model):
         return False
     classes: set[Any] = set(map(type, model.modules()))
-    if getattr(model.config, "_attn_implementation", None) == "sdpa" and any(map(_calls_sdpa, classes)):
+    if getattr(model.config, "_attn_implementation", None) == "sdpa" and any(
+        "scaled_dot_product_attention" in names_in_code(cls) for cls in classes
+    ):
         return False  # `torch_calls` captures it
     return not any(map(find_eager_function, classes)) or any(map(_computes_softmax, classes))
 
@@ -82,10 +87,6 @@ def _computes_softmax(cls: Any) -> bool:
     if find_eager_function(cls) is not None or "att" not in cls.__name__.lower():
         return False
     return any("softmax" in name.lower() for name in names_in_code(cls))
-
-
-def _calls_sdpa(cls: Any) -> bool:
-    return "scaled_dot_product_attention" in names_in_code(cls)
 
 
 @cache

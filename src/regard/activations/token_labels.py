@@ -80,14 +80,10 @@ class TokenLabeler:
         if self.mark == WORD_END:
             return (WORD_START if begins else "") + token.removesuffix(WORD_END)
         if self.mark == BYTE_LEVEL:
-            text = _decode_bytes(token)
+            known = bytes(_BYTES[character] for character in token if character in _BYTES)
+            text = known.decode("utf-8", errors="replace").replace("\n", "\\n")
             return WORD_START + text.lstrip(" ") if begins or text.startswith(" ") else text
         return WORD_START + token if self.mark and begins and not token.startswith(WORD_START) else token
-
-
-def _decode_bytes(token: str) -> str:
-    text = bytes(_BYTES[character] for character in token if character in _BYTES)
-    return text.decode("utf-8", errors="replace").replace("\n", "\\n")
 
 
 def _byte_by_character() -> dict[str, int]:
@@ -176,9 +172,6 @@ class TokenLabels:
         for name in self.continued:
             if is_inside(name, model):
                 self.tokens[name] = self.tokens[name][:, :count]
-
-    def begin_pass(self, targets: Tensor | None, padding: int | None) -> None:
-        self.targets, self.padding = targets, padding
 
     def add_logits(self, logits: Tensor, start: int) -> None:
         """Add the most likely tokens of a pass over the steps from `start` on: logits (B, T, V)."""

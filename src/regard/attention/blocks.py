@@ -1,4 +1,4 @@
-"""Transformer blocks: residual connections, normalization, feed-forward (Vaswani et al. 2017, figure 1).
+"""Transformer blocks: residual connections, dropout, normalization, feed-forward (Vaswani et al. 2017, figure 1).
 
 Normalization comes after each residual sum, `norm(x + layer(x))`, as in the paper. With `pre_norm`,
 normalization comes before the layer, `x + layer(norm(x))`, so that deep stacks train without warm-up (Xiong et
@@ -7,20 +7,132 @@ layer.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from functools import partial
+from typing import Annotated, Any, Literal
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.arguments import public
-from regard.attention.dropout import Dropout
-from regard.attention.feed_forward import Activation, FeedForward
-from regard.attention.key_values import KeyValues
+from regard.arguments import Limits, public
 from regard.attention.mechanism import Mechanism
-from regard.attention.multihead import MultiHeadAttention
+from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.parts import AttentionKind
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.single import Attention
+from regard.fast.compiled_relu import compiled_relu
 from regard.plugins import build_plugin, plugin_class
+
+# PyTorch draws a random number for each value, which takes a sixth of the time of a Transformer's training step
+# on a CPU. `Dropout` draws one random byte for each value and compares the byte with 256 times the rate, which is
+# 7 times faster (docs/dev/benchmarks.md, "Parts of a translation step").
+BYTE = 256
+
+
+@public
+class Dropout(nn.Module):
+    """Dropout (Srivastava et al. 2014): set a random fraction of the values to zero during training, and scale
+    the remaining values to keep the mean.
+
+    `rate`: at least 0 and less than 1. On a CPU, a nonzero rate is rounded to the nearest multiple of 1/256
+    that is above 0 and below 1. The random bytes come from PyTorch's generator. Raises `InputError` for a rate
+    out of range.
+
+    >>> Dropout(0.5).eval()(torch.ones(3))
+    tensor([1., 1., 1.])
+    """
+
+    def __init__(self, rate: Annotated[float, Limits(0, 1, "high")]) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def extra_repr(self) -> str:
+        return f"rate={self.rate}"
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Return states of any shape with a random fraction of the values set to zero."""
+        if not self.training or not self.rate:
+            return states
+        if states.device.type != "cpu":
+            return F.dropout(states, self.rate)
+        dropped = min(max(round(self.rate * BYTE), 1), BYTE - 1)
+        mask = torch.empty(-(-states.numel() // 8) * 8, dtype=torch.uint8)
+        draw = _draw_when_compiled if torch.compiler.is_compiling() else _draw_mask
+        draw(mask, dropped)
+        mask = mask[: states.numel()].view_as(states)
+        return states * mask.to(states.dtype).mul_(BYTE / (BYTE - dropped))
+
+
+def _draw_mask(mask: Tensor, dropped: int) -> None:
+    """Set each value of a mask to 0 with a probability of `dropped` / 256, and otherwise to 1.
+
+    `mask`: (N,) uint8; N is divisible by 8.
+    """
+    mask.view(torch.int64).random_(torch.iinfo(torch.int64).min, None)
+    # The result is 1 for bytes of at least `dropped`, and 0 for smaller bytes. Clamping keeps the dtype uint8. A
+    # comparison would convert the bytes to a wider dtype and take ten times as long.
+    mask.clamp_(dropped - 1, dropped).sub_(dropped - 1)
+
+
+# A compiler calls this operation without looking into it: its own random numbers take most of the time of a
+# compiled step on a CPU. It merges equal operations, but not operations that write to different tensors.
+_draw_when_compiled = torch.library.custom_op("regard::draw_mask", _draw_mask, mutates_args=("mask",))
+
+
+Activation = Literal["relu", "gelu", "swish"]
+"""relu: Vaswani et al. 2017; gelu: Hendrycks and Gimpel 2016; swish: x sigmoid(x), Ramachandran et al. 2017."""
+GatedActivation = Literal["relu", "gelu", "gelu_tanh", "swiglu"]
+"""Activations of decoder-only models. gelu_tanh: the approximation of GPT-2; swiglu: Shazeer 2020, equation
+6."""
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "swish": F.silu,
+    "swiglu": F.silu,
+}
+
+
+@public
+class FeedForward(nn.Module):
+    """Position-wise network of section 3.3: `W2 relu(W1 x + b1) + b2`, with the same weights at every position.
+
+    `activation` replaces ReLU; with swiglu, `W2 (silu(W3 x) * (W1 x))` (Shazeer 2020, equation 6). Raises
+    `InputError` for an unknown activation.
+
+    >>> import torch
+    >>> FeedForward(12, 24)(torch.zeros(2, 5, 12)).shape
+    torch.Size([2, 5, 12])
+    """
+
+    def __init__(
+        self,
+        width: int,
+        inner_width: int,
+        activation: Activation | GatedActivation = "relu",
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.inner = nn.Linear(width, inner_width, bias=bias)
+        self.gate = nn.Linear(width, inner_width, bias=bias) if activation == "swiglu" else None
+        self.outer = nn.Linear(inner_width, width, bias=bias)
+        self.activation = activation
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Map states (..., D) to (..., D)."""
+        inner = self.inner(states)
+        inner = self.activate(inner) if self.gate is None else self.activate(self.gate(states)) * inner
+        outputs: Tensor = self.outer(inner)
+        return outputs
+
+    @property
+    def activate(self) -> Callable[[Tensor], Tensor]:
+        """The activation function."""
+        if self.activation == "relu" and torch.compiler.is_compiling():
+            return compiled_relu
+        return ACTIVATIONS[self.activation]
+
 
 STANDARD = "standard"
 """Name of Regard's encoder layer."""
@@ -279,20 +391,14 @@ class DecoderLayer(Block):
             key_values.append(cache)
             return context
 
+        def cross_attention(inputs: Tensor) -> Tensor:
+            # The K hypotheses of a source become the queries of one sequence, which avoids copies of the memory.
+            queries = inputs.reshape(memory.keys.shape[0], -1, inputs.shape[-1])
+            return self.cross.attend(queries, memory, memory_mask, step=step).view_as(inputs)
+
         states = self.self_residual(states, self_attention)
-        states = self.cross_residual(
-            states, lambda inputs: self._attend_memory(inputs, memory, memory_mask, step)
-        )
+        states = self.cross_residual(states, cross_attention)
         return self.feed_forward_residual(states, self.feed_forward), key_values[0]
-
-    def _attend_memory(self, states: Tensor, memory: KeyValues, mask: Tensor | None, step: int | None) -> Tensor:
-        """Attend to the memory of B sources, with states (B, T, D), or (B K, 1, D) for K hypotheses of each
-        source.
-
-        The hypotheses of a source become the queries of one sequence, which avoids copies of the memory.
-        """
-        queries = states.reshape(memory.keys.shape[0], -1, states.shape[-1])
-        return self.cross.attend(queries, memory, mask, step=step).view_as(states)
 
 
 @public

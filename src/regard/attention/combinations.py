@@ -1,4 +1,4 @@
-"""Combinations: changes of scores and weights that depend on several heads or steps.
+"""Combinations change scores and weights across heads or steps; gates scale the context of each head.
 
 | name          | change                                                          | source                    |
 | ------------- | --------------------------------------------------------------- | ------------------------- |
@@ -6,6 +6,10 @@
 | talking_heads | mixture of the scores of all heads, and of their weights        | Shazeer et al. 2020       |
 | forgetting    | scores minus the sum of the forget gates between key and query  | Lin et al. 2025           |
 | selective     | scores minus how often earlier queries of head 0 masked the key | Leviathan et al. 2025     |
+| output_gate   | context times sigmoid(W x), for each dimension                  | Qiu et al. 2025           |
+| head_gate     | context times sigmoid(W x), one number for each head            | Qiu et al. 2025           |
+
+Recorded weights and interventions are those before a gate, whose x is the state of the query.
 """
 
 from collections.abc import Callable
@@ -15,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attention.functional import widen
-from regard.attention.parts import Combination, LayerSizes, Pairs
+from regard.attention.parts import Combination, Gate, LayerSizes, Pairs
 from regard.errors import InputError
 
 LAMBDA = 0.8
@@ -58,6 +62,7 @@ class Differential(Combination):
     def change_weights(self, weights: Tensor) -> Tensor:
         """Return the first weight matrices minus λ times the second ones."""
         first, second = weights.chunk(2, dim=1)
+        # One factor for all heads of the layer, as in the paper.
         return first - self.factor.to(weights.dtype) * second
 
     def change_context(self, context: Tensor) -> Tensor:
@@ -79,6 +84,7 @@ class TalkingHeads(Combination):
 
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
+        # With the identity, the layer begins as plain attention.
         self.scores = nn.Parameter(torch.eye(sizes.heads))
         self.weights = nn.Parameter(torch.eye(sizes.heads))
 
@@ -133,10 +139,6 @@ class Selective(Combination):
 
     kinds = ("causal",)
 
-    def __init__(self, sizes: LayerSizes) -> None:
-        super().__init__()
-        del sizes
-
     def marks(self, states: Tensor, queries: Callable[[], Tensor]) -> Tensor:
         """Return the queries of head 0, (B, 1, T, d)."""
         del states
@@ -145,7 +147,9 @@ class Selective(Combination):
     def change_scores(self, scores: Tensor, marks: Tensor | None, keys: Tensor, score: Pairs) -> Tensor:
         assert marks is not None
         selection = score(marks.to(keys.dtype), keys[:, :1]).relu().tril(-1)  # a step does not mask itself
+        # As in the code of the paper, the first step stays visible: it may serve as an attention sink.
         selection = torch.cat([torch.zeros_like(selection[..., :1]), selection[..., 1:]], dim=-1)
+        # Without its own row: the selection of a step acts on later queries only.
         earlier = selection.cumsum(-2) - selection
         return scores - earlier[:, :, scores.shape[3] - scores.shape[2] :]
 
@@ -158,6 +162,45 @@ def decay(logarithms: Tensor, queries: int) -> Tensor:
     >>> decay(torch.tensor([1.0, 2.0, 4.0]).view(1, 1, 3, 1), 1)
     tensor([[[[6., 4., 0.]]]])
     """
+    # The sum between two steps is the difference of two sums from the start, so one pass serves all pairs.
     sums = logarithms.squeeze(-1).cumsum(-1)
     pairs = sums[..., sums.shape[-1] - queries :].unsqueeze(-1) - sums.unsqueeze(-2)
     return pairs.tril(sums.shape[-1] - queries)
+
+
+class OutputGate(Gate):
+    """A factor for each dimension of each head.
+
+    >>> import torch
+    >>> gate = OutputGate(LayerSizes(width=6, memory_width=6, heads=2, head_width=3))
+    >>> gate(torch.ones(1, 2, 5, 3), torch.zeros(1, 5, 6)).unique()
+    tensor([0.5000], grad_fn=<Unique2Backward0>)
+    """
+
+    def __init__(self, sizes: LayerSizes) -> None:
+        super().__init__()
+        self.gate = nn.Linear(sizes.width, sizes.heads * sizes.head_width, bias=False)
+
+    def forward(self, context: Tensor, states: Tensor) -> Tensor:
+        """Return the context (B, H, Tq, d), scaled in each dimension."""
+        factors: Tensor = self.gate(states).sigmoid().unflatten(-1, (context.shape[1], -1)).transpose(1, 2)
+        return context * factors
+
+
+class HeadGate(Gate):
+    """A factor for each head.
+
+    >>> import torch
+    >>> gate = HeadGate(LayerSizes(width=6, memory_width=6, heads=2, head_width=3))
+    >>> gate(torch.ones(1, 2, 5, 3), torch.zeros(1, 5, 6)).shape
+    torch.Size([1, 2, 5, 3])
+    """
+
+    def __init__(self, sizes: LayerSizes) -> None:
+        super().__init__()
+        self.gate = nn.Linear(sizes.width, sizes.heads, bias=False)
+
+    def forward(self, context: Tensor, states: Tensor) -> Tensor:
+        """Return the context (B, H, Tq, d), each head scaled by one number."""
+        factors: Tensor = self.gate(states).sigmoid().transpose(1, 2).unsqueeze(-1)
+        return context * factors

@@ -15,12 +15,7 @@ from regard.attention.scores import Score
 
 
 def part_name(part: nn.Module) -> str:
-    """Return the name of a part in the table, or the name of its class.
-
-    >>> from regard.attention.scores import Dot
-    >>> part_name(Dot(4))
-    'dot'
-    """
+    """Return the name of a part in the table, or the name of its class."""
     return next((name for name, cls in PARTS.items() if cls is type(part)), type(part).__name__)
 
 
@@ -50,22 +45,12 @@ def describe_weights(layer: AttentionLayer) -> str:
 
 
 def describe_model(model: nn.Module) -> str:
-    """Return `describe_weights` for the attention layers of a model in one line.
-
-    >>> from regard.attention.multihead import MultiHeadAttention
-    >>> describe_model(MultiHeadAttention(8, 2, mechanism="sink"))
-    'rows need not sum to 1 (sink)'
-    """
+    """Return `describe_weights` for the attention layers of a model in one line."""
     return describe_remarks({name: describe_weights(layer) for name, layer in attention_layers(model).items()})
 
 
 def can_be_negative(layer: AttentionLayer) -> bool:
-    """Return whether weights can be negative.
-
-    >>> from regard.attention.multihead import MultiHeadAttention
-    >>> can_be_negative(MultiHeadAttention(8, 2, mechanism="differential"))
-    True
-    """
+    """Return whether weights can be negative."""
     parts = (layer.combination, layer.linear)
     return any(part is not None and not part.normalized for part in parts)
 
@@ -86,12 +71,7 @@ def describe_normalizer(layer: AttentionLayer) -> str:
 
 
 def score_changes(layer: AttentionLayer) -> list[str]:
-    """Return the names of the parts that change the result of the score before the normalizer.
-
-    >>> from regard.attention.multihead import MultiHeadAttention
-    >>> score_changes(MultiHeadAttention(8, 2, mechanism="scalable,alibi", kind="causal"))
-    ['scalable', 'alibi']
-    """
+    """Return the names of the parts that change the result of the score before the normalizer."""
     parts: list[nn.Module] = [layer.score] if type(layer.score).rescale is not Score.rescale else []
     parts += [layer.bias] if layer.bias is not None else []
     combination = layer.combination
@@ -101,12 +81,7 @@ def score_changes(layer: AttentionLayer) -> list[str]:
 
 
 def context_changes(layer: AttentionLayer) -> list[str]:
-    """Return the names of the parts that change the context of each head before the output projection.
-
-    >>> from regard.attention.multihead import MultiHeadAttention
-    >>> context_changes(MultiHeadAttention(8, 2, mechanism="output_gate"))
-    ['output_gate']
-    """
+    """Return the names of the parts that change the context of each head before the output projection."""
     marked = layer.marked
     changed = marked is not None and type(marked).change_context is not Marked.change_context
     parts = [marked if changed else None, getattr(layer, "gate", None)]
@@ -117,10 +92,6 @@ def is_plain(layer: AttentionLayer) -> bool:
     """Return whether weights are the softmax of the score, and the context of a head is unchanged.
 
     A page shows all steps of such a layer.
-
-    >>> from regard.attention.multihead import MultiHeadAttention
-    >>> [is_plain(MultiHeadAttention(8, 2, mechanism=name)) for name in ("window:4", "sink")]
-    [True, False]
     """
     parts = (layer.normalizer, layer.combination, layer.linear)
     return all(part is None for part in parts) and not score_changes(layer) and not context_changes(layer)
@@ -129,10 +100,6 @@ def is_plain(layer: AttentionLayer) -> bool:
 def follows_softmax(layer: AttentionLayer) -> bool:
     """Return whether weights are proportional to the exponentials of the scores among the keys with a weight, so
     that a temperature can be applied to the weights.
-
-    >>> from regard.attention.multihead import MultiHeadAttention
-    >>> follows_softmax(MultiHeadAttention(8, 2, mechanism="sink"))
-    False
     """
     plain = layer.normalizer is None or type(layer.normalizer) is TopK
     combined = layer.combination is not None and _changes_weights(layer.combination)

@@ -2,7 +2,7 @@
 
     weights = softmax(score(Q, K))        context = weights V
 
-`attend.attention_forward` evaluates these equations for a layer, or calls PyTorch's fused kernel for them.
+`single.attention_forward` evaluates these equations for a layer, or calls PyTorch's fused kernel for them.
 
 Letters: B batch, H heads, G groups of heads that share keys and values (G divides H), T time (Tq of queries, Tk
 of keys), D width.
@@ -85,9 +85,6 @@ def tempered_weights(weights: Tensor, temperature: Annotated[float, Limits(0, ma
 def key_counts(scores: Tensor, mask: Tensor | None) -> Tensor:
     """Return the number of keys that each query may attend to, at least 1, with the dtype of the scores:
     broadcastable to (B, H, Tq, 1).
-
-    >>> key_counts(torch.zeros(1, 1, 2, 3), torch.ones(2, 3).tril().bool()).flatten()
-    tensor([1., 2.])
     """
     if mask is None:
         return scores.new_full((1,), scores.shape[-1])
@@ -95,19 +92,11 @@ def key_counts(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def widen(states: Tensor) -> Tensor:
-    """Return half-precision states in float32, and other states unchanged.
-
-    >>> widen(torch.zeros(1, dtype=torch.bfloat16)).dtype
-    torch.float32
-    """
+    """Return half-precision states in float32, and other states unchanged."""
     return states.float() if states.dtype in (torch.float16, torch.bfloat16) else states
 
 
 def repeat_groups(states: Tensor, heads: int) -> Tensor:
-    """Repeat the states of each group (B, G, T, D) for its heads: (B, H, T, D).
-
-    >>> repeat_groups(torch.zeros(1, 2, 5, 4), 6).shape
-    torch.Size([1, 6, 5, 4])
-    """
+    """Repeat the states of each group (B, G, T, D) for its heads: (B, H, T, D)."""
     groups = states.shape[1]
     return states if groups == heads else states.repeat_interleave(heads // groups, dim=1)

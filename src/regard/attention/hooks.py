@@ -154,17 +154,17 @@ class AttentionLayer(nn.Module):
 
     def weigh(
         self, query: Tensor, keys: Tensor, mask: Tensor | None, marks: Tensor | None, step: int | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Return scores and weights (B, H, Tq, Tk) of queries (B, H, Tq, d) and prepared keys (B, H, Tk, any).
+    ) -> Tensor:
+        """Return the weights (B, H, Tq, Tk) of queries (B, H, Tq, d) and prepared keys (B, H, Tk, any).
 
         `mask` broadcasts to the scores. `marks` are those of the cache (`KeyValues`). Differential attention has
-        2 H score matrices. The scores of the linear family are its weights.
+        2 H score matrices.
         """
+        # Scores are computed in float32, so that recorded weights are neither NaN nor rounded to half precision.
         if self.linear is not None or isinstance(self.score, Dot):
             query, keys = widen(query), widen(keys)
         if self.linear is not None:
-            weights = self.linear(query, keys, mask, marks)
-            return weights, weights
+            return self.linear(query, keys, mask, marks)
         splits = 1 if self.combination is None else self.combination.splits
         if mask is not None and splits > 1 and mask.dim() == 4 and mask.shape[1] > 1:
             mask = mask.repeat(1, splits, 1, 1)  # add_causal alone returns a mask of two dimensions
@@ -177,7 +177,7 @@ class AttentionLayer(nn.Module):
         if self.hook is not None:
             scores = self.hook.receive("scores", scores, step)
         weights = attention_weights(scores, mask) if self.normalizer is None else self.normalizer(scores, mask)
-        return scores, weights if self.combination is None else self.combination.change_weights(weights)
+        return weights if self.combination is None else self.combination.change_weights(weights)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for copying and pickling, without the hook."""
@@ -258,7 +258,9 @@ def explicit_weights(model: nn.Module) -> Iterator[None]:
     """
     hooks = {layer: layer.hook or AttentionHook() for layer in attention_layers(model).values()}
     partial = {
-        layer: with_receiver(hook, ["weights"], _unchanged) for layer, hook in hooks.items() if hook.partial
+        layer: with_receiver(hook, ["weights"], lambda kind, value, step: value)
+        for layer, hook in hooks.items()
+        if hook.partial
     }
     with attach_hooks(hooks | partial):
         yield
@@ -287,15 +289,7 @@ class LayerCall(NamedTuple):
 
 @contextmanager
 def trace_layer(layer: AttentionLayer) -> Iterator[list[LayerCall]]:
-    """Yield a list to which each call of a layer in the block is added.
-
-    >>> from regard.attention.multihead import MultiHeadAttention
-    >>> layer = MultiHeadAttention(12, heads=3)
-    >>> with trace_layer(layer) as calls:
-    ...     output = layer(torch.zeros(2, 5, 12))
-    >>> calls[0].scores.shape
-    torch.Size([2, 3, 5, 5])
-    """
+    """Yield a list to which each call of a layer in the block is added."""
     calls: list[LayerCall] = []
     parts: dict[str, Tensor] = {}
 
@@ -322,17 +316,8 @@ def with_change(hook: AttentionHook | None, change: Change) -> AttentionHook:
     return dataclasses.replace(hook, changes=(*hook.changes, change))
 
 
-def with_recorder(hook: AttentionHook | None, recorder: Recorder, name: str) -> AttentionHook:
-    """Return a copy of a hook with `recorder` as its recorder."""
-    return dataclasses.replace(hook or AttentionHook(), recorder=recorder, name=name)
-
-
 def with_receiver(hook: AttentionHook | None, kinds: Iterable[str], receive: Receive) -> AttentionHook:
     """Return a copy of a hook with a function that receives some kinds of activations after its other
     receivers."""
     hook = hook or AttentionHook()
     return dataclasses.replace(hook, receivers=(*hook.receivers, (frozenset(kinds), receive)))
-
-
-def _unchanged(kind: str, value: Tensor, step: int | None) -> Tensor:
-    return value

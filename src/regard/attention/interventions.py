@@ -127,6 +127,7 @@ class Intervention:
         check_indices("head", heads, weights.shape[1])
         chosen = torch.zeros(weights.shape[1], 1, 1, dtype=torch.bool, device=weights.device)
         chosen[list(heads)] = True
+        # Zero weights make the context of the head zero: this is the ablation of Michel et al. 2019, section 2.3.
         if self.to == "off":
             return weights.masked_fill(chosen, 0.0)
         if self.to == "uniform":

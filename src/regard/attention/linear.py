@@ -32,12 +32,9 @@ class Linear(LinearAttention):
 
     kinds = ("causal", "self", "cross")
 
-    def __init__(self, sizes: LayerSizes) -> None:
-        super().__init__()
-        del sizes
-
     def forward(self, query: Tensor, keys: Tensor, mask: Tensor | None, marks: Tensor | None) -> Tensor:
         del marks
+        # The recurrence needs no pairs of steps; recorded weights and interventions do.
         products = _positive(query) @ _positive(keys).transpose(-2, -1)
         products = products if mask is None else products * mask
         total = products.sum(-1, keepdim=True)
@@ -69,6 +66,7 @@ class GatedLinear(LinearAttention):
     def marks(self, states: Tensor, queries: Callable[[], Tensor]) -> Tensor:
         """Return the logarithms of the gates, (B, H, T, 1)."""
         del queries
+        # The logarithm of a sigmoid stays finite where the product of many gates would be 0.
         gates: Tensor = F.logsigmoid(widen(self.gate(states)) + self.offset)
         return gates.transpose(1, 2).unsqueeze(-1)
 
@@ -114,11 +112,13 @@ class DeltaRule(LinearAttention):
         assert marks is not None
         query, keys = F.normalize(F.silu(query), dim=-1), F.normalize(F.silu(keys), dim=-1)
         rates, queries, steps = marks.to(query.dtype), query.shape[2], keys.shape[2]
+        # A padded key must also leave the state unchanged for later queries, so it has the rate 0.
         if mask is not None:
             rates = rates * mask.any(-2).unsqueeze(-1)
         with torch.autocast(query.device.type, enabled=False):  # no triangular solver exists in half precision
             triangle = (rates * keys @ keys.transpose(-2, -1)).tril(-1)
             products = (query @ keys.transpose(-2, -1)).tril(steps - queries)
+        # Solving for all steps at once replaces a loop over steps (Yang et al. 2024b).
         weights: Tensor = torch.linalg.solve_triangular(
             triangle, products, upper=False, left=False, unitriangular=True
         )

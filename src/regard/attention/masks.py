@@ -2,6 +2,16 @@
 
 A mask is boolean, and True means *may be attended*, as in `scaled_dot_product_attention`.
 Letters: B batch, H heads, T time (Tq of queries, Tk of keys).
+
+These parts of a mechanism depend on positions:
+
+| name      | query i may attend to key j if        | source                                       |
+| --------- | ------------------------------------- | -------------------------------------------- |
+| causal    | j <= i                                | Vaswani et al. 2017, section 3.2.3           |
+| window    | |i - j| < W (window:W)                | Beltagy et al. 2020, section 3.1             |
+| streaming | |i - j| < W, or j < F (streaming:W:F) | Xiao et al. 2024, section 3.2 (StreamingLLM) |
+
+A causal layer adds its causal mask, so that j <= i always holds there.
 """
 
 from collections.abc import Sequence
@@ -11,6 +21,7 @@ import torch
 from torch import Tensor
 
 from regard.arguments import Limits, public
+from regard.attention.parts import LayerSizes, MaskPart
 from regard.errors import InputError
 
 
@@ -43,10 +54,6 @@ def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> 
 def add_causal(mask: Tensor | None, queries: int, keys: int, device: torch.device) -> Tensor:
     """Combine a mask with a causal mask into a mask (..., queries, keys). None means that all keys may be
     attended.
-
-    >>> add_causal(torch.tensor([[False, True]]), 2, 2, torch.device("cpu"))
-    tensor([[False, False],
-            [False,  True]])
     """
     past = causal_mask(queries, keys, device)
     return past if mask is None else mask & past
@@ -103,3 +110,52 @@ def mask_rows(
         past = torch.arange(keys, device=device) <= last_key.unsqueeze(-1)
         mask = past if mask is None else mask & past
     return mask
+
+
+class Causal(MaskPart):
+    """A step attends to itself and to earlier steps.
+
+    >>> import torch
+    >>> mask = Causal(LayerSizes(width=4, memory_width=4, heads=1, head_width=4))
+    >>> mask.allowed(torch.tensor([[1]]), torch.tensor([[0, 1, 2]]))
+    tensor([[ True,  True, False]])
+    """
+
+    def allowed(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return keys <= queries
+
+
+class Window(MaskPart):
+    """A step attends to steps at a distance below W; W counts the step itself.
+
+    >>> import torch
+    >>> mask = Window(LayerSizes(width=4, memory_width=4, heads=1, head_width=4), 2)
+    >>> mask.allowed(torch.tensor([[2]]), torch.tensor([[0, 1, 2]]))
+    tensor([[False,  True,  True]])
+    """
+
+    def __init__(self, sizes: LayerSizes, width: Annotated[int, Limits(1, 2**30)] = 64) -> None:
+        super().__init__(sizes)
+        self.width = width
+
+    def allowed(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return (queries - keys).abs() < self.width
+
+
+class Streaming(Window):
+    """A window of W steps, and the first F steps, which every query may attend to (attention sinks).
+
+    StreamingLLM counts positions inside its cache; here each key keeps its position.
+
+    >>> import torch
+    >>> mask = Streaming(LayerSizes(width=4, memory_width=4, heads=1, head_width=4), 1, 1)
+    >>> mask.allowed(torch.tensor([[2]]), torch.tensor([[0, 1, 2]]))
+    tensor([[ True, False,  True]])
+    """
+
+    def __init__(self, sizes: LayerSizes, width: int = 64, first: Annotated[int, Limits(1, 2**30)] = 4) -> None:
+        super().__init__(sizes, width)
+        self.first = first
+
+    def allowed(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return super().allowed(queries, keys) | (keys < self.first)

@@ -17,16 +17,22 @@ from typing import Any
 from torch import nn
 
 from regard.arguments import guard_class, public
-from regard.attention.combinations import Differential, Forgetting, Selective, TalkingHeads
-from regard.attention.gates import HeadGate, OutputGate
+from regard.attention.combinations import Differential, Forgetting, HeadGate, OutputGate, Selective, TalkingHeads
 from regard.attention.linear import DeltaRule, GatedLinear, Linear
+from regard.attention.masks import Causal, Streaming, Window
 from regard.attention.normalizers import Entmax, Sigmoid, Sink, Softmax, SoftmaxOne, Sparsemax, TopK
 from regard.attention.parts import AttentionKind, LayerSizes, Part, Slot
-from regard.attention.position_bias import Alibi, T5Bias
-from regard.attention.positions import Concatenated, LearnedPositions, NoPositions, Rotary, Sinusoidal
+from regard.attention.positions import (
+    Alibi,
+    Concatenated,
+    LearnedPositions,
+    NoPositions,
+    Rotary,
+    Sinusoidal,
+    T5Bias,
+)
 from regard.attention.scores import SCORES, Score
 from regard.attention.sharing import Grouped, Latent, MultiQuery, ShiftedKeys
-from regard.attention.windows import Causal, Streaming, Window
 from regard.errors import InputError, unknown_choice
 from regard.plugins import describe_error, import_plugin
 
@@ -172,6 +178,7 @@ class Mechanism:
                     f"{choice.slot}: choose one of them"
                 )
             slots[choice.slot] = choice
+        # A recurrence has neither scores nor a window over past keys.
         if "linear" in slots:
             replaced = [slots[slot].name for slot in REPLACED if slot in slots]
             if "position" in slots and issubclass(slots["position"].cls, Part):
@@ -260,6 +267,7 @@ def _parse_part(text: str) -> PartChoice:
         raise InputError(f"attention part {name} takes no numbers: write {name}")
     if name in PARTS:
         return PartChoice(name, PARTS[name], tuple(_parse_number(name, number) for number in rest))
+    # A name with a colon may be a custom class; a single unknown word is a mistake.
     if not rest:
         raise unknown_choice("attention part", name, PARTS, other="module:Class")
     name, rest = f"{name}:{rest[0]}", rest[1:]

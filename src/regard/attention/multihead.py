@@ -9,16 +9,15 @@ parts of `regard.attention.mechanism`.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from regard.arguments import public
-from regard.attention.attend import attention_forward
 from regard.attention.hooks import AttentionLayer
-from regard.attention.key_values import KeyValues
 from regard.attention.masks import as_weights_mask
 from regard.attention.mechanism import Mechanism, PartChoice
 from regard.attention.normalizers import without_softmax
@@ -26,9 +25,34 @@ from regard.attention.parts import AttentionKind, LayerSizes, Sharing, Slot
 from regard.attention.positions import BASE, Rotary
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.sharing import Grouped, MultiQuery
-from regard.attention.single import check_states
+from regard.attention.single import attention_forward, check_states
 from regard.errors import InputError, check_range
 from regard.fast.joint_projection import can_join, joint_linear
+
+
+class KeyValues(NamedTuple):
+    """Projected keys and values of a source, or of the steps decoded so far, cached for later queries."""
+
+    keys: Tensor
+    """(B, G, Tk, any): projected, rotated and, unless the sharing part changes keys, prepared for the score. With
+    latent attention, the latent vectors (B, 1, Tk, R)."""
+    values: Tensor
+    """(B, G, Tk, d). With latent attention, (B, 1, Tk, 0), or (B, 1, Tk, R) for values of other states than the
+    keys."""
+    marks: Tensor | None = None
+    """What a part stores for each key, (B, any, Tk, any), such as forget gates; None for most mechanisms."""
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> "KeyValues":
+        return KeyValues(
+            function(self.keys), function(self.values), None if self.marks is None else function(self.marks)
+        )
+
+    def append(self, new: "KeyValues") -> "KeyValues":
+        marks = None if self.marks is None or new.marks is None else torch.cat([self.marks, new.marks], dim=2)
+        return KeyValues(
+            torch.cat([self.keys, new.keys], dim=2), torch.cat([self.values, new.values], dim=2), marks
+        )
+
 
 GROUPED = (Grouped, MultiQuery)
 """Parts that only share keys and values between heads."""
@@ -141,6 +165,7 @@ class MultiHeadAttention(AttentionLayer):
 
         `mask`, `causal` and `step` are those of `forward`.
         """
+        # One product for all projections is faster than three, if they have the same steps.
         if past is None and self._can_join((self.query, self.key, self.value)):
             queries, keys, values = self._project_jointly(states)
             memory = KeyValues(keys, values)
@@ -206,6 +231,7 @@ class MultiHeadAttention(AttentionLayer):
             keys = self.score.prepare(self.sharing.change_keys(keys))
         if mask is not None:
             mask = as_weights_mask(mask, query.shape[0], query.shape[1], keys.shape[2])
+        # After the mask has four dimensions, because the part's mask is combined with it by broadcasting.
         mask = self.restrict(mask, query.shape[1], keys.shape[2], query.device)
         context = attention_forward(
             queries,
@@ -222,6 +248,7 @@ class MultiHeadAttention(AttentionLayer):
         )
         if self.marked is not None:
             context = self.marked.change_context(context)
+        # The gate comes after the recorded weights and before `z`, which is what the output projection reads.
         if self.gate is not None:
             context = self.gate(context, query)
         if self.hook is not None:

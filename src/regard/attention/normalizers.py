@@ -27,23 +27,14 @@ MASKED = -1e9
 
 
 class Softmax(Normalizer):
-    """Softmax, the default.
+    """Softmax, the default. A layer has no part for it: `without_softmax`.
 
     >>> Softmax(LayerSizes(width=4, memory_width=4, heads=1, head_width=4))(torch.zeros(1, 1, 1, 2), None)
     tensor([[[[0.5000, 0.5000]]]])
     """
 
-    def __init__(self, sizes: LayerSizes) -> None:
-        super().__init__()
-        del sizes
-
     def forward(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         return attention_weights(scores, mask)
-
-
-def without_softmax(normalizer: Normalizer | None) -> Normalizer | None:
-    """Return None for the softmax, which a layer computes without a part, and other normalizers unchanged."""
-    return None if type(normalizer) is Softmax else normalizer
 
 
 class SoftmaxOne(Normalizer):
@@ -54,10 +45,6 @@ class SoftmaxOne(Normalizer):
     """
 
     normalized = False
-
-    def __init__(self, sizes: LayerSizes) -> None:
-        super().__init__()
-        del sizes
 
     def forward(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         """Return the weights without that of the added key, whose score is 0."""
@@ -92,12 +79,9 @@ class Sigmoid(Normalizer):
 
     normalized = False
 
-    def __init__(self, sizes: LayerSizes) -> None:
-        super().__init__()
-        del sizes
-
     def forward(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         wide = widen(scores)
+        # The offset keeps the sum of a row near 1 at the start of training, for any number of keys.
         weights = (wide - key_counts(wide, mask).log()).sigmoid()
         return (weights if mask is None else weights * mask).to(scores.dtype)
 
@@ -111,10 +95,6 @@ class Sparsemax(Normalizer):
     >>> Sparsemax(sizes)(torch.tensor([[[[1.0, 0.5, -1.0]]]]), None)
     tensor([[[[0.7500, 0.2500, 0.0000]]]])
     """
-
-    def __init__(self, sizes: LayerSizes) -> None:
-        super().__init__()
-        del sizes
 
     def forward(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         shifted = shift_scores(scores, mask)
@@ -137,10 +117,6 @@ class Entmax(Normalizer):
     0.0
     """
 
-    def __init__(self, sizes: LayerSizes) -> None:
-        super().__init__()
-        del sizes
-
     def forward(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         half = shift_scores(scores, mask) / 2
         with torch.no_grad():
@@ -148,6 +124,7 @@ class Entmax(Normalizer):
             rank = torch.arange(1, ranked.shape[-1] + 1, device=scores.device)
             mean = ranked.cumsum(-1) / rank
             spread = (ranked**2).cumsum(-1) - rank * mean**2
+            # The closed form for each possible number of keys with a weight (Peters et al. 2019, algorithm 2).
             thresholds = mean - ((1 - spread) / rank).clamp(min=0).sqrt()
             size = (thresholds <= ranked).sum(-1, keepdim=True)
             support = half >= ranked.gather(-1, size - 1)
@@ -167,28 +144,31 @@ class TopK(Normalizer):
     """
 
     def __init__(self, sizes: LayerSizes, count: Annotated[int, Limits(1, 2**20)] = 8) -> None:
-        super().__init__()
-        del sizes
+        super().__init__(sizes)
         self.count = count
 
     def forward(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         """Return the softmax over the largest scores that are not masked."""
+        # `topk` raises an error if there are fewer keys than it returns.
         if self.count >= scores.shape[-1]:
             return attention_weights(scores, mask)
         allowed = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+        # A threshold instead of the indices treats keys with equal scores alike, in whatever order they come.
         least = allowed.detach().topk(self.count, dim=-1).values[..., -1:]
         largest = scores >= least
         return attention_weights(scores, largest if mask is None else largest & mask)
 
 
-def shift_scores(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Return scores minus the largest score of the row, in float32 or float64, and `MASKED` for masked keys.
+def without_softmax(normalizer: Normalizer | None) -> Normalizer | None:
+    return None if type(normalizer) is Softmax else normalizer
 
-    In a fully masked row, no key counts as masked, because the projections need at least one key.
-    """
+
+def shift_scores(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Return scores minus the largest score of the row, in float32 or float64, and `MASKED` for masked keys."""
     wide = widen(scores)
     if mask is None:
         return wide - wide.detach().amax(-1, keepdim=True)
+    # In a fully masked row, no key counts as masked, because the projections need at least one key.
     mask = mask | ~mask.any(-1, keepdim=True)
     largest = wide.detach().masked_fill(~mask, torch.finfo(wide.dtype).min / 2).amax(-1, keepdim=True)
     return (wide - largest).masked_fill(~mask, MASKED)
@@ -203,4 +183,5 @@ def _softmax_with_sink(scores: Tensor, mask: Tensor | None, sink: Tensor) -> Ten
     column = sink.to(scores.dtype).expand(*scores.shape[:-1], 1)
     if mask is not None:
         mask = torch.cat([mask, mask.new_ones(1).expand(*mask.shape[:-1], 1)], dim=-1)
+    # The value of the sink is zero, so its weight is dropped after the softmax.
     return attention_weights(torch.cat([scores, column], dim=-1), mask)[..., :-1].contiguous()

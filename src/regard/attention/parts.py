@@ -53,6 +53,10 @@ class Part(nn.Module):
     The constructor takes the sizes of the layer, and the numbers that follow the name in `name:number:number`.
     """
 
+    def __init__(self, sizes: LayerSizes | None = None) -> None:
+        super().__init__()
+        del sizes  # many parts have neither parameters nor sizes
+
     slot: ClassVar[Slot]
     """Slot of the part."""
     kinds: ClassVar[tuple[AttentionKind, ...]] = ("causal", "self", "cross")
@@ -160,7 +164,7 @@ class Sharing(Part):
     """Whether the cache stores the inputs of the projections, which are projected again at each step."""
 
     def __init__(self, sizes: LayerSizes) -> None:
-        super().__init__()
+        super().__init__(sizes)
         self.groups, self.key_width = sizes.heads, sizes.memory_width
 
     def forward(self, states: Tensor) -> Tensor:
@@ -189,10 +193,6 @@ class LinearAttention(Marked):
 
 
 def positions_of(queries: int, keys: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the positions (Tq, 1) of queries and (1, Tk) of keys. The queries are the last steps of the keys.
-
-    >>> positions_of(1, 3, torch.device("cpu"))
-    (tensor([[2]]), tensor([[0, 1, 2]]))
-    """
+    """Return the positions (Tq, 1) of queries and (1, Tk) of keys. The queries are the last steps of the keys."""
     steps = torch.arange(keys, device=device)
     return steps[keys - queries :].unsqueeze(1), steps.unsqueeze(0)

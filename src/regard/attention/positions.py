@@ -6,12 +6,16 @@
 | Learned      | adds learned vectors              | Gehring et al. 2017, section 3.1            |
 | Concatenated | concatenates either to the states | the alternative that section 3.5 leaves out |
 | Rotary       | rotates queries and keys          | Su et al. 2021, equation 34                 |
+| Alibi        | adds -m |i - j| to the scores     | Press et al. 2022, section 3                |
+| T5Bias       | adds learned numbers to scores    | Raffel et al. 2020                          |
 
 The first three encodings take states (B, T, D) and return states; `extra_width` is the number of added
-dimensions. `Rotary` takes the queries and keys of each head. A custom encoding is a subclass of `Positions`
-that defines `vectors` or `forward`. Positions start at 0.
+dimensions. `Rotary` takes the queries and keys of each head. `Alibi` and `T5Bias` return a bias for each pair of
+positions. A custom encoding is a subclass of `Positions` that defines `vectors` or `forward`. Positions start
+at 0.
 """
 
+import math
 from functools import lru_cache
 from typing import Annotated
 
@@ -19,7 +23,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.arguments import Limits, public
-from regard.errors import InputError
+from regard.attention.parts import LayerSizes, PositionBias
+from regard.errors import InputError, check_range
 from regard.plugins import build_plugin, plugin_class
 
 
@@ -155,6 +160,7 @@ class Rotary(nn.Module):
 
     def rotate(self, heads: Tensor, offset: int = 0) -> Tensor:
         """Rotate states (B, H, T, d) in float32 or float64; the first step is at position `offset`."""
+        # The dimensions that are not rotated carry no position (GPT-NeoX, Black et al. 2022, rotates a quarter).
         if not self.full:
             return torch.cat([self._rotate(heads[..., : self.width], offset), heads[..., self.width :]], dim=-1)
         return self._rotate(heads, offset)
@@ -201,15 +207,85 @@ def find_positions(name: str, choices: tuple[str, ...]) -> type[Positions] | Non
 
 
 @public
-def make_positions(name: str, width: int, length: int) -> Positions:
-    """Return an instance of a custom class, for states of `width` in sequences of at most `length` steps.
+def make_positions(name: str, width: int, length: int) -> Positions | Concatenated | None:
+    """Return the positional encoding of embeddings for states of `width` in sequences of at most `length` steps.
 
-    Raises `InputError` if the class is missing or cannot be built.
+    `name`: learned, sinusoidal, concatenated (half of the width each), or `module:Class`. None for positions that
+    act on queries and keys or on scores (rotary, bias), and for none. Raises `InputError` if a custom class is
+    missing or cannot be built.
 
-    >>> make_positions("regard.attention.positions:Positions", 4, 10).width
-    4
+    >>> make_positions("sinusoidal", 4, 10)
+    Sinusoidal()
     """
+    if name in ("rotary", "bias", "none"):
+        return None
+    if name == "learned":
+        return LearnedPositions(length, width)
+    if name in ("sinusoidal", "concatenated"):
+        return Sinusoidal(width) if name == "sinusoidal" else Concatenated(Sinusoidal(width // 2))
     positions, sizes = plugin_class("positions", name, Positions), f"width {width} and {length} steps"
     return build_plugin(
         "positions", name, lambda: positions(width, length), sizes, "a width and the largest number of steps"
     )
+
+
+class Alibi(PositionBias):
+    """`-m |i - j|`. The slopes of H heads are `2^(-8 / H)`, `2^(-16 / H)`, ..., `2^-8`.
+
+    This is the formula of the paper for every H. The authors' code, and BLOOM, use other slopes if H is not a
+    power of two. A layer that is not causal also counts the distance to later keys, which the paper leaves out.
+
+    >>> sizes = LayerSizes(width=4, memory_width=4, heads=1, head_width=4)
+    >>> Alibi(sizes)(torch.tensor([[2]]), torch.tensor([[0, 1, 2]])) * 2**8
+    tensor([[[-2., -1., -0.]]], dtype=torch.float64)
+    """
+
+    def __init__(self, sizes: LayerSizes) -> None:
+        super().__init__()
+        self.heads = sizes.heads
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return the biases (H, Tq, Tk), float64, because half precision rounds distances above 256."""
+        heads = torch.arange(1, self.heads + 1, device=queries.device, dtype=torch.float64)
+        # Slopes are not learned: the paper found that trained slopes extrapolate worse (section 3).
+        slopes = 2.0 ** (heads * (-8 / self.heads))
+        return -slopes.view(-1, 1, 1) * (queries - keys).abs()
+
+
+class T5Bias(PositionBias):
+    """A learned bias for each head and bucket of distances.
+
+    Half of the buckets are for single distances; the other half covers distances up to `farthest` in steps that
+    grow like the logarithm. Farther keys share the last bucket. In a layer that is not causal, half of the
+    buckets are for later keys. T5 shares the biases between layers; here each layer has its own.
+
+    >>> sizes = LayerSizes(width=4, memory_width=4, heads=2, head_width=2, kind="causal")
+    >>> T5Bias(sizes)(torch.tensor([[2]]), torch.tensor([[0, 1, 2]])).shape
+    torch.Size([2, 1, 3])
+    """
+
+    def __init__(
+        self, sizes: LayerSizes, buckets: Annotated[int, Limits(4, 1024)] = 32, farthest: int = 128
+    ) -> None:
+        super().__init__()
+        check_range("farthest", farthest, buckets, 2**20)
+        self.buckets, self.farthest, self.causal = buckets, farthest, sizes.kind == "causal"
+        self.bias = nn.Parameter(torch.zeros(sizes.heads, buckets))
+
+    def bucket(self, distances: Tensor) -> Tensor:
+        """Return the bucket of each distance i - j, int64 of the same shape."""
+        if self.causal:
+            return self._bucket(distances.clamp(min=0), self.buckets)
+        half = self.buckets // 2
+        return self._bucket(distances.abs(), half) + (distances < 0) * half
+
+    def _bucket(self, distances: Tensor, count: int) -> Tensor:
+        single = count // 2
+        scale = (count - single) / math.log(self.farthest / single)
+        # `long` rounds down, as T5 does.
+        far = single + (torch.log(distances.clamp(min=1) / single) * scale).long()
+        return torch.where(distances < single, distances, far.clamp(max=count - 1))
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return the biases (H, Tq, Tk)."""
+        return self.bias[:, self.bucket(queries - keys)]

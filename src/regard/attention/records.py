@@ -280,6 +280,7 @@ class Recorder:
             self.drop_repeated(name)
         parts = self.parts.get(name)
         weights, mask = merge_levels(weights, mask)
+        # Detached, so that a record does not keep the graph of the pass in memory.
         part = CallRecord(weights.detach(), mask, rows if step is None else [step] * len(rows))
         if step and queries == 1 and parts is not None and parts.accepts(part, step):
             parts.add(part)
@@ -407,11 +408,7 @@ def describe_left_out(left_out: Mapping[str, str]) -> str:
 
 
 def describe_remarks(remarks: Mapping[str, str]) -> str:
-    """Return one line with the remarks on all layers, or an empty string.
-
-    >>> describe_remarks({"cross": "rows need not sum to 1 (sink)", "self_attention": ""})
-    'cross: rows need not sum to 1 (sink)'
-    """
+    """Return one line with the remarks on all layers, or an empty string."""
     layers: dict[str, list[str]] = {}
     for name, remark in remarks.items():
         layers.setdefault(remark, []).append(name)

@@ -102,6 +102,7 @@ class ScaledDot(Dot):
     """
 
     def forward(self, query: Tensor, prepared: Tensor) -> Tensor:
+        # Scaling the queries takes fewer operations than scaling the scores, and half precision overflows less.
         return super().forward(query * query.shape[-1] ** -0.5, prepared)
 
     def scale(self, width: int) -> float:
@@ -181,6 +182,7 @@ class Concat(Score):
         self.both = nn.Linear(width + self.key_width, inner_width, bias=False)
         self.energy = nn.Linear(inner_width, 1, bias=False)
 
+    # W [q; k] = W_q q + W_k k: the part of the keys is computed once for each source.
     def prepare(self, keys: Tensor) -> Tensor:
         return keys @ self.both.weight[:, self.width :].t()
 
@@ -211,6 +213,7 @@ class Cosine(Dot):
 
     def __init__(self, width: int, key_width: int | None = None) -> None:
         super().__init__(width, key_width)
+        # A softmax of cosines, which are at most 1, is almost uniform: the gain makes peaked rows possible.
         self.gain = nn.Parameter(torch.tensor(10.0))
 
     def prepare(self, keys: Tensor) -> Tensor:

@@ -82,11 +82,13 @@ class ShiftedKeys(Sharing):
 
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__(sizes)
+        # sigmoid(0) = 0.5: both keys count equally at first, so either can be learned.
         self.mixture = nn.Parameter(torch.zeros(sizes.heads))
 
     def change_keys(self, keys: Tensor) -> Tensor:
         """Return the mixtures (B, G, Tk, d). Rotary positions are applied before."""
         # Differential attention has two keys for each head.
         own = self.mixture.sigmoid().repeat(keys.shape[1] // len(self.mixture)).view(-1, 1, 1).to(keys.dtype)
+        # The first step has no step before it and is mixed with itself.
         before = torch.cat([keys[:, :, :1], keys[:, :, :-1]], dim=2)
         return own * keys + (1 - own) * before

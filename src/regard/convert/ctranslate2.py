@@ -21,8 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attention.blocks import STANDARD, Residual
-from regard.attention.feed_forward import FeedForward
+from regard.attention.blocks import STANDARD, FeedForward, Residual
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.positions import BASE, Rotary
 from regard.convert.choices import Precision

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from regard.interpret.head_selection import KeptHeads
-    from regard.models.seq2seq import Seq2Seq
+    from regard.models.base import Seq2Seq
     from regard.tasks.pairs import SequenceTask
     from regard.training.config import RunConfig
 

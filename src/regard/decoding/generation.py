@@ -17,7 +17,7 @@ from regard.decoding.search import Hypothesis
 from regard.decoding.translation import Search, search_batch
 from regard.errors import InputError, check_range, plural
 from regard.fast.onednn import packed_logits
-from regard.models.language_model import LanguageModel
+from regard.models.base import LanguageModel
 from regard.streams import derive_seed
 
 FIRST = len(RESERVED)

@@ -39,7 +39,7 @@ from regard.fast.fast_transformer import FastTransformer, has_forward_hooks
 from regard.fast.onednn import packed_logits
 from regard.fast.token_screen import MIN_STATES
 from regard.fast.topk import argmax
-from regard.models.seq2seq import Seq2Seq
+from regard.models.base import Seq2Seq
 from regard.models.transformer import Transformer
 
 MAX_FAST_WIDTH = 16

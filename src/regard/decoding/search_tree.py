@@ -14,7 +14,7 @@ from regard.data.vocabulary import EOS, PAD, Vocabulary, is_blank
 from regard.decoding.search import Step, beam_search
 from regard.decoding.translation import longest_answer
 from regard.errors import InputError, check_range
-from regard.models.seq2seq import Seq2Seq
+from regard.models.base import Seq2Seq
 from regard.result import Result
 
 FOLLOWERS = 8

@@ -31,7 +31,7 @@ from regard.decoding.search import (
 from regard.errors import InputError, check_range
 from regard.fast.fast_transformer import FastTransformer
 from regard.fast.threads import map_batches
-from regard.models.seq2seq import Seq2Seq
+from regard.models.base import Seq2Seq
 from regard.result import Result
 from regard.streams import derive_seed
 

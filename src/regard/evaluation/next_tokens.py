@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.attention.names import short_name
 from regard.attention.recording import record_own
-from regard.models.language_model import LanguageModel
+from regard.models.base import LanguageModel
 from regard.tasks.batch import TokenBatch
 from regard.tasks.tokens import TokenTask
 from regard.training.objective import CLOSE

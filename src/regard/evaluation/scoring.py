@@ -13,7 +13,7 @@ from regard.data.vocabulary import PAD, Vocabulary, empty_if_blank, is_blank
 from regard.errors import plural
 from regard.fast.onednn import OneDNNMode, packed_logits
 from regard.fast.threads import map_batches
-from regard.models.seq2seq import Seq2Seq
+from regard.models.base import Seq2Seq
 from regard.result import Result
 
 STEPS_AT_ONCE = 128

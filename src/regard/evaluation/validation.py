@@ -13,8 +13,7 @@ from regard.decoding.translation import Search, translate
 from regard.evaluation.bleu import quality
 from regard.evaluation.next_tokens import measure_tokens
 from regard.evaluation.scoring import score_pairs
-from regard.models.language_model import LanguageModel
-from regard.models.seq2seq import Seq2Seq
+from regard.models.base import LanguageModel, Seq2Seq
 from regard.progress import print_status
 from regard.streams import make_generator
 from regard.tasks.base import AnyTask

@@ -17,8 +17,14 @@ import numpy as np
 import torch
 
 from regard.errors import InputError
-from regard.external.adapters import Adapter, ClassifierAdapter, CustomModel
-from regard.external.language_models import CausalLMAdapter, MaskedLMAdapter, Seq2SeqAdapter
+from regard.external.adapters import (
+    Adapter,
+    CausalLMAdapter,
+    ClassifierAdapter,
+    CustomModel,
+    MaskedLMAdapter,
+    Seq2SeqAdapter,
+)
 from regard.external.model_input import ImageProcessor, ModelInput
 from regard.io.reading import is_file, read_text
 
@@ -118,9 +124,8 @@ def find_examples(model: Any, adapter: Adapter, folder: Path | None, check: Call
     header = {} if folder is None else _card_header(folder)
     if isinstance(adapter, CustomModel):
         return Examples((), "")
-    images = getattr(adapter, "inputs", None)
-    if isinstance(images, ImageProcessor):
-        return Examples(_draw_pictures(images), OWN)
+    if isinstance(adapter.encoder, ImageProcessor):
+        return Examples(_draw_pictures(adapter.encoder), OWN)
     if texts := _accepted(_card_texts(header), check):
         return Examples(texts, FROM_CARD)
     own, language = _own_texts(model, adapter, header)
@@ -141,7 +146,7 @@ def example_arguments(
     except InputError:
         if not adapter.alphabet:
             raise
-        text = adapter.texts.decode(adapter.alphabet[:6])  # type: ignore[attr-defined]
+        text = adapter.encoder.decode(adapter.alphabet[:6])
         return adapter.prepare(model, ModelInput(text)).arguments  # a vocabulary without these words
 
 
@@ -193,7 +198,7 @@ def _own_texts(model: Any, adapter: Adapter, header: Mapping[str, Any]) -> tuple
     name = type(model).__name__
     tasks = getattr(model.config, "task_specific_params", None) or {}
     tags = json.dumps([header.get("pipeline_tag"), list(tasks)])
-    tokenizer = getattr(getattr(adapter, "texts", None) or getattr(adapter, "inputs", None), "tokenizer", None)
+    tokenizer = getattr(adapter.encoder, "tokenizer", None)
     if isinstance(adapter, Seq2SeqAdapter):
         to = {key: value for key, value in tasks.items() if key.startswith("translation_en")}
         if to:
@@ -221,11 +226,7 @@ def _whole(sentence: str) -> str:
 
 
 def _masked(sentence: str, mask: str) -> str:
-    """Return a sentence with a mask in place of the word in braces.
-
-    >>> _masked("It was {late}.", "[MASK]")
-    'It was [MASK].'
-    """
+    """Return a sentence with a mask in place of the word in braces."""
     before, _, rest = sentence.partition("{")
     return f"{before}{mask}{rest.partition('}')[2]}"
 

@@ -90,11 +90,7 @@ class LongRecord:
 
 
 def max_of_squares(weights: Tensor, side: int) -> Tensor:
-    """Return the largest weight of each square of (B, H, Tq, Tk); the last squares may be smaller.
-
-    >>> max_of_squares(torch.eye(3)[None, None], 2).tolist()
-    [[[[1.0, 0.0], [0.0, 1.0]]]]
-    """
+    """Return the largest weight of each square of (B, H, Tq, Tk); the last squares may be smaller."""
     return F.max_pool2d(weights.float(), side, ceil_mode=True)
 
 
@@ -340,7 +336,7 @@ def _label_layer(layer: LayerMap, adapter: Adapter, model: nn.Module, model_inpu
                 key_labels=key_labels.get(keys) or layer.key_labels,
                 written=matches,
             )
-    elif isinstance(getattr(adapter, "inputs", None), ImageProcessor):
+    elif isinstance(adapter.encoder, ImageProcessor):
         labels_by_count = {count: label_patches(model.config, count) or [] for count in (queries, keys)}
         patches = find_patches(model.config, keys)
     else:

@@ -22,14 +22,16 @@ from regard.errors import InputError, shorten
 from regard.external.adapters import (
     MAX_GENERATED,
     Adapter,
+    CausalLMAdapter,
     ClassifierAdapter,
     CustomModel,
     EncoderAdapter,
     Loss,
+    MaskedLMAdapter,
     NameSteps,
+    Seq2SeqAdapter,
 )
 from regard.external.head_pruning import KEPT, pruned_class
-from regard.external.language_models import CausalLMAdapter, MaskedLMAdapter, Seq2SeqAdapter
 from regard.external.model import ExternalModel
 from regard.external.model_input import ImageProcessor, TextEncoder, as_inputs, load_image_processor
 from regard.io.reading import is_file, is_folder

@@ -20,12 +20,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.activations.capture_session import AttentionCall, AttentionInputs, CaptureSession
+from regard.activations.capture_session import AttentionCall, AttentionInputs, CaptureSession, mask_from_bias
 from regard.activations.components import Components
 from regard.activations.forward_tracker import ForwardTracker
 from regard.activations.modules import count_parameters, find_device, random_init
 from regard.activations.recording import capture, intervene, record
-from regard.activations.torch_attention import mask_from_bias
 from regard.arguments import public
 from regard.attention.interventions import To
 from regard.attention.records import Recorder, Records, check_indices
@@ -62,24 +61,6 @@ if TYPE_CHECKING:
     from regard.viz.widget import AttentionWidget
 
 
-def page_facts(subject: Any) -> dict[str, Any]:
-    """Return the facts that `Subject.about` returns for an `ExternalModel`, and the first inputs of its page."""
-    own = [input_name(subject.inputs, number) for number in range(len(subject.inputs))]
-    return {
-        "task": subject.name,
-        "summary": "; ".join(filter(None, (subject.adapter.summary, subject.left_out))),
-        "kind": type(subject.model).__name__,
-        "step": None,
-        "draws": bool(own),
-        "snapshots": False,
-        "accepts": subject.adapter.accepts if subject.images is None else "an image, PNG or JPEG",
-        "pictures": subject.images is not None,
-        "texts": own or list(subject.examples.inputs),
-        "origin_of_texts": "" if own else subject.examples.origin,
-        "examined": {},
-    }
-
-
 # Record the scores of external models as products of query and key in the autograd graph.
 #
 # Queries and keys are those that a layer passes to the attention interface of transformers, or to
@@ -91,17 +72,6 @@ BIAS = "position bias"
 """Name of a bias that a model adds to its scores."""
 SMALL = 1e-4
 """Weights below this are not compared: their logarithms are rounded."""
-
-
-def make_forward_pass(subject: Any, input: str) -> ForwardPass:
-    """Return the pass of an `ExternalModel` on an input."""
-    model = subject.model
-    answer = subject.adapter.answer(model, find_input(subject.inputs, input), subject.generate)
-    return passes.ForwardPass(
-        run=partial(call_model, model, answer.prepared.arguments),
-        record=partial(record_calls, model),
-        embeddings=token_embeddings(model),
-    )
 
 
 def token_embeddings(model: nn.Module) -> frozenset[nn.Module]:
@@ -164,11 +134,8 @@ def make_call(inputs: AttentionInputs, weights: Tensor, mask: Tensor | None) -> 
             if values.any():
                 additions[BIAS] = additions[BIAS] + values if BIAS in additions else values
         scores = sum(additions.values(), scores)
-        refusal = (
-            ""
-            if _agree(weights[0].double(), scores)
-            else ("its weights are not a softmax of products of query and key, so its scores cannot be split")
-        )
+        refusal = "its weights are not a softmax of products of query and key, so its scores cannot be split"
+        refusal = "" if _agree(weights[0].double(), scores) else refusal
     return ScoreCall(query, key, value, weights[0], scores, factors, additions, allowed, tuple(remarks), refusal)
 
 
@@ -233,8 +200,8 @@ class ExternalModel:
 
     @property
     def _texts(self) -> TextEncoder | None:
-        texts = getattr(self.adapter, "texts", None) or getattr(self.adapter, "inputs", None)
-        return texts if isinstance(texts, TextEncoder) else None
+        encoder = self.adapter.encoder
+        return encoder if isinstance(encoder, TextEncoder) else None
 
     @property
     def layers(self) -> Sequence[Layer]:
@@ -268,8 +235,21 @@ class ExternalModel:
         return next(iter(self.examples.inputs), None)
 
     def about(self) -> dict[str, Any]:
-        """Return facts about the model that a page shows."""
-        return page_facts(self)
+        """Return facts about the model that a page shows, and the first inputs of the page."""
+        own = [input_name(self.inputs, number) for number in range(len(self.inputs))]
+        return {
+            "task": self.name,
+            "summary": "; ".join(filter(None, (self.adapter.summary, self.left_out))),
+            "kind": type(self.model).__name__,
+            "step": None,
+            "draws": bool(own),
+            "snapshots": False,
+            "accepts": self.adapter.accepts if self.images is None else "an image, PNG or JPEG",
+            "pictures": self.images is not None,
+            "texts": own or list(self.examples.inputs),
+            "origin_of_texts": "" if own else self.examples.origin,
+            "examined": {},
+        }
 
     def __str__(self) -> str:
         kind = type(self.model).__name__
@@ -335,8 +315,8 @@ class ExternalModel:
     @property
     def images(self) -> ImageProcessor | None:
         """Image processor of a vision model; None for other models."""
-        inputs = getattr(self.adapter, "inputs", None)
-        return inputs if isinstance(inputs, ImageProcessor) else None
+        encoder = self.adapter.encoder
+        return encoder if isinstance(encoder, ImageProcessor) else None
 
     def add_image(self, name: str, content: bytes) -> None:
         """Add a PNG or JPEG image as an input under a name; raises `InputError` if the image cannot be read."""
@@ -382,7 +362,12 @@ class ExternalModel:
 
     def forward_pass(self, input: str) -> ForwardPass:
         """Return the forward pass whose attention `attend` shows."""
-        return make_forward_pass(self, input)
+        answer = self.adapter.answer(self.model, find_input(self.inputs, input), self.generate)
+        return passes.ForwardPass(
+            run=partial(call_model, self.model, answer.prepared.arguments),
+            record=partial(record_calls, self.model),
+            embeddings=token_embeddings(self.model),
+        )
 
     def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
         """Raise `InputError`, because an external model has no snapshots of its training."""

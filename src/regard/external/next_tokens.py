@@ -19,8 +19,7 @@ from torch import Tensor
 from regard.arguments import Limits, public
 from regard.attention.interventions import active_interventions, suspend_interventions
 from regard.errors import InputError, check_range, shorten
-from regard.external.adapters import call_model
-from regard.external.language_models import CausalLMAdapter, MaskedLMAdapter
+from regard.external.adapters import CausalLMAdapter, MaskedLMAdapter, call_model
 from regard.external.model import ExternalModel
 from regard.external.model_input import ModelInput
 from regard.result import Result, signed

@@ -15,8 +15,15 @@ from torch import Tensor, nn
 
 from regard.activations.recording import recorded_path
 from regard.errors import InputError, unknown_choice
-from regard.external.adapters import Adapter, CustomModel, PreparedInput, call_model, find_states, prepare_once
-from regard.external.language_models import Seq2SeqAdapter
+from regard.external.adapters import (
+    Adapter,
+    CustomModel,
+    PreparedInput,
+    Seq2SeqAdapter,
+    call_model,
+    find_states,
+    prepare_once,
+)
 from regard.external.model_input import ModelInput, find_input
 from regard.viz.maps import CROSS
 from regard.viz.subject import Layer, Patchable, ProbeInput

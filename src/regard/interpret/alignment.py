@@ -18,7 +18,7 @@ from regard.arguments import public
 from regard.attention.recording import record_own
 from regard.errors import InputError
 from regard.interpret.relevance import attention_mass
-from regard.models.seq2seq import Seq2Seq
+from regard.models.base import Seq2Seq
 from regard.result import percent
 from regard.statistics import Interval, ratio_interval
 from regard.tasks.pairs import Pair, PairTask, alignment_mask

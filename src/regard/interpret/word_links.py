@@ -19,7 +19,7 @@ from regard.data.tokenization import TokenizedText, Unit, tokenize
 from regard.data.vocabulary import Vocabulary
 from regard.data.word_alignment import Link
 from regard.errors import InputError
-from regard.models.seq2seq import Seq2Seq
+from regard.models.base import Seq2Seq
 
 Head = tuple[str, int]
 """The name of a layer in the model, and the index of a head."""

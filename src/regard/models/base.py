@@ -1,26 +1,47 @@
-"""Base classes of all models, with the interface for training, testing and attention maps.
+"""Base classes of all models, with the interface for training, decoding, testing and attention maps.
 
-    logits = model(inputs, mask)        B x To x classes, of an `AnswerModel`
+`AnswerModel`:
 
-`Seq2Seq`, the base class of models that generate text, is in `seq2seq`. `LanguageModel`, the base class of
-models that predict the next token, is in `language_model`. A custom model is a subclass of one of these
-classes. `regard train TASK --model module:Class` trains it (docs/how-to/extend.md).
+    logits = model(inputs, mask)                     B x To x classes
 
-Letters: B batch, T input steps, To output steps.
+`Seq2Seq`, for models that generate text:
+
+    memory = model.encode(source, mask)              once for each source
+    states = model.read(target_in, memory)           all steps at once, with the true target (teacher forcing)
+    logits = model.logits(states)                    output of the vocabulary layer
+    state  = model.start(memory)                     before the first step
+    states, state = model.step(tokens, state)        one step for the last tokens, with cached keys and values
+
+`LanguageModel`, for models that predict the next token:
+
+    logits = model(tokens)                           B x T x V; step t depends on tokens up to and including t
+    states = model.read(tokens)                      inputs of the vocabulary layer, B x T x D
+    states, state = model.start(prompt)              of the prompt's last position, before the first step
+    states, state = model.step(tokens, state)        one step for the last tokens, with cached keys and values
+
+`read` and `logits` are separate methods, because a large vocabulary layer takes most of the time. With separate
+methods, the loss can avoid storing the logits of a whole batch, and a search can pack the weight once. `start`
+and `step` have one interface, so `regard.decoding` searches with both kinds of models. A custom model is a
+subclass of one of these classes. `regard train TASK --model module:Class` trains it (docs/how-to/extend.md).
+
+Letters: B sources or prompts, K hypotheses of each (1 for greedy search), T input steps, To output steps, D
+width, V vocabulary. The hypotheses of a source share its memory, so a beam search does not copy the memory.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.arguments import public
 from regard.attention.mechanism import Mechanism, list_parts
+from regard.attention.multihead import KeyValues
 from regard.attention.parts import Part, Slot
-from regard.attention.positions import Positions, Rotary
+from regard.attention.positions import LearnedPositions, Positions, Rotary
 from regard.errors import InputError
 from regard.fast.query_gradient import QueryGradient
 
@@ -147,7 +168,8 @@ class TaskModel(nn.Module):
     @property
     def learned_positions(self) -> Tensor | None:
         """Learned position vectors (T, D) of the input, or None."""
-        return None
+        positions = self.input_positions
+        return positions.weight.detach() if isinstance(positions, LearnedPositions) else None
 
 
 class AutoregressiveModel(TaskModel):
@@ -184,3 +206,126 @@ class AnswerModel(TaskModel):
         """Return a function that computes loss and gradients faster than autograd, or None if the model has no
         such function."""
         return None
+
+
+class State(Protocol):
+    """Immutable state between two decoding steps, for B sources with K hypotheses each."""
+
+    def choose(self, hypotheses: Tensor) -> "State":
+        """Select hypotheses of each source by their indices (B, K') int64."""
+
+    def keep(self, sources: Tensor) -> "State":
+        """Select sources by their indices (B',) int64."""
+
+
+@public
+class Seq2Seq(AutoregressiveModel):
+    """Base class of all sequence-to-sequence models.
+
+    The constructor takes an instance of `config_class` and properties of the task as keywords: the vocabulary
+    sizes `source_symbols` and `target_symbols`, the largest number of steps (`longest`), and whether source and
+    target share a vocabulary (`shared`).
+    """
+
+    answers = "text"
+
+    def forward(self, source: Tensor, source_mask: Tensor, target_in: Tensor) -> Tensor:
+        """Return logits (B, Tt, V) for sources (B, Ts) with mask (B, Ts) and target_in (B, Tt)."""
+        return self.decode(target_in, self.encode(source, source_mask))
+
+    def encode(self, source: Tensor, source_mask: Tensor) -> Any:
+        """Return the memory of sources (B, Ts), with `source_mask` (B, Ts) True before the end."""
+        raise NotImplementedError
+
+    def decode(self, target_in: Tensor, memory: Any) -> Tensor:
+        """Return logits (B, Tt, V). Step t depends on steps 0 to t of target_in (B, Tt)."""
+        return self.logits(self.read(target_in, memory))
+
+    def read(self, target_in: Tensor, memory: Any, forced: Tensor | None = None) -> Tensor:
+        """Return the states (B, Tt, D) of all steps: the inputs of the vocabulary layer.
+
+        `forced` (B, Tt) bool: where False, the input of the step is the model's last prediction instead of
+        target_in (scheduled sampling, Bengio et al. 2015, with the most likely token). The input of the first
+        step is always target_in.
+        """
+        raise NotImplementedError
+
+    def start(self, memory: Any) -> State:
+        """Return the state before the first step, with one hypothesis per source."""
+        raise NotImplementedError
+
+    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, State]:
+        """Append one token (B, K) to each hypothesis. Returns inputs of the vocabulary layer (B, K, D) and the
+        next state.
+
+        Implementations must pass `step` to attention layers: the target step, counted from 0. Without `step`, a
+        record cannot detect that a call continues a sequence.
+        """
+        raise NotImplementedError
+
+
+class CacheState(NamedTuple):
+    """State between two steps: the KV cache of B prompts with K hypotheses each."""
+
+    past: tuple[KeyValues, ...]
+    """For each layer, keys (B K, G, T, d) and values (B K, G, T, d) of all steps so far."""
+    prompts: int
+    """Number of prompts, B."""
+
+    @property
+    def time(self) -> int:
+        return self.past[0].keys.shape[2]
+
+    def choose(self, hypotheses: Tensor) -> "CacheState":
+        """Select hypotheses of each prompt by their indices (B, K') int64."""
+        begin = torch.arange(self.prompts, device=hypotheses.device).unsqueeze(1) * self._hypotheses
+        return self._take((begin + hypotheses).flatten(), self.prompts)
+
+    def keep(self, sources: Tensor) -> "CacheState":
+        """Select prompts by their indices (B',) int64."""
+        count = self._hypotheses
+        rows = sources.unsqueeze(1) * count + torch.arange(count, device=sources.device)
+        return self._take(rows.flatten(), len(sources))
+
+    @property
+    def _hypotheses(self) -> int:
+        return len(self.past[0].keys) // self.prompts
+
+    def _take(self, rows: Tensor, prompts: int) -> "CacheState":
+        layers = (layer.map(lambda states: states.index_select(0, rows)) for layer in self.past)
+        return CacheState(tuple(layers), prompts)
+
+
+@public
+class LanguageModel(AutoregressiveModel):
+    """Base class of all language models.
+
+    The constructor takes an instance of `config_class` and properties of the task as keywords: the number of
+    `symbols` (outputs of the last layer), the largest number of steps (`longest`), and the width of real-valued
+    inputs (`input_width`; 0 for tokens).
+    """
+
+    answers = "tokens"
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return logits (B, T, V) of tokens (B, T) int64, or of real-valued inputs (B, T, W); see `read`."""
+        return self.logits(self.read(tokens, mask))
+
+    def read(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return the states (B, T, D) of all steps, which are the inputs of the vocabulary layer.
+
+        `mask` is (B, T) bool, True before the end of a sequence. Padding is on the right.
+        """
+        raise NotImplementedError
+
+    def start(self, prompt: Tensor) -> tuple[Tensor, State]:
+        """Return the states (B, 1, D) of the last position of prompts (B, T), and the state after the prompts.
+
+        All prompts of a batch have the same length.
+        """
+        raise NotImplementedError
+
+    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, State]:
+        """Feed one token (B, K) to each hypothesis, and return inputs (B, K, D) of the vocabulary layer and the
+        next state."""
+        raise NotImplementedError

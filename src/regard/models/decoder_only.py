@@ -22,17 +22,22 @@ import torch
 from torch import Tensor, nn
 
 from regard.arguments import Limits, check_fields, public
-from regard.attention.blocks import EPSILON, Block, Norm, Residual, make_norm
-from regard.attention.dropout import Dropout
-from regard.attention.feed_forward import FeedForward, GatedActivation
-from regard.attention.key_values import KeyValues
-from regard.attention.multihead import MultiHeadAttention
+from regard.attention.blocks import (
+    EPSILON,
+    Block,
+    Dropout,
+    FeedForward,
+    GatedActivation,
+    Norm,
+    Residual,
+    make_norm,
+)
+from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.parts import Part
-from regard.attention.positions import BASE, Concatenated, LearnedPositions, Positions, Rotary, Sinusoidal
+from regard.attention.positions import BASE, Concatenated, Positions, Rotary, make_positions
 from regard.attention.scores import Score
 from regard.errors import InputError, check_range
-from regard.models.base import ModelConfig
-from regard.models.language_model import CacheState, LanguageModel
+from regard.models.base import CacheState, LanguageModel, ModelConfig
 
 STD = 0.8
 """Standard deviation of initial matrices, times the root of the width.
@@ -222,13 +227,7 @@ class DecoderOnly(LanguageModel):
         sinusoidal = concatenated or config.embedding_positions == "sinusoidal"
         self.scale = math.sqrt(embedded) if sinusoidal else 1.0
         self.embedding = nn.Linear(input_width, embedded) if input_width else nn.Embedding(symbols, embedded)
-        self.positions: LearnedPositions | Sinusoidal | Concatenated | None = None
-        if config.embedding_positions == "learned":
-            self.positions = LearnedPositions(longest, width)
-        elif config.embedding_positions == "sinusoidal":
-            self.positions = Sinusoidal(width)
-        elif concatenated:
-            self.positions = Concatenated(Sinusoidal(embedded))
+        self.positions = make_positions(config.embedding_positions, width, longest)
         self.dropout = Dropout(config.dropout)
         self.decoder = DecoderStack(config)
         separate = bool(input_width) or concatenated or not config.tied
@@ -269,11 +268,6 @@ class DecoderOnly(LanguageModel):
         if isinstance(self.positions, Concatenated):
             return self.positions.positions
         return self.positions or next((module for module in self.modules() if isinstance(module, Rotary)), None)
-
-    @property
-    def learned_positions(self) -> Tensor | None:
-        """Learned position vectors, (T, D)."""
-        return self.positions.weight.detach() if isinstance(self.positions, LearnedPositions) else None
 
     @property
     def vocabulary_layer(self) -> tuple[Tensor, Tensor | None]:

@@ -19,8 +19,7 @@ from regard.attention.scores import find_score, make_score
 from regard.attention.single import Attention
 from regard.errors import InputError
 from regard.models.base import AnswerModel, ModelConfig
-from regard.models.cells import Cell
-from regard.models.recurrent_encoder import RecurrentEncoder, check_width
+from regard.models.recurrent import Cell, RecurrentEncoder, check_width
 
 Pooling = Literal["attention", "last", "max", "mean"]
 

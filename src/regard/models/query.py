@@ -122,7 +122,9 @@ class QueryModel(AnswerModel):
         self.embedding = nn.Linear(letters, width)
         self.one_hot: Tensor
         self.register_buffer("one_hot", torch.eye(letters), persistent=False)
-        self.positions = _positions(config, input_len) if config.pos_enc else None
+        self.positions: Positions | None = None
+        if config.pos_enc:
+            self.positions = make_positions(config.positions, width, input_len)  # type: ignore[assignment]
         self.encoder = nn.ModuleList(
             make_encoder_layer(config.layer, width, heads, 2 * width, **options) for _ in range(config.enc_layers)
         )
@@ -159,11 +161,6 @@ class QueryModel(AnswerModel):
     @property
     def input_positions(self) -> Positions | None:
         return self.positions
-
-    @property
-    def learned_positions(self) -> Tensor | None:
-        """Learned position vectors (T, D) of the input, or None."""
-        return self.positions.weight.detach() if isinstance(self.positions, LearnedPositions) else None
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return logits (B, To, classes) for letters (B, T) int64; `mask` (B, T), True before the end."""
@@ -203,11 +200,3 @@ class QueryModel(AnswerModel):
             states = torch.cat([states, self.rest.expand(len(states), -1, -1)], dim=1)
             mask = None if mask is None else F.pad(mask, (0, 1), value=True)
         return states, mask
-
-
-def _positions(config: QueryModelConfig, length: int) -> Positions:
-    if config.positions == "learned":
-        return LearnedPositions(length, config.hidden)
-    if config.positions == "sinusoidal":
-        return Sinusoidal(config.hidden)
-    return make_positions(config.positions, config.hidden, length)

@@ -17,23 +17,17 @@ import torch
 from torch import Tensor, nn
 
 from regard.arguments import Limits, check_fields, public
-from regard.attention.blocks import EPSILON, STANDARD, Decoder, Encoder, check_encoder_layer
-from regard.attention.dropout import Dropout
-from regard.attention.feed_forward import Activation
-from regard.attention.key_values import KeyValues
-from regard.attention.multihead import MultiHeadAttention
+from regard.attention.blocks import EPSILON, STANDARD, Activation, Decoder, Dropout, Encoder, check_encoder_layer
+from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.positions import (
     Concatenated,
-    LearnedPositions,
     Positions,
     Rotary,
-    Sinusoidal,
     find_positions,
     make_positions,
 )
 from regard.attention.scores import find_score
-from regard.models.base import ModelConfig
-from regard.models.seq2seq import Seq2Seq
+from regard.models.base import ModelConfig, Seq2Seq
 
 POSITIONS = ("sinusoidal", "learned", "concatenated", "rotary", "none")
 
@@ -170,8 +164,9 @@ class Transformer(Seq2Seq):
         self.source_embedding = None if shared else nn.Embedding(source_symbols, embedded)
         self.target_embedding = nn.Embedding(target_symbols, embedded)
         self.scale = math.sqrt(embedded)
-        self.source_positions: Positions | Concatenated | None = _positions(config, longest)
-        self.target_positions = _positions(config, longest)
+        positions = config.embedding_positions
+        self.source_positions = make_positions(positions, width, longest)
+        self.target_positions = make_positions(positions, width, longest)
         self.dropout = Dropout(config.dropout)
         options: dict[str, Any] = {
             "pre_norm": config.pre_norm,
@@ -227,12 +222,6 @@ class Transformer(Seq2Seq):
             return next((module for module in self.encoder.modules() if isinstance(module, Rotary)), None)
         return positions
 
-    @property
-    def learned_positions(self) -> Tensor | None:
-        """Learned position vectors (T, D) of the source, or None."""
-        positions = self.source_positions
-        return positions.weight.detach() if isinstance(positions, LearnedPositions) else None
-
     def encode(self, source: Tensor, source_mask: Tensor) -> TransformerMemory:
         """Return the memory of sources (B, Ts), with `source_mask` (B, Ts) True before the end."""
         # The mask has three dimensions, because a mask of two dimensions could also be (Tq, Tk).
@@ -282,18 +271,3 @@ class Transformer(Seq2Seq):
     @staticmethod
     def _add_positions(positions: nn.Module | None, states: Tensor, offset: int = 0) -> Tensor:
         return states if positions is None else positions(states, offset)
-
-
-def _positions(config: TransformerConfig, longest: int) -> Positions | Concatenated | None:
-    """Return the positional encoding of embeddings, or None for rotary positions, which the attention layers
-    apply."""
-    positions = config.embedding_positions
-    if positions in ("rotary", "bias", "none"):
-        return None
-    if positions == "learned":
-        return LearnedPositions(longest, config.hidden)
-    if positions == "concatenated":
-        return Concatenated(Sinusoidal(config.hidden // 2))
-    if positions == "sinusoidal":
-        return Sinusoidal(config.hidden)
-    return make_positions(config.positions, config.hidden, longest)

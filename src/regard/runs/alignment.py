@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from regard.data.word_alignment import Link, WordAlignment
     from regard.interpret.head_selection import AlignmentChoice
     from regard.interpret.word_links import Head
-    from regard.models.seq2seq import Seq2Seq
+    from regard.models.base import Seq2Seq
     from regard.tasks.pairs import SequenceTask
     from regard.training.run_folder import RunFolder
 

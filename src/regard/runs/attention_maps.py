@@ -19,9 +19,7 @@ from regard.viz.maps import CROSS, LayerKind, make_layer_map
 
 if TYPE_CHECKING:
     from regard.interpret.head_selection import KeptHeads
-    from regard.models.base import AnswerModel
-    from regard.models.language_model import LanguageModel
-    from regard.models.seq2seq import Seq2Seq
+    from regard.models.base import AnswerModel, LanguageModel, Seq2Seq
     from regard.runs.alignment import LinkedPair
     from regard.tasks.base import Task
     from regard.tasks.pairs import SequenceTask

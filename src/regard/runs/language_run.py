@@ -31,7 +31,7 @@ from regard.viz.subject import ProbeInput
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from regard.models.language_model import LanguageModel
+    from regard.models.base import LanguageModel
     from regard.tasks.batch import TokenBatch
     from regard.tasks.tokens import TokenTask
 

@@ -19,7 +19,7 @@ from regard.viz.subject import Patchable, ProbeInput
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from regard.models.seq2seq import Seq2Seq
+    from regard.models.base import Seq2Seq
     from regard.tasks.pairs import SequenceTask
 
 

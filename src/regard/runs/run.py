@@ -24,7 +24,7 @@ from regard.attention.recording import record_own
 from regard.data.vocabulary import replace_surrogates
 from regard.errors import InputError
 from regard.interpret.score_calls import own_forward_pass
-from regard.models.seq2seq import Seq2Seq
+from regard.models.base import Seq2Seq
 from regard.result import Result, percent, to_plain
 from regard.runs.attention_maps import pair_batch
 from regard.runs.probe_input import patchable_run

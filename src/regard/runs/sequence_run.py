@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from regard.data.tokenization import Unit
     from regard.data.vocabulary import Vocabulary
     from regard.data.word_alignment import Link, Symmetrization, WordAlignment
-    from regard.models.seq2seq import Seq2Seq
+    from regard.models.base import Seq2Seq
     from regard.runs.alignment import Aligner, LinkedPair
     from regard.tasks.pairs import SequenceTask
 

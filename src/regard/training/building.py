@@ -20,9 +20,7 @@ from regard.attention.recording import record_own
 from regard.attention.scores import Score, make_score
 from regard.data.batch import PairBatch, collate
 from regard.errors import InputError
-from regard.models.base import AnswerModel, ModelConfig, TaskModel
-from regard.models.language_model import LanguageModel
-from regard.models.seq2seq import Seq2Seq
+from regard.models.base import AnswerModel, LanguageModel, ModelConfig, Seq2Seq, TaskModel
 from regard.plugins import PluginError, describe_error
 from regard.streams import make_generator
 from regard.tasks.all_tasks import TASKS

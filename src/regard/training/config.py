@@ -28,9 +28,7 @@ from regard.arguments import check_value, public
 from regard.attention.mechanism import Mechanism, custom_parts
 from regard.data.parallel import TextDigest
 from regard.errors import InputError, unknown_choice
-from regard.models.base import AnswerModel, ModelConfig, TaskModel, check_replaced
-from regard.models.language_model import LanguageModel
-from regard.models.seq2seq import Seq2Seq
+from regard.models.base import AnswerModel, LanguageModel, ModelConfig, Seq2Seq, TaskModel, check_replaced
 from regard.plugins import PluginError, import_plugin
 from regard.tasks.all_tasks import TASKS, find_task
 from regard.tasks.base import AnyTask

@@ -24,9 +24,7 @@ from regard.data.batch import PairBatch
 from regard.data.vocabulary import PAD
 from regard.errors import InputError
 from regard.fast.query_gradient import QueryGradient
-from regard.models.base import AnswerModel, TaskModel
-from regard.models.language_model import LanguageModel
-from regard.models.seq2seq import Seq2Seq
+from regard.models.base import AnswerModel, LanguageModel, Seq2Seq, TaskModel
 from regard.tasks.batch import Batch, TokenBatch
 from regard.training.settings import TrainingConfig
 

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.attention.feed_forward import FeedForward
+from regard.attention.blocks import FeedForward
 from regard.attention.hooks import attention_layers
 from regard.attention.names import short_name
 from regard.data.vocabulary import BOS, EOS

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import regard
-from regard.attention.feed_forward import FeedForward
+from regard.attention.blocks import FeedForward
 from regard.attention.hooks import attention_layers
 from regard.evaluation.next_tokens import output_losses
 from regard.tasks.batch import TokenBatch

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.feed_forward import FeedForward
+from regard.attention.blocks import FeedForward
 from regard.attention.hooks import attention_layers
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.names import short_name
