@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -78,6 +79,7 @@ def find_eager_function(cls: type) -> Any:
     return None if function is None else function.__globals__.get(eager_name(function))
 
 
+@dataclass(eq=False)
 class InterfaceCall:
     """The inputs of one attention call. `function` is the function that the model calls; `eager` can compute
     the weights.
@@ -85,30 +87,26 @@ class InterfaceCall:
     query (B, H, Tq, D); key and value (B, G, Tk, D), where H is a multiple of G.
     """
 
-    def __init__(
-        self,
-        module: nn.Module,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        mask: Any,
-        options: Any,
-        function: Any,
-        eager: Any,
-    ) -> None:
-        self.module, self.query, self.key, self.value, self.options = module, query, key, value, options
-        self.function, self.eager = function, eager
-        self.output: Tensor | None = None
-        """(B, Tq, H, D), the result of the function, stored for the comparison with recorded weights."""
-        self.on_mismatch: Callable[[float], None] = lambda share: None
-        """Callback that receives the largest difference, relative to the largest output."""
-        self.mask = _dense_mask(mask, query, key)
-        self.only_causal = False
-        """Whether the mask only hides the future. If so, the causal mask is built row by row, and `mask` is
-        None."""
-        self.mask_is_assumed = False
-        """Whether the causal mask is an assumption: a custom function may or may not hide the future itself."""
-        if function is not eager:
+    module: nn.Module
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Any
+    options: Any
+    function: Any
+    eager: Any
+    output: Tensor | None = None
+    """(B, Tq, H, D), the result of the function, stored for the comparison with recorded weights."""
+    on_mismatch: Callable[[float], None] = lambda share: None
+    """Callback that receives the largest difference, relative to the largest output."""
+    only_causal: bool = False
+    """Whether the mask only hides the future. If so, the causal mask is built row by row, and `mask` is None."""
+    mask_is_assumed: bool = False
+    """Whether the causal mask is an assumption: a custom function may or may not hide the future itself."""
+
+    def __post_init__(self) -> None:
+        self.mask: Tensor | None = _dense_mask(self.mask, self.query, self.key)
+        if self.function is not self.eager:
             self._hide_future()
 
     def _hide_future(self) -> None:

@@ -216,32 +216,26 @@ def record_sdpa(requests: Requests, axes: Axes | None, *args: Any, **kwargs: Any
         output = unchanged()
     else:
         output = call.run()
-    output = _record_sdpa(requests, call, output, axes, random_state)
+    if any(session.intervenes for session, _ in requests):
+        weights, mask = call.weights(slice(None))
+        changed_weights = _change(requests, weights, mask)
+        changed, flat = (changed_weights != weights).any(-1, keepdim=True), (*output.shape[:-1], 1)
+        rows = (changed.reshape(flat) if axes is None else axes.fold(changed, flat))[..., 0]
+        _record(requests, changed_weights, mask, call.kind)
+        output = replace_rows(output, call.context(F.dropout(changed_weights, call.dropout)), rows)
+    elif random_state is not None:
+        with torch.no_grad():
+            _record(requests, *_after_dropout(call, output, random_state), call.kind)
+    else:
+        known = AttentionCall(queries=call.queries, rows=call.weights, inputs=call.inputs, kind=call.kind)
+        with torch.no_grad():
+            for session, name in requests:
+                session.record_call(name, known)
     if receiving:
         contexts = first = call.by_head(output)
         for session in receiving:
             contexts = session.receive("z", contexts)
         output = output if contexts is first else call.as_output(contexts)
-    return output
-
-
-def _record_sdpa(
-    requests: Requests, call: "SDPACall", output: Tensor, axes: Axes | None, random_state: Tensor | None
-) -> Tensor:
-    if any(session.intervenes for session, _ in requests):
-        before, mask = call.weights(slice(None))
-        weights = _change(requests, before, mask)
-        changed, flat = (weights != before).any(-1, keepdim=True), (*output.shape[:-1], 1)
-        rows = (changed.reshape(flat) if axes is None else axes.fold(changed, flat))[..., 0]
-        _record(requests, weights, mask, call.kind)
-        return replace_rows(output, call.context(F.dropout(weights, call.dropout)), rows)
-    with torch.no_grad():
-        if random_state is not None:
-            _record(requests, *_after_dropout(call, output, random_state), call.kind)
-        else:
-            for session, name in requests:
-                known = AttentionCall(queries=call.queries, rows=call.weights, inputs=call.inputs, kind=call.kind)
-                session.record_call(name, known)
     return output
 
 

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from regard.activations.components import Components
-from regard.activations.layer_names import is_linear, is_norm
+from regard.activations.interface import is_linear, is_norm
 from regard.attention.names import layer_name
 from regard.attention.positions import Concatenated, Positions
 from regard.errors import InputError
