@@ -19,8 +19,8 @@ Layers of Regard pass their activations to their hook. In other models, the mech
 queries, keys, values, scores, weights and contexts; blocks and feed-forward layers are modules with hooks, and
 the output of attention is that of the module that reads the contexts.
 
-Names have the number of a layer in its stack. A model with one stack has `layer.0.z`, `layer.1.z`, ...; one with an
-encoder and a decoder has `encoder.layer.0.z`, `decoder.layer.0.z` and, for the second attention of a layer,
+Names have the number of a layer in its stack. A model with one stack has `layer.0.z`, `layer.1.z`, ...; one with
+an encoder and a decoder has `encoder.layer.0.z`, `decoder.layer.0.z` and, for the second attention of a layer,
 `decoder.layer.0.cross.z`. Other stacks, and attention outside a stack, have their names in the model.
 """
 
