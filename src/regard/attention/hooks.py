@@ -164,7 +164,8 @@ class AttentionLayer(nn.Module):
         if self.linear is not None or isinstance(self.score, Dot):
             query, keys = widen(query), widen(keys)
         if self.linear is not None:
-            return self.linear(query, keys, mask, marks)
+            implied: Tensor = self.linear(query, keys, mask, marks)
+            return implied
         splits = 1 if self.combination is None else self.combination.splits
         if mask is not None and splits > 1 and mask.dim() == 4 and mask.shape[1] > 1:
             mask = mask.repeat(1, splits, 1, 1)  # add_causal alone returns a mask of two dimensions

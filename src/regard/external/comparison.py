@@ -134,7 +134,7 @@ def compare_models(first: Any, second: Any, texts: Iterable[Any]) -> ModelCompar
         losses=(importance[0].loss, importance[1].loss),
         added=(importance[0].added, importance[1].added),
         entropy=(_mean_entropy(maps[0]), _mean_entropy(maps[1])),
-        predictions=[(_text(one.prediction), _text(two.prediction)) for one, two in zip(*maps, strict=True)],
+        predictions=[(_text(before), _text(after)) for before, after in zip(*maps, strict=True)],
         apart={name: _distance(maps, name, other) for name, other in shared.items()},
         alike=shared,
         roles=(first.roles(), second.roles()) if len(inputs) >= MIN_SAMPLES else None,
@@ -142,8 +142,8 @@ def compare_models(first: Any, second: Any, texts: Iterable[Any]) -> ModelCompar
     )
 
 
-def _text(prediction: Any) -> str | None:
-    return None if prediction is None else str(prediction)
+def _text(attention: AttentionMap) -> str | None:
+    return None if attention.prediction is None else str(attention.prediction)
 
 
 def _mean_entropy(maps: Sequence[AttentionMap]) -> dict[str, list[float]]:

@@ -8,6 +8,7 @@ generated pictures.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -213,7 +214,7 @@ def _own_texts(model: Any, adapter: Adapter, header: Mapping[str, Any]) -> tuple
     if isinstance(adapter, ClassifierAdapter) and language == "en":
         return NAMES if "TokenClassification" in name else OPINIONS, None
     if isinstance(adapter, MaskedLMAdapter) and (mask := getattr(tokenizer, "mask_token", None)):
-        texts = [_masked(sentence, mask) for sentence in sentences]
+        texts = [re.sub("{.*?}", lambda word: mask, sentence) for sentence in sentences]
     elif isinstance(adapter, CausalLMAdapter):
         texts = [sentence.partition("{")[0].strip() for sentence in sentences]
     else:
@@ -223,12 +224,6 @@ def _own_texts(model: Any, adapter: Adapter, header: Mapping[str, Any]) -> tuple
 
 def _whole(sentence: str) -> str:
     return sentence.replace("{", "").replace("}", "")
-
-
-def _masked(sentence: str, mask: str) -> str:
-    """Return a sentence with a mask in place of the word in braces."""
-    before, _, rest = sentence.partition("{")
-    return f"{before}{mask}{rest.partition('}')[2]}"
 
 
 def _language(code: Any) -> str | None:

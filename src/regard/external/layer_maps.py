@@ -124,7 +124,13 @@ class _LongSession(CaptureSession):
                     "record_long computes rows later, after torch.func: record the model with record()"
                 )
             # Allocate before the second block: small tensors between growing blocks would fragment the memory.
-            values, keys, squares = buffers = buffers or self._allocate(weights, call.queries)
+            if buffers is None:
+                batch, heads, _, count = weights.shape
+                largest = (batch, heads, call.queries, min(self.largest, count))
+                sides = (-(-call.queries // self.side), -(-count // self.side))
+                tensors = weights.new_empty(largest), weights.new_empty(largest, dtype=torch.int32)
+                buffers = *tensors, weights.new_empty(batch, heads, *sides, dtype=torch.float32)
+            values, keys, squares = buffers
             top = weights.topk(values.shape[-1], dim=-1)
             rows = slice(start, start + weights.shape[2])
             values[:, :, rows], keys[:, :, rows] = top.values, top.indices + call.first_key
@@ -133,13 +139,7 @@ class _LongSession(CaptureSession):
         assert buffers is not None
         values, keys, squares = buffers
         self.records[name] = LongRecord(
-            name=name,
-            kind=call.kind,
-            values=values,
-            keys=keys,
-            squares=squares,
-            side=self.side,
-            call=call,
+            name=name, kind=call.kind, values=values, keys=keys, squares=squares, side=self.side, call=call
         )
 
     def record_own(self, layer: str, queries: int, rows: Callable[..., tuple[Tensor, Tensor | None]]) -> None:
@@ -152,14 +152,6 @@ class _LongSession(CaptureSession):
                 return rows(steps[chosen] if isinstance(chosen, slice) else chosen)
 
             self.record_call(name, AttentionCall(queries=queries, rows=select))
-
-    def _allocate(self, weights: Tensor, queries: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Allocate tensors for all queries: the largest weights, their keys, and the squares."""
-        batch, heads, _, keys = weights.shape
-        largest = (batch, heads, queries, min(self.largest, keys))
-        squares = (batch, heads, -(-queries // self.side), -(-keys // self.side))
-        tensors = weights.new_empty(largest), weights.new_empty(largest, dtype=torch.int32)
-        return *tensors, weights.new_empty(squares, dtype=torch.float32)
 
 
 @public

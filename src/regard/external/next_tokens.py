@@ -244,8 +244,12 @@ def _write(tokens: TokenInput, position: int, token: int) -> tuple[str | None, b
     """Return the text with a token added at its end or in place of a mask; None if the token is not a text."""
     ids, subject = tokens.ids, tokens.subject
     if isinstance(subject.adapter, CausalLMAdapter):
-        expected = [*ids[: position + 1], token]
-        text = _append(tokens, ids[: position + 1], token, whole=position == len(ids) - 1)
+        before = ids[: position + 1]
+        expected, text = [*before, token], None
+        start, end = (_decode(tokens, part) for part in (before, expected))
+        # A part of a character changes the decoded end of the text instead of continuing it.
+        if end.startswith(start) and len(end) > len(start) and not end.endswith("\ufffd"):
+            text = (tokens.text if before == ids else start) + end[len(start) :]
     else:
         expected = [*ids[:position], token, *ids[position + 1 :]]
         text = _fill_mask(tokens, position, token)
@@ -253,14 +257,6 @@ def _write(tokens: TokenInput, position: int, token: int) -> tuple[str | None, b
         return None, False
     same: Sequence[int] = read_tokens(subject, text).ids
     return text, list(same) == expected
-
-
-def _append(tokens: TokenInput, before: list[int], token: int, *, whole: bool) -> str | None:
-    start, end = (_decode(tokens, ids) for ids in (before, [*before, token]))
-    # A part of a character changes the decoded end of the text instead of continuing it.
-    if not end.startswith(start) or len(end) == len(start) or end.endswith("\ufffd"):
-        return None
-    return (tokens.text if whole else start) + end[len(start) :]
 
 
 def _fill_mask(tokens: TokenInput, position: int, token: int) -> str | None:

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -192,7 +193,10 @@ def check_custom_parts(model: ModelConfig) -> None:
     if ":" in model.positions:
         states = torch.zeros(2, 5, WIDTH)
         part = f"positions {model.positions!r}"
-        _check_part(part, lambda: make_positions(model.positions, WIDTH, 7), states, offset=2)
+        make: Any = partial(
+            make_positions, model.positions, WIDTH, 7
+        )  # a custom class is neither None nor joined
+        _check_part(part, make, states, offset=2)
     if ":" in model.layer:
         states, mask = torch.zeros(2, 5, WIDTH), torch.ones(2, 1, 5, dtype=torch.bool)
         part = f"layer {model.layer!r}"
