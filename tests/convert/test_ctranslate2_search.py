@@ -33,7 +33,7 @@ TIE = 1e-4
 def run(tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
     """Return a run with a vocabulary of whole words, so that disabled tokens are rarely among the best."""
     folder = tmp_path_factory.mktemp("searching")
-    flags = {**TINY, "vocab_size": 200, "steps": 300}
+    flags = {**TINY, "vocab_size": 200, "steps": 150}
     run = regard.train("translation", **write(folder), **flags, savepath=folder, progress=False)
     assert isinstance(run, regard.TranslationRun)
     return run

@@ -28,8 +28,7 @@ from regard.attention.scores import (
 )
 from regard.attention.single import Attention
 from regard.errors import InputError
-from regard.fast.fused_rnn_attention import Wiring, run_decoder
-from regard.fast.step_attention import AdditiveAttention, ProductAttention
+from regard.fast.fused_rnn_attention import AdditiveAttention, ProductAttention, Wiring, run_decoder
 from regard.models.base import ModelConfig
 from regard.models.cells import CELLS, Cell, CellWeights
 from regard.models.recurrent_encoder import RecurrentEncoder, check_width
