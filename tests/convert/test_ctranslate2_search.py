@@ -25,8 +25,7 @@ pytest.importorskip("ctranslate2")
 
 SOURCES = [source for source, _ in sentences()]
 ODD = ["", " ", "☃", "<pad>", "der der der", "Hund " * 30, SOURCES[0].upper(), SOURCES[1][:9]]
-TIE = 1e-4
-"""Largest difference of scores at which the order of two answers may differ."""
+TIE = 1e-4  # Largest difference of scores at which the order of two answers may differ
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,7 @@ from regard.decoding.translation import Search, search_batch, translate
 from regard.errors import InputError
 from tests.decoding.test_search import LETTERS, LONGEST, every_target, make, make_transformer
 
-WIDE = 400
-"""Width of a beam that holds all targets of up to `LONGEST` tokens."""
+WIDE = 400  # Width of a beam that holds all targets of up to `LONGEST` tokens
 SOURCE = [4, 5, 6]
 Tokens = Sequence[int]
 
