@@ -49,6 +49,7 @@ from regard.io.writing import write_file, write_json
 from regard.libraries import import_library, library_errors, offline
 from regard.models.transformer import Transformer, TransformerConfig
 
+MEND = "download the folder again"
 MISSING_LOGIT = -100.0
 """Logit of a symbol that the other program does not have: its probability is zero in float32."""
 READERS = ("query", "key", "value", "inner")
@@ -189,26 +190,16 @@ class MarianModel:
         return [row[: row.index(EOS)] if EOS in row else row for row in rows]
 
 
-def load_marian(folder: Path) -> tuple[Any, Any]:
-    """Load a folder's Marian model in float32 and its tokenizer, without running its code or unpickling. Raises
-    `InputError` if transformers is not installed or cannot load the folder."""
-    purpose, mend = "importing a Hugging Face model", "download it again"
-    model, tokenizer, info = load_pretrained(folder, "MarianMTModel", purpose, mend, weights_only=True)
-    missing = [name for name in info["missing_keys"] if "embed_positions" not in name]
-    if missing:
-        raise InputError(f"{str(folder)!r} is damaged: {missing[0]} is missing from its weights; {mend}")
-    return model, tokenizer
+def load_pretrained(folder: Path, model_class: str, purpose: str, **options: Any) -> tuple[Any, Any, list[str]]:
+    """Load a folder's model in float32 and its tokenizer, without running its code or unpickling.
 
-
-def load_pretrained(
-    folder: Path, model_class: str, purpose: str, mend: str, **options: Any
-) -> tuple[Any, Any, Mapping[str, Any]]:
-    """Load a folder's model in float32, its tokenizer, and a report of its parameters. `options`: of the
-    model's `from_pretrained`. Raises `InputError` if transformers is not installed or cannot load the folder;
-    `purpose` and `mend` complete its message."""
+    `options`: of the model's `from_pretrained`. Also returns the names of parameters that the model does not
+    have. Raises `InputError` if transformers is not installed (`purpose` begins the message), if it cannot load
+    the folder, or if a parameter is missing.
+    """
     transformers = import_library("transformers", purpose, "hub")
     with (
-        library_errors("transformers", f"{str(folder)!r} cannot be loaded", mend),
+        library_errors("transformers", f"{str(folder)!r} cannot be loaded", MEND),
         offline(),
         quiet_transformers(transformers),
         torch.random.fork_rng(devices=[]),
@@ -224,7 +215,16 @@ def load_pretrained(
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False, split_special_tokens=True
         )
-    return model.eval(), tokenizer, info
+    # Marian computes its positions.
+    if missing := [name for name in sorted(info["missing_keys"]) if "embed_positions" not in name]:
+        raise InputError(f"{str(folder)!r} is damaged: {missing[0]} is missing from its weights; {MEND}")
+    return model.eval(), tokenizer, sorted(info["unexpected_keys"])
+
+
+def load_marian(folder: Path) -> tuple[Any, Any]:
+    """Load a folder's Marian model and its tokenizer (see `load_pretrained`)."""
+    purpose = "importing a Hugging Face model"
+    return load_pretrained(folder, "MarianMTModel", purpose, weights_only=True)[:2]
 
 
 @contextmanager
@@ -398,7 +398,6 @@ def _write_marian_tokenizer(
     write_json(folder / "tokenizer_config.json", {**settings, **TOKENIZER, "model_max_length": longest})
 
 
-MEND = "download the folder again"
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
 """Regard's activations by their names in Hugging Face."""
 

@@ -13,7 +13,7 @@ import msgspec
 from regard.arguments import public
 from regard.convert.certificate import CERTIFICATE_NAME, certify, certify_language_model, select_texts
 from regard.convert.conversion import ImportedModel
-from regard.convert.huggingface import read_marian
+from regard.convert.huggingface import MEND, read_marian
 from regard.convert.language_models import FAMILIES, read_language_model
 from regard.errors import InputError
 from regard.external.loading import check_sizes
@@ -26,8 +26,6 @@ from regard.training.checkpoint import Checkpoint
 from regard.training.config import RunConfig, make_config
 from regard.training.run_folder import RunFolder, create_run, is_run_folder, vocabulary_digest
 from regard.training.tensor_file import digest_tensors
-
-MEND = "download the folder again"
 
 
 class _ModelConfig(msgspec.Struct):
@@ -107,7 +105,7 @@ def import_model(
     except RuntimeError as error:  # its message has one line per parameter
         raise InputError(
             f"{str(folder)!r} is damaged: its parameters do not match its config ({describe_error(error, 150)}); "
-            f"download it again"
+            f"{MEND}"
         ) from error
     config = dataclasses.replace(config, initial=digest_tensors(model.state_dict()))
     with hold_lock(target), create_run(target, config, overwrite=False) as building:
