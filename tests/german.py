@@ -21,8 +21,7 @@ def sentences() -> list[tuple[str, str]]:
     return [found[index * 89 % len(found)] for index in range(len(found))]
 
 
-LINKS = "0-4 1-3 2-0 3-1 4-2"
-"""Word alignment of every pair, with words separated by spaces."""
+LINKS = "0-4 1-3 2-0 3-1 4-2"  # Word alignment of every pair, with words separated by spaces
 
 
 def write(folder: Path) -> dict[str, Any]:

@@ -84,11 +84,8 @@ def reached(lines: Sequence[str]) -> list[str]:
 def traced(
     command: Sequence[str], folder: Path, env: Mapping[str, str], seconds: float = 120
 ) -> tuple[int, str, list[str]]:
-    """Run a command in a folder to its end, or a server until it accepts requests.
-
-    Returns the exit status, the output, and the connections to other machines. Native code is included if
-    strace is available.
-    """
+    """Run a command in a folder to its end, or a server until it accepts requests. Returns the exit status, the
+    output, and the connections to other machines. Native code is included if strace is available."""
     trace = folder / "trace.txt"
     trace.unlink(missing_ok=True)
     before = ["strace", "-f", "-e", "trace=network", "-o", str(trace)] if can_trace() else []

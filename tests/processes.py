@@ -23,8 +23,7 @@ RANKS = ["torch._dynamo", "torch.distributed.fsdp"]
 """What data-parallel and sharded training import, for two seconds in every rank."""
 EXPLORER = ["regard.server.app", "regard.server.http_server", "regard.server.serve"]
 CONTEXT.set_forkserver_preload(TRAINING + RANKS + EXPLORER)
-PATIENCE = 120
-"""Seconds until a process is considered hung."""
+PATIENCE = 120  # Seconds until a process is considered hung
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,7 @@ class Started:
     """A command in a process."""
 
     process: BaseProcess
-    output: Path
-    """Folder of the files `out` and `err`."""
+    output: Path  # Folder of the files `out` and `err`
 
     @property
     def out(self) -> str:
@@ -84,11 +82,9 @@ def start(
 
 @contextmanager
 def start_ranks(output: Path, size: int, *words: str | Path) -> Iterator[list[Started]]:
-    """Start the processes of a training run, with the environment variables of torchrun.
-
-    The port is reserved while they run: the socket is bound, but does not listen, so that no other process gets
-    the port and the first rank can listen on it.
-    """
+    """Start the processes of a training run, with the environment variables of torchrun. The port is reserved
+    while they run: the socket is bound, but does not listen, so that no other process gets the port and the
+    first rank can listen on it."""
     with socket.socket() as reserved:
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         reserved.bind(("127.0.0.1", 0))

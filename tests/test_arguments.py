@@ -25,10 +25,8 @@ from regard.attention.single import Attention
 from regard.errors import InputError
 from regard.training.config import Options
 
-CHECKED = guard(len).__code__
-"""Code of the functions that `public` returns."""
-LEAST = 300
-"""Number of misuses that the generator must make at least."""
+CHECKED = guard(len).__code__  # Code of the functions that `public` returns
+LEAST = 300  # Number of misuses that the generator must make at least
 
 
 def branches(hint: Any) -> list[Any]:

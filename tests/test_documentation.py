@@ -20,8 +20,7 @@ from tests.german import LINKS, sentences, write
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-API = DOCS / "reference" / "api"
-"""The generated pages of the Python API."""
+API = DOCS / "reference" / "api"  # The generated pages of the Python API
 
 LINKED = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),

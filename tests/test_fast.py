@@ -69,7 +69,6 @@ def test_kernels_are_those_of_pytorch(monkeypatch: pytest.MonkeyPatch, generator
     assert torch.equal(padded_softmax(query, torch.float32), query.softmax(-1))
     values = torch.randn(2, 3, 999, generator=generator)
     assert torch.equal(topk.topk(values, torch.zeros(2, 3), 5)[0], values.flatten(1).topk(5).values)
-    assert torch.equal(topk.argmax(values[0]), values[0].argmax(1, keepdim=True))
 
 
 @pytest.mark.usefixtures("reference")

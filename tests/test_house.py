@@ -52,10 +52,8 @@ def _home(module: str, name: str) -> str:
 
 
 def _imports(name: str) -> Iterator[str]:
-    """Yield the files that a file imports.
-
-    The result includes imports at the top, in functions, for types only, and of whole packages.
-    """
+    """Yield the files that a file imports. The result includes imports at the top, in functions, for types
+    only, and of whole packages."""
     packages: dict[str, str] = {}
     for node in ast.walk(trees()[name]):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("regard"):

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 Words = list[str]
-VALID = 100
-"""Number of validation pairs."""
+VALID = 100  # Number of validation pairs
 ENGLISH = {
     "adjectives": ["big", "small", "red", "white", "old", "young"],
     "nouns": [

@@ -31,8 +31,7 @@ from typing import (
 
 from regard.errors import PACKAGES, InputError, is_own, one_line, unknown_choice
 
-LONGEST_SHOWN = 60
-"""Largest number of characters of a value in a message."""
+LONGEST_SHOWN = 60  # Largest number of characters of a value in a message
 UNIONS = (Union, types.UnionType)
 TENSOR_ERRORS = (RuntimeError, IndexError, ValueError, TypeError, AttributeError, ArithmeticError)
 """Errors of PyTorch for tensors that do not fit, and of Python for values that are not tensors."""
@@ -146,11 +145,25 @@ def _conform(name: str, value: Any, hint: Any) -> Any:
                 limits.check(name, value)
         return value
     if origin in UNIONS:
-        return _conform_to_one(name, value, parts)
+        out_of_range: InputError | None = None
+        for part in parts:  # the first hint to which the value conforms
+            try:
+                return _conform(name, value, part)
+            except _MismatchError:
+                continue
+            except InputError as error:
+                out_of_range = error
+        raise out_of_range or _MismatchError
     if isinstance(hint, TypeVar):
         return value if hint.__bound__ is None else _conform(name, value, hint.__bound__)
     if kind in (int, float, bool):
-        return _conform_number(value, kind)
+        if getattr(value, "shape", None) == ():  # a number of NumPy, or a tensor without dimensions
+            value = value.item()
+        if kind is float and type(value) is int and abs(value) < 2**1000:
+            value = float(value)
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise _MismatchError
+        return value
     if kind is Path and isinstance(value, str):
         return Path(value)
     if _is_collection(kind):
@@ -182,38 +195,11 @@ def _conform(name: str, value: Any, hint: Any) -> Any:
     return value
 
 
-def _conform_to_one(name: str, value: Any, hints: Iterable[Any]) -> Any:
-    """Return a value converted to the first hint to which it conforms."""
-    out_of_range: InputError | None = None
-    for hint in hints:
-        try:
-            return _conform(name, value, hint)
-        except _MismatchError:
-            continue
-        except InputError as error:
-            out_of_range = error
-    raise out_of_range or _MismatchError
-
-
-def _conform_number(value: Any, kind: type) -> Any:
-    """Return a number of Python. A number of NumPy and a tensor without dimensions are converted."""
-    if getattr(value, "shape", None) == ():
-        value = value.item()
-    if kind is float and type(value) is int and abs(value) < 2**1000:
-        value = float(value)
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise _MismatchError
-    return value
-
-
 def _conform_items(name: str, value: Any, kind: type, parts: tuple[Any, ...]) -> Any:
     """Return a collection whose items conform to `parts`. Items of an iterator are not checked."""
-    is_mapping = issubclass(kind, Mapping)
-    if (
-        isinstance(value, str | bytes)
-        or not isinstance(value, Iterable)
-        or isinstance(value, Mapping) != is_mapping
-    ):
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise _MismatchError
+    if isinstance(value, Mapping) != issubclass(kind, Mapping):
         raise _MismatchError
     if isinstance(value, Mapping):
         for pair in value.items() if parts else ():
@@ -288,17 +274,6 @@ def describe_hint(hint: Any) -> str:
     return names.get(kind) or str(getattr(kind, "__name__", kind))
 
 
-def type_imports(source: str) -> dict[str, tuple[str, str]]:
-    """Return the imports of `if TYPE_CHECKING` blocks: module and name by imported name."""
-    block = [statement for part in ast.parse(source).body if isinstance(part, ast.If) for statement in part.body]
-    return {
-        name.asname or name.name: (statement.module, name.name)
-        for statement in block
-        if isinstance(statement, ast.ImportFrom) and statement.module
-        for name in statement.names
-    }
-
-
 class _Names(dict[str, Any]):
     """The names that an annotation may contain: those of some modules, and their imports for type checkers."""
 
@@ -309,9 +284,13 @@ class _Names(dict[str, Any]):
                 return vars(module)[name]
         for module in modules:
             loader = getattr(module.__spec__, "loader", None)
-            imports = type_imports(loader.get_source(module.__name__)) if loader else {}
-            if name in imports:
-                return getattr(__import__(imports[name][0], fromlist=[name]), imports[name][1])
+            source = ast.parse(loader.get_source(module.__name__)) if loader else ast.Module([], [])
+            blocks = [part for part in source.body if isinstance(part, ast.If)]  # if TYPE_CHECKING
+            for statement in [statement for block in blocks for statement in block.body]:
+                if isinstance(statement, ast.ImportFrom) and statement.module:
+                    for alias in statement.names:
+                        if name == (alias.asname or alias.name):
+                            return getattr(__import__(statement.module, fromlist=[alias.name]), alias.name)
         raise KeyError(name)
 
 
@@ -379,11 +358,9 @@ def guard(function: Function, owner: type | None = None, *, always: bool = False
 
 
 def guard_forward(forward: Function, owner: type) -> Function:
-    """Return the `forward` of a layer that checks only its options, and whose errors name the tensors.
-
-    Training calls `forward` at each step, so the other arguments are checked after an error. The function adds
-    0.5 us to a call (an encoder layer takes 200 us or more).
-    """
+    """Return the `forward` of a layer that checks only its options, and whose errors name the tensors. Training
+    calls `forward` at each step, so the other arguments are checked after an error. The function adds 0.5 us to
+    a call (an encoder layer takes 200 us or more)."""
     kinds: dict[str, Any] = {"bool": bool, "int | None": int | None, "int": int}
     texts = {name: getattr(hint, "__name__", str(hint)) for name, hint in forward.__annotations__.items()}
     options = {name: kinds[text] for name, text in texts.items() if text in kinds}
@@ -406,16 +383,13 @@ def guard_forward(forward: Function, owner: type) -> Function:
 
 
 def _passes_on(module: str) -> bool:
-    return not is_own(module) or module.startswith(
-        ("regard.cli.", "regard.server.", "regard_lab.cli.", "regard_course.cli.")
-    )
+    own_commands = ("regard.cli.", "regard.server.", "regard_lab.cli.", "regard_course.cli.")
+    return not is_own(module) or module.startswith(own_commands)
 
 
 def _explain(error: Exception, function: Callable[..., Any], arguments: Mapping[str, Any]) -> str | None:
-    """Return a message with the shapes of the tensors for an error that PyTorch raised for them.
-
-    Returns None for other errors: those of custom code, of the device, and those without tensors.
-    """
+    """Return a message with the shapes of the tensors for an error that PyTorch raised for them. Returns None
+    for other errors: those of custom code, of the device, and those without tensors."""
     import traceback  # local import, to keep `import regard` fast
 
     file = Path(traceback.extract_tb(error.__traceback__)[-1].filename)

@@ -18,8 +18,7 @@ MAX_LISTED = 12
 choice."""
 
 
-PACKAGES = ("regard", "regard_lab", "regard_course")
-"""Packages of this distribution."""
+PACKAGES = ("regard", "regard_lab", "regard_course")  # Packages of this distribution
 
 
 def is_own(module: str) -> bool:
@@ -71,14 +70,6 @@ def check_range(name: str, value: int, low: int, high: int) -> None:
         raise InputError(f"{name} {value!r} is not a whole number: choose from {low} to {high}")
     if not low <= value <= high:
         raise InputError(f"{name} {value} is out of range: choose from {low} to {high}")
-
-
-def check_share(name: str, value: float, *, below: bool = False) -> None:
-    """Raise `InputError` unless `value` is from 0 to 1, or, with `below`, at least 0 and less than 1."""
-    if not 0 <= value <= 1 or (below and value == 1):
-        raise InputError(
-            f"{name} {value} is out of range: choose {'at least 0 and less than' if below else 'from 0 to'} 1"
-        )
 
 
 def unknown_choice(what: str, name: str, choices: Iterable[str], other: str = "") -> InputError:

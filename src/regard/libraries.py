@@ -21,19 +21,14 @@ from typing import Any
 
 from regard.errors import PACKAGES, InputError, MachineError, RegardError, is_own, one_line
 
-MAX_MESSAGE = 250
-"""Largest number of characters of a library's message."""
+MAX_MESSAGE = 250  # Largest number of characters of a library's message
 MACHINE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 """Error numbers for a failure of the machine, not of a file."""
-NO_TELEMETRY = {
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "RAY_USAGE_STATS_ENABLED": "0",
-}
+NO_TELEMETRY = {"HF_HUB_DISABLE_TELEMETRY": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 """Environment variables that prevent libraries from sending usage reports. These variables must be set before
 the library is imported."""
 OFFLINE_SWITCH = "HF_HUB_OFFLINE"
-HUB_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-"""Pattern of an owner or a name on the Hub."""
+HUB_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # Pattern of an owner or a name on the Hub
 OUT_OF_MEMORY = re.compile("memory|failed to map segment|bad_alloc|can't start new thread")
 """Pattern of library messages for a lack of memory. Libraries raise various exceptions in this case."""
 
@@ -46,23 +41,26 @@ def is_panic(error: BaseException) -> bool:
 def is_memory(error: BaseException | None) -> bool:
     """Return whether an error or one of its causes reports a lack of memory."""
     while error is not None:
-        reported = isinstance(error, ImportError | RuntimeError | SystemError) and OUT_OF_MEMORY.search(
-            str(error)
-        )
-        if reported or isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        kind = isinstance(error, ImportError | RuntimeError | SystemError)
+        if (
+            (kind and OUT_OF_MEMORY.search(str(error)))
+            or isinstance(error, MemoryError)
+            or getattr(error, "errno", None) == errno.ENOMEM
+        ):
             return True
         error = error.__cause__ or error.__context__
     return False
 
 
 def broken_library(error: BaseException) -> str | None:
-    """Return the library whose import failed with an error, or None for other errors.
-
-    An import has failed if the error was raised at the top level of a module outside of Regard, if a module is
-    missing, or if its file is not valid Python.
-    """
+    """Return the library whose import failed with an error, or None for other errors. An import has failed if
+    the error was raised at the top level of a module outside of Regard, if a module is missing, or if its file
+    is not valid Python."""
     if isinstance(error, SyntaxError) and error.filename:
-        return _package_of_file(error.filename)
+        package = Path(error.filename)
+        while (package.parent / "__init__.py").exists():
+            package = package.parent
+        return package.stem
     broken = None
     for frame, _ in traceback.walk_tb(error.__traceback__):
         root = str(frame.f_globals.get("__name__", "")).partition(".")[0]
@@ -73,13 +71,6 @@ def broken_library(error: BaseException) -> str | None:
     if broken is None and isinstance(error, ModuleNotFoundError) and error.name:
         broken = error.name.partition(".")[0]
     return None if broken in (None, *PACKAGES, "__main__") else broken
-
-
-def _package_of_file(path: str) -> str:
-    package = Path(path)
-    while (package.parent / "__init__.py").exists():
-        package = package.parent
-    return package.stem
 
 
 def message_of(error: BaseException) -> str:
@@ -113,10 +104,8 @@ def library_errors(library: str, what: str, advice: str, *, prints: bool = False
 
 def import_library(module: str, purpose: str, extra: str, *, install: str = "") -> Any:
     """Import a module of an optional dependency. `extra`: extra of Regard that installs the dependency.
-    `install`: the command that installs it, if no extra can.
-
-    Raises `InputError` with the command that installs a missing library, or with the error of a broken library.
-    """
+    `install`: the command that installs it, if no extra can. Raises `InputError` with the command that installs
+    a missing library, or with the error of a broken library."""
     os.environ.update({name: os.environ.get(name, value) for name, value in NO_TELEMETRY.items()})
     root = module.partition(".")[0]
     install = install or f"pip install 'regard[{extra}]'"
@@ -125,10 +114,8 @@ def import_library(module: str, purpose: str, extra: str, *, install: str = "") 
         try:
             return import_module(module)
         except ModuleNotFoundError as error:
-            if sys.modules.get(root) is not None and "." in (
-                error.name or "."
-            ):  # a part of the library is missing
-                raise
+            if sys.modules.get(root) is not None and "." in (error.name or "."):
+                raise  # a part of the library is missing
             missing = "" if (error.name or root).startswith(root) else f" ({error.name} is missing)"
             raise InputError(f"{purpose} needs {root}{missing}: {install}") from None
 
@@ -150,10 +137,8 @@ def offline() -> Iterator[None]:
 @contextmanager
 def _hide_panics() -> Iterator[None]:
     """Suppress the backtrace that Rust prints for a panic. Other output to standard error appears at the end.
-
     In a process with several threads, this function does nothing, because all threads share the file
-    descriptor.
-    """
+    descriptor."""
     if threading.active_count() > 1:
         yield
         return
@@ -182,11 +167,9 @@ def _hide_panics() -> Iterator[None]:
 
 
 def check_hub_name(name: str) -> None:
-    """Raise `InputError` if `name`, which is not a local folder, cannot be a name on the Hub.
-
-    If a folder `models` exists, `models/gpt` also raises an error, so that a misspelled path is not sent to
-    another machine.
-    """
+    """Raise `InputError` if `name`, which is not a local folder, cannot be a name on the Hub. If a folder
+    `models` exists, `models/gpt` also raises an error, so that a misspelled path is not sent to another
+    machine."""
     path, parts = Path(name), name.split("/")
     if len(parts) > 2 or not all(map(HUB_NAME.fullmatch, parts)):
         raise InputError(

@@ -20,15 +20,12 @@ from pathlib import Path
 from regard.errors import RegardError
 from regard.io.writing import write_file
 
-ROUNDS = 5
-"""Number of measurements of each implementation; the shortest time counts."""
+ROUNDS = 5  # Number of measurements of each implementation; the shortest time counts
 GAIN = 1.25
 """An implementation must be this many times as fast as the default to replace it, so that noise rarely changes
 the choice: on an Intel Xeon, oneDNN has a gain of 0.89 over MKL, and bfloat16 of 0.55 over float32."""
-MAX_STATE = 1 << 20
-"""Largest size of a file of the user's state in bytes. Larger files are damaged."""
-_CHOICES: dict[str, str] = {}
-"""The choices of this process by name."""
+MAX_STATE = 1 << 20  # Largest size of a file of the user's state in bytes. Larger files are damaged.
+_CHOICES: dict[str, str] = {}  # The choices of this process by name
 
 
 def available_cores() -> int:
@@ -67,10 +64,8 @@ def _temporary_state() -> Path:
 
 
 def read_state(path: Path) -> str:
-    """Return the text of a file of the user's state, or "" if it is missing, damaged or not a regular file.
-
-    A link is followed, unlike in `regard.io.writing.open_regular`: users may keep their state elsewhere.
-    """
+    """Return the text of a file of the user's state, or "" if it is missing, damaged or not a regular file. A
+    link is followed, unlike in `regard.io.writing.open_regular`: users may keep their state elsewhere."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # do not wait for a pipe's writer
         with os.fdopen(descriptor, "rb") as file:
@@ -82,10 +77,8 @@ def read_state(path: Path) -> str:
 
 
 def write_state(path: Path, text: str) -> None:
-    """Replace a file of the user's state, or a pipe with its name.
-
-    If the folder cannot be written, the state holds for this process only.
-    """
+    """Replace a file of the user's state, or a pipe with its name. If the folder cannot be written, the state
+    holds for this process only."""
     try:
         if path.exists() and not path.is_file():
             path.unlink()

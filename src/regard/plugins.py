@@ -14,7 +14,7 @@ import sys
 import sysconfig
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder, all_suffixes
 from importlib.util import find_spec
@@ -46,8 +46,7 @@ def plugin_module(name: str) -> str | None:
     return None if match is None else match["module"]
 
 
-_loaded: dict[Path, str] = {}
-"""Digests of the files of user code at the time when this process imported them."""
+_loaded: dict[Path, str] = {}  # Digests of the files of user code at the time when this process imported them
 _loaded_files: dict[Path, list[Path]] = {}
 """The files that a file could import at that time. They change only if one of them changes."""
 
@@ -80,7 +79,9 @@ def code_files(file: Path) -> list[Path]:
             top = name.partition(".")[0]
             for place in dict.fromkeys((path.parent, folder, *paths)):
                 if place not in entries:
-                    entries[place] = {entry.partition(".")[0] for entry in _list(place)}
+                    entries[place] = set()
+                    with suppress(OSError):
+                        entries[place] = {entry.name.partition(".")[0] for entry in os.scandir(place)}
                 if name.endswith(".py"):
                     pending.append(place / name)
                 elif place / top in packages:
@@ -91,13 +92,6 @@ def code_files(file: Path) -> list[Path]:
                     pending += modules
                     break
     return sorted(found)
-
-
-def _list(folder: Path) -> list[str]:
-    try:
-        return os.listdir(folder)  # noqa: PTH208
-    except OSError:
-        return []
 
 
 @cache
@@ -181,8 +175,7 @@ class _Finder:
 
     def __init__(self, folder: Path, names: Iterable[str]) -> None:
         self.folder = str(folder)
-        self.names = {__name__, *names}
-        """The top-level modules whose imports this finder handles."""
+        self.names = {__name__, *names}  # The top-level modules whose imports this finder handles
 
     def find_spec(self, name: str, path: object = None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Find a top-level module, or return None if other code imports it."""
@@ -212,10 +205,7 @@ def _find_in_folder(name: str, folder: str) -> ModuleSpec | None:
 @contextmanager
 def plugin_imports(folder: Path, *names: str) -> Iterator[None]:
     """In the block, let imports by the top-level modules `names` also search `folder`, after all other
-    locations.
-
-    Modules that are imported from `folder` also search this folder.
-    """
+    locations. Modules that are imported from `folder` also search this folder."""
     finder = _Finder(folder, names)
     sys.meta_path.append(finder)
     try:
@@ -235,56 +225,46 @@ def find_plugin(name: str) -> ModuleSpec | None:
 
 
 def import_plugin(what: str, name: str) -> object:
-    """Import `module:Class`. `what`: kind of class for messages, such as "score".
-
-    Raises `PluginError` if the name is not of the form `module:Class`, or if the module is missing, fails, or
-    does not contain the class.
-    """
+    """Import `module:Class`. `what`: kind of class for messages, such as "score". Raises `PluginError` if the
+    name is not of the form `module:Class`, or if the module is missing, fails, or does not contain the
+    class."""
     module_name = plugin_module(name)
     if module_name is None:
         raise PluginError(
             f"{what} {name!r} is not of the form module:Class, as in lookback:LookBack: name a class of a module"
         )
     module: ModuleType | None = None
+    failure = f"{what} {name!r} cannot be imported"
     try:
         with plugin_imports(Path.cwd()):
             module = importlib.import_module(module_name)
         imported = getattr(module, name.rpartition(":")[2])
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise _import_error(what, name, error) from error
+            raise PluginError(f"{failure}: {describe_error(error)}; fix the module") from error
         raise PluginError(
             f"{what} {name!r} is not found: there is no module {module_name!r} in {str(Path.cwd())!r} nor on "
             f"Python's path; change to the module's folder, or add that folder to PYTHONPATH"
         ) from None
     except (Exception, SystemExit) as error:  # a user module can fail in any way
-        hidden = _find_hidden(module_name) if module is not None else None
-        if hidden is not None:
-            raise PluginError(
-                f"{what} {name!r} is not found: an installed module with that name hides {hidden!r}; "
-                f"rename your file"
-            ) from error
-        raise _import_error(what, name, error) from error
+        if module is not None:
+            top = module_name.partition(".")[0]
+            spec = _find_in_folder(top, str(Path.cwd()))
+            if spec is not None and spec.origin != getattr(sys.modules[top], "__file__", None):
+                raise PluginError(
+                    f"{what} {name!r} is not found: an installed module with that name hides {spec.origin!r}; "
+                    f"rename your file"
+                ) from error
+        raise PluginError(f"{failure}: {describe_error(error)}; fix the module") from error
     if isinstance(file := getattr(module, "__file__", None), str):
         check_loaded(Path(file).resolve())
     return imported
 
 
-def _find_hidden(module_name: str) -> str | None:
-    """Return the file in the current directory that is hidden by an installed module with the same name, or
-    None."""
-    top = module_name.partition(".")[0]
-    spec = _find_in_folder(top, str(Path.cwd()))
-    loaded = getattr(sys.modules[top], "__file__", None)
-    return spec.origin if spec is not None and spec.origin != loaded else None
-
-
 def plugin_class(what: str, name: str, base: type[Base], choices: Iterable[str] = ()) -> type[Base]:
-    """Import the class `module:Class`, a subclass of `base`. `what`: kind of class for messages.
-
-    For a name without a colon, raises `InputError` with the built-in `choices`. Raises `PluginError` if the
-    class cannot be imported or is not a subclass of `base`.
-    """
+    """Import the class `module:Class`, a subclass of `base`. `what`: kind of class for messages. For a name
+    without a colon, raises `InputError` with the built-in `choices`. Raises `PluginError` if the class cannot
+    be imported or is not a subclass of `base`."""
     if ":" not in name:
         raise unknown_choice(what, name, choices, other="module:Class")
     imported = import_plugin(what, name)
@@ -296,10 +276,8 @@ def plugin_class(what: str, name: str, base: type[Base], choices: Iterable[str] 
 
 
 def build_plugin(what: str, name: str, build: Callable[[], Built], sizes: str, takes: str) -> Built:
-    """Return the result of `build`, which constructs a user's class.
-
-    If `build` fails, raises `PluginError` with the sizes and the expected arguments.
-    """
+    """Return the result of `build`, which constructs a user's class. If `build` fails, raises `PluginError`
+    with the sizes and the expected arguments."""
     try:
         return build()
     except InputError:
@@ -309,10 +287,6 @@ def build_plugin(what: str, name: str, build: Callable[[], Built], sizes: str, t
             f"{what} {name!r} cannot be built for {sizes}: {describe_error(error)}; its constructor must "
             f"accept {takes}"
         ) from error
-
-
-def _import_error(what: str, name: str, error: BaseException) -> PluginError:
-    return PluginError(f"{what} {name!r} cannot be imported: {describe_error(error)}; fix the module")
 
 
 def describe_error(error: BaseException, most: int = 300) -> str:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, cast
 from regard.errors import escape_controls
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.progress import Progress, TaskID
 
 LINE_SHARE, LINE_PAUSE, LONGEST_PAUSE = 0.1, 1.0, 60.0
@@ -24,18 +23,14 @@ VALIDATIONS = {
     "valid_perplexity": "perplexity {:.2f}",
 }
 """Metrics of a validation, and how they are printed. Metrics of a text with a name end with /NAME."""
-TASK = cast("TaskID", 0)
-"""Number of the only task of a progress bar."""
-LINE_SECONDS = 10.0
-"""Seconds between two printed lines of a preparation without a terminal."""
+TASK = cast("TaskID", 0)  # Number of the only task of a progress bar
+LINE_SECONDS = 10.0  # Seconds between two printed lines of a preparation without a terminal
 
 
 @contextmanager
 def progress_bar(name: str, step: int, steps: int, *, show: bool) -> Iterator[Callable[[dict[str, float]], None]]:
-    """Show the progress of a training run. Yields a function to call with the metrics of each step.
-
-    `step`: current training step. `steps`: last training step.
-    """
+    """Show the progress of a training run. Yields a function to call with the metrics of each step. `step`:
+    current training step. `steps`: last training step."""
     title, column = f"train {escape_controls(name)}", "{task.fields[figures]}"
     with _bar(title, step, steps, column, show=show, figures="") as bar:
         if bar is None:
@@ -51,25 +46,20 @@ def progress_bar(name: str, step: int, steps: int, *, show: bool) -> Iterator[Ca
 
 
 @contextmanager
-def reading_bar(name: str, size: int | None, *, show: bool) -> Iterator[Callable[..., None]]:
-    """Show the progress of reading `size` bytes. Yields a function to call with the number of bytes read.
-
-    If `size` is None, the function takes the size as second argument.
-    """
+def reading_bar(name: str, size: int, *, show: bool) -> Iterator[Callable[[int], None]]:
+    """Show the progress of reading `size` bytes. Yields a function to call with the number of bytes read."""
     with _bar(name, 0, size, show=show, in_bytes=True) as bar:
         if bar is None:
             print_status(name, show=show)
-            yield lambda done, size=size: None
+            yield lambda done: None
         else:
-            yield lambda done, size=size: bar.update(TASK, completed=done, total=size)
+            yield lambda done: bar.update(TASK, completed=done)
 
 
 @contextmanager
 def preparing_bar(name: str, size: int, *, show: bool) -> Iterator[Callable[[int, int], None]]:
-    """Show the progress of preparing a text of `size` bytes.
-
-    Yields a function to call for each finished part with its number of pairs and bytes.
-    """
+    """Show the progress of preparing a text of `size` bytes. Yields a function to call for each finished part
+    with its number of pairs and bytes."""
     start = last_line = time.monotonic()
     pairs = read = 0
     column = "{task.fields[pairs]:,} pairs, {task.fields[rate]:,.0f}/s"
@@ -107,12 +97,17 @@ def counting_bar(name: str, done: int, total: int, *, show: bool, every: int = 1
 
 @contextmanager
 def _bar(
-    name: str, done: int, total: int | None, text: str = "", *, show: bool, in_bytes: bool = False, **fields: Any
+    name: str, done: int, total: int, text: str = "", *, show: bool, in_bytes: bool = False, **fields: Any
 ) -> "Iterator[Progress | None]":
     """Yield a progress bar with the task `TASK`, or None without a terminal or notebook. `text`: an additional
     column, with the values in `fields`."""
-    console = _find_console() if show else None
-    if console is None:
+    if not show:
+        yield None
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not (console.is_terminal or console.is_jupyter):
         yield None
         return
     from rich.progress import (
@@ -134,14 +129,6 @@ def _bar(
     with Progress(*columns, console=console) as progress:
         progress.add_task(name, total=total, completed=done, **fields)
         yield progress
-
-
-def _find_console() -> "Console | None":
-    """Return the terminal or notebook that can show a progress bar, or None."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    return console if console.is_terminal or console.is_jupyter else None
 
 
 def print_status(message: str, *, show: bool) -> None:

@@ -15,8 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-WIDTH = 110
-"""Width in columns of a table that is printed as text."""
+WIDTH = 110  # Width in columns of a table that is printed as text
 
 
 class Result:

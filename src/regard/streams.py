@@ -6,10 +6,8 @@ import torch
 
 
 def make_generator(seed: int, stream: str) -> torch.Generator:
-    """Return the generator of the stream named `stream`.
-
-    Seeds are hashed instead of offset, because PyTorch's CPU generator uses only the low 32 bits of its seed.
-    """
+    """Return the generator of the stream named `stream`. Seeds are hashed instead of offset, because PyTorch's
+    CPU generator uses only the low 32 bits of its seed."""
     return torch.Generator().manual_seed(derive_seed(seed, stream))
 
 

@@ -25,15 +25,14 @@ pytest.importorskip("ctranslate2")
 
 SOURCES = [source for source, _ in sentences()]
 ODD = ["", " ", "☃", "<pad>", "der der der", "Hund " * 30, SOURCES[0].upper(), SOURCES[1][:9]]
-TIE = 1e-4
-"""Largest difference of scores at which the order of two answers may differ."""
+TIE = 1e-4  # Largest difference of scores at which the order of two answers may differ
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
     """Return a run with a vocabulary of whole words, so that disabled tokens are rarely among the best."""
     folder = tmp_path_factory.mktemp("searching")
-    flags = {**TINY, "vocab_size": 200, "steps": 300}
+    flags = {**TINY, "vocab_size": 200, "steps": 150}
     run = regard.train("translation", **write(folder), **flags, savepath=folder, progress=False)
     assert isinstance(run, regard.TranslationRun)
     return run

@@ -22,7 +22,7 @@ MARIAN = {**TINY, "pre_norm": False}
 @pytest.fixture(scope="module")
 def marian(tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
     folder = tmp_path_factory.mktemp("marian")
-    run = regard.train("translation", **write(folder), **MARIAN, steps=300, savepath=folder, progress=False)
+    run = regard.train("translation", **write(folder), **MARIAN, steps=200, savepath=folder, progress=False)
     assert isinstance(run, regard.TranslationRun)
     return run
 

@@ -14,12 +14,10 @@ class FileServer:
     """The files of a server, and its requests."""
 
     address: str = ""
-    files: dict[str, bytes] = field(default_factory=dict)
-    """The content of each path."""
+    files: dict[str, bytes] = field(default_factory=dict)  # The content of each path
     breaks: list[int] = field(default_factory=list)
     """The number of bytes after which the connection breaks, for each of the next responses."""
-    requests: list[str] = field(default_factory=list)
-    """The paths of all requests."""
+    requests: list[str] = field(default_factory=list)  # The paths of all requests
 
 
 @contextmanager

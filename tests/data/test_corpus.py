@@ -15,8 +15,7 @@ from regard.data.corpus import Corpus, open_corpus
 from regard.data.corpus_builder import build_corpus
 from regard.data.parallel import ParallelText
 from regard.data.prepare import TokenizerConfig, learn_vocabularies, prepare_corpus, read_vocabularies
-from regard.data.subword_training import train_subwords
-from regard.data.subwords import vocabulary_from_symbols
+from regard.data.subwords import train_subwords, vocabulary_from_symbols
 from regard.data.vocabulary import EOS, PAD
 from regard.errors import InputError
 from tests.data.pair_list import PairList

@@ -18,8 +18,7 @@ from regard.data.guided_alignment import (
     target_attention,
 )
 from regard.data.parallel import ParallelText
-from regard.data.subword_training import train_subwords
-from regard.data.subwords import SubwordVocabulary
+from regard.data.subwords import SubwordVocabulary, train_subwords
 from regard.errors import InputError
 from tests.german import LINKS, sentences
 

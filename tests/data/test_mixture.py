@@ -16,7 +16,7 @@ from regard.data import corpus as corpora
 from regard.data.buckets import BatchPosition, Buckets
 from regard.data.corpus import Corpus, Mixture
 from regard.data.corpus_builder import build_corpus
-from regard.data.subword_training import train_subwords
+from regard.data.subwords import train_subwords
 from regard.data.vocabulary import PAD
 from regard.errors import InputError
 from regard.runs.loading import load_translator

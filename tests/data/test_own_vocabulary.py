@@ -8,7 +8,7 @@ import pytest
 
 import regard
 from regard.data.prepare import read_own_vocabulary
-from regard.data.subword_training import train_subwords
+from regard.data.subwords import train_subwords
 from regard.data.vocabulary import UNKNOWN
 from regard.errors import InputError
 from regard.tasks.translation_config import TranslationTaskConfig

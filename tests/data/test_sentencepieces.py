@@ -10,7 +10,6 @@ from hypothesis import given, strategies as st
 
 from regard.data.prepare import read_vocabularies
 from regard.data.sentencepieces import SentencePieceVocabulary
-from regard.data.subwords import BpeDropout
 from regard.data.vocabulary import BLANK, BOS, EOS, PAD, UNKNOWN
 from regard.errors import InputError
 from tests.german import sentences
@@ -125,8 +124,3 @@ def test_a_damaged_vocabulary_is_refused(
     text = json.dumps(stored, separators=(",", ":"))
     with pytest.raises(InputError, match=f"^tokenizer is damaged: {message}.*; restore the model from a copy"):
         read_vocabularies(text, text)
-
-
-def test_bpe_dropout_is_refused(found: SentencePieceVocabulary) -> None:
-    with pytest.raises(InputError, match="merge_dropout skips merges"):
-        BpeDropout(found, 0.1, 0)

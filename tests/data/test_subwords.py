@@ -6,8 +6,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, strategies as st
 
-from regard.data.subword_training import MIN_COUNT, train_subwords
-from regard.data.subwords import SubwordVocabulary, vocabulary_from_symbols
+from regard.data.subwords import MIN_COUNT, SubwordVocabulary, train_subwords, vocabulary_from_symbols
 from regard.data.vocabulary import BLANK, BOS, EOS, PAD, UNKNOWN, TokenizerKind
 from regard.errors import InputError
 from tests.toy_corpora import LEXICA, toy_pairs
@@ -189,15 +188,10 @@ def test_settings() -> None:
         assert len({train_subwords(TEXT, kind="bpe", size=size).to_json() for _ in range(5)}) == 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_vocabulary_without_room_is_refused(kind: TokenizerKind) -> None:
-    with pytest.raises(InputError, match="vocab_size 4 leaves no room for symbols besides the 4 special symbols"):
-        train_subwords(TEXT, kind=kind, size=4)
-
-
-def test_a_unigram_vocabulary_contains_every_character() -> None:
-    with pytest.raises(InputError, match="no unigram vocabulary of 6 symbols|vocab_size 6 leaves no room"):
-        train_subwords(TEXT, kind="unigram", size=6)
+@pytest.mark.parametrize(("kind", "size"), [*((kind, 4) for kind in KINDS), ("unigram", 6)])
+def test_a_vocabulary_without_room_is_refused(kind: TokenizerKind, size: int) -> None:
+    with pytest.raises(InputError, match=f"no unigram vocabulary of 6 symbols|vocab_size {size} leaves no room"):
+        train_subwords(TEXT, kind=kind, size=size)
 
 
 def test_a_vocabulary_from_symbols() -> None:

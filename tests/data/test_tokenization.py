@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from regard.data.subword_training import train_subwords
+from regard.data.subwords import train_subwords
 from regard.data.tokenization import tokenize, word_ids, word_spans
 from regard.data.vocabulary import TokenizerKind
 
@@ -14,15 +14,8 @@ KINDS: list[TokenizerKind] = ["bpe", "unigram", "words", "characters"]
 def test_words_and_parts() -> None:
     text = "Ja,  (zwei) Hunde!"
     assert [text[begin:end] for begin, end in word_spans(text, "words")] == ["Ja,", "(zwei)", "Hunde!"]
-    assert [text[begin:end] for begin, end in word_spans(text, "parts")] == [
-        "Ja",
-        ",",
-        "(",
-        "zwei",
-        ")",
-        "Hunde",
-        "!",
-    ]
+    parts = [text[begin:end] for begin, end in word_spans(text, "parts")]
+    assert parts == ["Ja", ",", "(", "zwei", ")", "Hunde", "!"]
 
 
 def test_tokens_between_words_belong_to_the_next_word() -> None:

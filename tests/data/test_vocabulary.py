@@ -17,11 +17,8 @@ def test_encode_decode_round_trip(text: str, others: str) -> None:
 
 def test_special_indices() -> None:
     vocabulary = CharacterVocabulary("ba")
-    assert (
-        vocabulary.encode("ab?") == [4, 5, UNKNOWN]
-        and vocabulary.unknown("ab?") == ["?"]
-        and len(vocabulary) == 6
-    )
+    assert vocabulary.encode("ab?") == [4, 5, UNKNOWN] and vocabulary.unknown("ab?") == ["?"]
+    assert len(vocabulary) == 6
     assert vocabulary.decode([BOS, 4, PAD, 5, EOS, 4]) == "ab"
     assert vocabulary.decode([UNKNOWN, 4]) == "�a"
     assert vocabulary.labels([BOS, EOS, UNKNOWN]) == ["<s>", "</s>", "�"]

@@ -2,7 +2,12 @@
 
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,9 +61,36 @@ def test_a_dead_process_is_reported_in_one_line() -> None:
         list(found)
 
 
-def test_workers_end_with_their_parent() -> None:
-    found = map_in_processes(Squares(), range(9), processes=2, purpose="squares")
+def test_workers_end_with_the_pool() -> None:
+    found = map_in_processes(Squares(), range(9), processes=2)
     _, process = next(found)
     found.close()  # type: ignore[attr-defined]
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
+
+
+SCRIPT = """
+from regard.data.worker_pool import map_in_processes
+from tests.data.working import Squares
+
+print("begin", flush=True)
+found = map_in_processes(Squares(slow=5), iter(range(10**6)), processes=2)
+print(*{process for _, process in (next(found) for _ in range(9))}, flush=True)
+input()
+"""
+
+
+def test_workers_do_not_run_the_script_and_end_with_their_parent(tmp_path: Path) -> None:
+    """A script without `if __name__ == "__main__"` works, and its workers end when it is killed."""
+    (tmp_path / "script.py").write_text(SCRIPT)
+    command, root = [sys.executable, tmp_path / "script.py"], Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, **pipes, text=True, env=environment) as script:
+        assert script.stdout.readline() == "begin\n"
+        workers = list(map(int, script.stdout.readline().split()))
+        script.kill()
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{worker}").exists() for worker in workers) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert workers and not any(Path(f"/proc/{worker}").exists() for worker in workers)

@@ -199,9 +199,9 @@ def test_finished_sources_take_no_more_steps(monkeypatch: pytest.MonkeyPatch) ->
     [
         ({"width": 0}, "width 0 is out of range"),
         ({"width": 2, "n_best": 3}, "n_best 3 exceeds beam 2: lower n_best, or raise beam"),
-        ({"width": 2, "alpha": -1.0}, "length_penalty -1.0 is out of range"),
-        ({"width": 2, "alpha": 1e30}, "length_penalty 1e\\+30 is out of range: choose from 0 to 10"),
-        ({"width": 2, "alpha": float("nan")}, "length_penalty nan is out of range"),
+        ({"width": 2, "alpha": -1.0}, "alpha -1.0 is out of range"),
+        ({"width": 2, "alpha": 1e30}, "alpha 1e\\+30 is out of range: choose from 0 to 10"),
+        ({"width": 2, "alpha": float("nan")}, "alpha nan is out of range"),
     ],
 )
 def test_invalid_numbers_are_refused(options: dict[str, Any], message: str) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import regard
 from regard.fast import threads
-from regard.fast.forks import can_fork, map_in_forks
+from regard.fast.threads import can_fork, map_in_forks
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are used only on Linux")
 HERE = os.getpid()

@@ -39,8 +39,7 @@ def small_ones_too(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, 
 
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="needs a PyTorch with oneDNN")
-measure = onednn.is_faster
-"""The measurement, which the fixture replaces."""
+measure = onednn.is_faster  # The measurement, which the fixture replaces
 
 
 @given(rows=sizes, depth=sizes, columns=sizes, turned=st.tuples(st.booleans(), st.booleans()), bias=st.booleans())

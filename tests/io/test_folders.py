@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import InputError, MachineError
-from regard.io.folders import new_folder
-from regard.io.temporary import tidy
+from regard.io.writing import new_folder, tidy
 
 
 def filled(path: Path, content: str) -> None:
@@ -71,7 +70,7 @@ def in_another_process(code: str, folder: Path) -> None:
     """Run code that kills its process."""
     lines = [
         "import os, pathlib",
-        "from regard.io.folders import new_folder",
+        "from regard.io.writing import new_folder",
         "from regard.io.writing import write_file",
         code,
     ]

@@ -9,7 +9,7 @@ from regard.cli.lines import read_sentences
 from regard.cli.parsing import read_command
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import print_table
-from regard.convert.choices import Program
+from regard.convert.exportable import Program
 from regard.runs.loading import SAVEPATH
 
 

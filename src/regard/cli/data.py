@@ -7,12 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from regard.arguments import Limits
 from regard.cli.parsing import check_needed, read_command
 from regard.cli.terminal import print_table
 from regard.data.cleaning import CleaningRules, clean_corpus
 from regard.data.datasets import DATA_SETS, fetch
 from regard.data.parallel import check_files
-from regard.errors import InputError, check_range, check_share
+from regard.errors import InputError, check_range
 
 if TYPE_CHECKING:
     from regard.data.cleaning import PairScorer
@@ -96,7 +97,7 @@ def run_clean(argv: list[str]) -> None:
     """Filter the corpus and print a summary."""
     files, flags = read_command(CleanFlags, argv, "regard clean CORPUS...", example="train.de train.en")
     check_needed(flags, {"min_score": "runs", "batchsize": "runs"})
-    check_share("min_score", flags.min_score)
+    Limits(0, 1).check("min_score", flags.min_score)
     check_range("batchsize", flags.batchsize, 1, 10**6)
     report = clean_corpus(
         files,

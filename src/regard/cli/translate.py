@@ -16,7 +16,7 @@ from regard.cli.lines import numbered_chunks, open_lines, read_line
 from regard.cli.parsing import read_command, take_flags
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import answer_output, print_message, save_and_print
-from regard.convert.choices import EngineName, Precision
+from regard.convert.exportable import EngineName, Precision
 from regard.data.markup import UNIT, MarkedText, parse_markup, transfer_markup
 from regard.data.parallel import file_digest, parse_glossary
 from regard.data.unknown_tokens import WARNING_SHARE, UnknownCount

@@ -1,47 +1,55 @@
-"""The certificate of a conversion: the largest differences between the results of two programs on the same
-sentences.
+"""The certificate of a conversion: the largest differences between the results of two programs on the same texts.
 
-Both models receive Regard's greedy translation as a forced target, so that each step is compared on the same
-prefix. The comparison covers log-probabilities of the tokens, logits, and the attention weights of every head,
-(B, H, Tq, Tk). Then both programs translate without forced targets, by greedy search and by beam search. A
+Translation: both models receive Regard's greedy translation as a forced target, so that each step is compared on
+the same prefix. The comparison covers log-probabilities of the tokens, logits, and the attention weights of every
+head, (B, H, Tq, Tk). Then both programs translate without forced targets, by greedy search and by beam search. A
 value that a program does not provide is None, and `missing` gives the reason.
+
+Language models: both programs continue the same prompts by greedy search. Then both read prompt and
+continuation of Regard, and the same values are compared.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from regard.attention.recording import record_own
-from regard.convert.conversion import ConvertedModel, ForcedOutput
+from regard.convert.conversion import ConvertedModel
 from regard.convert.exportable import Exportable
 from regard.data.batch import PairBatch, collate
 from regard.data.vocabulary import PAD
+from regard.decoding.generation import generate
 from regard.decoding.translation import Search, longest_answer, search_batch
 from regard.errors import InputError, plural
 from regard.io.reading import list_files, read_json
 from regard.progress import counting_bar, print_status
 from regard.result import Result
+from regard.streams import make_generator
+from regard.tasks.text import Text
+from regard.tasks.tokens import TokenTask
 from regard.training.run_folder import file_digest
 from regard.version import __version__
 
-SENTENCES = 100
-"""Default number of unseen sentences on which both programs are compared."""
+Item = TypeVar("Item")
+SENTENCES, PROMPTS = 100, 20
+"""Default number of unseen sentences, or of prompts of a language model, on which both programs are compared."""
+PROMPT_TOKENS, NEW_TOKENS = 48, 100  # Number of tokens of a default prompt, and of a continuation
+BATCH_SIZE, PROMPT_BATCH_SIZE = 25, 5
+"""Number of sentences and of prompts per batch; the weights of all layers are in memory at once."""
 MAX_DIFFERENCE = 1e-4
 """Largest accepted difference of weights, and of logits and log-probabilities (nats) as a fraction of the largest
 logit, or of 1 if all logits are smaller: rounding errors grow with the values."""
 MASKED = 1e4
 """Absolute value from which logits are those of forbidden tokens, which do not count as the largest logit."""
 BEAM = 5
-BATCH_SIZE = 25
-"""Number of sentences per batch."""
 CERTIFICATE_NAME = "certificate.json"
-DIFFERENCES = ("log_probabilities", "logits", "weights")
-"""Fields that contain a maximum difference."""
+DIFFERENCES = ("log_probabilities", "logits", "weights")  # Fields that contain a maximum difference
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -50,32 +58,21 @@ class Certificate(Result):
 
     program: str
     sentences: int
-    tokens: int
-    """Number of compared target tokens, including the end symbols."""
-    same_tokens: float
-    """Fraction of sentences with the same tokens in both programs."""
-    log_probabilities: float
-    """Largest difference of the log-probability of a token, in nats."""
-    logits: float | None
-    """Largest difference."""
-    weights: float | None
-    """Largest difference, over all layers, heads, queries and keys."""
-    same_greedy: float
-    """Fraction of sentences with the same greedy translation."""
-    same_beam: float | None
-    """Fraction of sentences with the same translation by beam search."""
+    tokens: int  # Number of compared target tokens, including the end symbols
+    same_tokens: float  # Fraction of sentences with the same tokens in both programs
+    log_probabilities: float  # Largest difference of the log-probability of a token, in nats
+    logits: float | None  # Largest difference
+    weights: float | None  # Largest difference, over all layers, heads, queries and keys
+    same_greedy: float  # Fraction of sentences with the same greedy translation
+    same_beam: float | None  # Fraction of sentences with the same translation by beam search
     continuation: int | None = None
     """Number of tokens of each continuation by a language model; None for translations."""
     beam: int = BEAM
-    limit: float = MAX_DIFFERENCE
-    """Largest accepted difference of logits and log-probabilities."""
-    largest_logit: float | None = None
-    """Largest absolute value of the run's logits; None in certificates of earlier versions."""
-    missing: dict[str, str]
-    """The reason for each field that is None."""
+    limit: float = MAX_DIFFERENCE  # Largest accepted difference of logits and log-probabilities
+    largest_logit: float  # Largest absolute value of the run's logits
+    missing: dict[str, str]  # The reason for each field that is None
     versions: dict[str, str]
-    hashes: dict[str, str]
-    """SHA-256 of the run's parameters and of every written file."""
+    hashes: dict[str, str]  # SHA-256 of the run's parameters and of every written file
 
     def check(self) -> None:
         """Raise `InputError` if the two models differ by more than `limit`."""
@@ -97,7 +94,7 @@ class Certificate(Result):
     @property
     def _size(self) -> str:
         size = self.largest_logit
-        return "" if size is None or size <= 1 else f", {MAX_DIFFERENCE:g} of the largest logit, {size:.3g}"
+        return "" if size <= 1 else f", {MAX_DIFFERENCE:g} of the largest logit, {size:.3g}"
 
     def summary(self) -> str:
         values = {name.replace("_", "-"): getattr(self, name) for name in DIFFERENCES}
@@ -114,23 +111,64 @@ class Certificate(Result):
         )
 
 
-def select_sentences(run: Exportable, texts: Sequence[str], *, progress: bool = True) -> list[str]:
-    """Return the texts that are short enough for the run, and print how many are skipped.
+def select_texts(run: Any, texts: Sequence[str] | None, *, progress: bool = True) -> list[str]:
+    """Return the texts that a run accepts, and print how many are left out. Without texts: unseen sources of
+    the run, or prompts of a language model (`_make_prompts`). Raises `InputError` if the run accepts no
+    text."""
+    task, is_language = run.task, run.task.answers == "tokens"
+    if texts is None and is_language:
+        texts = _make_prompts(task, progress=progress)
+    elif texts is None:
+        try:
+            texts = [pair[0] for pair in run.unseen(SENTENCES, 0)]
+        except InputError as error:
+            raise InputError(f"{error}, or give sentences for the comparison with --examples") from error
+    accepted, reason = [], "there are no sentences on which to compare both programs"
+    for text in texts:
+        try:
+            if is_language:
+                task.parse(text)
+            elif len(task.source_vocabulary.encode(text)) > task.longest_source:
+                raise InputError(f"a sentence has more than {task.longest_source:,} tokens, the maximum")
+            accepted.append(text)
+        except InputError as error:
+            reason = str(error)
+    if not accepted:
+        raise InputError(f"{reason}: give {'other ' * bool(texts)}sentences with --examples")
+    if left_out := len(texts) - len(accepted):
+        print_status(f"{left_out:,} of {len(texts):,} texts are left out: {reason}", show=progress)
+    return accepted
 
-    Raises `InputError` if no text is short enough.
-    """
-    most, encode = run.task.longest_source, run.task.source_vocabulary.encode
-    selected = [text for text in texts if len(encode(text)) <= most]
-    if skipped := len(texts) - len(selected):
-        reason = f"{skipped:,} of {len(texts):,} sentences have more than {most:,} tokens, the maximum"
-        if not selected:
-            raise InputError(f"{reason}: give shorter sentences with --examples")
-        print_status(f"{reason}: skipped", show=progress)
-    if not selected:
-        raise InputError(
-            "there are no sentences on which to compare both programs: give sentences with --examples"
-        )
-    return selected
+
+def _make_prompts(task: TokenTask, *, progress: bool) -> list[str]:
+    """Return unseen samples of a task as text, or random tokens if its text is missing. A sample with unknown
+    tokens is left out, because its text is lost."""
+
+    def accepted(samples: Tensor) -> Iterator[str]:
+        for text in map(task.render, samples):
+            with suppress(InputError):
+                task.parse(text)
+                yield text
+
+    generator = make_generator(0, "certificate")
+    size, count = min(PROMPT_TOKENS, task.longest), 5 * PROMPTS
+    sample_len = size if isinstance(task, Text) else None
+    prompts: list[str] = []
+    with suppress(InputError):  # the text is missing or too short
+        prompts += accepted(task.sample(count, generator, sample_len=sample_len, unseen=True).inputs)
+    if not prompts:
+        print_status("No text for the comparison: both programs read random tokens", show=progress)
+        prompts += accepted(torch.randint(len(task.vocabulary), (count, size), generator=generator))
+    return prompts[:PROMPTS]
+
+
+def _batches(items: Sequence[Item], size: int, program: str, *, progress: bool) -> Iterator[Sequence[Item]]:
+    """Yield batches of items, and show the progress."""
+    begins = range(0, len(items), size)
+    with counting_bar(f"Comparing with {program}", 0, len(begins), show=progress) as advance:
+        for begin in begins:
+            yield items[begin : begin + size]
+            advance()
 
 
 @torch.inference_mode()
@@ -138,12 +176,10 @@ def certify(
     run: Exportable, other: ConvertedModel, texts: Sequence[str], folder: Path, *, progress: bool = True
 ) -> Certificate:
     """Compare a run with its converted model in `folder` on `texts`, at least one, and return the certificate."""
-    texts, results = sorted(texts, key=len), list[_BatchComparison]()
-    batches = range(0, len(texts), BATCH_SIZE)
-    with counting_bar(f"Comparing with {other.program}", 0, len(batches), show=progress) as advance:
-        for begin in batches:
-            results.append(_compare(run, other, texts[begin : begin + BATCH_SIZE]))
-            advance()
+    texts = sorted(texts, key=len)
+    results = [
+        _compare(run, other, batch) for batch in _batches(texts, BATCH_SIZE, other.program, progress=progress)
+    ]
     sums, differences = zip(*results, strict=True)
     tokens, *same = map(sum, zip(*sums, strict=True))
     measured: dict[str, Any] = {
@@ -198,57 +234,50 @@ def matches_certificate(folder: Path) -> bool:
     return known == {path.name: file_digest(path) for path in list_files(folder) if path.name != CERTIFICATE_NAME}
 
 
-_BatchComparison = tuple[tuple[int, ...], dict[str, float]]
-"""Differences for one batch, the number of its target tokens, and the numbers of its sentences with equal tokens,
-with equal greedy translations, and with equal translations by beam search."""
-
-
-def _compare(run: Exportable, other: ConvertedModel, texts: Sequence[str]) -> _BatchComparison:
+def _compare(
+    run: Exportable, other: ConvertedModel, texts: Sequence[str]
+) -> tuple[tuple[int, ...], dict[str, float]]:
+    """Return the differences for a batch, after the number of its target tokens, and the numbers of its sentences
+    with equal tokens, equal greedy translations, and equal translations by beam search."""
     source_ids = [run.task.source_vocabulary.encode(text) for text in texts]
     source = collate(source_ids)
     most = max(longest_answer(tokens, run.task.longest_target) for tokens in source_ids)
-    here = source.to(next(run.model.parameters()).device)
-    same, ours = [count_equal(source_ids, other.read(texts))], []
+    device = next(run.model.parameters()).device
+    same, ours = [_count_equal(source_ids, other.read(texts))], []
     for beam in (1, BEAM):
         # Other programs have one length limit per batch, so the run gets the same limit.
-        candidates = search_batch(run.model, here, Search(beam=beam), most=most)
+        candidates = search_batch(run.model, source.to(device), Search(beam=beam), most=most)
         ours.append([best.tokens for best, *_ in candidates])
         theirs = other.translate(source, beam=beam, most=most)
         # Programs count the end symbol differently, so only the first `most - 1` tokens of unfinished answers
         # are compared.
-        same.append(count_equal(*([row[: most - 1] for row in rows] for rows in (ours[-1], theirs))))
+        same.append(_count_equal(*([row[: most - 1] for row in rows] for rows in (ours[-1], theirs))))
     batch = PairBatch(source, collate(ours[0]))
-    forced, external = _force(run, batch), other.force(batch)
-    steps = batch.target != PAD
-    assert forced.logits is not None
+    moved, external, steps = batch.to(device), other.force(batch), batch.target != PAD
+    with record_own(run.model) as records:
+        logits = run.model(moved.source, moved.source_mask, moved.target_in).cpu()
+    log_probabilities = token_log_probabilities(logits, batch)
     differences = {
-        "log_probabilities": _difference(forced.log_probabilities, external.log_probabilities, steps),
-        "largest_logit": largest_size(forced.logits[steps]),
+        "log_probabilities": _difference(log_probabilities, external.log_probabilities, steps),
+        "largest_logit": largest_size(logits[steps]),
     }
     if external.logits is not None:
-        differences["logits"] = _difference(forced.logits, external.logits, steps[..., None])
+        differences["logits"] = _difference(logits, external.logits, steps[..., None])
     if external.weights is not None:
-        assert forced.weights is not None and forced.weights.keys() == external.weights.keys()
+        assert records.keys() == external.weights.keys()
+        # Queries that are padding do not count.
+        queries = {name: batch.source_mask if name.startswith("encoder") else steps for name in records}
         differences["weights"] = largest(
             [
-                _difference(weights, external.weights[name], _query_mask(name, batch)[:, None, :, None])
-                for name, weights in forced.weights.items()
+                _difference(record.weights.cpu(), external.weights[name], queries[name][:, None, :, None])
+                for name, record in records.items()
             ]
         )
     return (int(steps.sum()), *same), differences
 
 
-def count_equal(ours: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]]) -> int:
-    """Return the number of sentences with the same tokens in both programs."""
+def _count_equal(ours: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]]) -> int:
     return sum(mine == yours for mine, yours in zip(ours, theirs, strict=True))
-
-
-def _force(run: Exportable, batch: PairBatch) -> ForcedOutput:
-    moved = batch.to(next(run.model.parameters()).device)
-    with record_own(run.model) as records:
-        logits = run.model(moved.source, moved.source_mask, moved.target_in).cpu()
-    weights = {name: layer.weights.cpu() for name, layer in records.items()}
-    return ForcedOutput(token_log_probabilities(logits, batch), logits, weights)
 
 
 def token_log_probabilities(logits: Tensor, batch: PairBatch) -> Tensor:
@@ -256,14 +285,8 @@ def token_log_probabilities(logits: Tensor, batch: PairBatch) -> Tensor:
     return logits.log_softmax(-1).gather(2, batch.target[..., None]).squeeze(-1)
 
 
-def _query_mask(layer: str, batch: PairBatch) -> Tensor:
-    """Return the mask (B, Tq) of a layer's queries that are not padding."""
-    return batch.source_mask if layer.startswith("encoder") else batch.target != PAD
-
-
-def _difference(ours: Tensor | None, theirs: Tensor, mask: Tensor) -> float:
+def _difference(ours: Tensor, theirs: Tensor, mask: Tensor) -> float:
     """Return the largest absolute difference where `mask` is True; NaN if a value is NaN."""
-    assert ours is not None
     return float(torch.where(mask, (ours - theirs).abs(), 0.0).max())
 
 
@@ -275,3 +298,63 @@ def largest_size(logits: Tensor) -> float:
 def largest(values: Sequence[float]) -> float:
     """Return the largest value; NaN if a value is NaN."""
     return float(torch.tensor(values, dtype=torch.float64).max())  # Python's max may skip NaN
+
+
+@torch.inference_mode()
+def certify_language_model(
+    run: Any, other: Any, texts: Sequence[str], folder: Path, *, progress: bool = True
+) -> Certificate:
+    """Compare a run with its `ConvertedLanguageModel` in `folder` on `texts`, and return the certificate. A
+    prompt is the beginning of a text that leaves room for a continuation, of 100 tokens or half the context."""
+    texts, longest = sorted(texts, key=len), run.task.longest
+    limit = max(1, longest - NEW_TOKENS, longest // 2)
+    new = min(NEW_TOKENS, longest - limit)
+    encoded: list[list[int]] = [run.task.parse(text)[0].tolist() for text in texts]
+    prompts, continuations, theirs = [tokens[:limit] for tokens in encoded], list[list[int]](), list[list[int]]()
+    differences: list[list[float]] = []
+    for batch in _batches(prompts, PROMPT_BATCH_SIZE, other.program, progress=progress):
+        ours: list[list[int]] = [[] for _ in batch]
+        if new:
+            ours = [best.tokens for best, *_ in generate(run.model, batch, Search(), most=new)]
+            theirs += other.continue_greedily(batch, new)
+            continuations += ours
+        differences.append(_compare_logits(run, other, [a + b for a, b in zip(batch, ours, strict=True)]))
+    log_probabilities, logits, weights, largest_logit = map(largest, zip(*differences, strict=True))
+    return make_certificate(
+        run.folder,
+        other.program,
+        folder,
+        sentences=len(texts),
+        tokens=sum(map(len, prompts)) + sum(map(len, continuations)),
+        continuation=new,
+        same_tokens=_count_equal(encoded, other.read(texts)) / max(len(texts), 1),
+        log_probabilities=log_probabilities,
+        logits=logits,
+        largest_logit=largest_logit,
+        weights=weights,
+        same_greedy=_count_equal(continuations, theirs) / max(len(continuations), 1),
+        same_beam=None,
+        missing={"same_beam": "language models are compared by greedy search"},
+    )
+
+
+def _compare_logits(run: Any, other: Any, rows: Sequence[Sequence[int]]) -> list[float]:
+    """Return the largest differences of log-probabilities, logits and weights on sequences, and the largest
+    logit. Sequences are padded on the right, so that no token attends to padding."""
+    longest = max(map(len, rows))
+    tokens = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows])
+    present = torch.arange(longest) < torch.tensor([len(row) for row in rows])[:, None]
+    with record_own(run.model) as records:
+        logits = run.model(tokens.to(next(run.model.parameters()).device)).cpu()
+    their_logits, their_weights = other.force(tokens)
+    log_probabilities, their_log_probabilities = (
+        values[:, :-1].log_softmax(-1).gather(2, tokens[:, 1:, None]) for values in (logits, their_logits)
+    )
+    layers = zip(records.values(), their_weights, strict=True)
+    differences = [
+        [(log_probabilities - their_log_probabilities)[present[:, 1:]]],
+        [(logits - their_logits)[present]],
+        [(ours.weights.cpu() - theirs).transpose(1, 2)[present] for ours, theirs in layers],
+    ]
+    sizes = [largest([float(part.abs().max()) for part in parts if part.numel()]) for parts in differences]
+    return [*sizes, largest_size(logits[present])]

@@ -1,16 +1,12 @@
-"""What all conversions share.
+"""What all conversions share: the parts of a run that an export needs, and the forms of imported models.
 
-Every import has the same steps: read the program's files, check its settings, map the names of its parameters,
-and return an `ImportedModel`. `import_model` writes the run and compares both programs. An export starts from
-an `Exportable` run and reverses the steps of an import.
+Every import reads the program's files, checks its settings, and maps the names of its parameters to an
+`ImportedModel`. `import_model` writes the run and compares both programs. An export reverses the steps.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from regard.attention.hooks import attention_layers
@@ -20,7 +16,6 @@ from regard.data.imported_tokenizer import ImportedTokenizer
 from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subwords import RESERVED, SubwordVocabulary
 from regard.errors import InputError
-from regard.io.reading import DamageError, damaged_file
 from regard.models.base import ModelConfig
 from regard.models.transformer import Transformer, TransformerConfig
 
@@ -29,10 +24,6 @@ if TYPE_CHECKING:
 
     from regard.data.batch import PairBatch
     from regard.data.vocabulary import Vocabulary
-
-RESTORE = "restore a copy of the folder"
-"""Remedy for a damaged folder of a trained model."""
-
 
 ExportableVocabulary = SubwordVocabulary | SentencePieceVocabulary
 """Vocabulary classes that other programs can read."""
@@ -48,10 +39,8 @@ class ExportParts(NamedTuple):
 
 
 def get_transformer(run: Exportable, program: str) -> ExportParts:
-    """Return a run's Transformer, its config, and its source and target vocabulary.
-
-    Raises `InputError` for other models, for vocabularies that were not learned from text, and for pruned heads.
-    """
+    """Return a run's Transformer, its config, and its source and target vocabulary. Raises `InputError` for
+    other models, for vocabularies that were not learned from text, and for pruned heads."""
     model: Any = run.model
     config: Any = run.config.model
     vocabularies: Any = run.task.source_vocabulary, run.task.target_vocabulary
@@ -73,10 +62,8 @@ def get_transformer(run: Exportable, program: str) -> ExportParts:
 
 
 def check_attention(model: nn.Module, attention: str, program: str) -> None:
-    """Raise `InputError` for a mechanism that other programs do not compute.
-
-    `attention`: the flag. Layers with another score are left to the check of the flag `score`.
-    """
+    """Raise `InputError` for a mechanism that other programs do not compute. `attention`: the flag. Layers with
+    another score are left to the check of the flag `score`."""
     if attention != ModelConfig.attention and not all(layer.standard for layer in _multi_head(model)):
         raise InputError(
             f"attention {attention} is not supported by {program}, which computes the softmax of scaled dot "
@@ -96,10 +83,8 @@ def token_names(vocabulary: Vocabulary) -> list[str]:
 class ForcedOutput(NamedTuple):
     """Output of a program for forced targets. Values at steps after the end of a target are undefined."""
 
-    log_probabilities: Tensor
-    """(B, Tt), natural logarithms of the probabilities of the target tokens."""
-    logits: Tensor | None = None
-    """(B, Tt, V), or None if the program does not provide them."""
+    log_probabilities: Tensor  # (B, Tt), natural logarithms of the probabilities of the target tokens
+    logits: Tensor | None = None  # (B, Tt, V), or None if the program does not provide them
     weights: Mapping[str, Tensor] | None = None
     """(B, H, Tq, Tk) by layer name as in `regard.record`, or None if the program does not provide them."""
 
@@ -128,51 +113,17 @@ class ConvertedModel(Protocol):
 class ImportedModel(NamedTuple):
     """A model of another program, converted to Regard's configs, vocabularies and parameters."""
 
-    flags: dict[str, Any]
-    """Flags of task and model."""
+    flags: dict[str, Any]  # Flags of task and model
     vocabularies: tuple[ExportableVocabulary, ExportableVocabulary] | tuple[ImportedTokenizer]
     """Source and target vocabulary, or the tokenizer of a language model."""
-    parameters: Mapping[str, Tensor]
-    """Tensors by Regard's parameter names."""
+    parameters: Mapping[str, Tensor]  # Tensors by Regard's parameter names
     open: Callable[[Any], Any]
     """Open the model in its original program, for comparison with the run: a `ConvertedModel`, or for a language
     model a `ConvertedLanguageModel`."""
-    task: str = "translation"
-    """Name of the task of the run."""
-
-
-def check_equal(settings: Mapping[str, Any], names: Iterable[str]) -> None:
-    """Raise `InputError` if one of the named settings differs between encoder and decoder.
-
-    >>> check_equal({"encoder_ffn_dim": 8, "decoder_ffn_dim": 8}, ["ffn_dim"])
-    """
-    for name in names:
-        decoder, encoder = (f"{side}_{name}" for side in ("decoder", "encoder"))
-        if (value := settings.get(decoder)) != (expected := settings.get(encoder)):
-            raise InputError(f"{decoder} {value} differs from {encoder} {expected}: Regard needs equal values")
+    task: str = "translation"  # Name of the task of the run
 
 
 def check_supported(name: str, value: Any, choices: Iterable[str]) -> None:
     """Raise `InputError` if Regard's Transformer does not support a setting."""
     if value not in choices:
         raise InputError(f"{name} {value} is not supported: choose {', '.join(choices)}")
-
-
-@contextmanager
-def name_damaged(file: Path, mend: str) -> Iterator[None]:
-    """Convert a `DamageError` in the block to an `InputError` that names `file` and the remedy `mend`."""
-    try:
-        yield
-    except DamageError as error:
-        raise damaged_file(file, error, mend) from error
-
-
-@contextmanager
-def hide_logs() -> Iterator[None]:
-    """Hide log messages of other libraries, except errors, in the block."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        yield
-    finally:
-        logging.disable(before)

@@ -1,7 +1,7 @@
 """Export of a Transformer to CTranslate2 (https://opennmt.net/CTranslate2), which serves translations in C++.
 
-The exported folder also contains the vocabularies, as files of the `tokenizers` library. For imported runs, it
-contains a SentencePiece model (`source.spm`) or BPE codes of subword-nmt (`source.codes`) instead:
+The exported folder also contains the vocabularies, as files of the `tokenizers` library, or for imported runs as
+SentencePiece models (`source.spm`):
 
     tokenizer = tokenizers.Tokenizer.from_file("exported/source.json")
     translator = ctranslate2.Translator("exported")
@@ -13,7 +13,6 @@ With `return_attention=True` a translation includes the attention of the chosen 
 
 import math
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,8 @@ from torch import Tensor
 from regard.attention.blocks import STANDARD, FeedForward, Residual
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.positions import BASE, Rotary
-from regard.convert.choices import Precision
 from regard.convert.conversion import ExportParts, ForcedOutput, get_transformer, token_names
-from regard.convert.exportable import Exportable
+from regard.convert.exportable import Exportable, Precision
 from regard.data.batch import PairBatch, collate
 from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.subwords import RESERVED, SubwordVocabulary
@@ -48,17 +46,23 @@ from regard.io.writing import write_file
 from regard.libraries import import_library, library_errors
 from regard.models.transformer import Transformer, TransformerConfig
 
+NO_PENALTY = 1e-9
+"""Smallest length penalty of CTranslate2: at 0, its search stops as soon as one answer ends, unlike Regard's."""
+
 
 def write_ctranslate2(run: Exportable, folder: Path) -> None:
-    """Write a run's Transformer for CTranslate2 to an existing folder.
-
-    Raises `InputError` if CTranslate2 does not support the model, or if the extra `export` is not installed.
-    Raises `MachineError` if the disk cannot be written to.
-    """
+    """Write a run's Transformer for CTranslate2 to an existing folder. Raises `InputError` if CTranslate2 does
+    not support the model, or if the extra `export` is not installed. Raises `MachineError` if the disk cannot
+    be written to."""
     specs = import_library("ctranslate2.specs", "exporting to CTranslate2", "export")
     model, config, source, target = get_ctranslate2_parts(run)
     head_width = config.hidden // config.heads
-    alignment_head = _alignment_head(run, model)
+    # CTranslate2 returns the weights of one head: the best alignment head for generation, or the first of the
+    # last layer.
+    alignment_head = len(model.cross_layers) - 1, 0
+    if (chosen := run.kept_heads()) is not None:
+        [(layer, head)] = chosen.writing.heads
+        alignment_head = model.cross_layers.index(layer), head
     kind = {
         "pre_norm": config.pre_norm,
         "activation": getattr(specs.common_spec.Activation, config.activation.upper()),
@@ -84,10 +88,8 @@ def write_ctranslate2(run: Exportable, folder: Path) -> None:
 
 
 def get_ctranslate2_parts(run: Exportable) -> ExportParts:
-    """Return a run's Transformer, its config, and its source and target vocabulary.
-
-    Raises `InputError` if CTranslate2 does not support the model.
-    """
+    """Return a run's Transformer, its config, and its source and target vocabulary. Raises `InputError` if
+    CTranslate2 does not support the model."""
     parts = get_transformer(run, "CTranslate2")
     config = parts.config
     bases = {layer.waves.base for layer in parts.model.modules() if isinstance(layer, Rotary)}
@@ -142,11 +144,9 @@ class CTranslate2Model:
         )
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokenize texts; the tokens do not include the end of sequence."""
         return [self._read(text) for text in texts]
 
     def force(self, batch: PairBatch) -> ForcedOutput:
-        """Run the model on a batch with forced targets."""
         targets = _tokens(self._target, batch.target)
         scored = self._translator.score_batch(_tokens(self._source, batch.source), targets)
         log_probabilities = torch.zeros(batch.target.shape)
@@ -155,11 +155,10 @@ class CTranslate2Model:
         return ForcedOutput(log_probabilities)
 
     def translate(self, source: Tensor, *, beam: int, most: int) -> list[list[int]]:
-        """Translate sources (B, Ts) to at most `most` tokens."""
         results = self._translator.translate_batch(
             _tokens(self._source, source),
             beam_size=beam,
-            length_penalty=1e-9,  # at 0 the search stops as soon as one answer ends
+            length_penalty=NO_PENALTY,
             min_decoding_length=0,
             max_decoding_length=most,
             disable_unk=True,
@@ -172,16 +171,6 @@ class CTranslate2Model:
 def _tokens(names: list[str], sentences: Tensor) -> list[list[str]]:
     """Return sentences (B, T) as token names, without the end of sequence."""
     return [[names[index] for index in row if index not in (PAD, EOS)] for row in sentences.tolist()]
-
-
-def _alignment_head(run: Exportable, model: Transformer) -> tuple[int, int]:
-    """Return the layer and the head whose weights CTranslate2 returns: the best alignment head for generation, or
-    the first head of the last layer."""
-    chosen = run.kept_heads()
-    if chosen is None:
-        return len(model.cross_layers) - 1, 0
-    [(layer, head)] = chosen.writing.heads
-    return model.cross_layers.index(layer), head
 
 
 def _set_weights(
@@ -246,11 +235,7 @@ def _array(tensor: Tensor) -> np.ndarray:
     return tensor.detach().float().cpu().numpy()
 
 
-Pair = tuple[list[int], Requirement]
-"""The tokens of a source, and what the controls require of its answer."""
-NO_PENALTY = 1e-9
-"""Length penalty of CTranslate2. Smallest length penalty: at 0, CTranslate2's search has a different stopping
-rule than Regard's."""
+Pair = tuple[list[int], Requirement]  # The tokens of a source, and what the controls require of its answer
 MIN_LOG_PROBABILITY = -1e30
 """Lowest log-probability of real prefixes: less likely prefixes only fill a beam that is wider than the
 vocabulary."""
@@ -275,22 +260,20 @@ class CTranslate2Search:
     def search(
         self, texts: Sequence[str], search: Search, *, batchsize: int, scored: bool
     ) -> list[list[Candidate]]:
-        """Return the same answers as `regard.decoding.translate`.
-
-        If `scored` is False, a greedy search skips the log-probabilities, which are then NaN.
-        """
+        """Return the same answers as `regard.decoding.translate`. If `scored` is False, a greedy search skips
+        the log-probabilities, which are then NaN."""
         sources = self._source.encode_all(texts)
         limits = [longest_answer(source, self._max_len) for source in sources]
         requirements = find_requirements(search.controls, texts, limits, self._target, self._max_len)
         pairs = list(zip(sources, requirements, strict=True))
-        batches = []
+        batches, failure = [], f"{str(self._folder)!r} cannot translate"
         for indices in length_batches(sources, batchsize):
             batch = [pairs[index] for index in indices]
-            with self._library_errors():
+            with library_errors("ctranslate2", failure, "remove that folder"):
                 batches.append((indices, batch, self._submit(batch, search, scored=scored)))
         answers: list[list[Candidate]] = [[] for _ in texts]
         for indices, batch, pending in batches:
-            with self._library_errors():
+            with library_errors("ctranslate2", failure, "remove that folder"):
                 results = [result.result() for result in pending]
             ranked = [
                 self._rank(result, search, requirement.limit, begin)
@@ -299,7 +282,7 @@ class CTranslate2Search:
                 )
             ]
             doubtful = [pair for pair, hypotheses in zip(batch, ranked, strict=True) if not hypotheses]
-            own = iter(self._search_again(doubtful, search) if doubtful else ())
+            own = iter(self._own_search(doubtful, search) if doubtful else ())
             for index, hypotheses in zip(indices, ranked, strict=True):
                 answers[index] = candidates(hypotheses or next(own), self._target)
         return answers
@@ -338,23 +321,19 @@ class CTranslate2Search:
         steps = token_log_probabilities(self._model.eval(), packed_logits(self._model), pairs)
         return [step[: len(prefix)].sum().item() for step, prefix in zip(steps, prefixes, strict=True)]
 
-    def _search_again(self, batch: Sequence[Pair], search: Search) -> list[list[Hypothesis]]:
-        """Return the hypotheses of Regard's own search."""
+    def _own_search(self, batch: Sequence[Pair], search: Search) -> list[list[Hypothesis]]:
         requirements = [requirement for _, requirement in batch]
-        limits = [requirement.limit for requirement in requirements]
-        constraints = make_constraints(search.controls, requirements)
-        sources = collate([source for source, _ in batch])
-        return search_batch(self._model, sources, search, most=limits, constraints=constraints)
-
-    def _library_errors(self) -> AbstractContextManager[None]:
-        return library_errors("ctranslate2", f"{str(self._folder)!r} cannot translate", "remove that folder")
+        return search_batch(
+            self._model,
+            collate([source for source, _ in batch]),
+            search,
+            most=[requirement.limit for requirement in requirements],
+            constraints=make_constraints(search.controls, requirements),
+        )
 
     def _rank(self, result: Any, search: Search, most: int, begin: float = 0.0) -> list[Hypothesis]:
-        """Return the `n_best` hypotheses of a source, with at most `most` tokens.
-
-        `begin`: log-probability of the prefix. Returns an empty list if Regard's own search might give other
-        answers.
-        """
+        """Return the `n_best` hypotheses of a source, with at most `most` tokens. `begin`: log-probability of
+        the prefix. Returns an empty list if Regard's own search might give other answers."""
         totals = [begin + score for score in result.scores or [math.nan]]
         finished = []
         for names, total in zip(result.hypotheses, totals, strict=True):

@@ -17,18 +17,16 @@ import tempfile
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from regard.attention.hooks import attention_layers
-from regard.convert.choices import EngineName, Precision
+from regard.convert.exportable import EngineName, Precision
 from regard.data.vocabulary import UNKNOWN
-from regard.errors import InputError, RegardError, unknown_choice
-from regard.io.folders import new_folder
-from regard.io.temporary import remove_quietly
-from regard.io.writing import check_folder, refuse_links
+from regard.errors import InputError, RegardError
+from regard.io.writing import check_folder, new_folder, refuse_links, remove_quietly
 from regard.libraries import import_library
 from regard.progress import print_status
 from regard.result import to_plain
@@ -76,9 +74,6 @@ class Engines:
         `auto` and the conversion of a model are reported on standard error, once. Raises `InputError` if the
         engine does not support the search, or is not installed.
         """
-        for name, value, choices in (("engine", engine, EngineName), ("precision", precision, Precision)):
-            if value not in get_args(choices):
-                raise unknown_choice(name, value, get_args(choices))
         if engine == "regard":
             if precision != "float32":
                 raise InputError(
@@ -95,24 +90,20 @@ class Engines:
         except RegardError as error:
             if requested:
                 raise
-            self._report(
-                f"using Regard's own search, because {str(error).removesuffix(': give --engine regard')}"
-            )
+            reason = str(error).removesuffix(": give --engine regard")
+            self._report(f"using Regard's own search, because {reason}")
             return None
         if engine == "auto":
-            self._report(
-                f"using CTranslate2 {version('ctranslate2')} in {precision} (--engine regard for Regard's own "
-                "search)"
-            )
+            used = f"using CTranslate2 {version('ctranslate2')} in {precision}"
+            self._report(f"{used} (--engine regard for Regard's own search)")
         return opened
 
     def _check(self, search: Search, models: int, precision: Precision, *, scored: bool) -> None:
         """Raise `InputError` if CTranslate2 does not support the search."""
         from regard.convert.ctranslate2 import get_ctranslate2_parts
 
-        way_out = "give --engine regard"
-        if precision != "float32":  # Regard's own search refuses other precisions
-            way_out = f"leave out --precision {precision}"
+        # Regard's own search refuses other precisions.
+        way_out = "give --engine regard" if precision == "float32" else f"leave out --precision {precision}"
         import_library("ctranslate2", "engine ctranslate2", "export")
         if reason := unsupported_option(search, models, scored=scored):
             raise InputError(f"{reason}: {way_out}")
@@ -133,10 +124,8 @@ class Engines:
             )
         threads = torch.get_num_threads()
         # In-place changes of a parameter increment its version.
-        state = (
-            threads,
-            [(parameter.data_ptr(), parameter._version) for parameter in self._run.model.parameters()],
-        )
+        parameters = [(parameter.data_ptr(), parameter._version) for parameter in self._run.model.parameters()]
+        state = threads, parameters
         if precision in self._opened and self._opened[precision][0] == state:
             return self._opened[precision][1]
         opened = self._find(precision, threads)
@@ -179,9 +168,13 @@ class Engines:
         from regard.convert.ctranslate2 import CTranslate2Search, write_ctranslate2
         from regard.convert.export import write_certificate
 
+        # Sentences of random tokens, because the text that the run was trained on may no longer exist.
+        vocabulary = self._run.task.source_vocabulary
+        pieces = np.random.default_rng(0).integers(UNKNOWN + 1, len(vocabulary), (SENTENCES, PIECES))
+        sentences = [text for row in pieces.tolist() if (text := vocabulary.decode(row)).strip()] or ["a"]
         with new_folder(target) as building:
             write_ctranslate2(self._run, building)
-            write_certificate(self._run, building, "ctranslate2", _random_sentences(self._run), progress=False)
+            write_certificate(self._run, building, "ctranslate2", sentences, progress=False)
             # Open the model before the folder gets its final name: another process may replace it afterwards.
             return CTranslate2Search(self._run, building, precision=precision, threads=threads)
 
@@ -232,13 +225,3 @@ def _digest(run: Exportable) -> str:
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(tensor.detach().float().cpu().numpy()).data)
     return digest.hexdigest()[:16]
-
-
-def _random_sentences(run: Exportable) -> list[str]:
-    """Return sentences of random tokens, because the text that the run was trained on may no longer exist."""
-    from regard.convert.ctranslate2 import get_ctranslate2_parts
-
-    _, _, vocabulary, _ = get_ctranslate2_parts(run)
-    pieces = np.random.default_rng(0).integers(UNKNOWN + 1, len(vocabulary), (SENTENCES, PIECES))
-    texts = [vocabulary.decode(row) for row in pieces.tolist()]
-    return [text for text in texts if text.strip()] or ["a"]

@@ -6,17 +6,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.arguments import public
-from regard.convert.certificate import CERTIFICATE_NAME, SENTENCES, certify, select_sentences
-from regard.convert.choices import Program
+from regard.convert.certificate import CERTIFICATE_NAME, certify, certify_language_model, select_texts
 from regard.convert.ctranslate2 import CTranslate2Model, get_ctranslate2_parts, write_ctranslate2
-from regard.convert.exportable import Exportable
+from regard.convert.exportable import Exportable, Program
 from regard.convert.huggingface import (
     USE as USE_HUGGINGFACE,
     MarianModel,
     get_huggingface_parts,
     write_huggingface,
 )
-from regard.convert.language_certificate import certify_language_model, make_prompts, select_prompts
 from regard.convert.language_models import (
     USE as USE_LANGUAGE_MODEL,
     check_language_model,
@@ -24,94 +22,95 @@ from regard.convert.language_models import (
     write_language_model,
 )
 from regard.data.unknown_tokens import read_unknown
-from regard.errors import InputError, unknown_choice
+from regard.errors import InputError
 from regard.evaluation.bleu import quality
-from regard.io.folders import new_folder
 from regard.io.locking import hold_lock
-from regard.io.writing import write_file, write_json
+from regard.io.writing import new_folder, write_file, write_json
 from regard.progress import print_status
 from regard.training.run_folder import RunFolder
 
-# The model card of an exported run (Mitchell et al. 2019).
-#
-# The card omits unknown facts: languages that were not named, and values that were not measured.
+
+class Converter(NamedTuple):
+    """Functions that export a run to one program."""
+
+    check: Callable[[Any], object]  # Raise `InputError` if the program does not support the run
+    write: Callable[[Any, Path], None]  # Write the model to an existing folder
+    open: Callable[[Any, Path], Any]  # Open the exported model in the other program
+    use: str = ""
+    """Instructions in Markdown for the model card on the Hugging Face Hub; empty for a program without cards."""
+    pipeline: str = "translation"  # Name of the model's task on the Hub
 
 
-class CardTemplate(NamedTuple):
-    """Parts of a model card that depend on the target program."""
+PROGRAMS: dict[str, Converter] = {
+    "ctranslate2": Converter(get_ctranslate2_parts, write_ctranslate2, CTranslate2Model),
+    "huggingface": Converter(get_huggingface_parts, write_huggingface, MarianModel, USE_HUGGINGFACE),
+}
+"""Programs for models that generate sequences from a source."""
+LANGUAGE_MODEL_PROGRAMS: dict[str, Converter] = {
+    "huggingface": Converter(
+        check_language_model,
+        write_language_model,
+        open_language_model,
+        USE_LANGUAGE_MODEL,
+        pipeline="text-generation",
+    ),
+}
+"""Programs for language models."""
 
-    library: str
-    """Name of the program on the Hugging Face Hub."""
-    use: str
-    """Usage instructions in Markdown."""
-    pipeline: str = "translation"
-    """Name of its task on the Hub."""
 
-
-def model_card(run: Exportable, card: CardTemplate, license: str) -> str:
-    """Return the model card of a run in Markdown, with the YAML header for the Hub."""
-    task: Any = run.config.task
-    answers: str = run.task.answers
-    language = answers == "tokens"
-    header: dict[str, Any] = {"license": license, "library_name": card.library, "pipeline_tag": card.pipeline}
+def model_card(run: Any, converter: Converter, license: str) -> str:
+    """Return the model card of a run in Markdown, with the YAML header for the Hub (Mitchell et al. 2019). The
+    card omits unknown facts: languages that were not named, and values that were not measured."""
+    task, origin = run.config.task, run.config.origin
+    header: dict[str, Any] = {
+        "license": license,
+        "library_name": "transformers",
+        "pipeline_tag": converter.pipeline,
+    }
     if getattr(task, "languages", ()):
         header["language"] = list(task.languages)
-    lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in header.items()]
     parameters = sum(parameter.numel() for parameter in run.model.parameters())
-    origin = run.config.origin
     start = f", from the parameters of another run (SHA-256 {origin.weights})" if origin else ""
-    return "\n".join(
-        [
-            *("---", *lines, "---"),
-            f"# A {run.config.kind} model for {run.config.name}, {parameters:,} parameters",
-            "",
-            f"Trained with Regard for {run.step:,} steps{start}, on {_training_data(run)}. "
-            "`certificate.json` contains the measured agreement of this folder with the run.",
-            "",
-            *(
-                []
-                if run.task.draws or language
-                else ["## Data", "", *_data(task), *_unknown(run), "", "## Quality", "", _quality(run), ""]
-            ),
-            "## Use",
-            "",
-            card.use.rstrip(),
-            "",
-        ]
-    )
+    lines = [
+        "---",
+        *(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in header.items()),
+        "---",
+        f"# A {run.config.kind} model for {run.config.name}, {parameters:,} parameters",
+        "",
+        f"Trained with Regard for {run.step:,} steps{start}, on {_training_data(run)}. "
+        "`certificate.json` contains the measured agreement of this folder with the run.",
+        "",
+    ]
+    if not run.task.draws and run.task.answers != "tokens":
+        lines += ["## Data", ""]
+        if task.hub is not None:
+            lines.append(f"- training: data set {task.hub}, columns {' and '.join(task.languages)}")
+        else:
+            parts = {"training": task.train, "validation": task.valid, "test": task.test}
+            for name, files in parts.items():
+                lines += [f"- {name}: {', '.join(Path(file).name for file in files)}"] if files else []
+        if shares := read_unknown(run.folder):
+            lines.append(f"- unknown tokens: {'; '.join(map(str, shares))}")
+        lines += ["", "## Quality", "", _quality(run), ""]
+    return "\n".join([*lines, "## Use", "", converter.use.rstrip(), ""])
 
 
-def _training_data(run: Exportable) -> str:
+def _training_data(run: Any) -> str:
     """Describe the training data."""
+    task = run.config.task
     if run.task.draws:
         return f"samples of the task {run.config.name}"
-    task: Any = run.config.task
-    answers: str = run.task.answers
-    if answers == "tokens":
-        language_task: Any = run.task
+    if run.task.answers == "tokens":
         source = "an unknown text" if task.text is None else f"the text {Path(task.text).name}"
-        return f"{source}, with a vocabulary of {len(language_task.vocabulary):,} tokens ({task.tokenizer})"
+        return f"{source}, with a vocabulary of {len(run.task.vocabulary):,} tokens ({task.tokenizer})"
     name = ",".join(Path(part).name for part in task.tokenizer.split(","))  # may be a file of the user
     case = "lowercased text" if task.lowercase else "cased text"
     return f"{case}, tokenized with a vocabulary of {len(run.task.source_vocabulary):,} tokens ({name})"
 
 
-def _data(task: Any) -> list[str]:
-    if task.hub is not None:
-        return [f"- training: data set {task.hub}, columns {' and '.join(task.languages)}"]
-    parts = {"training": task.train, "validation": task.valid, "test": task.test}
-    return [f"- {name}: {', '.join(Path(file).name for file in files)}" for name, files in parts.items() if files]
-
-
-def _unknown(run: Exportable) -> list[str]:
-    """Return a line with the fraction of unknown tokens in each text, if the run counted unknown tokens."""
-    shares = read_unknown(run.folder)
-    return [f"- unknown tokens: {'; '.join(map(str, shares))}"] if shares else []
-
-
-def _quality(run: Exportable) -> str:
+def _quality(run: Any) -> str:
     """Return the BLEU score measured during training."""
-    task: Any = run.config.task
+    task = run.config.task
     measured = [line for line in RunFolder(run.folder).read_metrics() if "bleu" in line]
     if not measured and run.step and (task.valid or task.hub):
         return "Unknown: the measurements during training are lost."
@@ -124,40 +123,6 @@ def _quality(run: Exportable) -> str:
         f"BLEU {last['bleu']:.1f} on the validation text at step {last['step']:,}, by greedy search "
         f"({signatures['bleu_lowercase' if lowercase else 'bleu']}). No test set was measured."
     )
-
-
-class Converter(NamedTuple):
-    """Functions that export a run to one program."""
-
-    check: Callable[[Any], object]
-    """Raise `InputError` if the program does not support the run."""
-    write: Callable[[Any, Path], None]
-    """Write the model to an existing folder."""
-    open: Callable[[Any, Path], Any]
-    """Open the exported model in the other program."""
-    card: CardTemplate | None = None
-    """Program-specific parts of the model card; None if the program has no model card."""
-
-
-PROGRAMS: dict[str, Converter] = {
-    "ctranslate2": Converter(get_ctranslate2_parts, write_ctranslate2, CTranslate2Model),
-    "huggingface": Converter(
-        get_huggingface_parts,
-        write_huggingface,
-        MarianModel,
-        CardTemplate("transformers", USE_HUGGINGFACE),
-    ),
-}
-"""Programs for models that generate sequences from a source."""
-LANGUAGE_MODEL_PROGRAMS: dict[str, Converter] = {
-    "huggingface": Converter(
-        check_language_model,
-        write_language_model,
-        open_language_model,
-        CardTemplate("transformers", USE_LANGUAGE_MODEL, pipeline="text-generation"),
-    ),
-}
-"""Programs for language models."""
 
 
 @public
@@ -181,22 +146,19 @@ def export(
     the run's, if the folder exists, or if the program's extra is not installed. Raises `MachineError` if the disk
     cannot be written.
     """
-    if to not in PROGRAMS:
-        raise unknown_choice("program", to, PROGRAMS)
     converter = _find_converter(run, to)
     target = run.folder / to if folder is None else Path(folder)
     if target.exists():
         raise InputError(f"{str(target)!r} exists: choose another --output")
     converter.check(run)
-    card = converter.card
-    if card is not None and not license:
+    if converter.use and not license:
         raise InputError(f"{to} needs a license for its model card: give --license, such as cc-by-4.0")
-    sentences = _select_examples(run, examples, progress=progress)
+    sentences = select_texts(run, examples, progress=progress)
     with hold_lock(target), new_folder(target) as building:
         print_status(f"Writing the model for {to}", show=progress)
         converter.write(run, building)
-        if card is not None:
-            write_file(building / "README.md", model_card(run, card, str(license)).encode())
+        if converter.use:
+            write_file(building / "README.md", model_card(run, converter, str(license)).encode())
         write_certificate(run, building, to, sentences, progress=progress)
     return target
 
@@ -205,9 +167,7 @@ def write_certificate(
     run: Any, folder: Path, to: Program, texts: Sequence[str], *, progress: bool = True
 ) -> None:
     """Compare a run with its exported model in `folder` on `texts`, and write the certificate to the folder.
-
-    Raises `InputError` if their results differ.
-    """
+    Raises `InputError` if their results differ."""
     compare: Any = certify_language_model if run.task.answers == "tokens" else certify
     certificate = compare(run, _find_converter(run, to).open(run, folder), texts, folder, progress=progress)
     certificate.check()
@@ -229,17 +189,3 @@ def _find_converter(run: Any, to: str) -> Converter:
             f"{', '.join(LANGUAGE_MODEL_PROGRAMS)}"
         )
     return LANGUAGE_MODEL_PROGRAMS[to]
-
-
-def _select_examples(run: Any, examples: Sequence[str] | None, *, progress: bool) -> list[str]:
-    if run.task.answers == "tokens":
-        texts = make_prompts(run.task, progress=progress) if examples is None else examples
-        return select_prompts(run.task, texts, progress=progress)
-    return select_sentences(run, _unseen_sources(run) if examples is None else examples, progress=progress)
-
-
-def _unseen_sources(run: Exportable) -> list[str]:
-    try:
-        return [pair[0] for pair in run.unseen(SENTENCES, 0)]
-    except InputError as error:
-        raise InputError(f"{error}, or give sentences for the comparison with --examples") from error

@@ -8,8 +8,8 @@ Letters: D: width of the states; d: width of a head; V: number of symbols.
 """
 
 import json
-from collections.abc import Callable, Mapping
-from functools import partial
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,11 +17,8 @@ import torch
 from torch import Tensor
 
 from regard.attention.hooks import attention_layers
-from regard.attention.multihead import MultiHeadAttention
 from regard.convert.conversion import ImportedModel, check_attention, check_supported
-from regard.convert.huggingface import load_pretrained, quiet_transformers
-from regard.convert.language_certificate import ConvertedLanguageModel, LanguageModelRun
-from regard.convert.parameters import get_sines_first_order
+from regard.convert.huggingface import MEND, get_sines_first_order, load_pretrained, quiet_transformers
 from regard.data.imported_tokenizer import SPECIAL_TOKENS, ImportedTokenizer
 from regard.data.subwords import RESERVED, SubwordVocabulary, make_tokenizer
 from regard.data.vocabulary import BLANK, UNKNOWN
@@ -35,21 +32,16 @@ from regard.tasks.tokens import TokenTask
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
 """Regard's activations by their names in GPT-2."""
-LLAMA_TYPES = ("llama", "mistral", "qwen2")
-"""Model types with the parameters of Llama."""
-MAX_LEN = 100_000
-"""Largest context length of a run."""
+LLAMA_TYPES = ("llama", "mistral", "qwen2")  # Model types with the parameters of Llama
+MAX_LEN = 100_000  # Largest context length of a run
 
 
 class Names(NamedTuple):
     """Names of a model's modules by Regard's names."""
 
-    outer: Mapping[str, str]
-    """Modules outside the layers."""
-    layers: str
-    """Name of the list of layers."""
-    parts: Mapping[str, str]
-    """Modules of a layer."""
+    outer: Mapping[str, str]  # Modules outside the layers
+    layers: str  # Name of the list of layers
+    parts: Mapping[str, str]  # Modules of a layer
 
     def external(self, name: str) -> str:
         """Return the model's name of a parameter of Regard.
@@ -138,18 +130,14 @@ def read_gpt2_settings(config: Any) -> dict[str, Any]:
 
 
 def read_llama_settings(config: Any) -> dict[str, Any]:
-    """Convert a config of Llama's form to flags of the model `decoder`.
-
-    Raises `InputError` with the name of a setting that differs from Llama's form.
-    """
+    """Convert a config of Llama's form to flags of the model `decoder`. Raises `InputError` with the name of a
+    setting that differs from Llama's form."""
     kind, rope, longest = config.model_type, config.rope_parameters, config.max_position_embeddings
     check_supported("hidden_act", config.hidden_act, ("silu",))
-    scaled = {name: rope.get(name, standard) for name, standard in ROPE.items()}
     for name, standard in ROPE.items():
-        if scaled[name] != standard:
+        if (value := rope.get(name, standard)) != standard:
             raise InputError(
-                f"{name} {scaled[name]} of rope_scaling is not supported: Regard's rotary positions have "
-                f"{name} {standard}"
+                f"{name} {value} of rope_scaling is not supported: Regard's rotary positions have {standard}"
             )
     window = getattr(config, "sliding_window", None)
     if window is not None and getattr(config, "use_sliding_window", True) and window < longest:
@@ -183,8 +171,7 @@ ROPE = {"rope_type": "default", "partial_rotary_factor": 1.0}
 def left_out(config: Any, flags: Mapping[str, Any]) -> list[str]:
     """Return a line for each setting of a model that a run does not keep, and that its outputs do not show."""
     lines = []
-    dropouts = ("embd_pdrop", "attn_pdrop") if config.model_type == "gpt2" else ("attention_dropout",)
-    for name in dropouts:
+    for name in ("embd_pdrop", "attn_pdrop") if config.model_type == "gpt2" else ("attention_dropout",):
         rate = getattr(config, name, 0.0)
         if rate and (name != "embd_pdrop" or rate != flags["dropout"]):
             lines.append(f"{name} {rate} is left out, it matters only in training: dropout is {flags['dropout']}")
@@ -195,10 +182,8 @@ def left_out(config: Any, flags: Mapping[str, Any]) -> list[str]:
 
 
 def import_gpt2(state: Mapping[str, Tensor], config: Any, flags: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return the parameters of a `GPT2LMHeadModel` by Regard's names.
-
-    Divisions of scores (`scale_attn_by_inverse_layer_idx`) become a part of the queries.
-    """
+    """Return the parameters of a `GPT2LMHeadModel` by Regard's names. Divisions of scores
+    (`scale_attn_by_inverse_layer_idx`) become a part of the queries."""
     parameters: dict[str, Tensor] = {}
     for name, tensor in state.items():
         if ".h." in name and name.endswith("weight") and tensor.dim() == 2:
@@ -268,8 +253,7 @@ def export_llama(state: Mapping[str, Tensor], flags: Mapping[str, Any], longest:
 class Family(NamedTuple):
     """A form of decoder-only models: GPT-2's or Llama's."""
 
-    read_settings: Callable[[Any], dict[str, Any]]
-    """Convert a config of transformers to flags."""
+    read_settings: Callable[[Any], dict[str, Any]]  # Convert a config of transformers to flags
     import_parameters: Callable[[Mapping[str, Tensor], Any, Mapping[str, Any]], dict[str, Tensor]]
     """Return a model's parameters by Regard's names, for its config and flags."""
     export_parameters: Callable[[Mapping[str, Tensor], Mapping[str, Any], int], dict[str, Tensor]]
@@ -282,24 +266,53 @@ FAMILIES = {"gpt2": GPT2_FAMILY, **dict.fromkeys(LLAMA_TYPES, LLAMA_FAMILY)}
 """Family of each supported model type."""
 
 
-MEND = "download the folder again"
 TOKENIZER_FILES = (("tokenizer.json",), ("vocab.json", "merges.txt"), ("tokenizer.model",))
 """Sets of files from which transformers builds a tokenizer."""
 NO_WEIGHTS = (".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq")
 """Ends of the names of tensors in old files that are not parameters."""
-MAX_VOCABULARY = 10**6
-"""Largest vocabulary of the task `text`."""
+MAX_VOCABULARY = 10**6  # Largest vocabulary of the task `text`
+
+
+class ConvertedLanguageModel:
+    """A language model and its tokenizer, opened by `transformers`. Token indices are those of the run."""
+
+    program = "transformers"
+
+    def __init__(self, model: Any, tokenizer: Any) -> None:
+        self._model, self._tokenizer = model, tokenizer
+        model.generation_config = type(model.generation_config)(pad_token_id=0)
+
+    def read(self, texts: Sequence[str]) -> list[list[int]]:
+        before = logging.root.manager.disable
+        logging.disable(logging.WARNING)  # a warning for texts longer than the model's context
+        try:
+            return [self._tokenizer(text).input_ids for text in texts]
+        finally:
+            logging.disable(before)
+
+    def force(self, tokens: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Return logits (B, T, V) of tokens (B, T), and the weights (B, H, T, T) of each layer."""
+        output = self._model(input_ids=tokens, output_attentions=True, use_cache=False)
+        return output.logits, list(output.attentions)
+
+    def continue_greedily(self, prompts: Sequence[Sequence[int]], new: int) -> list[list[int]]:
+        """Return the `new` most likely tokens after each prompt, chosen one by one."""
+        longest = max(map(len, prompts))
+        tokens = torch.tensor([[0] * (longest - len(prompt)) + list(prompt) for prompt in prompts])
+        mask = torch.arange(longest) >= torch.tensor([longest - len(prompt) for prompt in prompts])[:, None]
+        generated = self._model.generate(
+            input_ids=tokens, attention_mask=mask.long(), max_new_tokens=new, max_length=None, do_sample=False
+        )
+        answers: list[list[int]] = generated[:, longest:].tolist()
+        return answers
 
 
 def read_language_model(folder: Path) -> ImportedModel:
-    """Read a folder with a decoder-only model, written by `save_pretrained`.
-
-    Only weights in safetensors files are read, and code in the folder is not run. Raises `InputError` if the
-    folder is damaged or lacks weights or tokenizer, if Regard's decoder cannot represent the model, or if the
-    extra `hub` is not installed.
-    """
+    """Read a folder with a decoder-only model, written by `save_pretrained`. Only weights in safetensors files
+    are read, and code in the folder is not run. Raises `InputError` if the folder is damaged or lacks weights
+    or tokenizer, if Regard's decoder cannot represent the model, or if the extra `hub` is not installed."""
     _check_files(folder)
-    model, tokenizer = _load(folder)
+    model, tokenizer = load_language_model(folder)
     config = model.config
     family = FAMILIES[config.model_type]
     flags = family.read_settings(config)
@@ -320,9 +333,7 @@ def read_language_model(folder: Path) -> ImportedModel:
 
 def _check_files(folder: Path) -> None:
     """Raise `InputError` for a folder with pickled weights only, without weights, or without a tokenizer.
-
-    Without its files, transformers would build an empty tokenizer.
-    """
+    Without its files, transformers would build an empty tokenizer."""
     if not any(folder.glob("*.safetensors")):
         if any(folder.glob("pytorch_model*.bin*")):
             raise InputError(
@@ -338,21 +349,12 @@ def _check_files(folder: Path) -> None:
         )
 
 
-def load_language_model(folder: Path) -> tuple[Any, Any, Mapping[str, Any]]:
-    """Load a folder's model in float32, its tokenizer, and a report of its parameters.
-
-    Raises `InputError` if transformers is not installed or cannot load the folder.
-    """
+def load_language_model(folder: Path) -> tuple[Any, Any]:
+    """Load a folder's model in float32 and its tokenizer. Raises `InputError` if transformers is not installed
+    or cannot load the folder, and for missing or unknown parameters."""
     purpose, options = "a language model of Hugging Face", {"use_safetensors": True, "trust_remote_code": False}
-    return load_pretrained(folder, "AutoModelForCausalLM", purpose, MEND, **options)
-
-
-def _load(folder: Path) -> tuple[Any, Any]:
-    """Load a folder's model and tokenizer; raises `InputError` for missing and for unknown parameters."""
-    model, tokenizer, info = load_language_model(folder)
-    if missing := sorted(info["missing_keys"]):
-        raise InputError(f"{str(folder)!r} is damaged: {missing[0]} is missing from its weights; {MEND}")
-    unknown = [name for name in sorted(info["unexpected_keys"]) if not name.endswith(NO_WEIGHTS)]
+    model, tokenizer, unexpected = load_pretrained(folder, "AutoModelForCausalLM", purpose, **options)
+    unknown = [name for name in unexpected if not name.endswith(NO_WEIGHTS)]
     if unknown:
         raise InputError(
             f"parameter {unknown[0]} in {str(folder)!r} is not a parameter of {model.config.model_type} models: "
@@ -371,13 +373,9 @@ def _read_tokenizer(folder: Path, tokenizer: Any, size: int) -> ImportedTokenize
             f"the tokenizer in {str(folder)!r} cannot be written as tokenizer.json: only such tokenizers can be "
             "imported"
         )
-    special = {name: getattr(tokenizer, name) for name in SPECIAL_TOKENS}
+    special = {name: index for name in SPECIAL_TOKENS if (index := getattr(tokenizer, name)) is not None}
     try:
-        return ImportedTokenizer(
-            make_tokenizer(backend.to_str()),
-            size,
-            {name: index for name, index in special.items() if index is not None},
-        )
+        return ImportedTokenizer(make_tokenizer(backend.to_str()), size, special)
     except DamageError as error:
         raise InputError(
             f"the tokenizer in {str(folder)!r} does not belong to the model: {error}; {MEND}"
@@ -394,27 +392,22 @@ output = model.generate(**tokenizer(["..."], return_tensors="pt", return_token_t
 tokenizer.batch_decode(output, skip_special_tokens=True)
 ```"""
 """Usage instructions for the model card."""
-GPT2_REQUIRED: dict[str, tuple[Any, ...]] = {
-    "pre_norm": (True,),
-    "embedding_positions": ("learned", "none"),
-    "activation": ("relu", "gelu", "gelu_tanh"),
+REQUIRED: dict[str, dict[str, tuple[Any, ...]]] = {
+    "GPT-2": {
+        "pre_norm": (True,),
+        "embedding_positions": ("learned", "none"),
+        "activation": ("relu", "gelu", "gelu_tanh"),
+    },
+    "Llama": {"pre_norm": (True,), "embedding_positions": ("rotary",), "activation": ("swiglu",)},
 }
-"""Flags that GPT-2 models require."""
-LLAMA_REQUIRED: dict[str, tuple[Any, ...]] = {
-    "pre_norm": (True,),
-    "embedding_positions": ("rotary",),
-    "activation": ("swiglu",),
-}
-"""Flags that Llama models require."""
+"""Flags that models of each form require."""
 NO_TOKEN = "<unknown>"
 """Text of an unknown token in the tokenizer of a task without such a token, where it is an error."""
 
 
 def check_language_model(run: Any) -> Family:
-    """Return the form in which a run is exported.
-
-    Raises `InputError` if neither GPT-2 nor Llama models can represent it.
-    """
+    """Return the form in which a run is exported. Raises `InputError` if neither GPT-2 nor Llama models can
+    represent it."""
     config, model = run.config.model, run.model
     if not isinstance(model, DecoderOnly) or not isinstance(config, DecoderOnlyConfig):
         raise InputError(f"run {str(run.folder)!r} is not a decoder-only model: Hugging Face cannot run it")
@@ -428,8 +421,8 @@ def check_language_model(run: Any) -> Family:
     if config.norm == "none":
         raise InputError("norm none is not GPT-2's layer or Llama's rms: train with --norm layer or --norm rms")
     llama = config.norm == "rms"
-    name, required = ("Llama", LLAMA_REQUIRED) if llama else ("GPT-2", GPT2_REQUIRED)
-    for flag, choices in required.items():
+    name = "Llama" if llama else "GPT-2"
+    for flag, choices in REQUIRED[name].items():
         if flag == "activation" and not config.feed_forward:
             continue
         if (value := getattr(config, flag)) not in choices:
@@ -454,20 +447,47 @@ def check_language_model(run: Any) -> Family:
 
 def write_language_model(run: Any, folder: Path) -> None:
     """Write a run's model and tokenizer to an existing folder, for `AutoModelForCausalLM` and `AutoTokenizer`.
-
-    Raises `InputError` if Hugging Face's models cannot represent the run, or if the extra `hub` is not installed.
-    Raises `MachineError` if the disk cannot be written.
-    """
+    Raises `InputError` if Hugging Face's models cannot represent the run, or if the extra `hub` is not
+    installed. Raises `MachineError` if the disk cannot be written."""
     transformers = import_library("transformers", "exporting to Hugging Face", "hub")
     family, config, task = check_language_model(run), run.config.model, run.task
     special = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
     special |= getattr(getattr(task, "tokenizer", None), "special", {})
     sizes = {"vocab_size": task.outputs, "tie_word_embeddings": config.tied, **special}
     layer = run.model.decoder.layers[0].self_attention
-    make = _gpt2_config if family is GPT2_FAMILY else partial(_llama_config, layer)
+    inner = config.inner if config.feed_forward else 1
     with quiet_transformers(transformers):
+        if family is GPT2_FAMILY:
+            activations = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+            settings = transformers.GPT2Config(
+                n_embd=config.hidden,
+                n_layer=config.layers,
+                n_head=config.heads,
+                n_inner=inner,
+                n_positions=task.longest,
+                activation_function=activations[config.activation] if config.feed_forward else "relu",
+                layer_norm_epsilon=config.norm_epsilon,
+                resid_pdrop=config.dropout,
+                embd_pdrop=config.dropout,
+                attn_pdrop=0.0,
+                **sizes,
+            )
+        else:
+            settings = transformers.LlamaConfig(
+                hidden_size=config.hidden,
+                num_hidden_layers=config.layers,
+                num_attention_heads=config.heads,
+                num_key_value_heads=layer.groups,
+                head_dim=config.head_width,
+                intermediate_size=inner,
+                max_position_embeddings=task.longest,
+                rms_norm_eps=config.norm_epsilon,
+                rope_parameters={"rope_type": "default", "rope_theta": layer.rotary.waves.base},
+                attention_bias=config.bias,
+                mlp_bias=config.bias,
+                **sizes,
+            )
         with torch.random.fork_rng(devices=[]):
-            settings = make(transformers, config, task.longest, sizes)
             theirs = transformers.AutoModelForCausalLM.from_config(settings)
         state = {name: tensor.detach().float().cpu() for name, tensor in run.model.state_dict().items()}
         state = state if config.feed_forward else _with_feed_forward(state, config)
@@ -480,52 +500,9 @@ def write_language_model(run: Any, folder: Path) -> None:
     _write_tokenizer(task, folder, special)
 
 
-def open_language_model(run: LanguageModelRun, folder: Path) -> ConvertedLanguageModel:
+def open_language_model(run: Any, folder: Path) -> ConvertedLanguageModel:
     del run
-    model, tokenizer, _ = load_language_model(folder)
-    return ConvertedLanguageModel(model, tokenizer)
-
-
-def _gpt2_config(transformers: Any, config: DecoderOnlyConfig, longest: int, sizes: Mapping[str, Any]) -> Any:
-    return transformers.GPT2Config(
-        n_embd=config.hidden,
-        n_layer=config.layers,
-        n_head=config.heads,
-        n_inner=config.inner if config.feed_forward else 1,
-        n_positions=longest,
-        activation_function=next(theirs for theirs, ours in ACTIVATIONS.items() if ours == config.activation)
-        if config.feed_forward
-        else "relu",
-        layer_norm_epsilon=config.norm_epsilon,
-        resid_pdrop=config.dropout,
-        embd_pdrop=config.dropout,
-        attn_pdrop=0.0,
-        **sizes,
-    )
-
-
-def _llama_config(
-    layer: MultiHeadAttention,
-    transformers: Any,
-    config: DecoderOnlyConfig,
-    longest: int,
-    sizes: Mapping[str, Any],
-) -> Any:
-    assert layer.rotary is not None
-    return transformers.LlamaConfig(
-        hidden_size=config.hidden,
-        num_hidden_layers=config.layers,
-        num_attention_heads=config.heads,
-        num_key_value_heads=layer.groups,
-        head_dim=config.head_width,
-        intermediate_size=config.inner if config.feed_forward else 1,
-        max_position_embeddings=longest,
-        rms_norm_eps=config.norm_epsilon,
-        rope_parameters={"rope_type": "default", "rope_theta": layer.rotary.waves.base},
-        attention_bias=config.bias,
-        mlp_bias=config.bias,
-        **sizes,
-    )
+    return ConvertedLanguageModel(*load_language_model(folder))
 
 
 def _with_feed_forward(state: Mapping[str, Tensor], config: DecoderOnlyConfig) -> dict[str, Tensor]:
@@ -564,10 +541,8 @@ def _write_tokenizer(task: TokenTask, folder: Path, special: Mapping[str, int | 
 
 
 def _text_tokenizer(vocabulary: SubwordVocabulary) -> str:
-    """Return the JSON of a tokenizer for text of many lines.
-
-    A line feed is the token with the index of the end of sequence, and each line is tokenized separately.
-    """
+    """Return the JSON of a tokenizer for text of many lines. A line feed is the token with the index of the end
+    of sequence, and each line is tokenized separately."""
     from tokenizers import Regex, Tokenizer, decoders
 
     stored = json.loads(vocabulary.to_json())

@@ -16,10 +16,8 @@ from regard.data.vocabulary import BOS, EOS, PAD, Vocabulary
 class PairBatch(NamedTuple):
     """A batch of sources and their targets."""
 
-    source: Tensor
-    """(B, Ts) int64, vocabulary indices."""
-    target: Tensor
-    """(B, Tt) int64, vocabulary indices that the decoder predicts."""
+    source: Tensor  # (B, Ts) int64, vocabulary indices
+    target: Tensor  # (B, Tt) int64, vocabulary indices that the decoder predicts
     alignment: Tensor | None = None
     """(B, Tt, Ts) float32, target weights of a guided head (see `guided_alignment`); None without guidance."""
 
@@ -33,11 +31,8 @@ class PairBatch(NamedTuple):
         return int((self.target != PAD).sum())
 
     def share(self, rank: int, size: int) -> "PairBatch":
-        """Return the rows for one of `size` processes.
-
-        A process without rows gets one row with an empty target, so that all processes run the same number of
-        steps.
-        """
+        """Return the rows for one of `size` processes. A process without rows gets one row with an empty
+        target, so that all processes run the same number of steps."""
         if size == 1:
             return self
         alignment = None if self.alignment is None else self.alignment[rank::size]

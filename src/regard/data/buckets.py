@@ -36,23 +36,17 @@ Resegment = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
 @dataclass
 class Buckets:
-    """The batches of a corpus or a mixture.
-
-    Raises `InputError` if the longest sentence alone exceeds `tokens`.
-    """
+    """The batches of a corpus or a mixture. Raises `InputError` if the longest sentence alone exceeds
+    `tokens`."""
 
     corpus: Corpus | Mixture
-    tokens: int
-    """Largest number of tokens in a batch on the longer side, including padding."""
+    tokens: int  # Largest number of tokens in a batch on the longer side, including padding
     seed: int
-    place: BatchPosition = BEGIN
-    """The position of the next batch."""
+    place: BatchPosition = BEGIN  # The position of the next batch
     resegment: tuple[Resegment, Resegment] | None = None
     """Functions that sample segmentations of sources and targets (see `Resegment`)."""
-    max_pairs: int = 0
-    """Largest number of pairs in a batch; 0: no limit."""
-    guide: GuidedAlignment | None = None
-    """Alignment of the corpus, which is added to the batches, or None."""
+    max_pairs: int = 0  # Largest number of pairs in a batch; 0: no limit
+    guide: GuidedAlignment | None = None  # Alignment of the corpus, which is added to the batches, or None
 
     def __post_init__(self) -> None:
         if self.tokens < self.corpus.longest:
@@ -99,18 +93,15 @@ class Buckets:
             source, target = self.resegment
             sides = [source(row, random) for row in sides[0]], [target(row, random) for row in sides[1]]
         lengths = np.array([[len(sentence) for sentence in side] for side in sides]).T
-        batches = self._form_batches(lengths, random)
+        # Sort by target length, then by source length, then at random.
+        ranks = np.lexsort((random.random(len(lengths)), lengths[:, 0], lengths[:, 1]))
+        bounds = split_batches(lengths.max(1)[ranks], self.tokens, self.max_pairs)
+        # Shuffle the batches, so that sentences do not become longer within a pool.
+        batches = [ranks[slice(*bounds[index])] for index in random.permutation(len(bounds))]
         columns: list[list[np.ndarray]] = [*sides]
         if self.guide is not None:
             columns.append([links for _, begin, end in ranges for links in self.guide.read(begin, end)])
         return [tuple([column[row] for row in rows] for column in columns) for rows in batches]
-
-    def _form_batches(self, lengths: np.ndarray, random: np.random.Generator) -> list[np.ndarray]:
-        # Sort by target length, then by source length, then at random.
-        ranks = np.lexsort((random.random(len(lengths)), lengths[:, 0], lengths[:, 1]))
-        batches = split_batches(lengths.max(1)[ranks], self.tokens, self.max_pairs)
-        # Shuffle the batches, so that sentences do not become longer within a pool.
-        return [ranks[slice(*batches[index])] for index in random.permutation(len(batches))]
 
 
 def split_batches(lengths: np.ndarray, tokens: int, max_pairs: int = 0) -> list[tuple[int, int]]:

@@ -14,28 +14,25 @@ from functools import lru_cache
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated
 
 from regard.arguments import Limits, check_fields
 from regard.data.parallel import SKIP_REASONS, ParallelText
 from regard.data.tokenization import find_script
 from regard.errors import InputError, plural
-from regard.io.folders import new_folder
-from regard.io.writing import check_folder
+from regard.io.writing import check_folder, new_folder
 from regard.progress import reading_bar
 from regard.result import Result
 
 PairScorer = Callable[[list[tuple[str, str]]], Sequence[float | None]]
 """Function that returns a score from 0 to 1 for each pair, or None for a pair that is too long."""
-SCORED_PAIRS = 2000
-"""The number of pairs that are scored together."""
+SCORED_PAIRS = 2000  # The number of pairs that are scored together
 DROPPED = "dropped.tsv"
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75)
 MAX_SHORT = 20
 """Number of characters up to which the lengths of both sides may have any ratio: "Ja." can mean "Yes, of
 course."."""
-SCRIPT_PAIRS = 10_000
-"""The number of pairs from which the scripts of a corpus are detected."""
+SCRIPT_PAIRS = 10_000  # The number of pairs from which the scripts of a corpus are detected
 ANY = "any"
 JOINT_SCRIPTS = {"hiragana": "cjk", "katakana": "cjk", "katakana-hiragana": "cjk", "fullwidth": "latin"}
 """Scripts that occur together in a text, such as the three scripts of Japanese."""
@@ -94,12 +91,13 @@ class PairFilter:
             return "lengths too different"
         if not self.rules.keep_copies and source.casefold() == target.casefold():
             return "both sides the same"
-        sides = zip((source, target), self.scripts, strict=True)
-        if not all(_has_script(text, script) for text, script in sides):
-            return "other script"
+        for text, script in zip((source, target), self.scripts, strict=True):
+            letters = [] if script == ANY else _letter_scripts(text)
+            if letters and 2 * letters.count(script) <= len(letters):
+                return "other script"
         if self.rules.keep_duplicates:
             return None
-        # Store a digest of 16 bytes instead of the text. A collision is practically impossible.
+        # A digest of 16 bytes instead of the text: a collision is practically impossible.
         digest = blake2b(f"{source}\t{target}".encode(), digest_size=16).digest()
         if digest in self.kept:
             return "duplicate"
@@ -121,14 +119,6 @@ def common_scripts(pairs: Iterable[tuple[str, str]]) -> tuple[str, str]:
     return source, target
 
 
-def _has_script(text: str, script: str) -> bool:
-    """Return whether more than half of the letters have a script. Returns True for a text without letters."""
-    if script == ANY:
-        return True
-    letters = _letter_scripts(text)
-    return not letters or 2 * letters.count(script) > len(letters)
-
-
 def _letter_scripts(text: str) -> list[str]:
     return [script for script in map(_script, text) if script]
 
@@ -148,17 +138,12 @@ def _script_names() -> frozenset[str]:
 class CleaningReport(Result):
     """The retained pairs of a corpus, and the reasons for dropped pairs."""
 
-    files: list[Path]
-    """The files of the retained pairs."""
+    files: list[Path]  # The files of the retained pairs
     dropped_file: Path
-    kept: int
-    """The number of retained pairs."""
-    dropped: dict[str, int]
-    """The number of dropped pairs, by reason."""
-    scripts: tuple[str, ...]
-    """The scripts of source and target."""
-    scores: dict[float, float]
-    """Quantiles of the scores of all scored pairs; empty without scored pairs."""
+    kept: int  # The number of retained pairs
+    dropped: dict[str, int]  # The number of dropped pairs, by reason
+    scripts: tuple[str, ...]  # The scripts of source and target
+    scores: dict[float, float]  # Quantiles of the scores of all scored pairs; empty without scored pairs
 
     def __str__(self) -> str:
         total = self.kept + sum(self.dropped.values())
@@ -185,9 +170,7 @@ class _Pair:
 class _RecordingText(ParallelText):
     """A text that also records the skipped pairs."""
 
-    def __init__(self, paths: Sequence[str | Path], *, lenient: bool) -> None:
-        super().__init__(paths, lenient=lenient)
-        self.skipped: list[_Pair] = []
+    skipped: list[_Pair]
 
     def skip(self, reason: str, where: str) -> None:
         super().skip(reason, where)
@@ -222,6 +205,7 @@ def clean_corpus(
     if os.path.lexists(savepath):
         raise InputError(f"folder {str(savepath)!r} exists: choose another --savepath")
     check_folder(savepath.parent)
+    text.skipped = []
     scripts = rules.scripts or common_scripts(islice(text, SCRIPT_PAIRS))
     text.skipped.clear()
     dropped: Counter[str] = Counter()
@@ -237,17 +221,22 @@ def clean_corpus(
             for pair in batch:
                 if pair.reason is None:
                     kept += 1
-                    _write_pair(pair, files)
+                    for file, line in zip(files, pair.lines, strict=True):
+                        file.write((line or b"") + b"\n")
                 else:
                     dropped[pair.reason] += 1
-                    dropped_file.write(_dropped_row(pair))
+                    score = "" if pair.score is None else f"{pair.score:.6g}"
+                    cells = (str(pair.number), pair.reason, score, *pair.texts)
+                    row = "\t".join(cell.replace("\t", " ").replace("\r", " ") for cell in cells)
+                    dropped_file.write(row.encode() + b"\n")
+    scores.sort()
     return CleaningReport(
         files=[savepath / name for name in names],
         dropped_file=savepath / DROPPED,
         kept=kept,
         dropped=dict(dropped.most_common()),
         scripts=scripts,
-        scores=_quantiles(scores),
+        scores={share: scores[int(share * len(scores))] for share in QUANTILES} if scores else {},
     )
 
 
@@ -275,19 +264,3 @@ def _score(batch: list[_Pair], scoring: PairScorer, min_score: float) -> list[fl
         elif not score >= min_score:  # also true for NaN
             pair.reason = "low score"
     return [pair.score for pair in passed if pair.score is not None]
-
-
-def _write_pair(pair: _Pair, files: Sequence[BinaryIO]) -> None:
-    for file, line in zip(files, pair.lines, strict=True):
-        file.write((line or b"") + b"\n")
-
-
-def _dropped_row(pair: _Pair) -> bytes:
-    score = "" if pair.score is None else f"{pair.score:.6g}"
-    cells = (str(pair.number), str(pair.reason), score, *pair.texts)
-    return "\t".join(cell.replace("\t", " ").replace("\r", " ") for cell in cells).encode() + b"\n"
-
-
-def _quantiles(scores: list[float]) -> dict[float, float]:
-    ordered = sorted(scores)
-    return {share: ordered[int(share * len(ordered))] for share in QUANTILES} if ordered else {}

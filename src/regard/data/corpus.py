@@ -28,10 +28,8 @@ from regard.data.unknown_tokens import UnknownCount, UnknownShares
 from regard.io.reading import DamageError, check_file, damaged_file, read_stored
 
 BOUND = np.dtype("<i8")
-BLOCK = 1 << 20
-"""The number of bytes per read when checksums are computed."""
-Checksums = tuple[int, int]
-"""CRC-32 checksums of the values and of the bounds."""
+BLOCK = 1 << 20  # The number of bytes per read when checksums are computed
+Checksums = tuple[int, int]  # CRC-32 checksums of the values and of the bounds
 
 
 class RaggedWriter:
@@ -70,12 +68,9 @@ class RaggedWriter:
 
 
 class RaggedArray:
-    """Rows written by `RaggedWriter`.
-
-    Both files are read once to verify their checksums. Verifying parts on their first use would save little
-    time, because the scan of the text before each training run reads more bytes. Raises `DamageError` if the
-    files have changed, and `InputError` if the files are missing.
-    """
+    """Rows written by `RaggedWriter`. Both files are read once to verify their checksums. Verifying parts on
+    their first use would save little time, because the scan of the text before each training run reads more
+    bytes. Raises `DamageError` if the files have changed, and `InputError` if the files are missing."""
 
     def __init__(self, folder: Path, name: str, dtype: np.dtype, checksums: Checksums) -> None:
         self.dtype = dtype
@@ -126,12 +121,9 @@ def _paths(folder: Path, name: str) -> tuple[Path, Path]:
 
 FORMAT: Literal["regard-corpus/4"] = "regard-corpus/4"
 INDEX = "corpus.json"
-SIDES = ("source", "target")
-"""The names of the files of each side."""
-SEGMENT = 500
-"""The number of adjacent pairs that training reads together."""
-POOL = 100
-"""Segments per pool."""
+SIDES = ("source", "target")  # The names of the files of each side
+SEGMENT = 500  # The number of adjacent pairs that training reads together
+POOL = 100  # Segments per pool
 REMEDY = "delete its folder to prepare the corpus again"
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 PairRange = tuple["Corpus", int, int]
@@ -142,8 +134,7 @@ class StoredCorpus(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The content of corpus.json."""
 
     format: Literal["regard-corpus/4"]
-    name: str
-    """The name of the folder, which identifies the text, the vocabularies and the maximum length."""
+    name: str  # The name of the folder, which identifies the text, the vocabularies and the maximum length
     longest: Annotated[int, msgspec.Meta(ge=1, le=2**48)]
     symbols: tuple[Number, Number]
     unknown: tuple[Number, Number]
@@ -159,12 +150,9 @@ class Corpus:
     folder: Path
     sides: tuple[RaggedArray, RaggedArray]
     """The tokens of sources and of targets, each with its end of sequence."""
-    longest: int
-    """The number of tokens of the longest sentence, including its end of sequence."""
-    symbols: tuple[int, int]
-    """The sizes of the vocabularies of source and target."""
-    unknown_tokens: tuple[int, int]
-    """The number of unknown tokens of sources and of targets."""
+    longest: int  # The number of tokens of the longest sentence, including its end of sequence
+    symbols: tuple[int, int]  # The sizes of the vocabularies of source and target
+    unknown_tokens: tuple[int, int]  # The number of unknown tokens of sources and of targets
     counts: PairCounts
 
     def __len__(self) -> int:
@@ -227,8 +215,7 @@ def open_corpus(folder: Path) -> Corpus:
     return Corpus(folder, (source, target), stored.longest, stored.symbols, stored.unknown, stored.counts)
 
 
-MIN_SEGMENTS = 5
-"""Smallest number of segments in a pool, so that batches contain sentences of similar length."""
+MIN_SEGMENTS = 5  # Smallest number of segments in a pool, so that batches contain sentences of similar length
 
 
 @dataclass(frozen=True)
@@ -236,8 +223,7 @@ class Mixture:
     """Corpora with their weights."""
 
     corpora: tuple[Corpus, ...]
-    weights: tuple[float, ...]
-    """One positive weight per corpus. Only their ratios matter."""
+    weights: tuple[float, ...]  # One positive weight per corpus. Only their ratios matter.
 
     @property
     def longest(self) -> int:

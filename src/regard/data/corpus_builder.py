@@ -1,7 +1,6 @@
 """Build a corpus: split a text into tokens on all cores, and write the tokens in the order of the text."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice, zip_longest
@@ -12,14 +11,13 @@ import msgspec
 import numpy as np
 
 from regard.data.corpus import FORMAT, INDEX, SIDES, Corpus, RaggedWriter, StoredCorpus, open_corpus, token_type
-from regard.data.parallel import ConcatenatedText, PairCounts, PairSource, ParallelText, decompress, read_errors
+from regard.data.parallel import ConcatenatedText, PairCounts, PairSource, ParallelText, open_texts
 from regard.data.subwords import SubwordVocabulary
 from regard.data.vocabulary import BLANK, EOS, UNKNOWN, LearnedVocabulary, is_blank
 from regard.data.worker_pool import map_in_processes
 from regard.errors import InputError, plural, shorten
-from regard.io.folders import new_folder
 from regard.io.reading import add_digest
-from regard.io.writing import write_json
+from regard.io.writing import new_folder, write_json
 from regard.machine import available_cores
 
 LINES = 20_000
@@ -28,8 +26,7 @@ Both sizes have the same speed.
 """
 STRETCH = 5
 """Number of chunks per stretch. A sample of a long text consists of the first lines of each stretch."""
-SAMPLE_PAIRS = 1_000_000
-"""Largest number of lines in a sample."""
+SAMPLE_PAIRS = 1_000_000  # Largest number of lines in a sample
 
 
 class PairChunk(NamedTuple):
@@ -54,28 +51,21 @@ class LineChunk:
 
     paths: tuple[Path, ...]
     strict: bool
-    first: int
-    """The number of the first line, counted from 1."""
-    contents: tuple[bytes, ...]
-    """The lines of each file."""
-    size: int
-    """The number of bytes in the files, before decompression."""
+    first: int  # The number of the first line, counted from 1
+    contents: tuple[bytes, ...]  # The lines of each file
+    size: int  # The number of bytes in the files, before decompression
 
     def read(self, limit: int | None = None) -> PairChunk:
-        """Return the pairs of all lines, or of the first `limit` lines.
-
-        Raises `InputError` if the text is strict and a pair must be skipped.
-        """
+        """Return the pairs of all lines, or of the first `limit` lines. Raises `InputError` if the text is
+        strict and a pair must be skipped."""
         contents = self.contents
         if limit is not None:
             contents = tuple(b"".join(_split_lines(content)[:limit]) for content in contents)
         return self._read_regular(contents) or self._read_line_by_line(contents)
 
     def _read_regular(self, contents: Sequence[bytes]) -> PairChunk | None:
-        """Return the pairs if no line needs special treatment, otherwise None.
-
-        Decoding and stripping whole chunks is several times faster than doing so line by line.
-        """
+        """Return the pairs if no line needs special treatment, otherwise None. Decoding and stripping whole
+        chunks is several times faster than doing so line by line."""
         try:
             texts = [content.decode() for content in contents]
         except UnicodeDecodeError:
@@ -111,9 +101,7 @@ def read_chunks(text: PairSource) -> Iterator[TextChunk]:
         for part in text.texts:
             yield from read_chunks(part)
     elif isinstance(text, ParallelText):
-        with read_errors(text.paths), ExitStack() as stack:
-            raws = [stack.enter_context(path.open("rb")) for path in text.paths]
-            files = [decompress(path, raw, stack) for path, raw in zip(text.paths, raws, strict=True)]
+        with open_texts(text.paths) as (raws, files):
             first, before = 1, 0
             while any(contents := tuple(b"".join(islice(file, LINES)) for file in files)):
                 done = sum(raw.tell() for raw in raws)
@@ -138,21 +126,15 @@ def _split_lines(content: bytes) -> list[bytes]:
 @dataclass
 class Sample:
     """Sentences from which vocabularies are learned: the whole text, or the first lines of each stretch of the
-    text.
-
-    A sample with the same number of lines from each stretch needs no random numbers and is the same on every
-    machine. A sample can be iterated over repeatedly.
-    """
+    text. A sample with the same number of lines from each stretch needs no random numbers and is the same on
+    every machine. A sample can be iterated over repeatedly."""
 
     text: PairSource
-    side: int | None
-    """0: sources, 1: targets, None: both."""
+    side: int | None  # 0: sources, 1: targets, None: both
     on_share: Callable[[float], None] = field(default=lambda share: None)
     """Called repeatedly with the fraction of the sample that has been read, from 0 to 1."""
-    pairs: int = 0
-    """The number of pairs in the sample, known after an iteration."""
-    bytes: int = 0
-    """The size of the sample in UTF-8 bytes, known after an iteration."""
+    pairs: int = 0  # The number of pairs in the sample, known after an iteration
+    bytes: int = 0  # The size of the sample in UTF-8 bytes, known after an iteration
 
     def __post_init__(self) -> None:
         stretch = LINES * STRETCH
@@ -198,8 +180,7 @@ class Sample:
 # vocabularies do, the tokens of a sentence are the concatenated tokens of its words. The words of many sentences
 # are looked up in a table, and only new words are passed to the `tokenizers` library.
 
-CAPACITY = 200_000
-"""The largest number of cached words. A larger table is cleared."""
+CAPACITY = 200_000  # The largest number of cached words. A larger table is cleared.
 END = "\n"
 """Marks the end of a sentence in a list of words. A sentence that contains this character is looked up as a
 whole."""
@@ -265,10 +246,8 @@ class CachedTokenizer(dict[str, int]):
 
 
 def _split_words(sentences: Sequence[str]) -> list[str]:
-    """Return the words of all sentences with `END` after each sentence.
-
-    A sentence with unusual whitespace is returned as a whole.
-    """
+    """Return the words of all sentences with `END` after each sentence. A sentence with unusual whitespace is
+    returned as a whole."""
     joined = f" {f' {END} '.join(sentences)} "
     if _has_single_blanks(joined) and joined.count(END) == len(sentences) - 1:
         return [*joined[1:-1].split(" "), END]
@@ -304,28 +283,22 @@ def corpus_tokenizer(vocabulary: LearnedVocabulary) -> CorpusTokenizer:
     return CachedTokenizer(vocabulary.encode) if cached else PlainTokenizer(vocabulary.encode)
 
 
-Vocabularies = tuple[LearnedVocabulary, LearnedVocabulary]
-"""The vocabularies of source and target."""
+Vocabularies = tuple[LearnedVocabulary, LearnedVocabulary]  # The vocabularies of source and target
 
 
 class EncodedChunk(NamedTuple):
     """The tokens of a chunk."""
 
-    tokens: tuple[np.ndarray, np.ndarray]
-    """The concatenated tokens of all sources, and those of all targets."""
-    lengths: np.ndarray
-    """(pairs, 2), the lengths of each source and target, including `EOS`."""
+    tokens: tuple[np.ndarray, np.ndarray]  # The concatenated tokens of all sources, and those of all targets
+    lengths: np.ndarray  # (pairs, 2), the lengths of each source and target, including `EOS`
     counts: PairCounts
-    size: int
-    """Bytes of the text."""
+    size: int  # Bytes of the text
 
 
 @dataclass(frozen=True)
 class ChunkEncoder:
-    """Splits chunks of text into tokens.
-
-    Pairs with a side of more than `max_len` tokens are skipped and counted, or raise an error if `strict`.
-    """
+    """Splits chunks of text into tokens. Pairs with a side of more than `max_len` tokens are skipped and
+    counted, or raise an error if `strict`."""
 
     vocabularies: Vocabularies
     max_len: int

@@ -1,7 +1,7 @@
 """Public data sets. The library pooch downloads the files and verifies their checksums."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,10 @@ from regard.io.locking import hold_lock
 from regard.io.reading import canonical_json, is_folder
 from regard.io.writing import check_folder, refuse_links
 from regard.libraries import check_hub_name, import_library, library_errors, offline
-from regard.progress import print_status, reading_bar
+from regard.progress import print_status
 
-RETRIES = 3
-"""Number of further attempts after a failed download."""
-TIMEOUT = 30
-"""Seconds without a response after which a connection counts as failed."""
+RETRIES = 3  # Number of further attempts after a failed download
+TIMEOUT = 30  # Seconds without a response after which a connection counts as failed
 
 
 @dataclass(frozen=True)
@@ -29,8 +27,7 @@ class DataSet:
     url: str
     checksums: dict[str, str]
     """The checksum of each file in the format of pooch, with the parts in the order of their use."""
-    languages: tuple[str, ...]
-    """The available languages. The first two languages are the default pair."""
+    languages: tuple[str, ...]  # The available languages. The first two languages are the default pair.
 
     def files(self, languages: Sequence[str]) -> list[str]:
         parts = dict.fromkeys(name.split(".")[0] for name in self.checksums)
@@ -59,25 +56,6 @@ DATA_SETS = {
         ("de", "en", "fr", "cs"),
     )
 }
-
-
-class _ProgressBar:
-    """Adapts a callback to the interface of progress bars that pooch expects."""
-
-    total = 0
-
-    def __init__(self, on_bytes: Callable[[int, int | None], None]) -> None:
-        self.on_bytes, self.done = on_bytes, 0
-
-    def update(self, count: int) -> None:
-        self.done += count
-        self.on_bytes(min(self.done, self.total or self.done), self.total or None)
-
-    def reset(self) -> None:
-        self.done = 0
-
-    def close(self) -> None:
-        pass
 
 
 @public
@@ -116,6 +94,7 @@ def fetch(
 
 def _download(data_set: DataSet, files: list[str], url: str, folder: Path, progress: bool) -> None:
     import pooch  # importing pooch takes 0.1 s
+    import requests
 
     pooch.get_logger().setLevel("WARNING")
     url = url.rstrip("/")
@@ -130,38 +109,23 @@ def _download(data_set: DataSet, files: list[str], url: str, folder: Path, progr
     for file in missing:
         refuse_links(folder / file)
         try:
-            with reading_bar(f"fetch {file}", None, show=progress) as on_bytes:
-                fetcher.fetch(
-                    file,
-                    downloader=pooch.HTTPDownloader(progressbar=_ProgressBar(on_bytes), timeout=TIMEOUT),
-                )
-        except (
-            OSError,
-            ValueError,
-        ) as error:  # requests raises OSError, and pooch raises ValueError for an incorrect checksum
-            raise MachineError(f"cannot fetch {url}/{file}: {_reason(error)}") from error
+            fetcher.fetch(file, downloader=pooch.HTTPDownloader(timeout=TIMEOUT))
+        except (requests.ConnectionError, requests.Timeout) as error:
+            reason = "no connection; try again later, or give the address of a copy with --url"
+            raise MachineError(f"cannot fetch {url}/{file}: {reason}") from error
+        except (OSError, ValueError) as error:  # pooch raises ValueError for an incorrect checksum
+            raise MachineError(f"cannot fetch {url}/{file}: {' '.join(str(error).split())}") from error
 
 
-def _reason(error: Exception) -> str:
-    import requests
-
-    if isinstance(error, requests.ConnectionError | requests.Timeout):
-        return "no connection; try again later, or give the address of a copy with --url"
-    return " ".join(str(error).split())
-
-
-DIGEST_ROWS = 10_000
-"""The number of rows that are digested together."""
+DIGEST_ROWS = 10_000  # The number of rows that are digested together
 _digests: dict[tuple[object, ...], TextDigest] = {}
 """The digests computed by this process, by fingerprint of the rows in `datasets`."""
 
 
 class HubText(PairSource):
     """A split of a data set with one column per language, or with one column `translation` for all languages.
-
     `name`: a name on the Hub, or a folder. `languages`: languages of source and target. Raises `InputError` if
-    the data set, its split or a column does not exist, or if the library is not installed.
-    """
+    the data set, its split or a column does not exist, or if the library is not installed."""
 
     def __init__(self, name: str, languages: Sequence[str], split: str, *, strict: bool = False) -> None:
         super().__init__(strict=strict)

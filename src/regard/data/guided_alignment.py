@@ -7,9 +7,7 @@ The alignments are derived from links between words, with a line in Moses' forma
 two words are linked, all their tokens are linked.
 """
 
-import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -22,19 +20,17 @@ from torch import Tensor
 
 from regard.data.corpus import Checksums, Corpus, RaggedArray, RaggedWriter
 from regard.data.corpus_builder import Vocabularies
-from regard.data.parallel import ParallelText, check_files, decompress, file_digest
+from regard.data.parallel import ParallelText, check_files, file_digest, open_texts
 from regard.data.tokenization import tokenize
 from regard.data.word_alignment import parse_moses
 from regard.errors import InputError, plural
-from regard.io.folders import new_folder
 from regard.io.reading import DamageError, add_digest, check_file, damaged_file, is_file, is_folder, read_stored
-from regard.io.writing import write_json
+from regard.io.writing import new_folder, write_json
 from regard.progress import reading_bar
 
 FORMAT = "regard-guide/3"
 REMEDY = "delete its folder to prepare the alignment again"
-CHECKED_LINES = 1000
-"""The number of lines whose format is checked before the corpus is built."""
+CHECKED_LINES = 1000  # The number of lines whose format is checked before the corpus is built
 FORMAT_REMEDY = "give a line in Moses' format (0-0 1-2) for each line of the text"
 TOKEN = np.dtype("<u4")
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
@@ -47,8 +43,7 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     pairs: Number
     checksums: Checksums
-    digest: str
-    """The digest of the other fields."""
+    digest: str  # The digest of the other fields
 
 
 @dataclass(frozen=True)
@@ -107,10 +102,8 @@ def prepare_alignment(
     progress: bool = True,
 ) -> GuidedAlignment:
     """Return the token alignment of a corpus. The alignment is built from the file of links of the text, unless
-    a prepared alignment exists beside the corpus.
-
-    Raises `InputError` if the file belongs to a different text or is not in Moses' format.
-    """
+    a prepared alignment exists beside the corpus. Raises `InputError` if the file belongs to a different text
+    or is not in Moses' format."""
     name = file_digest(path).sha256[:16]
     folder = corpus.folder.with_name(f"{corpus.folder.name}-guide-{name}")
     if is_folder(folder):
@@ -119,20 +112,16 @@ def prepare_alignment(
         reading_bar("prepare the guide", text.bytes, show=progress) as text.on_bytes,
         new_folder(folder) as building,
     ):
-        _write(building, folder.name, path, text, vocabularies, corpus, max_len)
+        checksums = _write_links(building, path, text, vocabularies, corpus, max_len)
+        content = {"format": FORMAT, "name": folder.name, "pairs": len(corpus), "checksums": checksums}
+        write_json(building / "guide.json", add_digest(content))
     return _open(folder, corpus)
 
 
-def _write(
-    folder: Path,
-    name: str,
-    path: Path,
-    text: ParallelText,
-    vocabularies: Vocabularies,
-    corpus: Corpus,
-    max_len: int,
-) -> None:
-    """Write the links of all pairs in the order of the corpus. `name`: the final name of the folder."""
+def _write_links(
+    folder: Path, path: Path, text: ParallelText, vocabularies: Vocabularies, corpus: Corpus, max_len: int
+) -> Checksums:
+    """Write the links of all pairs in the order of the corpus."""
     source_vocabulary, target_vocabulary = vocabularies
     lines, number, pairs = _read_lines(path), 0, 0
     writer = RaggedWriter(folder, "links", TOKEN)
@@ -140,7 +129,13 @@ def _write(
         for source_text, target_text in text:
             line = ""
             while number < text.number:  # ignore the links of skipped pairs
-                number, line = number + 1, _next_line(lines, path, number + 1)
+                number += 1
+                if (content := next(lines, None)) is None:
+                    raise InputError(
+                        f"{str(path)!r} ends before line {number} of the text: give one line of links per line "
+                        f"of the text"
+                    )
+                line = content.decode(errors="replace").strip()
             where = f"line {number} of {str(path)!r}"
             source = tokenize(source_text, source_vocabulary, "words")
             target = tokenize(target_text, target_vocabulary, "words")
@@ -166,25 +161,12 @@ def _write(
             f"the text has {plural(pairs, 'pair')}, but its corpus has {len(corpus):,}: train again if the text "
             f"has changed"
         )
-    content = {"format": FORMAT, "name": name, "pairs": pairs, "checksums": checksums}
-    write_json(folder / "guide.json", add_digest(content))
+    return checksums
 
 
 def _read_lines(path: Path) -> Iterator[bytes]:
-    try:
-        with ExitStack() as stack:
-            yield from decompress(path, stack.enter_context(path.open("rb")), stack)
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"cannot read {str(path)!r}: {error}; give links in Moses' format (0-0 1-2)") from error
-
-
-def _next_line(lines: Iterator[bytes], path: Path, number: int) -> str:
-    line = next(lines, None)
-    if line is None:
-        raise InputError(
-            f"{str(path)!r} ends before line {number} of the text: give one line of links per line of the text"
-        )
-    return line.decode(errors="replace").strip()
+    with open_texts([path]) as (_, [file]):
+        yield from file
 
 
 def _open(folder: Path, corpus: Corpus) -> GuidedAlignment:

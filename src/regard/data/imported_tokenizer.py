@@ -31,11 +31,9 @@ class _Stored(msgspec.Struct):
 
 
 class ImportedTokenizer:
-    """A `tokenizers.Tokenizer` for a model with `size` outputs.
-
-    `special`: index of each special token, by the names in `SPECIAL_TOKENS`. Indices without a token, which some
-    models have because their vocabulary was padded, are named `<unused INDEX>`.
-    """
+    """A `tokenizers.Tokenizer` for a model with `size` outputs. `special`: index of each special token, by the
+    names in `SPECIAL_TOKENS`. Indices without a token, which some models have because their vocabulary was
+    padded, are named `<unused INDEX>`."""
 
     line_feed: int | None = None
     """Token of a line feed that separates lines; None: the whole text is encoded at once."""

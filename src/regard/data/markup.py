@@ -10,13 +10,13 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from regard.data.tokenization import Span, Unit, word_spans
 from regard.data.word_alignment import Link
 from regard.errors import InputError, shorten
 
-UNIT: Unit = "parts"
-"""Unit of the links: words with punctuation split off."""
+UNIT: Unit = "parts"  # Unit of the links: words with punctuation split off
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 """HTML's elements without an end tag and without content."""
 _NAME = r"[A-Za-z_][\w:.-]*"
@@ -31,11 +31,9 @@ _TAG = re.compile(
 class Element:
     """An element of a text: its tags and the span of its content."""
 
-    start_tag: str
-    """The start tag as written, such as <a href="x">; the whole element if it has no content."""
+    start_tag: str  # The start tag as written, such as <a href="x">; the whole element if it has no content
     end_tag: str = ""
-    span: Span = (0, 0)
-    """The span of the element's content in the text."""
+    span: Span = (0, 0)  # The span of the element's content in the text
     children: "list[Element]" = field(default_factory=list)
 
 
@@ -43,8 +41,7 @@ class Element:
 class MarkedText:
     """A text and its elements."""
 
-    text: str
-    """The text without markup and with character references (&amp;) resolved."""
+    text: str  # The text without markup and with character references (&amp;) resolved
     elements: list[Element] = field(default_factory=list)
 
 
@@ -111,28 +108,23 @@ def transfer_markup(
     return _write(marked.elements, whole, words, translation)
 
 
-@dataclass(frozen=True)
-class _Words:
+class _Words(NamedTuple):
     """The words of a text and of its translation."""
 
     text: str
     source: list[Span]
     target: list[Span]
-    sources: list[set[int]]
-    """For each target word, the source words linked to it."""
+    sources: list[set[int]]  # For each target word, the source words linked to it
 
     def inside(self, element: Element) -> set[int]:
-        """Return the source words that begin in an element. If no word begins in the element, return the words
-        that contain it."""
+        """Return the source words that begin in an element, or those that contain it if no word begins in it."""
         begin, end = element.span
         words = {word for word, (first, _) in enumerate(self.source) if begin <= first < end}
         return words or {word for word, (first, last) in enumerate(self.source) if first < end and begin < last}
 
     def position(self, offset: int) -> int:
-        """Return the target word before which a position in the source is located.
-
-        The result is the word after the words linked to the nearest source word before `offset`.
-        """
+        """Return the target word before which a position in the source is located: the word after the words that
+        are linked to the nearest source word before `offset`."""
         for word in range(len(self.source) - 1, -1, -1):
             targets = [target for target, sources in enumerate(self.sources) if word in sources]
             if self.source[word][1] <= offset and targets:
@@ -140,16 +132,12 @@ class _Words:
         return 0
 
 
-@dataclass(frozen=True)
-class _Part:
+class _Part(NamedTuple):
     """The part of the translation that contains the content of an element."""
 
-    words: tuple[int, int]
-    """The range of target words: the first word, and the word after the last word."""
-    span: Span
-    """The span of its characters."""
-    sources: set[int]
-    """The source words of the element."""
+    words: tuple[int, int]  # The span of its target words
+    span: Span  # The span of its characters
+    sources: set[int]  # The source words of the element
 
 
 def _write(elements: Sequence[Element], parent: _Part, words: _Words, translation: str) -> str:
@@ -207,11 +195,9 @@ def _assign_runs(elements: Sequence[Element], parent: _Part, words: _Words) -> d
 
 
 def _best_run(own: set[int], part: tuple[int, int], words: _Words) -> tuple[int, tuple[int, int]]:
-    """Return the highest score and the span of target words with this score.
-
-    The score is the number of words linked to `own` minus the number of words linked only to other words. The
-    span is computed by Kadane's algorithm.
-    """
+    """Return the highest score and the span of target words with this score. The score is the number of words
+    linked to `own` minus the number of words linked only to other words. The span is computed by Kadane's
+    algorithm."""
     best, run, total, first = 0, (part[0], part[0]), 0, part[0]
     for word in range(*part):
         sources = words.sources[word]

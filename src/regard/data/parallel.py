@@ -34,12 +34,10 @@ SKIP_REASONS = {
 }
 """Description of each reason for skipping a pair."""
 LENIENT = "; or skip such lines with --lenient"
-READ = 1 << 16
-"""Number of bytes per read of a compressed file."""
+READ = 1 << 16  # Number of bytes per read of a compressed file
 MAX_EXPANSION = 100
 """Largest ratio of a decompressed text to its file. Text expands to about five times its size, zeros to 1,000."""
-FREE_EXPANSION = 1 << 26
-"""Number of decompressed bytes without a limit."""
+FREE_EXPANSION = 1 << 26  # Number of decompressed bytes without a limit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +51,7 @@ class TextDigest:
 MAX_BROKEN = 0.01
 """The largest accepted fraction of lines that are not UTF-8. A file in a different encoding must be converted,
 because only some of its lines can be decoded as UTF-8."""
-SCAN_BLOCK = 1 << 20
-"""Bytes per read of a scan."""
+SCAN_BLOCK = 1 << 20  # Bytes per read of a scan
 MARKS = {
     codecs.BOM_UTF32_LE: "UTF-32",
     codecs.BOM_UTF32_BE: "UTF-32",
@@ -75,18 +72,15 @@ class PairCounts:
     """
 
     pairs: int = 0
-    empty: int = 0
-    """Pairs with an empty side."""
-    not_utf8: int = 0
-    """Pairs with a side that is not UTF-8 or has a zero byte."""
+    empty: int = 0  # Pairs with an empty side
+    not_utf8: int = 0  # Pairs with a side that is not UTF-8 or has a zero byte
     without_partner: int = 0
     """Lines without a tab in a file of pairs, or lines after the end of the shorter of two files."""
-    too_long: int = 0
-    """Pairs with a side of too many tokens."""
+    too_long: int = 0  # Pairs with a side of too many tokens
 
     @property
     def skipped(self) -> int:
-        return int(sum(astuple(self))) - self.pairs
+        return int(sum(astuple(self)) - self.pairs)
 
     def __add__(self, other: "PairCounts") -> "PairCounts":
         return PairCounts(*map(operator.add, astuple(self), astuple(other)))
@@ -102,15 +96,11 @@ class PairCounts:
 
 class PairSource(ABC):
     """Base class of parallel texts. A text can be iterated over repeatedly; each iteration resets `counts`.
-
     `strict`: raise `InputError` for the first pair that would be skipped. `lenient`: skip lines for which
-    `check_files` would raise an error.
-    """
+    `check_files` would raise an error."""
 
-    bytes: int
-    """The size of the text in bytes."""
-    number = 0
-    """The line number of the last pair, counted from 1."""
+    bytes: int  # The size of the text in bytes
+    number = 0  # The line number of the last pair, counted from 1
 
     def __init__(self, *, strict: bool = False, lenient: bool = False) -> None:
         self.strict, self.lenient, self.counts = strict, lenient, PairCounts()
@@ -125,10 +115,8 @@ class PairSource(ABC):
 
     @abstractmethod
     def digests(self) -> list[TextDigest]:
-        """Return a digest of each file or other source of the text, which is read as a whole.
-
-        Raises `InputError` if the text cannot be read.
-        """
+        """Return a digest of each file or other source of the text, which is read as a whole. Raises
+        `InputError` if the text cannot be read."""
 
     @abstractmethod
     def locations(self) -> list[str]:
@@ -146,10 +134,8 @@ class PairSource(ABC):
 
 
 class ParallelText(PairSource):
-    """The pairs of one TSV file, or of a source and a target file. Files may be compressed (`.gz`).
-
-    Raises `InputError` if a file is missing or cannot be read.
-    """
+    """The pairs of one TSV file, or of a source and a target file. Files may be compressed (`.gz`). Raises
+    `InputError` if a file is missing or cannot be read."""
 
     def __init__(self, paths: Sequence[str | Path], *, strict: bool = False, lenient: bool = False) -> None:
         super().__init__(strict=strict, lenient=lenient)
@@ -165,8 +151,7 @@ class ParallelText(PairSource):
             )
         self.bytes = sum(map(_size, self.paths))
         self._checked = lenient or strict  # strict stops at the first broken line
-        self.lines: tuple[bytes | None, ...] = ()
-        """The bytes of the last lines."""
+        self.lines: tuple[bytes | None, ...] = ()  # The bytes of the last lines
 
     def check(self) -> None:
         if not self._checked:
@@ -176,9 +161,7 @@ class ParallelText(PairSource):
     def __iter__(self) -> Iterator[tuple[str, str]]:
         self.check()
         self.counts = PairCounts()
-        with read_errors(self.paths), ExitStack() as stack:
-            raws = [stack.enter_context(path.open("rb")) for path in self.paths]
-            files = [decompress(path, raw, stack) for path, raw in zip(self.paths, raws, strict=True)]
+        with open_texts(self.paths) as (raws, files):
             stripped = ((line.rstrip(b"\r\n") for line in file) for file in files)
             for number, lines in enumerate(zip_longest(*stripped), start=1):
                 self.number, self.lines = number, lines
@@ -204,10 +187,8 @@ class ParallelText(PairSource):
         return [str(path.absolute()) for path in self.paths]
 
     def pair(self, lines: tuple[bytes | None, ...], number: int) -> tuple[str, str] | None:
-        """Return the pair formed by one line of each file, or None if the pair is skipped.
-
-        `lines`: lines without line feeds; None for a file that has ended.
-        """
+        """Return the pair formed by one line of each file, or None if the pair is skipped. `lines`: lines
+        without line feeds; None for a file that has ended."""
         if len(lines) == 1 and lines[0] is not None:  # columns after the second are ignored
             lines = (*lines[0].split(b"\t"), None)[:2]
         if None in lines:
@@ -257,10 +238,13 @@ class ConcatenatedText(PairSource):
 
 
 @contextmanager
-def read_errors(paths: Sequence[Path]) -> Iterator[None]:
-    """Convert read errors for the files of a text to `InputError`."""
+def open_texts(paths: Sequence[Path]) -> Iterator[tuple[list[BinaryIO], list[BinaryIO]]]:
+    """Open text files. Yields the files and their uncompressed content. Read errors in the block become
+    `InputError`."""
     try:
-        yield
+        with ExitStack() as stack:
+            raws: list[BinaryIO] = [stack.enter_context(path.open("rb")) for path in paths]
+            yield raws, [decompress(path, raw, stack) for path, raw in zip(paths, raws, strict=True)]
     except (OSError, EOFError, zlib.error) as error:
         reason = "its gzip data is damaged"
         if isinstance(error, OSError):
@@ -316,10 +300,8 @@ class _LimitedGzip(gzip.GzipFile):
 
 
 def file_digest(path: Path, on_bytes: Callable[[int], None] = lambda done: None) -> TextDigest:
-    """Return the number of lines and the SHA-256 of a file, computed from its uncompressed content.
-
-    `on_bytes` is called with the number of bytes read. Raises `InputError` if the file cannot be read.
-    """
+    """Return the number of lines and the SHA-256 of a file, computed from its uncompressed content. `on_bytes`
+    is called with the number of bytes read. Raises `InputError` if the file cannot be read."""
     _size(path)
     scan = _scan_file(path, on_bytes)
     return TextDigest(lines=scan.lines, sha256=scan.sha256)
@@ -329,12 +311,9 @@ class TextScan(NamedTuple):
     """The digest and the lines of a text, with those that are not text. Lines are counted from 1."""
 
     lines: int
-    undecodable: int
-    """Lines that are not UTF-8."""
-    zeros: int
-    """The number of other lines with a zero byte."""
-    first: int
-    """The number of the first broken line, or 0."""
+    undecodable: int  # Lines that are not UTF-8
+    zeros: int  # The number of other lines with a zero byte
+    first: int  # The number of the first broken line, or 0
     encoding: str | None
     """The guessed encoding if the beginning of the file suggests an encoding other than UTF-8."""
     sha256: str
@@ -433,12 +412,11 @@ number of lines and its check."""
 
 
 def _scan_file(path: Path, on_bytes: Callable[[int], None] = lambda done: None) -> TextScan:
-    with read_errors([path]), ExitStack() as stack:
-        raw = stack.enter_context(path.open("rb"))
+    with open_texts([path]) as ([raw], [file]):
         status = os.fstat(raw.fileno())
         key = (path.absolute(), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         if key not in _scans:
-            _scans[key] = scan_text(decompress(path, raw, stack), lambda: on_bytes(raw.tell()))
+            _scans[key] = scan_text(file, lambda: on_bytes(raw.tell()))
         return _scans[key]
 
 

@@ -3,7 +3,8 @@
 The results are stored in one folder. The file names identify the text and the settings. A later training run on
 the same text starts immediately, and a changed text is prepared again:
 
-    text-TEXT.json                     the location of the text vocabulary-TEXT-SETTINGS.json
+    text-TEXT.json                     the location of the text
+    vocabulary-TEXT-SETTINGS.json
     corpus-TEXT-SETTINGS/              and beside the folder, folders of its word alignments
 
 TEXT is a digest of the text's identity. When a text has changed, the results for its previous content are
@@ -26,8 +27,15 @@ from regard.data.corpus import FORMAT, INDEX, Corpus, open_corpus
 from regard.data.corpus_builder import SAMPLE_PAIRS, Sample, Vocabularies, build_corpus, no_pairs
 from regard.data.parallel import PairSource
 from regard.data.sentencepieces import SentencePieceVocabulary, model_pieces
-from regard.data.subword_training import MIN_COUNT, MIN_DENSE_COUNT, train_subwords
-from regard.data.subwords import RESERVED, Normalization, SubwordVocabulary, vocabulary_from_symbols
+from regard.data.subwords import (
+    MIN_COUNT,
+    MIN_DENSE_COUNT,
+    RESERVED,
+    Normalization,
+    SubwordVocabulary,
+    train_subwords,
+    vocabulary_from_symbols,
+)
 from regard.data.vocabulary import LearnedVocabulary, TokenizerKind
 from regard.errors import InputError
 from regard.io.locking import build_once
@@ -41,13 +49,11 @@ from regard.io.reading import (
     read_stored,
     read_text,
 )
-from regard.io.temporary import remove_quietly
-from regard.io.writing import make_folder, write_json
+from regard.io.writing import make_folder, remove_quietly, write_json
 from regard.progress import preparing_bar, print_status, reading_bar
 
 REMEDY = "delete the file to prepare the text again"
-MOST_COMPARED = 200_000
-"""Largest number of training pairs among which other pairs are looked for."""
+MOST_COMPARED = 200_000  # Largest number of training pairs among which other pairs are looked for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,35 +70,22 @@ class TokenizerConfig:
     byte_fallback: bool = False
 
     def digest(self, side: int | None) -> str:
-        """Return a digest for the name of a file. Settings that older versions did not have count if they are
-        set, so that prepared files of older versions are found again."""
-        new = {"normalize": self.normalize, "symbols": self.symbols, "byte_fallback": self.byte_fallback}
-        if self.kind in ("bpe", "unigram"):  # older versions merged pairs that occur once
-            new["rarest"] = (MIN_COUNT, MIN_DENSE_COUNT)
-        old = {name: value for name, value in vars(self).items() if name not in new}
-        return short_digest(old, side, SAMPLE_PAIRS, *([new] if any(new.values()) else []))
+        """Return a digest for the name of a file. `side`: 0 or 1, or None for both."""
+        return short_digest(vars(self), side, SAMPLE_PAIRS, MIN_COUNT, MIN_DENSE_COUNT)
 
 
 class _StoredLocation(msgspec.Struct):
-    """The content of a text's file. Files of earlier versions have more fields."""
+    """The content of a text's file."""
 
-    text: list[str]
-    """The paths or names of the text."""
+    text: list[str]  # The paths or names of the text
 
 
 class _StoredVocabulary(msgspec.Struct, forbid_unknown_fields=True):
     """The content of a vocabulary's file."""
 
-    tokenizer: str
-    """The JSON of the `tokenizers` library."""
-    name: str
-    """The name of the file, which identifies the text and the settings."""
-    pairs: int
-    """The number of pairs from which the vocabulary was learned."""
-    bytes: int
-    """The size of these pairs in bytes."""
+    tokenizer: str  # The JSON of the `tokenizers` library
+    name: str  # The name of the file, which identifies the text and the settings
     digest: str
-    """The digest of the preceding fields."""
 
 
 def short_digest(*content: Any) -> str:
@@ -105,11 +98,9 @@ def short_digest(*content: Any) -> str:
 
 
 def _record_location(text: PairSource, root: Path, *, progress: bool) -> None:
-    """Record the location of a text, and remove the results of earlier texts at the same location.
-
-    Processes that are still reading a removed corpus are not affected, because its files remain open. Raises
-    `InputError` for a broken text that is not lenient, before writing any files.
-    """
+    """Record the location of a text, and remove the results of earlier texts at the same location. Processes
+    that are still reading a removed corpus are not affected, because its files remain open. Raises `InputError`
+    for a broken text that is not lenient, before writing any files."""
     text.check()
     make_folder(root)
     file = root / f"text-{short_digest(text.identity())}.json"
@@ -129,11 +120,9 @@ def _record_location(text: PairSource, root: Path, *, progress: bool) -> None:
 def learn_vocabularies(
     text: PairSource, config: TokenizerConfig, root: Path, *, progress: bool = True
 ) -> Vocabularies:
-    """Return the vocabularies of source and target, learned from a sample of `text` or read from `root`.
-
-    If another process is learning the same vocabularies, this process waits for the result. Raises `InputError`
-    if the text cannot be read or the vocabulary is too small for it.
-    """
+    """Return the vocabularies of source and target, learned from a sample of `text` or read from `root`. If
+    another process is learning the same vocabularies, this process waits for the result. Raises `InputError` if
+    the text cannot be read or the vocabulary is too small for it."""
     _record_location(text, root, progress=progress)
     name = short_digest(text.identity())
     sides = [None] if config.joint else [0, 1]
@@ -156,29 +145,19 @@ def _learn_vocabulary(
     sample = Sample(text, side)
     with reading_bar("learn the vocabulary", text.bytes, show=progress) as on_bytes:
         sample.on_share = lambda share: on_bytes(int(share * text.bytes))
-        vocabulary = train_subwords(
-            sample,
-            kind=config.kind,
-            size=config.size,
-            lowercase=config.lowercase,
-            normalize=config.normalize,
-            symbols=config.symbols,
-            byte_fallback=config.byte_fallback,
-        )
-    tokenizer = vocabulary.to_json()
-    content = {"tokenizer": tokenizer, "name": file.stem, "pairs": sample.pairs, "bytes": sample.bytes}
-    write_json(file, add_digest(content))
-    dense = ", ".join(vocabulary.without_blanks)
-    rule = f"; {dense} has no spaces between words: only pieces that occur {MIN_DENSE_COUNT} times are subwords"
+        options = {name: value for name, value in vars(config).items() if name != "joint"}
+        vocabulary = train_subwords(sample, **options)
+    write_json(file, add_digest({"tokenizer": vocabulary.to_json(), "name": file.stem}))
     learned = f"vocabulary of {len(vocabulary):,} symbols, learned from {sample.summary}"
-    print_status(learned + rule * bool(dense), show=progress)
+    if dense := ", ".join(vocabulary.without_blanks):
+        learned += (
+            f"; {dense} has no spaces between words: only pieces that occur {MIN_DENSE_COUNT} times are subwords"
+        )
+    print_status(learned, show=progress)
 
 
 def read_vocabularies(source: str, target: str) -> Vocabularies:
-    """Return vocabularies from their JSON.
-
-    Both sides share one vocabulary object if their JSON is equal.
-    """
+    """Return vocabularies from their JSON. Both sides share one vocabulary object if their JSON is equal."""
     first = parse_vocabulary(source)
     return first, first if source == target else parse_vocabulary(target)
 
@@ -229,7 +208,6 @@ def read_pairs(text: PairSource, description: str) -> list[tuple[str, str]]:
 
 
 def check_pairs(pairs: list[tuple[str, str]], text: PairSource, description: str) -> None:
-    """Raise `InputError` with the `description` of the text if it has no pairs."""
     if not pairs:
         raise no_pairs(text, description, text.counts)
 
@@ -248,22 +226,17 @@ def describe_learned(pairs: Sequence[tuple[str, str]], training: Iterable[tuple[
 
 
 def check_first_pair(text: PairSource, description: str) -> None:
-    """Raise `InputError` as `check_pairs`, without reading the whole text."""
+    """Raise `InputError` if a text has no pairs, without reading the whole text."""
     pairs = list(islice(text, 1))
     check_pairs(pairs, text, description)
     if all("\t" in side for side in pairs[0]):
         raise InputError(f"{description} text has tabs in both files: give one file of pairs, or add --weights")
 
 
-RESTORE = "restore a copy, or give another file"
-
-
 def read_own_vocabularies(files: Sequence[str], *, lowercase: bool, progress: bool = True) -> Vocabularies:
-    """Return the vocabularies of source and target from one or two files. One file gives one vocabulary for both.
-
-    `lowercase`: convert text to lower case first. Raises `InputError` for a file that cannot be read, and for a
-    vocabulary of another run with another `lowercase`.
-    """
+    """Return the vocabularies of source and target from one or two files. One file gives one vocabulary for
+    both. `lowercase`: convert text to lower case first. Raises `InputError` for a file that cannot be read, and
+    for a vocabulary of another run with another `lowercase`."""
     vocabularies = [read_own_vocabulary(Path(file), lowercase=lowercase) for file in files]
     for file, vocabulary in zip(files, vocabularies, strict=True):
         print_status(f"vocabulary of {len(vocabulary):,} symbols from {Path(file).name}", show=progress)
@@ -271,18 +244,17 @@ def read_own_vocabularies(files: Sequence[str], *, lowercase: bool, progress: bo
 
 
 def read_own_vocabulary(path: Path, *, lowercase: bool = False) -> LearnedVocabulary:
-    """Return the vocabulary of a file: `.model` and `.spm` are SentencePiece, `.json` is the vocabulary of a run.
-
-    Other files list words, one a line. A second column, such as a count, is ignored. Raises `InputError` for a
-    file that is missing, damaged or empty.
-    """
+    """Return the vocabulary of a file: `.model` and `.spm` are SentencePiece, `.json` is the vocabulary of a
+    run. Other files list words, one a line. A second column, such as a count, is ignored. Raises `InputError`
+    for a file that is missing, damaged or empty."""
+    restore = "restore a copy, or give another file"
     if path.suffix in (".model", ".spm"):
         try:
             model = read_bytes(path)
             return SentencePieceVocabulary(model, model_pieces(model), lowercase=lowercase)
         except DamageError as error:
-            raise damaged_file(path, error, RESTORE) from error
-    text = read_text(path, RESTORE)
+            raise damaged_file(path, error, restore) from error
+    text = read_text(path, restore)
     if path.suffix == ".json":
         vocabulary = parse_vocabulary(text)
         lower = vocabulary.lowercase

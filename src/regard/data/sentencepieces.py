@@ -14,14 +14,14 @@ from typing import Annotated, Any
 
 import msgspec
 
+from regard.data.subwords import FAILURE, REMEDY
 from regard.data.tokenization import Span
 from regard.data.vocabulary import BLANK, SPECIAL, SymbolVocabulary, replace_surrogates
 from regard.errors import InputError, RegardError
 from regard.io.reading import DamageError, convert_json, parse_json
 from regard.libraries import import_library, library_errors
 
-MARK = '{"sentencepiece":'
-"""The first characters of the JSON of a SentencePiece vocabulary."""
+MARK = '{"sentencepiece":'  # The first characters of the JSON of a SentencePiece vocabulary
 CODE = (">>", "<<")
 """The delimiters of a language code at the beginning of a text, as in multilingual Marian models."""
 
@@ -29,23 +29,15 @@ CODE = (">>", "<<")
 class _Stored(msgspec.Struct, forbid_unknown_fields=True):
     """The content of the JSON of a SentencePiece vocabulary."""
 
-    sentencepiece: str
-    """The SentencePiece model in base64."""
-    symbols: Annotated[list[str], msgspec.Meta(min_length=1)]
-    """Symbols of the indices from 4 on."""
+    sentencepiece: str  # The SentencePiece model in base64
+    symbols: Annotated[list[str], msgspec.Meta(min_length=1)]  # Symbols of the indices from 4 on
     codes: bool
     lowercase: bool
 
 
-FAILURE, REMEDY = "the vocabulary cannot split this text", "give another text, or import the model again"
-"""The parts of the message for a failure of the library."""
-
-
 def model_pieces(model: bytes) -> list[str]:
     """Return the pieces of a SentencePiece model in the order of its indices, without its special tokens.
-
-    Raises `InputError` if sentencepiece is not installed, and `DamageError` for a model that it cannot read.
-    """
+    Raises `InputError` if sentencepiece is not installed, and `DamageError` for a model that it cannot read."""
     processor = _load_model(model)
     special = processor.IsControl, processor.IsUnknown, processor.IsUnused
     return [
@@ -119,7 +111,6 @@ class SentencePieceVocabulary(SymbolVocabulary):
         return sorted({piece.strip(BLANK) for piece in self._pieces(text) if piece not in self._indices})
 
     def decode(self, indices: Sequence[int]) -> str:
-        """Return the text of indices up to the first end of sequence (see `Vocabulary.decode`)."""
         pieces = self._known(indices)
         with library_errors("sentencepiece", "the vocabulary cannot join its pieces", "import the model again"):
             text: str = self._processor.DecodePieces(pieces)
@@ -137,10 +128,8 @@ class SentencePieceVocabulary(SymbolVocabulary):
 
     @classmethod
     def from_json(cls, text: str) -> "SentencePieceVocabulary":
-        """Return the vocabulary that `to_json` wrote.
-
-        Raises `InputError` if the JSON is damaged or sentencepiece is not installed.
-        """
+        """Return the vocabulary that `to_json` wrote. Raises `InputError` if the JSON is damaged or
+        sentencepiece is not installed."""
         try:
             stored = convert_json(parse_json(text), _Stored)
             try:

@@ -1,25 +1,28 @@
-"""Vocabularies learned from text: BPE or unigram subwords, words, or characters (see `subword_training`).
+"""Vocabularies learned from text: BPE or unigram subwords, words, or characters.
 
-The `tokenizers` library splits the text. Text is normalized to NFC or NFKC (see `text_rules`), the space before
-each word is replaced by `▁`, and punctuation is split off. Joining the tokens restores the text. The first four
-indices are the special tokens of `vocabulary`. Text is never converted to special tokens: `</s>` in a line is
-four characters.
+The `tokenizers` library splits the text. Text is normalized to NFC or NFKC (see `make_normalizer`), the space
+before each word is replaced by `▁`, and punctuation is split off. Joining the tokens restores the text. The
+first four indices are the special tokens of `vocabulary`. Text is never converted to special tokens: `</s>` in
+a line is four characters.
 """
 
 import json
 import re
+import unicodedata
 import zlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import groupby, pairwise
+from itertools import groupby, islice, pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
-from tokenizers import Encoding, Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import Encoding, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from regard.data.tokenization import Span
+from regard.arguments import Limits
+from regard.data.tokenization import BETWEEN_LETTERS, LETTERS_PER_BLANK, WITHOUT_BLANKS, Span, find_script
 from regard.data.vocabulary import (
     BLANK,
     EOS,
@@ -27,9 +30,10 @@ from regard.data.vocabulary import (
     UNKNOWN,
     LearnedVocabulary,
     SymbolVocabulary,
+    TokenizerKind,
     replace_surrogates,
 )
-from regard.errors import InputError, check_share, shorten
+from regard.errors import InputError, RegardError, shorten
 from regard.io.reading import DamageError, convert_json, parse_json
 from regard.libraries import library_errors
 
@@ -115,10 +119,8 @@ def make_normalizer(
 
 
 def make_pre_tokenizer(symbols: Sequence[str] = ()) -> pre_tokenizers.PreTokenizer:
-    """Return a splitter of text into words that begin with `▁`, punctuation marks, and whole symbols.
-
-    A symbol after a space includes the `▁`, so that a tag at the beginning of a text is one token.
-    """
+    """Return a splitter of text into words that begin with `▁`, punctuation marks, and whole symbols. A symbol
+    after a space includes the `▁`, so that a tag at the beginning of a text is one token."""
     punctuation: pre_tokenizers.PreTokenizer = pre_tokenizers.Punctuation("isolated")
     if symbols:
         whole = "|".join(map(re.escape, sorted(symbols, key=len, reverse=True)))
@@ -126,23 +128,10 @@ def make_pre_tokenizer(symbols: Sequence[str] = ()) -> pre_tokenizers.PreTokeniz
     return pre_tokenizers.Sequence([pre_tokenizers.Metaspace(BLANK, prepend_scheme="always"), punctuation])
 
 
-def whole_symbols(normalizer: dict[str, object]) -> list[str]:
-    """Return the whole symbols of a stored normalizer (plain data of the `tokenizers` library)."""
-    steps: Any = normalizer.get("normalizers", [])
-    contents = [
-        (step.get("pattern", {}).get("String", ""), step["content"])
-        for step in steps
-        if step.get("type") == "Replace"
-    ]
-    return [content for pattern, content in contents if len(pattern) == 1 and ord(pattern) >= MARKS]
-
-
 Index = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
-BYTE = "<0x{:02X}>"
-"""Name of the token of a byte, as in SentencePiece."""
+BYTE = "<0x{:02X}>"  # Name of the token of a byte, as in SentencePiece
 BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")
-RESERVED = ("<pad>", "<s>", "</s>", "<unk>")
-"""The first four symbols in the file of a tokenizer."""
+RESERVED = ("<pad>", "<s>", "</s>", "<unk>")  # The first four symbols in the file of a tokenizer
 FAILURE, REMEDY = (
     "the vocabulary cannot split this text",
     "give another text, or import or train the model again",
@@ -156,10 +145,6 @@ class _Bpe(msgspec.Struct, tag_field="type", tag="BPE"):
     vocab: dict[str, Index]
     merges: list[tuple[str, str]]
 
-    @property
-    def pieces(self) -> list[str]:
-        return _sort_by_index(self.vocab)
-
 
 class _Words(msgspec.Struct, tag_field="type", tag="WordLevel"):
     """The stored word model: the index of each word."""
@@ -167,20 +152,12 @@ class _Words(msgspec.Struct, tag_field="type", tag="WordLevel"):
     vocab: dict[str, Index]
     merges = ()
 
-    @property
-    def pieces(self) -> list[str]:
-        return _sort_by_index(self.vocab)
-
 
 class _Unigram(msgspec.Struct, tag_field="type", tag="Unigram"):
     """The stored unigram model: each piece with its log-probability, ordered by index."""
 
     vocab: list[tuple[str, float]]
     merges = ()
-
-    @property
-    def pieces(self) -> list[str]:
-        return [piece for piece, _ in self.vocab]
 
 
 class _Stored(msgspec.Struct):
@@ -195,11 +172,9 @@ class _Stored(msgspec.Struct):
 class SubwordVocabulary(SymbolVocabulary):
     """A vocabulary that wraps a `tokenizers.Tokenizer`."""
 
-    line_feed = EOS
-    """Token of a line feed in a text of many lines, each of which is encoded separately."""
+    line_feed = EOS  # Token of a line feed in a text of many lines, each of which is encoded separately
     unknown_index = UNKNOWN
-    prefix: Sequence[int] = ()
-    """Tokens at the beginning of each sequence: none."""
+    prefix: Sequence[int] = ()  # Tokens at the beginning of each sequence: none
     without_blanks: Sequence[str] = ()
     """Scripts without spaces between words in the text from which this object was learned."""
 
@@ -211,7 +186,6 @@ class SubwordVocabulary(SymbolVocabulary):
         super().__init__(sorted(vocabulary, key=vocabulary.__getitem__)[len(SPECIAL) :])
 
     def encode(self, text: str) -> list[int]:
-        """Return the indices of a text without an end of sequence. Unknown tokens get `UNKNOWN`."""
         return self._encode(text).ids
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
@@ -233,7 +207,14 @@ class SubwordVocabulary(SymbolVocabulary):
 
     @property
     def whole(self) -> list[str]:
-        return whole_symbols(self._stored["normalizer"])
+        """The symbols that stay one token, from the steps of the normalizer that restore them."""
+        steps = self._stored["normalizer"].get("normalizers", [])
+        replaced = [
+            (step.get("pattern", {}).get("String", ""), step["content"])
+            for step in steps
+            if step.get("type") == "Replace"
+        ]
+        return [content for mark, content in replaced if len(mark) == 1 and ord(mark) >= MARKS]
 
     @property
     def lowercase(self) -> bool:
@@ -249,7 +230,6 @@ class SubwordVocabulary(SymbolVocabulary):
             return [word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(normalized)]
 
     def pieces(self, text: str) -> list[str]:
-        """Return the tokens of a text, including unknown tokens."""
         text = replace_surrogates(text)
         encoding = self._encode(text)
         return [
@@ -265,7 +245,6 @@ class SubwordVocabulary(SymbolVocabulary):
         return sorted({piece for index, piece in tokens if index == UNKNOWN})
 
     def decode(self, indices: Sequence[int]) -> str:
-        """Return the text of indices up to the first end of sequence (see `Vocabulary.decode`)."""
         pieces = self._known(indices)
         text = join_bytes(pieces) if self._by_bytes else "".join(pieces)
         return text.replace(BLANK, " ").removeprefix(" ")
@@ -298,25 +277,17 @@ def join_bytes(pieces: Sequence[str]) -> str:
     return "".join(parts)
 
 
-def _sort_by_index(vocab: dict[str, int]) -> list[str]:
-    """Return pieces ordered by index.
-
-    Raises `DamageError` unless the indices are 0, 1, 2, ...
-    """
-    pieces = sorted(vocab, key=vocab.__getitem__)
-    for index, piece in enumerate(pieces):
-        if vocab[piece] != index:
-            raise DamageError(f"its piece {piece!r} has index {vocab[piece]}, not {index}")
-    return pieces
-
-
 def _parse_tokenizer(text: str) -> Tokenizer:
-    """Return the `tokenizers` tokenizer for its JSON.
-
-    Raises `DamageError` for a tokenizer that was not written by Regard.
-    """
+    """Return the `tokenizers` tokenizer for its JSON. Raises `DamageError` for a tokenizer that was not written
+    by Regard."""
     model = convert_json(parse_json(text), _Stored).model
-    pieces = model.pieces
+    if isinstance(model, _Unigram):
+        pieces = [piece for piece, _ in model.vocab]
+    else:
+        pieces = sorted(model.vocab, key=model.vocab.__getitem__)
+        for index, piece in enumerate(pieces):
+            if model.vocab[piece] != index:
+                raise DamageError(f"its piece {piece!r} has index {model.vocab[piece]}, not {index}")
     if tuple(pieces[: len(RESERVED)]) != RESERVED:
         raise DamageError(f"its first pieces are not {', '.join(RESERVED)}")
     known = set(pieces)
@@ -371,20 +342,222 @@ def without_added_tokens(tokenizer: Tokenizer) -> str:
     return json.dumps(json.loads(tokenizer.to_str()) | {"added_tokens": []})
 
 
-SEGMENTATIONS = 32
-"""The number of segmentations of each word."""
-WORDS = 200_000
-"""The number of words whose segmentations are cached."""
+MIN_COUNT = 5
+"""Smallest number of occurrences of a pair of pieces that becomes one subword. The 12,000 subwords of Multi30k
+(29,000 pairs) all occur at least this often, so the limit changes small texts only."""
+MIN_DENSE_COUNT = 100
+"""Smallest number of occurrences of a subword in a script without spaces between words (Gowda and May 2020: at
+least 100 training examples for each symbol). Without the limit, frequent phrases and whole sentences become
+subwords."""
+BATCH = 10_000  # Number of texts that are encoded together
+BYTES = [BYTE.format(value) for value in range(256)]  # Tokens of the 256 bytes, by the names of SentencePiece
+
+
+def train_subwords(
+    texts: Iterable[str],
+    *,
+    kind: TokenizerKind,
+    size: int,
+    lowercase: bool = False,
+    normalize: Sequence[Normalization] = (),
+    symbols: Sequence[str] = (),
+    byte_fallback: bool = False,
+) -> SubwordVocabulary:
+    """Learn a vocabulary of at most `size` symbols from `texts`, which are read repeatedly.
+
+    `size` includes the four special symbols. `kind`: "bpe" repeatedly merges the most frequent pair of pieces
+    (Sennrich et al. 2016); "unigram" removes the pieces whose removal reduces the likelihood least (Kudo 2018);
+    "words" and "characters" select the most frequent words or characters. `lowercase`, `normalize`: rules for
+    text (`text_rules`). `symbols`: strings that stay one token; each has a token with and a token without a
+    preceding space. `byte_fallback`: subwords get 256 tokens of bytes, so that no character is unknown. Raises
+    `InputError` if `size` is too small for the special symbols and every character.
+
+    For BPE, characters occupy at most half of `size`, and pairs that occur fewer than `MIN_COUNT` times are not
+    merged. In scripts without spaces in this text, which the vocabulary then names in `without_blanks`, subwords
+    occur at least `MIN_DENSE_COUNT` times. Equal texts produce equal vocabularies, except for
+    "unigram", because the order of summation in the library varies.
+
+    >>> vocabulary = train_subwords(["ein Hund", "ein Hut"], kind="bpe", size=20)
+    >>> vocabulary.decode(vocabulary.encode("ein Hut"))
+    'ein Hut'
+    """
+    if kind == "sentencepiece":
+        raise InputError(
+            f"tokenizer {kind} comes with imported models and cannot be learned: choose bpe, unigram, words, "
+            f"characters, or give a file, such as own.model"
+        )
+    if byte_fallback and kind not in ("bpe", "unigram"):
+        raise InputError(f"byte_fallback needs subwords: choose --tokenizer bpe or unigram, not {kind}")
+    added = [*(f"{blank}{symbol}" for symbol in symbols for blank in (BLANK, "")), *(BYTES * byte_fallback)]
+    free = size - len(added)
+    if free <= len(RESERVED):
+        raise InputError(
+            f"vocab_size {size} leaves no room for symbols besides the {len(RESERVED) + len(added)} special "
+            f"symbols: choose a larger size"
+        )
+    unknown = RESERVED[UNKNOWN]
+    if kind == "unigram":
+        tokenizer = Tokenizer(models.Unigram())
+    else:
+        tokenizer = Tokenizer((models.WordLevel if kind == "words" else models.BPE)(unk_token=unknown))
+    tokenizer.normalizer = make_normalizer(lowercase=lowercase, normalize=normalize, symbols=symbols)
+    tokenizer.pre_tokenizer = make_pre_tokenizer(symbols)
+    decoder = decoders.Metaspace(BLANK, prepend_scheme="always")
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoder]) if byte_fallback else decoder
+    if symbols:
+        texts = _WithoutSymbols(texts, symbols)
+    learned, dense = "", set[str]()
+    try:
+        characters, blanks = Counter[str](), Counter[str]()
+        if kind != "words":
+            characters, blanks = _survey(texts, tokenizer)
+        # The initial characters: the most frequent ones within the size. The library is not used for the
+        # selection, because it breaks ties between equally frequent characters at random.
+        ranked = sorted(characters, key=lambda character: (-characters[character], character))
+        tokenizer.train_from_iterator(texts, _make_trainer(kind, free, ranked[: max(1, free - len(RESERVED))]))
+        learned = without_added_tokens(tokenizer)
+        if kind in ("bpe", "unigram") and (dense := _scripts_without_blanks(characters, blanks)):
+            learned = _drop_rare(learned, texts, dense)
+    except RegardError:  # an error of the text has its own message
+        raise
+    except Exception as error:  # the library raises bare exceptions
+        raise InputError(
+            f"no {kind} vocabulary of {size} symbols can be learned from this text: {error}"
+        ) from error
+    if added:
+        learned = _add_tokens(learned, added, byte_fallback)
+    vocabulary = SubwordVocabulary(Tokenizer.from_str(learned))
+    vocabulary.without_blanks = sorted(dense)
+    if len(vocabulary) > size:
+        raise InputError(
+            f"vocab_size {size} leaves no room for {len(RESERVED) + len(added)} special symbols and every "
+            f"character of the text: choose at least {len(vocabulary)}"
+        )
+    return vocabulary
+
+
+class _WithoutSymbols:
+    """Texts whose whole symbols are replaced by spaces, because their characters teach nothing about words."""
+
+    def __init__(self, texts: Iterable[str], symbols: Sequence[str]) -> None:
+        self._texts, self._symbols = texts, sorted(symbols, key=len, reverse=True)
+
+    def __iter__(self) -> Iterator[str]:
+        for text in self._texts:
+            for symbol in self._symbols:
+                text = text.replace(symbol, " ")
+            yield text
+
+
+def _add_tokens(tokenizer: str, tokens: Sequence[str], byte_fallback: bool) -> str:
+    """Return the JSON of a tokenizer with tokens after the learned pieces. Equal pieces are not repeated."""
+    stored = json.loads(tokenizer)
+    model, vocabulary = stored["model"], stored["model"]["vocab"]
+    if model["type"] == "Unigram":  # a log-probability of 0 is better than any split of the token
+        names = {piece: index for index, (piece, _) in enumerate(vocabulary)}
+        for token in tokens:
+            if token in names:
+                vocabulary[names[token]][1] = 0.0
+            else:
+                vocabulary.append([token, 0.0])
+    else:
+        for token in tokens:
+            vocabulary.setdefault(token, len(vocabulary))
+    if model["type"] == "BPE":
+        model["ignore_merges"] = True  # a whole symbol has no merges
+    if byte_fallback:
+        model["byte_fallback"] = True
+    return json.dumps(stored)
+
+
+def _survey(texts: Iterable[str], tokenizer: Tokenizer) -> tuple[Counter[str], Counter[str]]:
+    """Return the number of each character, and the number of spaces after letters of each script."""
+    # Normalize each distinct word once, because most words occur repeatedly. Normalization to NFC and lower
+    # case does not cross word boundaries.
+    words, counts, borders = Counter[str](), Counter({BLANK: 1}), Counter[tuple[str, str]]()
+    for text in texts:
+        parts = text.split(" ")
+        words.update(parts)
+        counts[BLANK] += len(parts) - 1
+        borders.update(BETWEEN_LETTERS.findall(text))
+    for word, times in words.items():
+        for character in tokenizer.normalizer.normalize_str(word):
+            counts[BLANK if character == " " else character] += times
+    blanks = Counter[str]()
+    for letters, times in borders.items():
+        before, after = map(find_script, letters)
+        # A space between Japanese and English does not separate words of the same script. Japanese itself has
+        # several scripts.
+        if (before in WITHOUT_BLANKS) == (after in WITHOUT_BLANKS):
+            blanks[before] += times
+    return counts, blanks
+
+
+def _scripts_without_blanks(characters: Counter[str], blanks: Counter[str]) -> set[str]:
+    """Return the scripts that have no spaces between words in a text, by the results of `_survey`."""
+    letters = Counter[str]()
+    for character, times in characters.items():
+        if unicodedata.category(character)[0] in "LM":
+            letters[find_script(character)] += times
+    return {script for script, times in letters.items() if times > LETTERS_PER_BLANK * blanks[script]}
+
+
+def _drop_rare(tokenizer: str, texts: Iterable[str], scripts: set[str]) -> str:
+    """Return the JSON of a tokenizer without the subwords of these scripts that are too rare."""
+    stored = json.loads(tokenizer)
+    model, splitter, counts = stored["model"], Tokenizer.from_str(tokenizer), Counter[str]()
+    lines = iter(texts)
+    while batch := list(map(replace_surrogates, islice(lines, BATCH))):
+        for encoding in splitter.encode_batch(batch, add_special_tokens=False):
+            counts.update(encoding.tokens)
+    # A piece of BPE also occurs in the pieces that were merged from it.
+    for left, right in reversed(model.get("merges", [])):
+        for part in (left, right):
+            counts[part] += counts[left + right]
+
+    def is_kept(piece: str) -> bool:
+        is_dense = (
+            len(piece) > 1 and piece not in RESERVED and any(find_script(letter) in scripts for letter in piece)
+        )
+        return not is_dense or counts[piece] >= MIN_DENSE_COUNT
+
+    if model["type"] == "Unigram":
+        model["vocab"] = [entry for entry in model["vocab"] if is_kept(entry[0])]
+    else:
+        pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)
+        model["vocab"] = {piece: index for index, piece in enumerate(filter(is_kept, pieces))}
+        model["merges"] = [pair for pair in model["merges"] if all(map(is_kept, (*pair, "".join(pair))))]
+    return json.dumps(stored)
+
+
+def _make_trainer(kind: TokenizerKind, size: int, alphabet: list[str]) -> trainers.Trainer:
+    options: dict[str, Any] = {"special_tokens": list(RESERVED), "show_progress": False}
+    if kind == "words":
+        return trainers.WordLevelTrainer(vocab_size=size, **options)
+    if kind == "unigram":
+        return trainers.UnigramTrainer(vocab_size=size, unk_token=RESERVED[UNKNOWN], **options)
+    # A BPE model without merges is a vocabulary of characters. For BPE, characters occupy at most half of the
+    # size.
+    limit = max(1, len(alphabet) if kind == "characters" else min(len(alphabet), (size - len(RESERVED)) // 2))
+    return trainers.BpeTrainer(
+        vocab_size=0 if kind == "characters" else size,
+        min_frequency=MIN_COUNT,
+        initial_alphabet=alphabet[:limit],
+        limit_alphabet=limit,
+        **options,
+    )
+
+
+SEGMENTATIONS = 32  # The number of segmentations of each word
+WORDS = 200_000  # The number of words whose segmentations are cached
 
 
 class BpeDropout:
-    """Splits encoded sentences again and skips each BPE merge with probability `rate`.
-
-    Raises `InputError` for a rate out of range, or for a vocabulary that was not learned with BPE.
-    """
+    """Splits encoded sentences again and skips each BPE merge with probability `rate`. Raises `InputError` for
+    a rate out of range, or for a vocabulary that was not learned with BPE."""
 
     def __init__(self, vocabulary: LearnedVocabulary, rate: float, seed: int) -> None:
-        check_share("merge_dropout", rate, below=True)
+        Limits(0, 1, "high").check("merge_dropout", rate)
         model = json.loads(vocabulary.to_json())["model"] if isinstance(vocabulary, SubwordVocabulary) else {}
         if not isinstance(vocabulary, SubwordVocabulary) or model["type"] != "BPE" or not model["merges"]:
             raise InputError("merge_dropout skips merges: use it with --tokenizer bpe, which has merges")
@@ -410,15 +583,14 @@ class BpeDropout:
             return [[self.indices[word]]] * SEGMENTATIONS
         # The word is part of the seed, so that segmentations do not depend on the order of words.
         random = np.random.default_rng((self.seed, zlib.crc32(word.encode())))
-        return [
-            [index for piece in self.split(word, random) for index in self._find(piece)]
-            for _ in range(SEGMENTATIONS)
-        ]
-
-    def _find(self, piece: str) -> list[int]:
-        if piece in self.indices:
-            return [self.indices[piece]]
-        return self.vocabulary.byte_tokens(piece) or [UNKNOWN]
+        segmentations = []
+        for _ in range(SEGMENTATIONS):
+            indices: list[int] = []
+            for piece in self.split(word, random):
+                known = [self.indices[piece]] if piece in self.indices else self.vocabulary.byte_tokens(piece)
+                indices += known or [UNKNOWN]
+            segmentations.append(indices)
+        return segmentations
 
     def split(self, word: str, random: np.random.Generator) -> list[str]:
         """Return the pieces of a word (algorithm 1 of the paper)."""

@@ -10,34 +10,29 @@ the vocabulary:
 
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 import numpy as np
 
 from regard.data.corpus import token_type
 from regard.data.imported_tokenizer import ImportedTokenizer
-from regard.data.parallel import check_files, decompress, file_digest, read_errors
+from regard.data.parallel import check_files, file_digest, open_texts
 from regard.data.prepare import REMEDY, short_digest
-from regard.data.subword_training import train_subwords
-from regard.data.subwords import SubwordVocabulary, vocabulary_from_symbols
+from regard.data.subwords import SubwordVocabulary, train_subwords, vocabulary_from_symbols
 from regard.data.vocabulary import BLANK, TokenizerKind
 from regard.errors import InputError
-from regard.io.folders import new_folder
 from regard.io.locking import build_once
 from regard.io.reading import damaged_file, is_file, read_json
-from regard.io.writing import write_json
+from regard.io.writing import new_folder, write_json
 from regard.progress import print_status, reading_bar
 
 LINES = 10_000
 """Number of lines that are encoded together. An imported tokenizer may join the line feeds between two blocks
 differently than within one text."""
 TextVocabulary = SubwordVocabulary | ImportedTokenizer
-"""Vocabularies of a text."""
 
 
 class _Index(msgspec.Struct, forbid_unknown_fields=True):
@@ -45,9 +40,7 @@ class _Index(msgspec.Struct, forbid_unknown_fields=True):
 
     tokens: int
     unknown: int
-    """Number of tokens that are not in the vocabulary."""
-    checksum: int
-    """CRC-32 of tokens.bin."""
+    checksum: int  # CRC-32 of tokens.bin
 
 
 def check_text_file(path: Path) -> None:
@@ -60,8 +53,7 @@ def check_text_file(path: Path) -> None:
 def read_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a UTF-8 file, plain or .gz, with their line feeds. Raises `InputError` if the file
     cannot be read."""
-    with read_errors([path]), ExitStack() as stack:
-        file: BinaryIO = decompress(path, stack.enter_context(path.open("rb")), stack)
+    with open_texts([path]) as (_, [file]):
         for number, line in enumerate(file, 1):
             try:
                 yield line.decode()
@@ -69,15 +61,6 @@ def read_lines(path: Path) -> Iterator[str]:
                 raise InputError(
                     f"text {str(path)!r} is not UTF-8 at line {number}: correct the line, or convert the file"
                 ) from None
-
-
-def learn_vocabulary(path: Path, kind: TokenizerKind, size: int) -> SubwordVocabulary:
-    """Learn the vocabulary of a text: all characters, or at most `size` symbols as in `train_subwords`."""
-    if kind != "characters":
-        return train_subwords(_Lines(path), kind=kind, size=size)
-    characters = set[str]().union(*_Lines(path))
-    symbols = sorted(characters - {" "} | {BLANK})
-    return vocabulary_from_symbols(symbols, words=False)
 
 
 class _Lines:
@@ -88,6 +71,14 @@ class _Lines:
 
     def __iter__(self) -> Iterator[str]:
         return (line.removesuffix("\n") for line in read_lines(self.path))
+
+
+def learn_vocabulary(path: Path, kind: TokenizerKind, size: int) -> SubwordVocabulary:
+    """Learn the vocabulary of a text: all characters, or at most `size` symbols as in `train_subwords`."""
+    if kind != "characters":
+        return train_subwords(_Lines(path), kind=kind, size=size)
+    characters = set[str]().union(*_Lines(path))
+    return vocabulary_from_symbols(sorted(characters - {" "} | {BLANK}), words=False)
 
 
 def encode_lines(lines: list[str], vocabulary: TextVocabulary) -> list[int]:
@@ -129,11 +120,9 @@ def encode_file(path: Path, vocabulary: TextVocabulary) -> Iterator[np.ndarray]:
 
 
 def prepare_tokens(path: Path, vocabulary: TextVocabulary, root: Path, *, progress: bool = True) -> np.ndarray:
-    """Return the tokens of a file as a memory-mapped array, which is stored under `root`.
-
-    If another process is writing the array, this process waits for the result. Raises `InputError` if the text
-    cannot be read, or the array is damaged.
-    """
+    """Return the tokens of a file as a memory-mapped array, which is stored under `root`. If another process is
+    writing the array, this process waits for the result. Raises `InputError` if the text cannot be read, or the
+    array is damaged."""
     folder = root / f"tokens-{file_digest(path).sha256[:16]}-{short_digest(vocabulary.to_json())}"
     build_once(
         folder,

@@ -23,8 +23,7 @@ WITHOUT_BLANKS = {
 LETTERS_PER_BLANK = 12
 """Number of letters per space above which a script is written without spaces: 5 in English, 9 in Malayalam, and
 above 20 in Thai, which has spaces between phrases."""
-BETWEEN_LETTERS = re.compile(r"(\w)\W* \W*(?=(\w))")
-"""The letters before and after a space."""
+BETWEEN_LETTERS = re.compile(r"(\w)\W* \W*(?=(\w))")  # The letters before and after a space
 
 
 @lru_cache(1 << 16)
@@ -64,12 +63,9 @@ class TokenizedText(NamedTuple):
     """A text with its words and tokens."""
 
     text: str
-    indices: list[int]
-    """The index of each token in the vocabulary."""
-    word_ids: list[int]
-    """The word to which each token belongs, counted from 0."""
-    spans: list[Span]
-    """The span of each word."""
+    indices: list[int]  # The index of each token in the vocabulary
+    word_ids: list[int]  # The word to which each token belongs, counted from 0
+    spans: list[Span]  # The span of each word
 
     @property
     def words(self) -> list[str]:

@@ -15,16 +15,12 @@ from regard.io.writing import write_json
 WARNING_SHARE = 0.1
 """Fraction of unknown tokens above which a warning is printed, because the text may have a different language
 than the vocabulary."""
-MAX_UNKNOWN = 0.9
-"""Fraction of unknown tokens in a training text above which training is refused."""
-RARE = 2
-"""Largest number of occurrences of a rare symbol."""
-RARE_SHARE = 0.5
-"""Fraction of rare symbols above which a warning is printed."""
+MAX_UNKNOWN = 0.9  # Fraction of unknown tokens in a training text above which training is refused
+RARE = 2  # Largest number of occurrences of a rare symbol
+RARE_SHARE = 0.5  # Fraction of rare symbols above which a warning is printed
 LONGER = 1.5
 """Ratio of the lengths of tokens in training and in validation text above which a warning is printed."""
-FEW_PAIRS = 100
-"""Number of pairs below which symbols are rare in any vocabulary."""
+FEW_PAIRS = 100  # Number of pairs below which symbols are rare in any vocabulary
 FILE = "unknown.json"
 
 
@@ -40,8 +36,7 @@ class UnknownCount:
 
     tokens: int = 0
     unknown: int = 0
-    characters: int = 0
-    """The number of characters of the known tokens; 0 if it was not counted."""
+    characters: int = 0  # The number of characters of the known tokens; 0 if it was not counted
 
     def add(self, indices: Sequence[int]) -> None:
         self.tokens += len(indices)
@@ -52,10 +47,8 @@ class UnknownCount:
         return self.unknown / self.tokens if self.tokens else 0.0
 
     def warning(self, text: str) -> str:
-        """Return a warning if more than a tenth of the tokens are unknown, otherwise the empty string.
-
-        `text`: name of the text.
-        """
+        """Return a warning if more than a tenth of the tokens are unknown, otherwise the empty string. `text`:
+        name of the text."""
         if self.share <= WARNING_SHARE:
             return ""
         counts = f"{self.share:.1%} of the tokens of {text} ({self.unknown:,} of {self.tokens:,})"
@@ -66,10 +59,8 @@ class UnknownCount:
 class UnknownShares:
     """The unknown tokens of one text of a training run."""
 
-    text: str
-    """The use of the text, such as training, and its name if there are several texts."""
-    pairs: int
-    """The number of counted pairs."""
+    text: str  # The use of the text, such as training, and its name if there are several texts
+    pairs: int  # The number of counted pairs
     source: UnknownCount = field(default_factory=UnknownCount)
     target: UnknownCount = field(default_factory=UnknownCount)
 
@@ -85,8 +76,8 @@ class UnknownShares:
     @property
     def warnings(self) -> list[str]:
         sides = {"source": self.source, "target": self.target}
-        warnings = [count.warning(f"the {side} of the {self.text} text") for side, count in sides.items()]
-        return [warning for warning in warnings if warning]
+        warnings = (count.warning(f"the {side} of the {self.text} text") for side, count in sides.items())
+        return list(filter(None, warnings))
 
 
 def unknown_in_pairs(
@@ -116,10 +107,8 @@ def describe_splitting(
     shares: Sequence[UnknownShares], counts: Sequence[np.ndarray], vocabularies: tuple[Vocabulary, Vocabulary]
 ) -> tuple[str, list[str]]:
     """Return a line about tokens per sentence and rare symbols, and warnings about unsuitable vocabularies.
-
-    `shares`: the training texts, then the validation texts with their characters. `counts`:
-    number of occurrences of each symbol in the sources and in the targets of the training texts.
-    """
+    `shares`: the training texts, then the validation texts with their characters. `counts`: number of
+    occurrences of each symbol in the sources and in the targets of the training texts."""
     joint = vocabularies[0] is vocabularies[1]
     rare = []
     for side in [counts[0] + counts[1]] if joint else counts:

@@ -11,17 +11,14 @@ from regard.data.tokenization import Span, Tokenizer, word_spans
 PAD, BOS, EOS, UNKNOWN = range(4)
 """Indices of padding, the beginning of a sequence, the end of a sequence, and tokens that are not in the
 vocabulary."""
-SPECIAL = ("", "<s>", "</s>", "�")
-"""The labels of these four indices."""
-BLANK = "▁"
-"""Replaces the space before a word in learned vocabularies."""
-SURROGATES = re.compile("[\ud800-\udfff]")
-"""Unpaired surrogates of UTF-16."""
+SPECIAL = ("", "<s>", "</s>", "�")  # The labels of these four indices
+BLANK = "▁"  # Replaces the space before a word in learned vocabularies
+SURROGATES = re.compile("[\ud800-\udfff]")  # Unpaired surrogates of UTF-16
 FILLERS = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
 """Invisible characters that Unicode classifies as letters, marks or symbols."""
-TokenizerKind = Literal["bpe", "unigram", "words", "characters", "sentencepiece", "codes"]
-"""Kinds of tokenizers. The first four are learned from text (see `subwords`). The last two belong to imported
-models: SentencePiece (see `sentencepieces`), and the codes of subword-nmt and fastBPE (see `bpe_codes`)."""
+TokenizerKind = Literal["bpe", "unigram", "words", "characters", "sentencepiece"]
+"""Kinds of tokenizers. The first four are learned from text (see `subwords`). SentencePiece belongs to imported
+models (see `sentencepieces`)."""
 
 
 def replace_surrogates(text: str) -> str:
@@ -56,10 +53,8 @@ def empty_if_blank(text: str) -> str:
 class Vocabulary(Tokenizer, Protocol):
     """Maps text to indices and back."""
 
-    unit: str
-    """The unit of an index in the plural: characters, words, tokens."""
-    symbols: list[str]
-    """The symbol of each index."""
+    unit: str  # The unit of an index in the plural: characters, words, tokens
+    symbols: list[str]  # The symbol of each index
 
     def __len__(self) -> int: ...
 
@@ -76,10 +71,8 @@ class Vocabulary(Tokenizer, Protocol):
         """Return the distinct unknown tokens of a text, sorted."""
 
     def decode(self, indices: Sequence[int]) -> str:
-        """Return the text of indices up to the first end of sequence.
-
-        Special indices are skipped, except `UNKNOWN`.
-        """
+        """Return the text of indices up to the first end of sequence. Special indices are skipped, except
+        `UNKNOWN`."""
 
     def labels(self, indices: Sequence[int]) -> list[str]:
         """Return a label for each index of a sequence, including special tokens, for plots."""
@@ -93,10 +86,8 @@ class LearnedVocabulary(Vocabulary, Protocol):
 
 
 class SymbolVocabulary:
-    """Base class of vocabularies with a list of symbols. A subclass defines `pieces` and `offsets`.
-
-    `symbols`: symbols of the indices from 4 on.
-    """
+    """Base class of vocabularies with a list of symbols. A subclass defines `pieces` and `offsets`. `symbols`:
+    symbols of the indices from 4 on."""
 
     unit = "tokens"
 
@@ -111,11 +102,14 @@ class SymbolVocabulary:
     def __len__(self) -> int:
         return len(self.symbols)
 
-    def _pieces(self, text: str) -> Iterable[str]:
+    def pieces(self, text: str) -> list[str]:
         raise NotImplementedError
 
+    def _pieces(self, text: str) -> list[str]:
+        """Return the tokens of a text as in `symbols`."""
+        return self.pieces(text)
+
     def encode(self, text: str) -> list[int]:
-        """Return the indices of a text without an end of sequence. Unknown tokens get `UNKNOWN`."""
         return [self._indices.get(piece, UNKNOWN) for piece in self._pieces(text)]
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
@@ -139,14 +133,10 @@ class CharacterVocabulary(SymbolVocabulary):
     """
 
     unit = "characters"
-    separator = ""
-    """The string between two symbols of a text."""
+    separator = ""  # The string between two symbols of a text
 
     def __init__(self, symbols: str | Iterable[str]) -> None:
         super().__init__(sorted(set(symbols)))
-
-    def _pieces(self, text: str) -> list[str]:
-        return self.pieces(text)
 
     def pieces(self, text: str) -> list[str]:
         return list(text)

@@ -12,7 +12,7 @@ sufficient.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,14 +26,12 @@ from regard.data.tokenization import Span, Tokenizer, Unit, word_ids, word_spans
 from regard.errors import InputError, plural, shorten
 from regard.io.reading import read_text
 
-Link = tuple[int, int]
-"""A link: the indices of a source word and a target word."""
+Link = tuple[int, int]  # A link: the indices of a source word and a target word
 Heuristic = Literal["intersection", "union", "grow-diag-final"]
 Symmetrization = Literal["product", Heuristic]
 """Methods for combining the links of both directions. product: multiply the weights (see
 `links_from_weights`)."""
-MAX_BYTES = 1 << 30
-"""Largest size of a file of links in bytes."""
+MAX_BYTES = 1 << 30  # Largest size of a file of links in bytes
 REMEDY = "give links in Moses' format (0-0 1-2) or NAACL's (1 1 1 S)"
 _MOSES = re.compile(r"(\d{1,6})([-?])(\d{1,6})")
 _NAACL = re.compile(r"(\d{1,9})\s+(\d{1,6})\s+(\d{1,6})(?:\s+([SP]))?(?:\s+[\d.eE+-]+)?")
@@ -63,7 +61,8 @@ class WordAlignment:
 
     def turned(self) -> "WordAlignment":
         """Return the alignment from target to source."""
-        return WordAlignment(frozenset(map(_reverse, self.sure)), frozenset(map(_reverse, self.possible)))
+        sure, possible = (frozenset(link[::-1] for link in links) for links in (self.sure, self.possible))
+        return WordAlignment(sure, possible)
 
     def check(self, sources: int, targets: int, where: str) -> None:
         """Raise `InputError` for a link with a word index out of range. `where`: prefix of the message."""
@@ -73,10 +72,6 @@ class WordAlignment:
                     f"{where}: link {source}-{target} is beyond a source of {plural(sources, 'word')} and a "
                     f"target of {plural(targets, 'word')}: give links with the same tokenization as the text"
                 )
-
-
-def _reverse(link: Link) -> Link:
-    return link[1], link[0]
 
 
 @public
@@ -176,17 +171,14 @@ def symmetrize(forward: frozenset[Link], backward: frozenset[Link], how: Heurist
     while len(links) > size:
         size = len(links)
         for link in sorted(links):
-            for neighbour in _neighbours(link):
+            for down, right in NEIGHBOURS:
+                neighbour = (link[0] + down, link[1] + right)
                 if neighbour in union:
                     add(neighbour)
     for direction in (forward, backward):
         for link in sorted(direction):
             add(link)
     return frozenset(links)
-
-
-def _neighbours(link: Link) -> Iterator[Link]:
-    return ((link[0] + down, link[1] + right) for down, right in NEIGHBOURS)
 
 
 def links_from_weights(forward: np.ndarray, backward: np.ndarray) -> frozenset[Link]:
@@ -219,16 +211,18 @@ def align_with_eflomal(
     corpus: Sequence[tuple[str, str]] = (),
     tokenizers: Sequence[Tokenizer | None] = (None, None),
 ) -> list[frozenset[Link]]:
-    """Return the links between the words of each pair, computed by eflomal.
-
-    `corpus`: additional pairs for learning. `tokenizers`: vocabularies of source and target, whose tokens are the
-    words of text without spaces (see `word_spans`). Raises `InputError` if the extra `align` is not installed.
-    """
+    """Return the links between the words of each pair, computed by eflomal. `corpus`: additional pairs for
+    learning. `tokenizers`: vocabularies of source and target, whose tokens are the words of text without spaces
+    (see `word_spans`). Raises `InputError` if the extra `align` is not installed."""
     check_eflomal()
     from eflomal import Aligner  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
+    # Lower case, and punctuation split off: `dog.` is the same word as `dog`. eflomal drops empty lines.
     sides = [
-        [_split_punctuation(pair[side], tokenizer) for pair in (*pairs, *corpus)]
+        [
+            " ".join(text[begin:end].lower() for begin, end in _find_words(text, "parts", tokenizer)) or "."
+            for text in (pair[side] for pair in (*pairs, *corpus))
+        ]
         for side, tokenizer in enumerate(tokenizers)
     ]
     with TemporaryDirectory() as folder:
@@ -249,12 +243,3 @@ def align_with_eflomal(
 
 def _find_words(text: str, unit: Unit, tokenizer: Tokenizer | None) -> list[Span]:
     return word_spans(text, unit, () if tokenizer is None else tokenizer.offsets(text))
-
-
-def _split_punctuation(text: str, tokenizer: Tokenizer | None) -> str:
-    """Return a text for eflomal in lower case, with punctuation split off, because `dog.` is the same word as
-    `dog`.
-
-    An empty text becomes a period, because eflomal drops empty lines.
-    """
-    return " ".join(text[begin:end].lower() for begin, end in _find_words(text, "parts", tokenizer)) or "."

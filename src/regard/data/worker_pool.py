@@ -18,10 +18,8 @@ from regard.errors import MachineError
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
-MIN_JOBS = 4
-"""The smallest number of jobs for which worker processes are started, which takes half a second."""
-_function: Callable[[Any], Any]
-"""The function of a worker process."""
+MIN_JOBS = 4  # The smallest number of jobs for which worker processes are started, which takes half a second
+_function: Callable[[Any], Any]  # The function of a worker process
 
 
 def map_in_processes(

@@ -1,9 +1,14 @@
-"""Controls of a search: how answers begin, how long they are, what they must contain and must not repeat."""
+"""Extensions of the prefixes of a search by one token, and the controls of a search: how answers begin, how
+long they are, what they must contain and must not repeat.
 
-from collections.abc import Mapping, Sequence
+Letters: B is the number of sources, K the number of prefixes per source, T the number of steps, V the size of the
+target vocabulary.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
-from typing import Annotated, NamedTuple, Protocol
+from typing import Annotated, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -12,17 +17,94 @@ from torch import Tensor
 from regard.arguments import Limits, check_fields, public
 from regard.data.tokenization import WITHOUT_BLANKS, Span, find_script, is_whole
 from regard.data.vocabulary import BOS, EOS, PAD, UNKNOWN, Vocabulary, is_blank
-from regard.decoding.extensions import (
-    NEVER,
-    UNCONSTRAINED,
-    Constraints,
-    Extensions,
-    check_finite,
-    log_probabilities,
-    select_extensions,
-)
 from regard.errors import InputError, plural, shorten
 from regard.fast.topk import topk
+
+NEVER = (PAD, BOS, UNKNOWN)  # Tokens that never occur in an answer
+
+
+class Extensions(NamedTuple):
+    """The best extensions of the prefixes of a batch by one token."""
+
+    ends: list[tuple[int, int, float]]  # Row, prefix and log-probability of each finished extension
+    parents: Tensor  # Index of the prefix of each unfinished extension, (B, K'), the best extension first
+    tokens: Tensor  # The added tokens, (B, K')
+    totals: Tensor  # Log-probability of each unfinished extension, (B, K')
+
+
+class Constraints:
+    """Constraints on the answers to the sources of a batch. This base class has no constraints."""
+
+    def log_probabilities(self, logits: Tensor, prefixes: Tensor, sources: Sequence[int]) -> Tensor:
+        """Return the log-probability (B, K, V) of each token after each prefix, with -inf for forbidden tokens.
+        `logits` (B, K, V) may be overwritten. `prefixes` (B, K, T): tokens so far, from `BOS` on. `sources`:
+        index in the batch of the source of each row."""
+        del prefixes, sources
+        return log_probabilities(logits)
+
+    def extend(
+        self, log_probs: Tensor, prefixes: Tensor, totals: Tensor, sources: Sequence[int], width: int
+    ) -> Extensions:
+        """Return the best extensions of prefixes with `totals` (B, K) by tokens with `log_probs` (B, K, V)."""
+        del prefixes, sources
+        count, symbols = log_probs.shape[1:]
+        # At most one extension of each prefix ends, so the best `2 * width` extensions contain `width` unfinished
+        # extensions.
+        totals, indices = topk(log_probs, totals, min(2 * width, count * symbols))
+        check_finite(totals)  # NaN counts as the largest value
+        return select_extensions(totals, indices // symbols, indices % symbols, width, count)
+
+
+UNCONSTRAINED = Constraints()
+
+
+def select_extensions(totals: Tensor, parents: Tensor, tokens: Tensor, width: int, prefixes: int) -> Extensions:
+    """Return the finished extensions among the first `width`, and the first `width` unfinished extensions.
+
+    `totals`, `parents`, `tokens` (B, M): log-probability, extended prefix and added token of each extension, in
+    the order in which they are selected. `prefixes`: number of prefixes, each with at most one finished
+    extension.
+    """
+    ending = tokens == EOS
+    rows, ranks = (ending & (totals > -torch.inf))[:, :width].nonzero(as_tuple=True)
+    ends = zip(rows.tolist(), parents[rows, ranks].tolist(), totals[rows, ranks].tolist(), strict=True)
+    # A stable sort puts the finished extensions last, where they are cut off. A beam that is wider than the
+    # number of different extensions, of which constraints name some twice, reaches them: they must not go on.
+    totals = totals.masked_fill(ending, -torch.inf)
+    order = ending.int().argsort(dim=1, stable=True)[:, : min(width, tokens.shape[1] - prefixes)]
+    return Extensions(list(ends), parents.gather(1, order), tokens.gather(1, order), totals.gather(1, order))
+
+
+def log_probabilities(logits: Tensor, never: Sequence[int] = NEVER) -> Tensor:
+    """Return log-probabilities (..., V) of logits, at least in float32, with -inf for tokens in `never`. The
+    log-probabilities overwrite the logits, which halves the memory in a CPU's caches."""
+    logits = logits if logits.dtype == torch.float64 else logits.float()
+    return mask_special_tokens(torch.log_softmax(logits, -1, out=logits), never)
+
+
+def mask_special_tokens(values: Tensor, never: Sequence[int] = NEVER) -> Tensor:
+    """Set logits or log-probabilities (..., V) of tokens in `never` to -inf, in place.
+
+    >>> mask_special_tokens(torch.zeros(5))
+    tensor([-inf, -inf, 0., -inf, 0.])
+    """
+    for token in never:
+        values[..., token] = -torch.inf
+    return values
+
+
+def check_finite(values: Tensor) -> None:
+    """Raise `InputError` if log-probabilities or logits are NaN or infinite, except for -inf. Such values mean
+    that training diverged, or that the parameters are damaged."""
+    if not bool((values < torch.inf).all()):
+        raise InputError(
+            "the model's probabilities are not finite: train again with a lower --lr, or restore the weights"
+        )
+
+
+def impossible() -> InputError:
+    return InputError("no target satisfies all constraints of the search: leave out or relax a constraint")
+
 
 # Terms that must occur in an answer: a beam search that keeps prefixes with few and with many of the terms.
 #
@@ -35,20 +117,16 @@ from regard.fast.topk import topk
 # Differences from both papers: the number of tokens is computed from the prefix, so terms may overlap, and a
 # finished answer leaves the beam. For a source without terms, the search is plain beam search.
 #
-# Letters: B is the number of sources, K the number of prefixes per source, T the number of steps, P the number of
-# terms per source, L the number of tokens per term, V the size of the target vocabulary.
+# Letters: P is the number of terms per source, L the number of tokens per term.
 
-MISSING = -1
-"""Fills terms up to L tokens. Never equals a token."""
+MISSING = -1  # Fills terms up to L tokens. Never equals a token.
 
 
 class TermProgress(NamedTuple):
     """Occurrences of the terms in prefixes."""
 
-    occurs: Tensor
-    """Whether each term occurs, (..., P)."""
-    begun: Tensor
-    """Number of tokens at the end of the prefix with which each term begins, (..., P)."""
+    occurs: Tensor  # Whether each term occurs, (..., P)
+    begun: Tensor  # Number of tokens at the end of the prefix with which each term begins, (..., P)
     tokens: Tensor
     """Number of tokens of the terms that occur, and of the longest beginning of another term, (...)."""
 
@@ -94,7 +172,7 @@ class RequiredTerms:
     def extend(
         self, log_probs: Tensor, prefixes: Tensor, totals: Tensor, sources: Sequence[int], width: int
     ) -> Extensions:
-        """Return the best extensions of each bank; see `extensions.Constraints`."""
+        """Return the best extensions of each bank; see `Constraints`."""
         count, symbols = log_probs.shape[1:]
         indices = self._candidates(log_probs, prefixes, totals, sources, width)
         parents, tokens = indices // symbols, indices % symbols
@@ -122,11 +200,9 @@ class RequiredTerms:
     def _candidates(
         self, log_probs: Tensor, prefixes: Tensor, totals: Tensor, sources: Sequence[int], width: int
     ) -> Tensor:
-        """Return the indices (B, M) of candidates among all K V extensions, in ascending order, with repetitions.
-
-        Candidates: the best extensions, the best extension of each prefix, and the next token of each term that
-        does not occur in a prefix.
-        """
+        """Return the indices (B, M) of candidates among all K V extensions, in ascending order, with
+        repetitions. Candidates: the best extensions, the best extension of each prefix, and the next token of
+        each term that does not occur in a prefix."""
         count, symbols = log_probs.shape[1:]
         _, best = topk(log_probs, totals, min(2 * width, count * symbols))
         progress = self.progress(prefixes, sources)
@@ -155,99 +231,70 @@ def _by_turns(bank: Tensor, impossible: Tensor) -> Tensor:
     return key.argsort(dim=1, stable=True)
 
 
-# Rules for the next token of an answer: one class per option, applied before the best extensions are chosen.
-#
-# | option of `Controls` | class               | when           | effect                                         |
-# |----------------------|---------------------|----------------|------------------------------------------------|
-# | `repetition_penalty` | `RepetitionPenalty` | before softmax | makes tokens of the prefix less likely         |
-# | `min_length`         | `MinLength`         | after softmax  | forbids an early end of sequence               |
-# | `no_repeat_ngram`    | `NoRepeatNgram`     | after softmax  | forbids tokens that repeat an n-gram           |
-# | `terms`, `glossary`  | `RequiredTerms`     | after softmax  | forbids the end of sequence before all terms   |
-# | `prefix`             | `Rules`             | last           | forbids all tokens but the prefix's next token |
+# Rules for the next token of an answer: one function per option, applied before the best extensions are chosen.
+# | option of `Controls` | function              | when           | effect                                   |
+# |----------------------|-----------------------|----------------|------------------------------------------|
+# | `repetition_penalty` | `penalize_repetition` | before softmax | makes tokens of the prefix less likely   |
+# | `min_length`         | `forbid_early_end`    | after softmax  | forbids an early end of sequence         |
+# | `no_repeat_ngram`    | `forbid_repetition`   | after softmax  | forbids tokens that repeat an n-gram     |
+# | `terms`, `glossary`  | `RequiredTerms`       | after softmax  | forbids the end before all terms         |
+# | `prefix`             | `Rules`               | last           | forbids all but the prefix's next token  |
 #
 # Forbidden tokens have log-probability -inf, and the other tokens keep their log-probability: the search finds
 # the target that the model considers most likely among the targets that satisfy the rules.
-#
-# Letters: B is the number of sources, K the number of prefixes per source, T the number of steps, V the size of
-# the target vocabulary.
+
+Rule = Callable[[Tensor, Tensor, Sequence[int]], None]
+"""Changes scores (B, K, V) of the next tokens in place: logits, or log-probabilities after the softmax. The
+arguments are the scores, the tokens so far from `BOS` on, (B, K, T), and the index in the batch of the source
+of each row."""
 
 
-class Rule(Protocol):
-    """A rule for the next token."""
-
-    def apply(self, scores: Tensor, prefixes: Tensor, sources: Sequence[int]) -> None:
-        """Change scores (B, K, V) of the next tokens in place: logits, or log-probabilities after the softmax.
-
-        `prefixes` (B, K, T): tokens so far, from `BOS` on. `sources`: index in the batch of the source of each
-        row.
-        """
-
-
-@dataclass(frozen=True)
-class RepetitionPenalty:
-    """Divides positive logits of the tokens that occur in the prefix by `penalty`, and multiplies negative logits
+def penalize_repetition(penalty: float, scores: Tensor, prefixes: Tensor, sources: Sequence[int]) -> None:
+    """Divide positive logits of the tokens that occur in the prefix by `penalty`, and multiply negative logits
     by it (Keskar et al. 2019, section 4.1, who divide all logits, which makes tokens with negative logits more
     likely).
 
     >>> logits = torch.tensor([[[2.0, -2.0, 1.0]]])
-    >>> RepetitionPenalty(2.0).apply(logits, torch.tensor([[[9, 0, 1]]]), [0])
+    >>> penalize_repetition(2.0, logits, torch.tensor([[[9, 0, 1]]]), [0])
     >>> logits
     tensor([[[ 1., -4.,  1.]]])
     """
-
-    penalty: float
-
-    def apply(self, scores: Tensor, prefixes: Tensor, sources: Sequence[int]) -> None:
-        del sources
-        tokens = prefixes[..., 1:]
-        values = scores.gather(-1, tokens)
-        scores.scatter_(-1, tokens, torch.where(values > 0, values / self.penalty, values * self.penalty))
+    del sources
+    tokens = prefixes[..., 1:]
+    values = scores.gather(-1, tokens)
+    scores.scatter_(-1, tokens, torch.where(values > 0, values / penalty, values * penalty))
 
 
-@dataclass(frozen=True)
-class MinLength:
-    """Forbids the end of sequence before an answer has `length` tokens."""
-
-    length: int
-
-    def apply(self, scores: Tensor, prefixes: Tensor, sources: Sequence[int]) -> None:
-        del sources
-        if prefixes.shape[-1] - 1 < self.length:
-            scores[..., EOS] = -torch.inf
+def forbid_early_end(length: int, scores: Tensor, prefixes: Tensor, sources: Sequence[int]) -> None:
+    """Forbid the end of sequence before an answer has `length` tokens."""
+    del sources
+    if prefixes.shape[-1] - 1 < length:
+        scores[..., EOS] = -torch.inf
 
 
-@dataclass(frozen=True)
-class NoRepeatNgram:
-    """Forbids tokens after which an n-gram of `size` tokens occurs twice (Paulus et al. 2018, section 2.5).
+def forbid_repetition(size: int, scores: Tensor, prefixes: Tensor, sources: Sequence[int]) -> None:
+    """Forbid tokens after which an n-gram of `size` tokens occurs twice (Paulus et al. 2018, section 2.5).
 
     >>> log_probs = torch.zeros(1, 1, 7)
-    >>> NoRepeatNgram(2).apply(log_probs, torch.tensor([[[1, 4, 5, 4]]]), [0])
+    >>> forbid_repetition(2, log_probs, torch.tensor([[[1, 4, 5, 4]]]), [0])
     >>> log_probs
     tensor([[[0., 0., 0., 0., 0., -inf, 0.]]])
     """
-
-    size: int
-
-    def apply(self, scores: Tensor, prefixes: Tensor, sources: Sequence[int]) -> None:
-        """Change log-probabilities; see `Rule`."""
-        del sources
-        if prefixes.shape[-1] <= self.size:
-            return
-        ngrams = prefixes[..., 1:].unfold(-1, self.size, 1)  # (B, K, N, size)
-        begin = prefixes[..., prefixes.shape[-1] - self.size + 1 :]  # the last size - 1 tokens
-        repeats = (ngrams[..., :-1] == begin.unsqueeze(-2)).all(-1)
-        # A sum, because several n-grams may have the same last token, and only some of them repeat.
-        bans = torch.zeros_like(scores[..., :1]).masked_fill(repeats, -torch.inf)
-        scores.scatter_add_(-1, ngrams[..., -1], bans)
+    del sources
+    if prefixes.shape[-1] <= size:
+        return
+    ngrams = prefixes[..., 1:].unfold(-1, size, 1)  # (B, K, N, size)
+    begin = prefixes[..., prefixes.shape[-1] - size + 1 :]  # the last size - 1 tokens
+    repeats = (ngrams[..., :-1] == begin.unsqueeze(-2)).all(-1)
+    # A sum, because several n-grams may have the same last token, and only some of them repeat.
+    bans = torch.zeros_like(scores[..., :1]).masked_fill(repeats, -torch.inf)
+    scores.scatter_add_(-1, ngrams[..., -1], bans)
 
 
 class Rules(Constraints):
-    """The rules for the sources of a batch.
-
-    `penalties`: rules that change logits. `bans`: rules that change log-probabilities. `prefixes`: tokens with
-    which the answer to each source begins, or an empty sequence. `terms`: terms that must occur. `never`: tokens
-    that never occur in an answer.
-    """
+    """The rules for the sources of a batch. `penalties`: rules that change logits. `bans`: rules that change
+    log-probabilities. `prefixes`: tokens with which the answer to each source begins, or an empty sequence.
+    `terms`: terms that must occur. `never`: tokens that never occur in an answer."""
 
     def __init__(
         self,
@@ -259,7 +306,7 @@ class Rules(Constraints):
         never: Sequence[int] = NEVER,
     ) -> None:
         self.penalties, self.prefixes, self.terms, self.never = penalties, prefixes, terms, never
-        self.bans = [*bans, *([] if terms is None else [terms])]
+        self.bans = [*bans, *([] if terms is None else [terms.apply])]
 
     def log_probabilities(self, logits: Tensor, prefixes: Tensor, sources: Sequence[int]) -> Tensor:
         time = prefixes.shape[-1] - 1
@@ -271,10 +318,10 @@ class Rules(Constraints):
             log_probabilities(logits[rows]).take_along_dim(forced[:, None, None], -1) if begun else None
         )
         for rule in self.penalties:
-            rule.apply(logits, prefixes, sources)
+            rule(logits, prefixes, sources)
         log_probs = log_probabilities(logits, self.never)
         for rule in self.bans:
-            rule.apply(log_probs, prefixes, sources)
+            rule(log_probs, prefixes, sources)
         if forced_log_probs is not None:
             log_probs[rows] = -torch.inf
             log_probs[rows, :, forced] = forced_log_probs.squeeze(-1)
@@ -289,8 +336,7 @@ class Rules(Constraints):
 
 
 LARGEST_REPETITION_PENALTY = 100
-LONGEST_SHOWN = 20
-"""Maximum number of characters of a text in an error message."""
+LONGEST_SHOWN = 20  # Maximum number of characters of a text in an error message
 
 
 @public
@@ -356,14 +402,15 @@ class Controls:
 
     def missing(self, text: str, tokens: Sequence[int], vocabulary: Vocabulary) -> list[str]:
         """Return the terms of a text that do not occur in the tokens of an answer."""
-        required = dict.fromkeys([*self.terms, *(term for _, term in self.translations(text))])
-        answer, dense = (
-            vocabulary.decode(tokens),
-            [term for term in required if find_script(term[0]) in WITHOUT_BLANKS],
-        )
-        within = {term for term in dense if vocabulary.decode(vocabulary.encode(term)) in answer}
-        lacking = [term for term in required if term not in within]
-        return [term for term in lacking if not _contains(tokens, encode_constraint("term", term, vocabulary))]
+        answer, missing = vocabulary.decode(tokens), []
+        for term in dict.fromkeys([*self.terms, *(term for _, term in self.translations(text))]):
+            dense = find_script(term[0]) in WITHOUT_BLANKS
+            if dense and vocabulary.decode(vocabulary.encode(term)) in answer:
+                continue
+            encoded = encode_constraint("term", term, vocabulary)
+            if not any(list(tokens[i : i + len(encoded)]) == encoded for i in range(len(tokens))):
+                missing.append(term)
+        return missing
 
     def translations(self, text: str) -> list[tuple[Span, str]]:
         """Return the span of each of the glossary's terms in a text, with its translation."""
@@ -392,16 +439,9 @@ class Controls:
 class Requirement(NamedTuple):
     """What the controls require of the target of a text."""
 
-    prefix: list[int]
-    """Tokens with which the target begins."""
-    terms: list[list[int]]
-    """Terms that the target contains, each as tokens."""
-    limit: int
-    """Maximum length in tokens, without the end of sequence."""
-
-
-def _contains(tokens: Sequence[int], term: Sequence[int]) -> bool:
-    return any(list(tokens[begin : begin + len(term)]) == list(term) for begin in range(len(tokens)))
+    prefix: list[int]  # Tokens with which the target begins
+    terms: list[list[int]]  # Terms that the target contains, each as tokens
+    limit: int  # Maximum length in tokens, without the end of sequence
 
 
 def encode_constraint(kind: str, text: str, vocabulary: Vocabulary) -> list[int]:
@@ -414,9 +454,8 @@ def encode_constraint(kind: str, text: str, vocabulary: Vocabulary) -> list[int]
             f"{kind} {shorten(text)} has {vocabulary.unit} not seen in training: "
             f"{' '.join(map(repr, vocabulary.unknown(text)))}: choose another {kind}"
         )
-    if (
-        kind == "term" and find_script(text.strip()[0]) in WITHOUT_BLANKS
-    ):  # without the space that begins the first token of a text
+    if kind == "term" and find_script(text.strip()[0]) in WITHOUT_BLANKS:
+        # Without the space that begins the first token of a text.
         text = f"\N{REPLACEMENT CHARACTER}{text.strip()}"
         spans = zip(vocabulary.encode(text), vocabulary.offsets(text), strict=True)
         tokens = [token for token, (begin, _) in spans if begin] or tokens
@@ -456,11 +495,11 @@ def make_constraints(controls: Controls, requirements: Sequence[Requirement]) ->
     penalties: list[Rule] = []
     bans: list[Rule] = []
     if controls.repetition_penalty != 1:
-        penalties.append(RepetitionPenalty(controls.repetition_penalty))
+        penalties.append(partial(penalize_repetition, controls.repetition_penalty))
     if controls.min_length:
-        bans.append(MinLength(controls.min_length))
+        bans.append(partial(forbid_early_end, controls.min_length))
     if controls.no_repeat_ngram:
-        bans.append(NoRepeatNgram(controls.no_repeat_ngram))
+        bans.append(partial(forbid_repetition, controls.no_repeat_ngram))
     terms = [requirement.terms for requirement in requirements]
     prefixes = [requirement.prefix for requirement in requirements]
     if not (penalties or bans or any(terms) or any(prefixes) or controls.replace_unknown):

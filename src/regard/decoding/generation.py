@@ -5,6 +5,7 @@ such symbols, so token t of a language model is symbol t + 4 of the search.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,27 +21,24 @@ from regard.fast.onednn import packed_logits
 from regard.models.base import LanguageModel
 from regard.streams import derive_seed
 
-FIRST = len(RESERVED)
-"""Symbol of the first token in a search."""
+FIRST = len(RESERVED)  # Symbol of the first token in a search
 
 
 class PromptDecoder:
-    """A language model as the decoder of a search; the prompts are its sources."""
+    """A language model as the decoder of a search; the prompts, of equal lengths, are its sources and first
+    state."""
 
     def __init__(self, model: LanguageModel) -> None:
         self.model, self._logits = model, packed_logits(model)
 
     def encode(self, prompts: Tensor, mask: Tensor) -> Tensor:
-        """Return prompts (B, T) of equal lengths unchanged."""
         del mask
         return prompts
 
     def start(self, prompts: Tensor) -> Tensor:
-        """Return the state before the first step, which contains the prompts."""
         return prompts
 
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Feed tokens (B, K), or the prompts in the first step. Return states (B, K, D) and the next state."""
         if isinstance(state, Tensor):
             return self.model.start(state)
         # A beam that is wider than the vocabulary has prefixes of reserved symbols, with probability 0.
@@ -89,9 +87,8 @@ def generate(
         seeds = [derive_seed(search.seed, f"draw/{list(prompts[index])}") for index in indices]
         found = search_batch(decoder, batch, search, most=most, seeds=seeds)
         for index, hypotheses in zip(indices, found, strict=True):
-            answers[index] = [_as_tokens(hypothesis) for hypothesis in hypotheses]
+            answers[index] = [
+                replace(hypothesis, tokens=[symbol - FIRST for symbol in hypothesis.tokens])
+                for hypothesis in hypotheses
+            ]
     return answers
-
-
-def _as_tokens(hypothesis: Hypothesis) -> Hypothesis:
-    return Hypothesis(**{**vars(hypothesis), "tokens": [symbol - FIRST for symbol in hypothesis.tokens]})

@@ -12,33 +12,33 @@ Letters: B is the number of sources, K the number of prefixes per source, V the 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from regard import fast
-from regard.arguments import public
+from regard.arguments import Limits, public
 from regard.attention.blocks import DecoderLayer, EncoderLayer
 from regard.attention.hooks import attention_layers
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.positions import LearnedPositions, Sinusoidal
 from regard.data.vocabulary import BOS, EOS
-from regard.decoding.extensions import (
+from regard.decoding.controls import (
     NEVER,
     UNCONSTRAINED,
     Constraints,
+    Extensions,
     check_finite,
     impossible,
     log_probabilities,
     mask_special_tokens,
 )
-from regard.errors import InputError, check_range
+from regard.errors import InputError
 from regard.fast.fast_transformer import FastTransformer, has_forward_hooks
 from regard.fast.onednn import packed_logits
 from regard.fast.token_screen import MIN_STATES
-from regard.fast.topk import argmax
 from regard.models.base import Seq2Seq
 from regard.models.transformer import Transformer
 
@@ -72,10 +72,8 @@ class ModuleDecoder:
 
 
 def make_decoder(model: Seq2Seq | IncrementalDecoder, width: int = 1) -> IncrementalDecoder:
-    """Return a decoder for a search with `width` prefixes, valid until the parameters of the model change.
-
-    A `model` that is not a `Seq2Seq` is already a decoder, and is returned unchanged.
-    """
+    """Return a decoder for a search with `width` prefixes, valid until the parameters of the model change. A
+    `model` that is not a `Seq2Seq` is already a decoder, and is returned unchanged."""
     if not isinstance(model, Seq2Seq):
         return model
     if width > MAX_FAST_WIDTH or not supports(model):
@@ -104,23 +102,21 @@ def supports(model: Seq2Seq) -> bool:
     return standard and same_heads and own_keys and not hooked
 
 
-LARGEST_BEAM = 1000
-LARGEST_PENALTY = 10
-"""Largest exponent of the length penalty. With larger exponents, only the length matters."""
+BeamWidth = Annotated[int, Limits(1, 1000)]
+Penalty = Annotated[float, Limits(0, 10)]
+"""Exponent of the length penalty. With larger exponents, only the length matters."""
+TopK = Annotated[int, Limits(0, 10**9)]
+TopP = Annotated[float, Limits(0, 1, "low")]
 
 
 class SearchTrace(NamedTuple):
     """Probabilities of an answer of T tokens, with the end of sequence, and its attention to a source of Ts
     tokens, with its end, in L cross-attention layers."""
 
-    source: list[int]
-    """Tokens of the source, without its end."""
-    tokens: list[int]
-    """Tokens of the answer, without its end."""
-    log_probabilities: np.ndarray
-    """(T,): natural logarithm of the probability of each token."""
-    attention: np.ndarray
-    """(L, T, Ts): weights of the source, mean over heads."""
+    source: list[int]  # Tokens of the source, without its end
+    tokens: list[int]  # Tokens of the answer, without its end
+    log_probabilities: np.ndarray  # (T,): natural logarithm of the probability of each token
+    attention: np.ndarray  # (L, T, Ts): weights of the source, mean over heads
     contribution: np.ndarray
     """(L, T): sum over heads and source tokens of weight times length of the transformed value (Kobayashi et al.
     2020), which is how much the source adds to the states."""
@@ -169,7 +165,7 @@ def greedy_search(
             # A softmax does not change which token is the most likely.
             logits = decoder.logits(states)
             values = log_probabilities(logits) if scored else mask_special_tokens(logits)
-            tokens = argmax(values)
+            tokens = values.argmax(1, keepdim=True)
             best = values.gather(1, tokens)
         else:
             tokens, best = screen(states)
@@ -188,9 +184,7 @@ def decode(
     max_len: int | Sequence[int],
 ) -> list[Hypothesis]:
     """Decode with `choose`, which maps states (B, D), the source of each row, and the step to tokens (B, 1).
-
-    `choose` also returns the tokens' log-probabilities, or None.
-    """
+    `choose` also returns the tokens' log-probabilities, or None."""
     device, limits = source.device, source_limits(max_len, len(source))
     active = list(range(len(source)))
     tokens = torch.full((len(source), 1), BOS, device=device)
@@ -233,35 +227,19 @@ def length_penalty(length: int, alpha: float) -> float:
     return float(((5 + length) / 6) ** alpha)
 
 
-def check_beam(width: int, n_best: int, alpha: float) -> None:
-    """Raise `InputError` for arguments of `beam_search` out of range."""
-    check_range("beam", width, 1, LARGEST_BEAM)
-    check_range("n_best", n_best, 1, LARGEST_BEAM)
+def check_beam(width: int, n_best: int) -> None:
     if n_best > width:
         raise InputError(f"n_best {n_best} exceeds beam {width}: lower n_best, or raise beam")
-    if not 0 <= alpha <= LARGEST_PENALTY:
-        raise InputError(f"length_penalty {alpha} is out of range: choose from 0 to {LARGEST_PENALTY}")
 
 
 class Step(NamedTuple):
     """One step of a search, for all unfinished sources."""
 
-    log_probs: Tensor
-    """Log-probability of each token after each prefix, (B, K, V)."""
-    ends: list[tuple[int, int, float]]
-    """Source, prefix and log-probability of each finished hypothesis."""
-    parents: Tensor
-    """Index of the prefix that each new prefix extends, (B, K')."""
-    tokens: Tensor
-    """The added tokens, (B, K')."""
-    totals: Tensor
-    """Log-probability of each new prefix, (B, K')."""
-    sources: Sequence[int]
-    """Index of the source of each row."""
-    state: Any
-    """State of the decoder after this step, before prefixes are selected."""
-    last: bool
-    """Whether the length limit is reached, so that the new prefixes are dropped."""
+    log_probs: Tensor  # (B, K, V): log-probability of each token after each prefix
+    extensions: Extensions
+    sources: Sequence[int]  # Index of the source of each row
+    state: Any  # State of the decoder after this step, before prefixes are selected
+    last: bool  # Whether the length limit is reached, so that the new prefixes are dropped
 
 
 @public
@@ -271,10 +249,10 @@ def beam_search(
     source: Tensor,
     source_mask: Tensor,
     *,
-    width: int,
+    width: BeamWidth,
     max_len: int | Sequence[int],
-    alpha: float = 0.0,
-    n_best: int = 1,
+    alpha: Penalty = 0.0,
+    n_best: BeamWidth = 1,
     on_step: Callable[[Step], None] | None = None,
     constraints: Constraints = UNCONSTRAINED,
 ) -> list[list[Hypothesis]]:
@@ -286,7 +264,7 @@ def beam_search(
     hypotheses follow. `on_step`: function that is called with every step. Raises `InputError` for values out of
     range, and if no target of a source satisfies the `constraints`.
     """
-    check_beam(width, n_best, alpha)
+    check_beam(width, n_best)
     decoder = make_decoder(model, width)
     device, limits = source.device, source_limits(max_len, len(source))
     state = decoder.start(decoder.encode(source, source_mask))
@@ -298,16 +276,22 @@ def beam_search(
         states, state = decoder.step(prefixes[:, :, -1], state)
         penalty = length_penalty(time + 1, alpha)
         log_probs = constraints.log_probabilities(decoder.logits(states), prefixes, active)
-        ends, parents, tokens, new_totals = constraints.extend(log_probs, prefixes, totals, active, width)
+        extensions = constraints.extend(log_probs, prefixes, totals, active, width)
         if on_step is not None:
-            on_step(Step(log_probs, ends, parents, tokens, new_totals, active, state, time == max(limits)))
+            on_step(Step(log_probs, extensions, active, state, time == max(limits)))
+        ends, parents, tokens, new_totals = extensions
         for row, parent, total in ends:
             finished[active[row]].append(_hypothesis(prefixes[row, parent], total, penalty, finished=True))
         for row, index in enumerate(active):
-            if time == limits[index]:
+            if time == limits[index]:  # the best prefixes that have not finished follow
                 ended = {parent for place, parent, _ in ends if place == row}
-                missing = n_best - len(finished[index])
-                finished[index] += _unfinished(prefixes[row], totals[row], alpha, missing, ended)
+                missing, penalty_here = n_best - len(finished[index]), length_penalty(time, alpha)
+                unfinished = [
+                    _hypothesis(prefixes[row, place], total, penalty_here, finished=False)
+                    for place, total in enumerate(totals[row].tolist())
+                    if total > -torch.inf and place not in ended
+                ]
+                finished[index] += unfinished[: max(missing, 0)]
         state, totals = state.choose(parents), new_totals
         extended = prefixes.gather(1, parents.unsqueeze(-1).expand(-1, -1, prefixes.shape[-1]))
         prefixes = torch.cat([extended, tokens.unsqueeze(-1)], dim=-1)
@@ -328,18 +312,6 @@ def beam_search(
     if not all(finished):
         raise impossible()
     return [sorted(hypotheses, key=_rank)[:n_best] for hypotheses in finished]
-
-
-def _unfinished(prefixes: Tensor, totals: Tensor, alpha: float, count: int, ended: set[int]) -> list[Hypothesis]:
-    """Return at most `count` of the prefixes (K, T) of a source whose length limit has been reached, without the
-    prefixes in `ended`, which have finished."""
-    penalty = length_penalty(prefixes.shape[1] - 1, alpha)
-    possible = [
-        (prefixes[place], total)
-        for place, total in enumerate(totals.tolist())
-        if total > -torch.inf and place not in ended
-    ]
-    return [_hypothesis(prefix, total, penalty, finished=False) for prefix, total in possible[: max(count, 0)]]
 
 
 def _done(finished: list[Hypothesis], reachable: float, width: int, n_best: int) -> bool:
@@ -383,18 +355,11 @@ COLDEST, HOTTEST = 1e-3, 1e3
 equally likely."""
 
 
-def check_sampling(temperature: float, top_k: int, top_p: float) -> None:
-    """Raise `InputError` for options of `sample` out of range.
-
-    >>> check_sampling(1.0, top_k=5, top_p=0.9)
-    """
+def check_temperature(temperature: float) -> None:
     if not COLDEST <= temperature <= HOTTEST:
         raise InputError(
             f"temperature {temperature} is out of range: choose from {COLDEST} to {HOTTEST:g}, or 0 for a search"
         )
-    check_range("top_k", top_k, 0, 10**9)
-    if not 0 < top_p <= 1:
-        raise InputError(f"top_p {top_p} is out of range: choose above 0 and at most 1")
 
 
 @public
@@ -406,8 +371,8 @@ def sample(
     max_len: int | Sequence[int],
     temperature: float,
     seeds: Sequence[int],
-    top_k: int = 0,
-    top_p: float = 1.0,
+    top_k: TopK = 0,
+    top_p: TopP = 1.0,
     constraints: Constraints = UNCONSTRAINED,
 ) -> list[Hypothesis]:
     """Return one hypothesis for each source, sampled from the model. All other arguments are those of
@@ -418,7 +383,7 @@ def sample(
     see `truncate`. `log_probability` is computed without temperature and truncation. Raises `InputError` for a
     value out of range, and if no token satisfies the `constraints`.
     """
-    check_sampling(temperature, top_k, top_p)
+    check_temperature(temperature)
     decoder = make_decoder(model)
 
     # One random number for each source and step, drawn on the CPU so that it is the same on every device.

@@ -17,8 +17,7 @@ from regard.errors import InputError, check_range
 from regard.models.base import Seq2Seq
 from regard.result import Result
 
-FOLLOWERS = 8
-"""Number of alternatives for the next token that are stored."""
+FOLLOWERS = 8  # Number of alternatives for the next token that are stored
 
 
 @public
@@ -136,31 +135,26 @@ class _TreeBuilder:
         self.alive: list[int | None] = [None]
 
     def add_step(self, step: Step) -> None:
-        """Add one search step for one source."""
         probabilities = step.log_probs[0].exp()
         for prefix, number in enumerate(self.alive):
             followers = self.begin if number is None else self.branches[number].followers
             followers.extend(self._followers(probabilities[prefix]))
-        for _, parent, total in step.ends:
+        for _, parent, total in step.extensions.ends:
             self._add_branch(parent, EOS, total, probabilities)
         if step.last:
             return
-        new_prefixes = zip(
-            step.parents[0].tolist(), step.tokens[0].tolist(), step.totals[0].tolist(), strict=True
-        )
+        prefixes = (part[0].tolist() for part in step.extensions[1:])
         self.alive = [
             self._add_branch(parent, token, total, probabilities)
-            for parent, token, total in new_prefixes
+            for parent, token, total in zip(*prefixes, strict=True)
             if total > -torch.inf
         ]
 
     def _followers(self, probabilities: Tensor) -> list[Possible]:
         # The probabilities are sorted here, so that a page need not store the whole vocabulary for each branch.
         shares, tokens = probabilities.topk(min(FOLLOWERS, len(probabilities)))
-        labels = [label for token in tokens.tolist() for label in self.vocabulary.labels([token])]
-        return [
-            Possible(label=label, probability=share) for label, share in zip(labels, shares.tolist(), strict=True)
-        ]
+        pairs = zip(self.vocabulary.labels(tokens.tolist()), shares.tolist(), strict=True)
+        return [Possible(label=label, probability=share) for label, share in pairs]
 
     def _add_branch(self, parent: int, token: int, total: float, probabilities: Tensor) -> int:
         previous = self.alive[parent]

@@ -4,31 +4,34 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.arguments import public
+from regard.arguments import Limits, check_fields, public
 from regard.attention.multihead import MultiHeadAttention
 from regard.data.batch import collate
 from regard.data.vocabulary import PAD, Vocabulary
-from regard.decoding.controls import Controls, find_requirements, make_constraints
-from regard.decoding.extensions import UNCONSTRAINED, Constraints
+from regard.decoding.controls import UNCONSTRAINED, Constraints, Controls, find_requirements, make_constraints
 from regard.decoding.search import (
+    BeamWidth,
     Hypothesis,
     IncrementalDecoder,
+    Penalty,
     SearchTrace,
     Step,
+    TopK,
+    TopP,
     beam_search,
     check_beam,
-    check_sampling,
+    check_temperature,
     greedy_search,
     make_decoder,
     sample,
 )
-from regard.errors import InputError, check_range
+from regard.errors import InputError
 from regard.fast.fast_transformer import FastTransformer
 from regard.fast.threads import map_batches
 from regard.models.base import Seq2Seq
@@ -51,35 +54,26 @@ def value_lengths(layer: nn.Module, values: Tensor) -> Tensor:
 class _Step(NamedTuple):
     """What is kept of a step, for B rows."""
 
-    row_of: np.ndarray
-    """(sources,): row of each source, -1 for finished sources."""
-    attention: Tensor
-    """(L, B, K, Ts)."""
-    contribution: Tensor
-    """(L, B, K)."""
+    row_of: np.ndarray  # (sources,): row of each source, -1 for finished sources
+    attention: Tensor  # (L, B, K, Ts)
+    contribution: Tensor  # (L, B, K)
     ends: dict[tuple[int, float], int]
     """Prefix of each finished hypothesis, by its source and its log-probability."""
-    parents: np.ndarray
-    """(B, K'): prefix that each new prefix extends."""
-    tokens: np.ndarray
-    """(B, K'): token of each new prefix."""
-    totals: np.ndarray
-    """(B, K'): log-probability of each new prefix."""
+    parents: np.ndarray  # (B, K'): prefix that each new prefix extends
+    tokens: np.ndarray  # (B, K'): token of each new prefix
+    totals: np.ndarray  # (B, K'): log-probability of each new prefix
 
 
 class Tracer:
-    """Collects the steps of a beam search by `FastTransformer`, and traces its hypotheses.
-
-    The collected attention needs less memory than the keys and values of the search for sources of less than
-    `2 D` tokens, where D is the width of the states.
-    """
+    """Collects the steps of a beam search by `FastTransformer`, and traces its hypotheses. The collected
+    attention needs less memory than the keys and values of the search for sources of less than `2 D` tokens,
+    where D is the width of the states."""
 
     def __init__(self, model: Any) -> None:
         self._layers = [layer.cross for layer in model.decoder.layers]
         self._steps: list[_Step] = []
 
     def add_step(self, step: Step) -> None:
-        """Keep a step of the search."""
         sources, values = list(step.sources), step.state.memory.values
         if not self._steps:
             parts = zip(self._layers, values, strict=True)
@@ -93,18 +87,14 @@ class Tracer:
                 row_of,
                 weights.mean(2),
                 torch.matmul(weights, lengths).sum(2).squeeze(-1),
-                {(sources[row], total): prefix for row, prefix, total in step.ends},
-                step.parents.numpy(),
-                step.tokens.numpy(),
-                step.totals.numpy(),
+                {(sources[row], total): prefix for row, prefix, total in step.extensions.ends},
+                *(part.numpy() for part in step.extensions[1:]),
             )
         )
 
     def traced(self, best: Sequence[Hypothesis], sources: Tensor) -> list[Hypothesis]:
-        """Return the hypotheses of sources (B, Ts) with their traces.
-
-        A hypothesis without an end of sequence has no trace.
-        """
+        """Return the hypotheses of sources (B, Ts) with their traces. A hypothesis without an end of sequence
+        has no trace."""
         prefixes, tokens, totals = self._paths(best)
         layers, count, width = len(self._layers), *sources.shape
         attention = np.zeros((layers, count, len(self._steps), width), np.float32)
@@ -130,10 +120,9 @@ class Tracer:
         return results
 
     def _paths(self, best: Sequence[Hypothesis]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the prefix of each hypothesis before each step (T, B), and its token and log-probability after.
-
-        The prefix is -1 after the end of a hypothesis, and at all steps of a hypothesis without an end.
-        """
+        """Return the prefix of each hypothesis before each step (T, B), and its token and log-probability
+        after. The prefix is -1 after the end of a hypothesis, and at all steps of a hypothesis without an
+        end."""
         prefixes, tokens = np.full((2, len(self._steps) + 1, len(best)), -1)
         totals = np.zeros(prefixes.shape)
         for place, hypothesis in enumerate(best):
@@ -157,44 +146,33 @@ class Tracer:
 # would not be one.
 
 
-@dataclass(frozen=True)
-class EnsembleState:
+class EnsembleState(list[Any]):
     """The state of each model between two steps."""
 
-    states: list[Any]
-
     def choose(self, hypotheses: Tensor) -> "EnsembleState":
-        """Select hypotheses of each source by their indices (B, K') int64."""
-        return EnsembleState([state.choose(hypotheses) for state in self.states])
+        return EnsembleState(state.choose(hypotheses) for state in self)
 
     def keep(self, sources: Tensor) -> "EnsembleState":
-        """Select sources by their indices (B',) int64."""
-        return EnsembleState([state.keep(sources) for state in self.states])
+        return EnsembleState(state.keep(sources) for state in self)
 
 
 class EnsembleDecoder:
-    """Decoder of several models with one vocabulary; see `IncrementalDecoder`.
-
-    `width`: number of prefixes of the search. The states (B, K, D) of a step are the concatenated states of the
-    models.
-    """
+    """Decoder of several models with one vocabulary; see `IncrementalDecoder`. `width`: number of prefixes of
+    the search. The states (B, K, D) of a step are the concatenated states of the models."""
 
     def __init__(self, models: Sequence[Seq2Seq], width: int) -> None:
         self._decoders = [make_decoder(model, width) for model in models]
         self._widths = [model.vocabulary_layer[0].shape[1] for model in models]
 
     def encode(self, source: Tensor, source_mask: Tensor) -> list[Any]:
-        """Return the memory of each model for sources (B, Ts)."""
         return [decoder.encode(source, source_mask) for decoder in self._decoders]
 
     def start(self, memory: list[Any]) -> EnsembleState:
-        """Return the state before the first step."""
-        return EnsembleState([decoder.start(part) for decoder, part in zip(self._decoders, memory, strict=True)])
+        return EnsembleState(decoder.start(part) for decoder, part in zip(self._decoders, memory, strict=True))
 
     def step(self, tokens: Tensor, state: EnsembleState) -> tuple[Tensor, EnsembleState]:
-        """Decode tokens (B, K), and return states (B, K, D) and the next state."""
-        steps = [decoder.step(tokens, part) for decoder, part in zip(self._decoders, state.states, strict=True)]
-        return torch.cat([states for states, _ in steps], dim=-1), EnsembleState([after for _, after in steps])
+        steps = [decoder.step(tokens, part) for decoder, part in zip(self._decoders, state, strict=True)]
+        return torch.cat([states for states, _ in steps], dim=-1), EnsembleState(after for _, after in steps)
 
     def logits(self, states: Tensor) -> Tensor:
         parts = zip(self._decoders, states.split(self._widths, dim=-1), strict=True)
@@ -202,12 +180,7 @@ class EnsembleDecoder:
         return torch.stack(log_probs).logsumexp(0) - math.log(len(log_probs))
 
 
-def make_ensemble(models: Sequence[Seq2Seq], width: int) -> IncrementalDecoder:
-    return make_decoder(models[0], width) if len(models) == 1 else EnsembleDecoder(models, width)
-
-
-SLACK = 50
-"""Number of tokens by which an answer may exceed twice the length of its source."""
+SLACK = 50  # Number of tokens by which an answer may exceed twice the length of its source
 
 
 @public
@@ -250,20 +223,20 @@ class Search:
     regard.errors.InputError: n_best 3 exceeds beam 2: lower n_best, or raise beam
     """
 
-    beam: int = 1
+    beam: BeamWidth = 1
     """Number of prefixes per text. 1 is greedy search."""
-    length_penalty: float = 0.0
+    length_penalty: Penalty = 0.0
     """Exponent of the length penalty (Wu et al. 2016). 0 compares log-probabilities, and larger values favor
     longer answers."""
-    n_best: int = 1
+    n_best: BeamWidth = 1
     """Number of answers per text, at most the beam size."""
     temperature: float = 0.0
     """If above 0, sample each token from the model's distribution at this temperature, instead of searching."""
-    top_k: int = 0
+    top_k: TopK = 0
     """With a temperature: sample only from this number of most likely tokens; 0 for all."""
-    top_p: float = 1.0
+    top_p: TopP = 1.0
     """With a temperature: sample only from the smallest set of tokens with this total probability."""
-    seed: int = 0
+    seed: Annotated[int, Limits(0, 2**32 - 1)] = 0
     """Seed of sampling. The answer depends only on the text and the seed, not on the other texts."""
     controls: Controls = field(default_factory=Controls)
     """Constraints on the answers."""
@@ -271,9 +244,9 @@ class Search:
     """Trace the best answer to each text, if it is the answer of one Transformer on a CPU without constraints."""
 
     def __post_init__(self) -> None:
-        check_range("seed", self.seed, 0, 2**32 - 1)
+        check_fields(self)
         if self.temperature:
-            check_sampling(self.temperature, self.top_k, self.top_p)
+            check_temperature(self.temperature)
         elif self.top_k or self.top_p != 1 or self.seed:
             raise InputError(
                 "top_k, top_p and seed change sampling, but there is no temperature: give temperature 1, or "
@@ -289,7 +262,7 @@ class Search:
                 f"n_best {self.n_best} ranks answers, but a temperature draws one answer: leave out n_best, and "
                 f"give another seed for another answer"
             )
-        check_beam(self.beam, self.n_best, self.length_penalty)
+        check_beam(self.beam, self.n_best)
         if (self.controls.terms or self.controls.glossary) and self.beam < 2:
             raise InputError(
                 "terms and a glossary need beam search: give a beam of at least 2, and no temperature"
@@ -326,7 +299,10 @@ def translate(
     # All batches share one decoder, which packs the weights of the model once.
     models = [models] if isinstance(models, Seq2Seq) else models
     ensemble = nn.ModuleList(models).eval()
-    decoder, device = make_ensemble(models, search.beam), next(ensemble.parameters()).device
+    device = next(ensemble.parameters()).device
+    decoder: IncrementalDecoder = make_decoder(models[0], search.beam)
+    if len(models) > 1:
+        decoder = EnsembleDecoder(models, search.beam)
 
     def answer(indices: list[int]) -> list[list[Candidate]]:
         hypotheses = search_batch(
@@ -376,30 +352,28 @@ def search_batch(
     scored: bool = True,
     constraints: Constraints = UNCONSTRAINED,
 ) -> list[list[Hypothesis]]:
-    """Return the `n_best` hypotheses for each source (B, Ts).
-
-    `most`: length limit in tokens, a single limit or a limit for each source. `seeds`: a seed for each source,
-    for sampling. `scored`: as in `translate`. `constraints`: see `make_constraints`.
-    """
+    """Return the `n_best` hypotheses for each source (B, Ts). `most`: length limit in tokens, a single limit or
+    a limit for each source. `seeds`: a seed for each source, for sampling. `scored`: as in `translate`.
+    `constraints`: see `make_constraints`."""
     decoder, mask = make_decoder(model, search.beam), source != PAD
     if search.temperature:
-        options: dict[str, Any] = {
-            "temperature": search.temperature,
-            "top_k": search.top_k,
-            "top_p": search.top_p,
-        }
-        drawn = sample(decoder, source, mask, max_len=most, seeds=seeds, **options, constraints=constraints)
+        drawn = sample(
+            decoder,
+            source,
+            mask,
+            max_len=most,
+            temperature=search.temperature,
+            seeds=seeds,
+            top_k=search.top_k,
+            top_p=search.top_p,
+            constraints=constraints,
+        )
         return [[best] for best in drawn]
-    tracer = None
-    if (
-        search.traced
-        and search.n_best == 1
-        and constraints is UNCONSTRAINED
-        and isinstance(decoder, FastTransformer)
-    ):
+    plain, tracer = search.n_best == 1 and constraints is UNCONSTRAINED, None
+    if search.traced and plain and isinstance(decoder, FastTransformer):
         tracer = Tracer(decoder.model)
     # With constraints, a beam search of width 1 is the greedy search, whose scores have no length penalty.
-    if search.beam == 1 and search.n_best == 1 and constraints is UNCONSTRAINED and tracer is None:
+    elif search.beam == 1 and plain:
         greedy = greedy_search(decoder, source, mask, max_len=most, scored=scored)
         return [[best] for best in greedy]
     found = beam_search(

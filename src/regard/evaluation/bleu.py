@@ -34,8 +34,13 @@ class Quality:
 
     @property
     def warning(self) -> str:
-        """A warning about a suspicious BLEU, or an empty string."""
-        return bleu_warning(self.main, self.exact_match, self.tokenizer)
+        """A warning if BLEU is 0 although some answers equal their references, else an empty string."""
+        if self.main >= 0.005 or not self.exact_match:
+            return ""
+        return (
+            f"BLEU is 0.00 although {self.exact_match:.1%} of the answers equal their references: tokenizer "
+            f"{self.tokenizer} finds no sequence of four words; try --bleu_tokenize char"
+        )
 
     def lines(self) -> list[str]:
         """Return the scores as lines of text, the main score first."""
@@ -47,16 +52,6 @@ class Quality:
         return [
             f"{name} {score:.2f}   ({self.signatures[key]})" for key, name, score in scores if score is not None
         ]
-
-
-def bleu_warning(bleu: float, exact_match: float, tokenizer: str) -> str:
-    """Return a warning if BLEU is 0 although some answers equal their references, else an empty string."""
-    if bleu >= 0.005 or not exact_match:
-        return ""
-    return (
-        f"BLEU is 0.00 although {exact_match:.1%} of the answers equal their references: tokenizer "
-        f"{tokenizer} finds no sequence of four words; try --bleu_tokenize char"
-    )
 
 
 def bleu(
@@ -78,11 +73,6 @@ def bleu(
 
     metric = BLEU(lowercase=lowercase, tokenize=_choose_tokenizer(tokenize, references))
     return float(metric.corpus_score(list(translations), [list(references)]).score)
-
-
-def exact_share(translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> float:
-    expected = [reference.lower() for reference in references] if lowercase else references
-    return sum(map(str.__eq__, translations, expected)) / len(references)
 
 
 def _choose_tokenizer(tokenize: str | None, references: Sequence[str]) -> str:
@@ -112,6 +102,7 @@ def quality(
     from sacrebleu.metrics.chrf import CHRF
 
     tokenizer = _choose_tokenizer(tokenize, references)
+    expected = [reference.lower() for reference in references] if lowercase else references
     metrics: dict[str, BLEU | CHRF] = {
         "bleu_lowercase": BLEU(lowercase=True, tokenize=tokenizer),
         "chrf": CHRF(lowercase=lowercase),
@@ -126,7 +117,7 @@ def quality(
         bleu=scores.get("bleu"),
         bleu_lowercase=scores["bleu_lowercase"],
         chrf=scores["chrf"],
-        exact_match=exact_share(translations, references, lowercase=lowercase),
+        exact_match=sum(map(str.__eq__, translations, expected)) / len(references),
         signatures={name: str(metric.get_signature()) for name, metric in metrics.items()},
         tokenizer=tokenizer,
     )

@@ -10,8 +10,7 @@ from regard.tasks.base import Task
 from regard.tasks.batch import Batch
 from regard.training.objective import exact
 
-CHUNK = 1000
-"""Number of samples in a batch."""
+CHUNK = 1000  # Number of samples in a batch
 
 
 def fresh_batches(

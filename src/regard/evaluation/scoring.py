@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -16,8 +17,7 @@ from regard.fast.threads import map_batches
 from regard.models.base import Seq2Seq
 from regard.result import Result
 
-STEPS_AT_ONCE = 128
-"""Number of steps whose logits are computed together. A larger number needs more memory."""
+STEPS_AT_ONCE = 128  # Number of steps whose logits are computed together. A larger number needs more memory.
 
 
 @public
@@ -74,30 +74,23 @@ def score_pairs(
 
     def score(indices: list[int]) -> list[Scored]:
         sources, targets = zip(*(encoded[index] for index in indices), strict=True)
-        return _score(model, logits, PairBatch(collate(sources), collate(targets)))
+        batch = PairBatch(collate(sources), collate(targets))
+        totals, lengths = token_log_probabilities(model, logits, batch).sum(1), (batch.target != PAD).sum(1)
+        return [
+            Scored(log_probability=total, tokens=tokens)
+            for total, tokens in zip(totals.tolist(), lengths.tolist(), strict=True)
+        ]
 
-    scores: dict[int, Scored] = {}
-    for indices, batch_scores in zip(batches, map_batches(model, score, batches), strict=True):
-        scores.update(zip(indices, batch_scores, strict=True))
+    scores = dict(zip(chain(*batches), chain(*map_batches(model, score, batches)), strict=True))
     no_score = Scored(log_probability=math.nan, tokens=0)
     return [scores.get(index, no_score) for index in range(len(pairs))]
 
 
-def _score(model: Seq2Seq, logits: Callable[[Tensor], Tensor], batch: PairBatch) -> list[Scored]:
-    """Score a batch; `logits` as in `token_log_probabilities`."""
-    log_probabilities, lengths = token_log_probabilities(model, logits, batch), (batch.target != PAD).sum(1)
-    return [
-        Scored(log_probability=total, tokens=tokens)
-        for total, tokens in zip(log_probabilities.sum(1).tolist(), lengths.tolist(), strict=True)
-    ]
-
-
 @torch.inference_mode()
 def token_log_probabilities(model: Seq2Seq, logits: Callable[[Tensor], Tensor], batch: PairBatch) -> Tensor:
-    """Return the log-probability of each token of the targets and of their ends, (B, Tt) float64; 0 for padding.
-
-    `logits`: the model's output layer (`packed_logits`), which is applied only to steps with a target.
-    """
+    """Return the log-probability of each token of the targets and of their ends, (B, Tt) float64; 0 for
+    padding. `logits`: the model's output layer (`packed_logits`), which is applied only to steps with a
+    target."""
     batch = batch.to(next(model.parameters()).device)
     valid = batch.target != PAD
     targets = batch.target[valid].split(STEPS_AT_ONCE)
@@ -113,9 +106,7 @@ def token_log_probabilities(model: Seq2Seq, logits: Callable[[Tensor], Tensor], 
 @torch.inference_mode()
 def total_probabilities(model: Seq2Seq, logits: Callable[[Tensor], Tensor], batch: PairBatch) -> Tensor:
     """Return the sum of the predicted distributions over all steps of the targets and their ends, (V,) float64.
-
-    `logits` as in `token_log_probabilities`.
-    """
+    `logits` as in `token_log_probabilities`."""
     batch = batch.to(next(model.parameters()).device)
     parts = [scores.exp_().sum(0, dtype=torch.float64) for scores in _log_probabilities(model, logits, batch)]
     return torch.stack(parts).sum(0)

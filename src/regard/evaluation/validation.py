@@ -23,18 +23,15 @@ from regard.tasks.tokens import TokenTask
 from regard.tasks.translation import Translation
 from regard.training.settings import Criterion, TrainingConfig, find_criterion
 
-LARGEST_LOSS = 700.0
-"""Loss in nats above which the perplexity exceeds the largest number of a computer."""
+LARGEST_LOSS = 700.0  # Loss in nats above which the perplexity exceeds the largest number of a computer
 
 
 class ValidationText(NamedTuple):
     """Pairs on which models are validated."""
 
-    name: str
-    """Name in metrics; empty for the text of `--valid`."""
+    name: str  # Name in metrics; empty for the text of `--valid`
     pairs: list[tuple[str, str]]
-    tokenizer: str
-    """sacrebleu tokenizer for BLEU."""
+    tokenizer: str  # sacrebleu tokenizer for BLEU
 
 
 class Validation:
@@ -126,11 +123,8 @@ about 1 % of the time of training."""
 
 class LanguageValidation:
     """Validation that measures the loss of a model on held-out samples of a task: text or pairs that are not in
-    the training data, or newly drawn samples.
-
-    The samples are the same in every validation, and for every seed of a training run. Their lengths are those of
-    training.
-    """
+    the training data, or newly drawn samples. The samples are the same in every validation, and for every seed
+    of a training run. Their lengths are those of training."""
 
     criterion = None
 

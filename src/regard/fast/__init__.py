@@ -10,17 +10,17 @@ PyTorch.
 
 | file | replaces |
 |---|---|
-| `query_gradient`, `layer_gradients` | autograd in a training step of `QueryModel` |
-| `fused_rnn_attention`, `step_attention` | the loop over the steps of `RecurrentDecoder` |
-| `fast_transformer`, `transformer_layers`, `kv_cache` | `Transformer.encode` and `Transformer.step` in a search |
+| `query_gradient` | autograd in a training step of `QueryModel` |
+| `fused_rnn_attention` | the loop over the steps of `RecurrentDecoder` |
+| `fast_transformer` | `Transformer.encode` and `Transformer.step` in a search |
 | `joint_projection` | separate products of the same states in a training step |
 | `additive` | the tensor of all pairs in additive scores |
+| `compiled_relu` | `torch.relu` in compiled layers |
 | `onednn` | large float32 matrix products by MKL |
 | `softmax` | softmax over rows of fewer than 16 numbers |
-| `topk` | `torch.topk` over a whole vocabulary |
+| `token_screen`, `topk` | exact logits and `torch.topk` over a whole vocabulary |
 | `adam` | `torch.optim.Adam` and `torch.lerp` |
-| `forks` | threads that search batches in parallel |
-| `memory`, `threads` | settings of the C library and of PyTorch |
+| `memory`, `threads` | settings of the C library and of PyTorch, threads that search batches in parallel |
 """
 
 import os

@@ -19,8 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-BLOCK = 2**18
-"""Number of values in a block of pairs: 1 MiB in float32."""
+BLOCK = 2**18  # Number of values in a block of pairs: 1 MiB in float32
 
 
 def blockwise_scores(query: Tensor, keys: Tensor, energy: Tensor) -> Tensor:

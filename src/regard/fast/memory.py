@@ -20,8 +20,7 @@ from regard.fast import enabled
 
 MALLOPT_TRIM_THRESHOLD, MALLOPT_TOP_PAD, MALLOPT_MMAP_THRESHOLD, MALLOPT_MMAP_MAX = -1, -2, -3, -4
 """Parameters of mallopt(3)."""
-MMAPS = 65_536
-"""Default of glibc for the largest number of separately mapped blocks."""
+MMAPS = 65_536  # Default of glibc for the largest number of separately mapped blocks
 CACHES, KERNELS = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"), 128
 """Environment variables for the number of kernels that oneDNN and PyTorch cache. A training step of a
 Transformer needs about forty kernels."""

@@ -32,16 +32,12 @@ from torch.overrides import TorchFunctionMode
 from regard.fast import enabled
 from regard.machine import choose
 
-PRODUCTS = "float32-products"
-"""Name of the measured choice between MKL and oneDNN."""
-MIN_MULTIPLICATIONS = 1 << 20
-"""Smallest number of multiplications in a product for which oneDNN is faster."""
+PRODUCTS = "float32-products"  # Name of the measured choice between MKL and oneDNN
+MIN_MULTIPLICATIONS = 1 << 20  # Smallest number of multiplications in a product for which oneDNN is faster
 MIN_PACKED = 1 << 18
 """Smallest number of values in a matrix for which packing is faster at any number of rows."""
-MIN_PADDED = 128
-"""Smallest number of rows for which oneDNN is faster in spite of padding."""
-ROW_MULTIPLE = 16
-"""The number of rows is padded to a multiple of at least this number."""
+MIN_PADDED = 128  # Smallest number of rows for which oneDNN is faster in spite of padding
+ROW_MULTIPLE = 16  # The number of rows is padded to a multiple of at least this number
 
 
 class OneDNNMode(TorchFunctionMode):
@@ -125,21 +121,16 @@ class PackedLinear:
 
 
 class VocabularyModel(Protocol):
-    """A model with an output layer over a vocabulary."""
+    """A model with an output layer over a vocabulary: weight (V, D), bias (V,), and their product."""
 
     @property
-    def vocabulary_layer(self) -> tuple[Tensor, Tensor | None]:
-        """Return weight (V, D) and bias (V,)."""
-
-    def logits(self, states: Tensor) -> Tensor:
-        """Return logits (..., V) for states (..., D)."""
+    def vocabulary_layer(self) -> tuple[Tensor, Tensor | None]: ...
+    def logits(self, states: Tensor) -> Tensor: ...
 
 
 def packed_logits(model: VocabularyModel) -> Callable[[Tensor], Tensor]:
-    """Return `model.logits`, or a faster function with a packed weight.
-
-    The function has no gradients, and is valid until the parameters of the model change.
-    """
+    """Return `model.logits`, or a faster function with a packed weight. The function has no gradients, and is
+    valid until the parameters of the model change."""
     weight, bias = model.vocabulary_layer
     return PackedLinear(weight, bias) if weight.numel() >= MIN_PACKED and _is_wide(weight) else model.logits
 
@@ -162,10 +153,8 @@ def available() -> bool:
 
 
 def is_faster() -> bool:
-    """Return whether a product of two matrices by oneDNN is faster than by MKL (see `regard.machine`).
-
-    The choice affects the last digits of results, so it is stored for the machine, and in each run.
-    """
+    """Return whether a product of two matrices by oneDNN is faster than by MKL (see `regard.machine`). The
+    choice affects the last digits of results, so it is stored for the machine, and in each run."""
     return choose(PRODUCTS, _products, version=f"torch {torch.__version__}") == "oneDNN"
 
 

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from regard.fast import enabled
 
-LANES = 16
-"""Number of float32 values in the widest vector register (AVX-512)."""
+LANES = 16  # Number of float32 values in the widest vector register (AVX-512)
 
 
 def padded_softmax(scores: Tensor, dtype: torch.dtype) -> Tensor:

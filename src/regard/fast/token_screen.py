@@ -26,8 +26,7 @@ from regard.fast import enabled
 from regard.fast.topk import CHUNK
 from regard.machine import choose
 
-MAX_WIDTH = 1024
-"""Largest width for which float32 represents sums of int8 products exactly."""
+MAX_WIDTH = 1024  # Largest width for which float32 represents sums of int8 products exactly
 MIN_STATES = 8
 """Smallest number of sources for which a search gains more than the preparation of the matrix takes."""
 LARGEST, LOWEST = 127, -(1 << 30)

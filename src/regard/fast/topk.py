@@ -1,7 +1,9 @@
 """The k best extensions of prefixes over a large vocabulary.
 
-Replaces `torch.topk` and `torch.argmax` over all tokens.
-Gain: 2 to 6 % of the time of a beam search (measured when this file was introduced, see its history).
+Replaces `torch.topk` over all tokens. Gain: 3 to 30 times as fast as `torch.topk`, and a beam search is 1.07
+times as fast (32 sources, beam of 5, 12,000
+  tokens, 3 + 3 layers of width 256, one thread). It is kept below the limit of 1.2, because the speed of a
+  search is a bar of this package, and `token_screen` uses its chunks.
 The fast path is not used for small vocabularies, or with `REGARD_REFERENCE=1`.
 
 On a CPU, `torch.topk` sorts all tokens, which takes longer than the softmax. The maximum of a chunk of tokens
@@ -13,8 +15,7 @@ from torch import Tensor
 
 from regard.fast import enabled
 
-CHUNK = 64
-"""Number of tokens in a chunk."""
+CHUNK = 64  # Number of tokens in a chunk
 
 
 def topk(values: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -44,18 +45,3 @@ def topk(values: Tensor, totals: Tensor, count: int) -> tuple[Tensor, Tensor]:
         sums = torch.cat([sums, (totals.unsqueeze(-1) + values[..., -rest:]).flatten(1)], dim=1)
     sums, order = sums.topk(count)
     return sums, indices.gather(1, order)
-
-
-def argmax(values: Tensor) -> Tensor:
-    """Return the index (N, 1) int64 of the largest value in each row of values (N, V)."""
-    symbols = values.shape[1]
-    chunks = symbols // CHUNK
-    if chunks < 2 or not enabled():
-        return values.argmax(1, keepdim=True)
-    # The last chunk overlaps the previous chunk, so that the chunks cover all tokens.
-    maxima = values[:, : chunks * CHUNK].unflatten(1, (chunks, CHUNK)).amax(-1)
-    last = values[:, -CHUNK:].amax(-1, keepdim=True)
-    best = torch.cat([maxima, last], dim=1).argmax(1, keepdim=True)
-    begin = (best * CHUNK).clamp_(max=symbols - CHUNK)
-    indices = begin + torch.arange(CHUNK, device=values.device)
-    return begin + values.gather(1, indices).argmax(1, keepdim=True)

@@ -19,11 +19,9 @@ from datetime import datetime
 from pathlib import Path
 
 from regard.errors import InputError
-from regard.io.temporary import MAX_NAME
-from regard.io.writing import cannot_write, check_name, resolve_parent
+from regard.io.writing import MAX_NAME, cannot_write, check_name, resolve_parent
 
-PAUSE = 0.2
-"""Seconds between two attempts to acquire a lock."""
+PAUSE = 0.2  # Seconds between two attempts to acquire a lock
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 """Error codes of file systems without locks."""
 
@@ -56,7 +54,13 @@ def hold_lock(path: Path) -> Iterator[None]:
     try:
         created = [folder for folder in file.parents if not folder.exists()]
         file.parent.mkdir(parents=True, exist_ok=True)
-        _check_lock_file(file)
+        # The lock writes the name of its holder, which must not end up in another file.
+        with suppress(FileNotFoundError):  # its holder may remove it at any time
+            status = file.lstat()
+            is_link = stat.S_ISLNK(status.st_mode) or status.st_nlink > 1
+            if is_link or not stat.S_ISREG(status.st_mode):
+                kind = "a link, and Regard does not follow links here" if is_link else "no regular file"
+                raise InputError(f"lock file {str(file)!r} is {kind}: remove it")
         lock.acquire()
         since = f"{datetime.now():%Y-%m-%d %H:%M}"
         holder = {"process": os.getpid(), "host": socket.gethostname(), "since": since}
@@ -88,10 +92,8 @@ def build_once(
     path: Path, is_complete: Callable[[], bool], build: Callable[[], object], *, on_wait: Callable[[str], None]
 ) -> None:
     """Build the file or folder at `path`, unless it is complete. Waits for another process that builds it.
-
     `on_wait` is called once with a message if the process waits. The lock file of a killed process is removed.
-    Raises `InputError` if the lock file cannot be written.
-    """
+    Raises `InputError` if the lock file cannot be written."""
     if is_complete():
         if os.path.lexists(_lock_file(path)):
             with suppress(InputError), hold_lock(path):
@@ -111,16 +113,6 @@ def build_once(
                 on_wait(f"waiting: {str(path)!r} is being written by {busy.holder}")
             reported = True
             time.sleep(PAUSE)
-
-
-def _check_lock_file(file: Path) -> None:
-    """Raise `InputError` if the lock file is a link or a pipe, because the lock writes the name of its holder."""
-    with suppress(FileNotFoundError):
-        status = file.lstat()
-        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-            is_link = stat.S_ISLNK(status.st_mode) or status.st_nlink > 1
-            kind = "a link, and Regard does not follow links here" if is_link else "no regular file"
-            raise InputError(f"lock file {str(file)!r} is {kind}: remove it")
 
 
 def _read_holder(file: Path) -> str:

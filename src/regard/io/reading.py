@@ -21,12 +21,9 @@ from regard.errors import InputError, shorten
 
 Shape = TypeVar("Shape")
 
-MAX_BYTES = 1 << 28
-"""Largest size of a file that is read as a whole, in bytes."""
-MAX_DEPTH = 24
-"""Largest nesting depth of lists and objects."""
-MAX_DIGITS = 20
-"""Largest number of digits of an integer."""
+MAX_BYTES = 1 << 28  # Largest size of a file that is read as a whole, in bytes
+MAX_DEPTH = 24  # Largest nesting depth of lists and objects
+MAX_DIGITS = 20  # Largest number of digits of an integer
 MISSING = {errno.ENOENT, errno.ENOTDIR}
 KINDS = {
     stat.S_IFDIR: "a folder",
@@ -49,10 +46,8 @@ TYPES = {
 
 
 class DamageError(ValueError):
-    """Raised with a short description of a problem in the content of a file.
-
-    Callers convert a `DamageError` to an `InputError` with the name of the file.
-    """
+    """Raised with a short description of a problem in the content of a file. Callers convert a `DamageError` to
+    an `InputError` with the name of the file."""
 
 
 def cannot_read(path: Path, error: OSError | ValueError) -> InputError:
@@ -73,17 +68,12 @@ def cannot_read(path: Path, error: OSError | ValueError) -> InputError:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """Return the status of a path, or None if it does not exist.
-
-    Raises `InputError` if the status cannot be determined.
-    """
+    """Return the status of a path, or None if it does not exist. Raises `InputError` without permission."""
     try:
         return path.stat()
-    except OSError as error:
-        if error.errno in MISSING:
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in MISSING:
             return None
-        raise cannot_read(path, error) from error
-    except ValueError as error:
         raise cannot_read(path, error) from error
 
 
@@ -117,10 +107,8 @@ def _not_a_file(path: Path, status: os.stat_result) -> InputError:
 
 
 def list_files(folder: Path) -> list[Path]:
-    """Return the regular files in a folder, sorted. Returns an empty list for a missing folder.
-
-    Raises `InputError` if the folder cannot be read.
-    """
+    """Return the regular files in a folder, sorted. Returns an empty list for a missing folder. Raises
+    `InputError` if the folder cannot be read."""
     if not is_folder(folder):
         return []
     try:
@@ -141,11 +129,8 @@ def list_steps(folder: Path, suffix: str = ".safetensors") -> list[Path]:
 
 
 def read_bytes(path: Path, *, most: int = MAX_BYTES) -> bytes:
-    """Return the content of a regular file of at most `most` bytes.
-
-    Raises `InputError` if the file is missing, larger, unreadable, or not a regular file. Opening a pipe does not
-    block.
-    """
+    """Return the content of a regular file of at most `most` bytes. Raises `InputError` if the file is missing,
+    larger, unreadable, or not a regular file. Opening a pipe does not block."""
     try:
         # O_NONBLOCK: do not wait for a process that writes to a pipe.
         with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:  # noqa: PTH123
@@ -204,10 +189,8 @@ def read_json(
 
 
 def read_stored(path: Path, shape: type[Shape], name: str, remedy: str) -> Shape:
-    """Return a JSON file that was written with `add_digest` and has a field `name`, as `shape`.
-
-    Raises `InputError` as `read_json`, and if the content was changed, or belongs to another `name`.
-    """
+    """Return a JSON file that was written with `add_digest` and has a field `name`, as `shape`. Raises
+    `InputError` as `read_json`, and if the content was changed, or belongs to another `name`."""
     stored: Any = read_json(path, shape, remedy)
     if not has_valid_digest(msgspec.to_builtins(stored)):
         raise damaged_file(path, "it has changed since it was written", remedy)
@@ -270,7 +253,16 @@ def parse_json(content: bytes | str, *, finite: bool = True) -> Any:
         raise DamageError("its JSON is nested too deeply") from None
     except json.JSONDecodeError as error:
         raise DamageError(f"it is not valid JSON at line {error.lineno}, column {error.colno}") from None
-    _check_depth(value)
+    level, depth = [value] if isinstance(value, list | dict) else [], 0
+    while level := [
+        child
+        for parent in level
+        for child in (parent.values() if isinstance(parent, dict) else parent)
+        if isinstance(child, list | dict)
+    ]:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise DamageError("its JSON is nested too deeply")
     return value
 
 
@@ -311,19 +303,6 @@ def _parse_finite(digits: str) -> float:
     if not math.isfinite(number := float(digits)):
         raise DamageError(f"it contains {digits[:MAX_DIGITS]}, which is not a finite number")
     return number
-
-
-def _check_depth(value: object) -> None:
-    level, depth = [value], 0
-    while level := [child for parent in level for child in _containers(parent)]:
-        depth += 1
-        if depth > MAX_DEPTH:
-            raise DamageError("its JSON is nested too deeply")
-
-
-def _containers(parent: object) -> list[object]:
-    children = parent.values() if isinstance(parent, dict) else parent if isinstance(parent, list) else ()
-    return [child for child in children if isinstance(child, list | dict)]
 
 
 def _translate_error(message: str) -> str:

@@ -1,29 +1,43 @@
-"""Write files atomically: a crash, a full disk or a killed process never damages the previous content."""
+"""Write files and folders atomically: a crash, a full disk or a killed process never damages the previous
+content.
+
+Temporary names identify the writing process, which makes the unfinished files of a dead process recognizable.
+
+    .NAME~HOST-PID-LIFE-COUNT.new    will become NAME
+    .NAME~HOST-PID-LIFE-COUNT.old    was NAME, until the new content is in place
+
+HOST is a digest of the machine's name. A process cannot determine whether a process on another machine is
+alive. The files of a dead process are therefore removed only by a process on the same machine. LIFE
+distinguishes a process from an earlier process with the same number.
+"""
 
 import errno
+import hashlib
+import itertools
 import json
 import os
+import re
+import secrets
+import shutil
+import socket
 import stat
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from regard.errors import InputError, MachineError, RegardError
-from regard.io import temporary
 
+MAX_NAME = 150  # Largest number of bytes of NAME. File systems allow names of 255 bytes.
+_FORM = re.compile(
+    r"\.(?P<name>.*)~(?P<host>[0-9a-f]{8})-(?P<pid>\d+)-(?P<life>[0-9a-f]{6})-\d+\.(?P<state>new|old)", re.DOTALL
+)
+_count = itertools.count()
+_HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+_LIFE = secrets.token_hex(3)
 USER_ERRORS = {
-    errno.EACCES,
-    errno.EEXIST,
-    errno.EISDIR,
-    errno.ELOOP,
-    errno.ENAMETOOLONG,
-    errno.ENODEV,
-    errno.ENOENT,
-    errno.ENOTDIR,
-    errno.ENXIO,
-    errno.EPERM,
-    errno.EROFS,
+    *(errno.EACCES, errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENODEV, errno.ENOENT),
+    *(errno.ENOTDIR, errno.ENXIO, errno.EPERM, errno.EROFS),
 }
 """Error codes that a different path can avoid. All other codes are errors of the machine."""
 
@@ -84,11 +98,8 @@ def open_regular(path: Path, mode: str) -> BinaryIO:
 
 
 def check_name(path: Path) -> None:
-    """Raise `InputError` if no file can have the name `path`.
-
-    An impossible name contains NUL or an unpaired surrogate, or refers to the parent (`..`) of a missing
-    folder.
-    """
+    """Raise `InputError` if no file can have the name `path`. An impossible name contains NUL or an unpaired
+    surrogate, or refers to the parent (`..`) of a missing folder."""
     try:
         if b"\0" in os.fsencode(path):
             raise InputError(f"cannot write {str(path)!r}: a name must not contain NUL; choose another path")
@@ -144,10 +155,8 @@ def check_folder(folder: Path) -> None:
 
 
 def write_new(contents: Mapping[Path, bytes]) -> list[Path]:
-    """Write new files and their folders, and return their paths. Existing files are never overwritten.
-
-    Raises `InputError` before anything is written if a file exists or cannot be written.
-    """
+    """Write new files and their folders, and return their paths. Existing files are never overwritten. Raises
+    `InputError` before anything is written if a file exists or cannot be written."""
     for path in contents:
         check_name(path)
         if os.path.lexists(path):
@@ -176,20 +185,22 @@ def write_file(path: Path, content: bytes) -> None:
     """
     check_name(path)
     try:
-        if _is_stream(path):
-            _write_stream(path, content)
-        else:
+        if not _is_stream(path):
             _replace(path, content)
+            return
+        # With O_NONBLOCK, opening a pipe without a reader fails instead of blocking.
+        descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_APPEND)
+        with os.fdopen(descriptor, "wb") as file:
+            os.set_blocking(descriptor, True)
+            file.write(content)
     except OSError as error:
         raise cannot_write(path, error) from error
 
 
 def write_json(path: Path, content: Any, *, indent: int = 2, allow_nan: bool = True) -> None:
-    """Replace the file at `path` atomically by `content` as JSON (see `write_file`).
-
-    NaN and infinity are written as in Python's `json`. Without `allow_nan`, NaN and infinity raise
-    `ValueError`, and the file is unchanged.
-    """
+    """Replace the file at `path` atomically by `content` as JSON (see `write_file`). NaN and infinity are
+    written as in Python's `json`. Without `allow_nan`, NaN and infinity raise `ValueError`, and the file is
+    unchanged."""
     write_file(path, (json.dumps(content, indent=indent, allow_nan=allow_nan) + "\n").encode())
 
 
@@ -205,12 +216,8 @@ def sync_folder(folder: Path) -> None:
 
 
 def _is_stream(path: Path) -> bool:
-    """Return whether `path` cannot be replaced because it is a device, a pipe, a socket, or a file open under
-    /dev/std*,
-    /dev/fd, /proc.
-
-    Links elsewhere are replaced.
-    """
+    """Return whether `path` cannot be replaced: a device, a pipe, a socket, or a file open under /dev/std*,
+    /dev/fd or /proc. Links elsewhere are replaced."""
     if path.is_symlink() and not str(path.absolute()).startswith(("/dev/", "/proc/")):
         return False
     try:
@@ -224,17 +231,9 @@ def _is_stream(path: Path) -> bool:
     return True
 
 
-def _write_stream(path: Path, content: bytes) -> None:
-    # With O_NONBLOCK, opening a pipe without a reader fails instead of blocking.
-    descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_APPEND)
-    with os.fdopen(descriptor, "wb") as file:
-        os.set_blocking(descriptor, True)
-        file.write(content)
-
-
 def _replace(path: Path, content: bytes) -> None:
-    temporary.tidy(path.parent)
-    building = temporary.temporary_path(path)
+    tidy(path.parent)
+    building = temporary_path(path)
     try:
         with building.open("xb") as file:
             file.write(content)
@@ -249,3 +248,141 @@ def _replace(path: Path, content: bytes) -> None:
     except BaseException:
         building.unlink(missing_ok=True)
         raise
+
+
+def temporary_path(path: Path, state: str = "new") -> Path:
+    """Return a unique path beside `path` for its future (new) or former (old) content.
+
+    >>> temporary_path(Path("models/run")).name.startswith(".run~")
+    True
+    """
+    name = os.fsdecode(os.fsencode(path.name)[:MAX_NAME])
+    return path.with_name(f".{name}~{_HOST}-{os.getpid()}-{_LIFE}-{next(_count)}.{state}")
+
+
+def tidy(folder: Path) -> None:
+    """Remove the unfinished files of dead processes of this machine in `folder`, and restore the old content that
+    they had renamed. An unreadable folder is left unchanged."""
+    try:
+        names = [entry.name for entry in os.scandir(folder) if entry.name.startswith(".")]
+    except (OSError, ValueError):  # ValueError: an impossible name
+        return
+    for name in names:
+        parts = _FORM.fullmatch(name)
+        if not parts or parts["host"] != _HOST or _is_alive(int(parts["pid"]), parts["life"]):
+            continue
+        original = folder / parts["name"]
+        whole = len(os.fsencode(parts["name"])) < MAX_NAME  # else the name was shortened
+        if parts["state"] == "old" and whole and not original.exists():
+            with suppress(OSError):  # the next process repeats the attempt
+                (folder / name).rename(original)
+        else:
+            remove_quietly(folder / name)
+
+
+def remove_quietly(path: Path) -> None:
+    """Remove a file or a folder, and ignore errors. A later call can remove the remaining files."""
+    with suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _is_alive(pid: int, life: str) -> bool:
+    if pid == os.getpid():
+        return life == _LIFE
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True  # a process of another user, or an impossible number
+    return True
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Create a folder atomically. Yields a temporary folder beside `path`, which is moved to `path` on exit.
+
+    An existing folder at `path` is replaced and removed. An existing link is replaced, and its
+    target is unchanged. Raises `InputError` or `MachineError` (see `cannot_write`) if the folder cannot be
+    written; `path` is then unchanged.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as parent:
+    ...     with new_folder(Path(parent, "run")) as folder:
+    ...         _ = (folder / "file").write_text("content")
+    ...     Path(parent, "run", "file").read_text()
+    'content'
+    """
+    check_name(path)
+    place = resolve_parent(path)
+    building = temporary_path(place)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        tidy(place.parent)
+        building.mkdir()
+        yield building
+        # Flush all files to the disk before the rename, which must not become permanent first.
+        for parent, _, names in os.walk(building):
+            for name in names:
+                with Path(parent, name).open("rb") as file:
+                    os.fsync(file.fileno())
+            sync_folder(Path(parent))
+        # Two renames. If the process dies between them, `tidy` restores the old name.
+        old = temporary_path(place, "old") if os.path.lexists(place) else None
+        if old is not None:
+            place.rename(old)
+        try:
+            building.rename(place)
+        except OSError:
+            if old is not None:
+                old.rename(place)
+            raise
+        if old is not None:
+            remove_quietly(old)
+        sync_folder(place.parent)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    finally:
+        remove_quietly(building)
+
+
+def write_inside(folder: Path, path: Path, content: bytes) -> None:
+    """Replace the file at `path` in `folder` or in a subfolder, which is created if it is missing. Raises
+    `InputError` if the subfolder is a link, and `MachineError` if `folder` is missing or the file cannot be
+    written."""
+    with explain_missing_folder(folder):
+        if path.parent != folder:
+            refuse_links(path.parent)
+            try:
+                path.parent.mkdir(exist_ok=True)
+            except OSError as error:
+                raise cannot_write(path.parent, error) from error
+        write_file(path, content)
+
+
+def append_inside(folder: Path, path: Path, content: bytes) -> None:
+    """Append `content` to the file at `path` in `folder`. Raises the same errors as `write_inside`, and
+    `InputError` if the file is a link."""
+    with explain_missing_folder(folder):
+        try:
+            with open_regular(path, "ab") as file:
+                file.write(content)
+        except OSError as error:
+            raise cannot_write(path, error) from error
+
+
+@contextmanager
+def explain_missing_folder(folder: Path) -> Iterator[None]:
+    """Raise `MachineError` if the block fails because `folder` was moved or removed."""
+    try:
+        yield
+    except InputError as error:
+        if folder.is_dir():
+            raise
+        raise MachineError(
+            f"{str(folder)!r} was moved or removed during a write: restore the folder and continue with "
+            f"--resume, or start again"
+        ) from error

@@ -30,8 +30,7 @@ from regard.attention.scores import (
 )
 from regard.attention.single import Attention
 from regard.errors import InputError, check_range
-from regard.fast.fused_rnn_attention import Wiring, run_decoder
-from regard.fast.step_attention import AdditiveAttention, ProductAttention
+from regard.fast.fused_rnn_attention import AdditiveAttention, ProductAttention, Wiring, run_decoder
 from regard.models.base import ModelConfig, Seq2Seq
 
 Cell = Literal["lstm", "gru"]

@@ -13,9 +13,8 @@ import numpy as np
 
 from regard.arguments import public, show_value
 from regard.attention.records import check_indices
-from regard.convert.choices import EngineName, Precision
 from regard.convert.engine import Engines
-from regard.convert.exportable import Exportable
+from regard.convert.exportable import EngineName, Exportable, Precision
 from regard.data.markup import UNIT
 from regard.data.tokenization import Span, TokenizedText, is_whole, tokenize, word_spans
 from regard.data.vocabulary import BLANK, SPECIAL, UNKNOWN, empty_if_blank, is_blank

@@ -26,7 +26,6 @@ from typing import Annotated, Any, get_type_hints
 import msgspec
 
 from regard.errors import EditedError, InputError
-from regard.io.folders import append_inside, new_folder, write_inside
 from regard.io.reading import (
     DamageError,
     add_digest,
@@ -42,8 +41,7 @@ from regard.io.reading import (
     read_text,
     without_digest,
 )
-from regard.io.temporary import tidy
-from regard.io.writing import refuse_links, write_file, write_json
+from regard.io.writing import append_inside, new_folder, refuse_links, tidy, write_file, write_inside, write_json
 from regard.plugins import PluginError
 from regard.progress import print_status
 from regard.training.config import RunConfig, options_class

@@ -15,8 +15,7 @@ from regard.attention.blocks import Block
 from regard.data.batch import PairBatch
 from regard.errors import InputError, MachineError, shorten
 from regard.io.reading import list_steps
-from regard.io.temporary import remove_quietly
-from regard.io.writing import refuse_links
+from regard.io.writing import refuse_links, remove_quietly
 from regard.streams import derive_seed
 from regard.tasks.batch import Batch, BatchSource, TokenBatch
 from regard.training.checkpoint import Checkpoint, Progress, TrainingState
