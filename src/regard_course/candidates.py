@@ -15,7 +15,7 @@ import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, FrameType
 from typing import Any
 
 from regard_course.inputs import Specification, normalize_name
@@ -261,9 +261,7 @@ class CallMonitor:
         sys.setprofile(self._profile)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         sys.setprofile(None)
 
     def _profile(self, frame: FrameType, event: str, argument: Any) -> None:

@@ -50,8 +50,7 @@ class SmallExample:
 
 
 def run_solution(solution: Mistake, exercise: Exercise, case: Case) -> Outputs | None:
-    """Return the outputs of a solution, or None if the solution fails. The outputs are cached and must not be
-    changed."""
+    """Return the outputs of a solution, or None if it fails. They are cached and must not be changed."""
     hashable: Any = solution  # mypy does not treat classes as hashable
     return _run_cached(hashable, exercise, case)
 
@@ -191,17 +190,10 @@ def diagnose_two(exercise: Exercise, cases: Sequence[Case], answers: Answers) ->
     return explanations
 
 
-@dataclass(frozen=True)
-class TripleSearch:
-    """Result of the search for three mistakes that explain answers together."""
-
-    explanations: list[list[Mistake]]
-    complete: bool
-    """Whether the search ended before MAX_SETS."""
-
-
-def diagnose_three(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> TripleSearch:
-    """Return the sets of three mistakes that explain the answers.
+def diagnose_three(
+    exercise: Exercise, cases: Sequence[Case], answers: Answers
+) -> tuple[list[list[Mistake]], bool]:
+    """Return the sets of three mistakes that explain the answers, and whether the search ended before MAX_SETS.
 
     The search processes the cases one by one, starting with the cases that the fewest mistakes affect. Each
     case keeps the sets of mistakes that explain its answers. The next case extends these sets by mistakes that
@@ -235,7 +227,7 @@ def diagnose_three(exercise: Exercise, cases: Sequence[Case], answers: Answers) 
         ]
         tried += len(extended)
         if tried > MAX_SETS:
-            return TripleSearch([], complete=False)
+            return [], False
         kept = [group for group in extended if _explains_case(group, exercise, case, answer)]
     ordered = _order_cases(cases, answers)
     triples = [
@@ -243,7 +235,7 @@ def diagnose_three(exercise: Exercise, cases: Sequence[Case], answers: Answers) 
         for group in kept
         if len(group) == 3 and (combined := combine(group)) and explains(combined, exercise, *ordered)
     ]
-    return TripleSearch(triples, complete=True)
+    return triples, True
 
 
 def _explains_case(mistakes: Sequence[Mistake], exercise: Exercise, case: Case, answer: Outputs | None) -> bool:
@@ -270,7 +262,11 @@ def find_example(mistake: Mistake, exercise: Exercise) -> SmallExample | None:
     If no input is small enough to show, the example is one number of the output for a larger input.
     """
     earlier = EXERCISES[: EXERCISES.index(exercise)] if exercise in EXERCISES else ()
-    small = [(item, case, True) for item in (*earlier, exercise) for case in _small_cases(item)]
+    small = [
+        (item, case, True)
+        for item in (*earlier, exercise)
+        for case in (*(case for case in item.cases(0) if case.name == "by hand"), *item.small_cases())
+    ]
     large = [(exercise, case, False) for case in exercise.cases(0) if case.diagnose]
     for item, case, is_small in [*small, *large]:
         if not _changes_output(mistake, item, case):
@@ -290,10 +286,6 @@ def find_example(mistake: Mistake, exercise: Exercise) -> SmallExample | None:
         elif wrong is not None:
             return _largest_difference(item, case, right, wrong)
     return None
-
-
-def _small_cases(exercise: Exercise) -> list[Case]:
-    return [*(case for case in exercise.cases(0) if case.name == "by hand"), *exercise.small_cases()]
 
 
 def _show_outputs(exercise: Exercise, outputs: Outputs) -> str:

@@ -248,15 +248,13 @@ class WrittenProgram:
         answer = self.named.get("answer")
         if isinstance(answer, Expression):
             return answer
-        if self.answer_kind == "unwritten":
-            raise InputError("nothing is written yet: replace the ... in `answer = ...`")
-        if self.answer_kind == "missing":
-            raise InputError(
-                "the name `answer` is missing: assign your expression to it, as in `answer = tokens`"
-            )
-        if isinstance(answer, Selector):
-            raise InputError("`answer` is a selector, which has no values: use aggregate(...) or width(...)")
-        raise InputError(f"`answer` is of type {self.answer_kind}: it must be an expression, such as tokens")
+        words = {
+            "unwritten": "nothing is written yet: replace the ... in `answer = ...`",
+            "missing": "the name `answer` is missing: assign your expression to it, as in `answer = tokens`",
+            "Selector": "`answer` is a selector, which has no values: use aggregate(...) or width(...)",
+        }
+        other = f"`answer` is of type {self.answer_kind}: it must be an expression, such as tokens"
+        raise InputError(words.get(self.answer_kind, other))
 
     @property
     def selectors(self) -> dict[str, Selector]:

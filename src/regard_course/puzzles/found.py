@@ -120,14 +120,14 @@ def hide_program(path: Path, puzzle: Puzzle, folder: Path, server: ForkServer, *
     }
     lines = "\n".join(f"{name} = ..." for name in key)
     digest = digest_tensors(compiled.model.state_dict())[:12]
+    claims = CLAIMS.format(folder=folder.name, heads=lines, digest=digest)
+    keys = json.dumps({**sizes, "model": digest, "heads": key})
     return write_new(
         {
             folder / "model.safetensors": pack_tensors(compiled.model.state_dict(), 0),
             folder / "model.json": json.dumps(model, ensure_ascii=False).encode(),
-            folder / "claims.py": CLAIMS.format(folder=folder.name, heads=lines, digest=digest).encode(),
-            folder.with_name(f"{folder.name}-key.json"): json.dumps(
-                {**sizes, "model": digest, "heads": key}
-            ).encode(),
+            folder / "claims.py": claims.encode(),
+            folder.with_name(f"{folder.name}-key.json"): keys.encode(),
         }
     )
 
@@ -183,6 +183,9 @@ def load_found(folder: Path) -> AnyRun:
     return run_compiled(Compiled(program, task, config, model.eval(), nothing))
 
 
+Verdict = Literal["right", "wrong", "no claim"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScoredClaim:
     """A claim about one head."""
@@ -190,7 +193,7 @@ class ScoredClaim:
     head: str
     needed: bool
     """Whether an answer needs the head."""
-    verdict: Literal["right", "wrong", "no claim"]
+    verdict: Verdict
     words: str = ""
 
 
@@ -217,8 +220,7 @@ class ClaimReport(Result):
         ]
         return "\n".join([self.summary(), *lines])
 
-    def __str__(self) -> str:
-        return self.table()
+    __str__ = table
 
 
 def score_claims(path: Path, key_path: Path, server: ForkServer) -> ClaimReport:
@@ -241,14 +243,11 @@ def score_claims(path: Path, key_path: Path, server: ForkServer) -> ClaimReport:
             words = "" if rows is None else "answers need this head"
         elif kind or isinstance(claim, Expression):
             words = f"not a selector, but {kind or 'an expression'}: write select(keys, queries), or None"
-        elif claim is None:
-            claims.append(ScoredClaim(head=name, needed=rows is not None, verdict="no claim"))
-            continue
+        elif claim and rows is None:
+            words = "no answer needs this head: None is right"
         else:
-            words = (
-                "no answer needs this head: None is right" if rows is None else _difference(puzzle, claim, rows)
-            )
-        verdict: Literal["right", "wrong"] = "wrong" if words else "right"
+            words = _difference(puzzle, claim, rows) if claim else ""
+        verdict: Verdict = "wrong" if words else "right" if claim or kind else "no claim"
         claims.append(ScoredClaim(head=name, needed=rows is not None, verdict=verdict, words=words))
     return ClaimReport(claims=claims)
 

@@ -524,8 +524,7 @@ class PuzzleReport(Result):
         begin = f"{self.puzzle}: wrong, {self.correct} of {self.inputs} inputs are right"
         return "\n  ".join([begin, *filter(None, lines)])
 
-    def __str__(self) -> str:
-        return self.table()
+    __str__ = table
 
 
 class AnswersError(InputError):
