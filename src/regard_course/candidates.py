@@ -105,7 +105,8 @@ def find_candidates(
     name fits, its answer is the only function or class in the file, except for helpers that other functions use.
     """
     public = {name: value for name, value in names.items() if callable(value) and not name.startswith("_")}
-    own = {name: value for name, value in public.items() if is_written_in(value, names)}
+    # A class that only renames an imported class contains no code.
+    own = {name: value for name, value in public.items() if any(True for _ in _find_codes(value, names))}
     candidates = Candidates(names, own)
     for item in wanted:
         fitting = [name for name in own if item.matches(name) and (name == item.name or fits(own[name], item))]
@@ -131,10 +132,9 @@ def find_candidates(
     return candidates
 
 
-def _rank(name: str, value: Any, exercise: Specification) -> tuple[int, bool]:
+def _rank(name: str, value: Any, exercise: Specification) -> tuple[bool, bool, bool]:
     same = normalize_name(name) == normalize_name(exercise.name)
-    spelling = 0 if name == exercise.name else 1 if same else 2
-    return spelling, not isinstance(value, type) and not inspect.isroutine(value)
+    return name != exercise.name, not same, not isinstance(value, type) and not inspect.isroutine(value)
 
 
 def fits(candidate: Any, exercise: Specification) -> bool:
@@ -149,14 +149,6 @@ def fits(candidate: Any, exercise: Specification) -> bool:
     accepted = sum(parameter.name not in OPTIONS for parameter in own)
     needed = sum(parameter.default is parameter.empty for parameter in exercise.parameters)
     return required <= len(exercise.parameters) and needed <= accepted
-
-
-def is_written_in(value: Any, names: Mapping[str, Any]) -> bool:
-    """Return whether a function, or a method of a class, is written in the module that has these names.
-
-    A class that only renames an imported class contains no code.
-    """
-    return next(_find_codes(value, names), None) is not None
 
 
 def _find_codes(value: Any, names: Mapping[str, Any], depth: int = MAX_DEPTH) -> Iterator[CodeType]:

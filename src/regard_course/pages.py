@@ -103,11 +103,6 @@ def read_exercise(name: str, language: str = ENGLISH) -> ExerciseText:
     return ExerciseText(exercise=translated, hints=parts, state=state)
 
 
-def solution_code(name: str) -> str:
-    (code,) = re.findall(r"```python\n(.*?)```", read_exercise(name).hints["Solution"], re.DOTALL)
-    return str(code)
-
-
 def exercise_page(name: str, language: str = ENGLISH, *, script: str = "") -> str:
     text, say = read_exercise(name, language), find_language(language).say
     exercise, hints = text.exercise, text.hints
@@ -201,6 +196,12 @@ def lesson_notebook(lesson: Lesson, home: Path = HOME) -> dict[str, Any]:
     names, say = exercise_names(lesson), lesson.say
     note = f"*{say(NOTES[lesson.state])}*\n\n" if lesson.state else ""
     code = _with_language(f'picture("{lesson.name}")', lesson)
+    ranges = [
+        f"- {say(run.name)}: {say(FIGURES[name])}: {interval.describe(lesson.language)}"
+        for run in lesson.runs
+        for name, interval in lesson.ranges[run.name].items()
+    ]
+    results = "\n".join([f"{say('Results of ten seeds')}:\n", *ranges]) if ranges else ""
     input = repr(lesson.runs[0].input) if lesson.runs and lesson.runs[0].input else "run.draw(seed=1)"
     view = [
         _code(f"record = run.attend({input})\nrecord"),
@@ -216,7 +217,7 @@ def lesson_notebook(lesson: Lesson, home: Path = HOME) -> dict[str, Any]:
         _code(lesson.code),
         *([_text(after)] if after else []),
         *(_run_cells(lesson, home) if lesson.runs else []),
-        _text(f"## {say('What to see')}\n\n{part['See']}\n\n{_ranges(lesson)}"),
+        _text(f"## {say('What to see')}\n\n{part['See']}\n\n{results}"),
         *(view if lesson.runs else []),
         _text(f"## {say('Why')}\n\n{part['Why']}\n\n## {say('Exercises')}\n\n{part['Exercises']}"),
         *(_code(_exercise(name, lesson.language)) for name in names),
@@ -257,15 +258,6 @@ def _exercise(name: str, language: str) -> str:
     exercise = read_exercise(name, language).exercise
     stub = exercise.stub.split('"""\n\n\n', 1)[1].rstrip()
     return f"# {exercise.title}\n{stub}\n\n# print(regard.check({name}))"
-
-
-def _ranges(lesson: Lesson) -> str:
-    lines = [
-        f"- {lesson.say(run.name)}: {lesson.say(FIGURES[name])}: {interval.describe(lesson.language)}"
-        for run in lesson.runs
-        for name, interval in lesson.ranges[run.name].items()
-    ]
-    return f"{lesson.say('Results of ten seeds')}:\n\n" + "\n".join(lines) if lines else ""
 
 
 def _text(source: str) -> dict[str, Any]:

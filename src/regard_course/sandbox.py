@@ -238,11 +238,12 @@ def _run_job(start: Start, job: dict[str, Any], assignment: Assignment) -> JobRe
             events = _Events(result, assignment)
             reason = _run_process(start, job, crashes.fileno(), events)
             crashes.seek(0)
-            lines = _crash_lines(crashes.read().decode("utf-8", "replace"), job["folder"])
+            traceback, folder = crashes.read().decode("utf-8", "replace").splitlines(), job["folder"]
+            lines = [line for line in traceback if f'File "{folder}' in line][:1]
         stopped = events.current
         if stopped is None:
             return result
-        result.failures[stopped] = reason, lines
+        result.failures[stopped] = reason, [line.strip().replace(folder, "").replace('"/', '"') for line in lines]
         if stopped == NO_EXERCISE:
             return result
         job["done"] = [*result.answers, *result.failures]
@@ -366,10 +367,3 @@ def _wait(process: Process, reading: int, channel: socket.socket, events: _Event
             return known.get(-status, f"was ended by signal {-status}")
         if time.monotonic() - last_event > PATIENCE * seconds + 2 * LOADING_SECONDS:
             return f"did not end within {format_limit(seconds)} and blocked its time limit: an endless loop?"
-
-
-def _crash_lines(text: str, folder: str) -> list[str]:
-    for line in text.splitlines():
-        if f'File "{folder}' in line:
-            return [line.strip().replace(folder, "").replace('"/', '"')]
-    return []
