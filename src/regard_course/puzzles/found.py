@@ -28,7 +28,7 @@ from regard.training.config import find_model
 from regard.training.tensor_file import digest_tensors, pack_tensors, read_tensors
 from regard_course.program_tables import WrittenProgram
 from regard_course.puzzles.models import Place, compile_puzzle, show_place
-from regard_course.puzzles.puzzle import NO_VALUE, Puzzle
+from regard_course.puzzles.puzzle import NO_VALUE, TEXTS, Puzzle
 from regard_course.puzzles.verdict import answers_of, load_program
 from regard_course.sandbox import ForkServer
 from regard_lab.bench.known_models import RUNS, run_compiled
@@ -52,24 +52,6 @@ MOST_INPUTS = 20_000
 HEAD = re.compile(r"(layer\d+|answer|reader)_head\d+")
 """Names of claims."""
 REMEDY = "ask your teacher for the file again"
-CLAIMS = '''"""Which head does what? Look at the model: regard write {folder}
-
-Write the selector of each head, as in select(indices, indices.map(lambda i: i - 1)), or None for a head that
-no answer needs: switch it off on the page, and no answer changes. "^" is an additional step before the text. A
-head attends to it if it selects nothing, or if it counts steps. The queries of an answer head are the answers,
-not the steps of the text. If answer 0 attends to step 0, answer 1 to step 1, and so on: select(indices, indices).
-
-Your teacher scores the file with the key: regard write claims.py --score KEY.json
-Model: {digest}
-"""
-
-import operator
-
-from regard_lab.programs.language import aggregate, constant, elementwise, indices
-from regard_lab.programs.language import select, select_all, tokens, width
-
-{heads}
-'''
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -120,7 +102,7 @@ def hide_program(path: Path, puzzle: Puzzle, folder: Path, server: ForkServer, *
     }
     lines = "\n".join(f"{name} = ..." for name in key)
     digest = digest_tensors(compiled.model.state_dict())[:12]
-    claims = CLAIMS.format(folder=folder.name, heads=lines, digest=digest)
+    claims = TEXTS["claims"].format(folder=folder.name, heads=lines, digest=digest)
     keys = json.dumps({**sizes, "model": digest, "heads": key})
     return write_new(
         {
