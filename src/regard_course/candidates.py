@@ -99,11 +99,9 @@ class Candidates:
 def find_candidates(
     names: Mapping[str, Any], wanted: Sequence[Specification], *, chosen: bool = False
 ) -> Candidates:
-    """Find the answers to exercises among the names of a module.
-
-    The exercise's own name has priority over its aliases. If the only exercise in `wanted` was `chosen` and no
-    name fits, its answer is the only function or class in the file, except for helpers that other functions use.
-    """
+    """Find the answers to exercises among the names of a module. The exercise's own name has priority over its
+    aliases. If the only exercise in `wanted` was `chosen` and no name fits, its answer is the only function or
+    class in the file, except for helpers that other functions use."""
     public = {name: value for name, value in names.items() if callable(value) and not name.startswith("_")}
     # A class that only renames an imported class contains no code.
     own = {name: value for name, value in public.items() if any(True for _ in _find_codes(value, names))}

@@ -68,11 +68,8 @@ def explains(
     mistake: Mistake, exercise: Exercise, cases: Sequence[Case], answers: Answers, *, strict: bool = True
 ) -> bool:
     """Return whether a mistake gives the learner's answers in all cases, and fails where the learner's code
-    failed.
-
-    If `strict` is False, cases in which only one of the two fails are ignored, because libraries treat
-    mismatched shapes differently. In this case, the mistake must give at least one of the incorrect answers.
-    """
+    failed. If `strict` is False, cases in which only one of the two fails are ignored, because libraries treat
+    mismatched shapes differently. In this case, the mistake must give at least one of the incorrect answers."""
     agrees = False
     for case, answer in zip(cases, answers, strict=True):
         if not case.diagnose:
@@ -171,11 +168,9 @@ def diagnose_one(exercise: Exercise, cases: Sequence[Case], answers: Answers) ->
 
 
 def diagnose_two(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> list[list[Mistake]]:
-    """Return every pair of mistakes that explains the answers.
-
-    A companion is a mistake that may have an effect only in combination with another mistake. A companion that
-    does not change any output of this exercise by itself is omitted.
-    """
+    """Return every pair of mistakes that explains the answers. A companion is a mistake that may have an effect
+    only in combination with another mistake. A companion that does not change any output of this exercise by
+    itself is omitted."""
     relevant = relevant_mistakes(exercise)
     companions = [mistake for mistake in exercise.mistakes if mistake.companion and mistake not in relevant]
     ordered = _order_cases(cases, answers)
@@ -257,10 +252,8 @@ def _order_cases(cases: Sequence[Case], answers: Answers) -> tuple[list[Case], l
 
 
 def find_example(mistake: Mistake, exercise: Exercise) -> SmallExample | None:
-    """Return the first small input, of this exercise or an earlier one, on which a mistake changes the output.
-
-    If no input is small enough to show, the example is one number of the output for a larger input.
-    """
+    """Return the first small input, of this exercise or an earlier one, on which a mistake changes the output. If
+    no input is small enough to show, the example is one number of the output for a larger input."""
     earlier = EXERCISES[: EXERCISES.index(exercise)] if exercise in EXERCISES else ()
     small = [
         (item, case, True)

@@ -87,10 +87,8 @@ def grade(exercise: Exercise, name: str, seed: int, attempts: Sequence[Sequence[
 def _select_attempt(
     exercise: Exercise, cases: Sequence[Case], attempts: Sequence[Sequence[Answer]], expected: Sequence[Outputs]
 ) -> tuple[Sequence[Answer], list[list[Mistake]], bool]:
-    """Return an attempt, the sets of mistakes that explain it, and whether the search was complete.
-
-    A correct attempt has priority, then an attempt that a single mistake explains, then the first attempt.
-    """
+    """Return an attempt, the sets of mistakes that explain it, and whether the search was complete. A correct
+    attempt has priority, then an attempt that a single mistake explains, then the first attempt."""
     for answers in attempts:
         reports = _grade_cases(exercise, cases, answers, expected)
         if all(report.verdict not in ("wrong", "failed") for report in reports):

@@ -293,11 +293,9 @@ PRIVACY = (
 
 
 def render_class(marks: Marks, folder: Path, *, seed: int = 0, exercises: Sequence[Exercise] = EXERCISES) -> str:
-    """Return the page of a class as one HTML file.
-
-    folder: the people's answers. A person's subfolder may contain `progress.json` of the course, or the folder
-    `course` with it. seed: the seed of the inputs. exercises: the exercises with their known mistakes.
-    """
+    """Return the page of a class as one HTML file. folder: the people's answers. A person's subfolder may contain
+    `progress.json` of the course, or the folder `course` with it. seed: the seed of the inputs. exercises: the
+    exercises with their known mistakes."""
     now = datetime.now().isoformat(" ", "minutes")
     title = html.escape(f"Class: {folder.resolve().name}")
     counts = f"{marks.kept} of the {len(marks.rows)} results"

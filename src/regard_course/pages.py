@@ -172,10 +172,8 @@ PAGE_LINK = r"\[([^][]+)\]\([\w-]+\.html\)"
 
 
 def build_notebooks(folder: Path, home: Path = HOME, language: str = ENGLISH) -> dict[Path, bytes]:
-    """Return the path and content of a notebook for each lesson.
-
-    home: folder of the runs. A relative path is relative to the notebook's folder.
-    """
+    """Return the path and content of a notebook for each lesson. home: folder of the runs. A relative path is
+    relative to the notebook's folder."""
     return {
         folder / notebook_name(lesson): (
             json.dumps(lesson_notebook(lesson, home), indent=1, ensure_ascii=False) + "\n"
@@ -345,11 +343,8 @@ def index_page(language: str = ENGLISH, *, script: str = "") -> str:
 
 
 def lesson_page(lesson: Lesson, *, see: str, script: str = "", home: Path = HOME) -> str:
-    """Return the page of a lesson.
-
-    see: HTML that shows the run, placed after the training command. home: folder of runs that the page's
-    commands use.
-    """
+    """Return the page of a lesson. see: HTML that shows the run, placed after the training command. home: folder
+    of runs that the page's commands use."""
     say, navigation, command = lesson.say, _navigation(lesson), ""
     options = "".join(f'<option value="{verdict}">{say(verdict)}</option>' for verdict in VERDICTS)
     if lesson.runs:
@@ -432,11 +427,8 @@ def check_site(folder: Path) -> None:
 
 def write_site(folder: Path, home: Path, language: str = ENGLISH, *, progress: bool = True) -> list[Path]:
     """Write the course with the views of all runs to a folder, as pages that work offline. Return the files'
-    paths.
-
-    Runs that do not exist under `home` are trained there first. Raises `InputError` if `folder` is a file or
-    cannot be written.
-    """
+    paths. Runs that do not exist under `home` are trained there first. Raises `InputError` if `folder` is a file
+    or cannot be written."""
     check_site(folder)
     pages = {name: read_asset(name) for name in ("learn.css", "notes.js")}
     pages["index.html"] = index_page(language)
@@ -473,10 +465,8 @@ def _result(lesson: Lesson, home: Path, *, progress: bool) -> Sequence[str]:
 
 
 def embed_view(view: str, words: Sequence[str], language: str = ENGLISH) -> str:
-    """Return HTML that shows the results of a run and its view.
-
-    view: file name of the view's page, in the same folder. words: the results as sentences.
-    """
+    """Return HTML that shows the results of a run and its view. view: file name of the view's page, in the same
+    folder. words: the results as sentences."""
     say = find_language(language).say
     items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in words)
     return (

@@ -67,10 +67,8 @@ Start = Callable[[dict[str, Any], Descriptors], Process]
 
 
 class ForkServer(contextlib.AbstractContextManager["ForkServer"]):
-    """Processes that fork for each file: one for files that use PyTorch and one for the others.
-
-    Use it as `with ForkServer() as server: run_file(..., server)`. The processes start when they are needed.
-    """
+    """Processes that fork for each file: one for files that use PyTorch and one for the others. Use it as `with
+    ForkServer() as server: run_file(..., server)`. The processes start when they are needed."""
 
     def __init__(self) -> None:
         self._servers: dict[str, tuple[Connection, subprocess.Popen[bytes]]] = {}
@@ -205,10 +203,8 @@ def run_file(
 
 
 def run_object(solution: Any, folder: Path, assignment: Assignment, *, seconds: float = SECONDS) -> JobResult:
-    """Run a learner's function or class that exists only in this process, in a fork of the process.
-
-    Unlike the process of a file, the fork contains everything that this process has loaded.
-    """
+    """Run a learner's function or class that exists only in this process, in a fork of the process. Unlike the
+    process of a file, the fork contains everything that this process has loaded."""
     (exercise,) = assignment.exercises
 
     def start(job: dict[str, Any], descriptors: Descriptors) -> Process:

@@ -54,11 +54,8 @@ class Language:
         return found.format(*values) if values else found
 
     def translate(self, file: str, original: str) -> tuple[str, State]:
-        """Return the translation of a Markdown text with the original's headings, or the original.
-
-        file: the path in the folder, without suffix. Raises `InputError` if the translation lacks a part or
-        changes code.
-        """
+        """Return the translation of a Markdown text with the original's headings, or the original. file: the path
+        in the folder, without suffix. Raises `InputError` if the translation lacks a part or changes code."""
         if self.folder is None:
             return original, ""
         path = self.folder / f"{file}.md"

@@ -95,11 +95,8 @@ class Range:
         return say("{0} to {1} (median {2})", low, high, _percent(self.middle))
 
     def verdict(self, value: float, language: str = ENGLISH) -> str:
-        """Return a sentence that compares a run's value with the ten seeds.
-
-        A value counts as usual if it is within the range after rounding, either to the four stored decimals or
-        to the displayed decimals.
-        """
+        """Return a sentence that compares a run's value with the ten seeds. A value counts as usual if it is
+        within the range after rounding, either to the four stored decimals or to the displayed decimals."""
         say, low, high = find_language(language).say, _percent(self.low), _percent(self.high)
         ends = low if low == high else say("{0} to {1}", low, high)
         value = round(value, 4)
@@ -168,19 +165,15 @@ class Lesson:
 
     def commands(self, home: Path) -> list[str]:
         """Return the commands in the text that a page can run: those that end without input and open no page.
-
-        home: folder of the runs that the commands use.
-        """
+        home: folder of the runs that the commands use."""
         text = "\n".join(set_home(part, home) for part in self.parts.values())
         commands = re.findall(r"`(regard \w+ [^`\n]+)`", text)
         return [command for command in commands if command.split()[1] not in ("show", "look", "learn", "check")]
 
 
 def set_home(text: str, home: Path, escape: Callable[[str], str] = str) -> str:
-    """Return a lesson's text with commands that use `home`, quoted for a shell, instead of `HOME`.
-
-    escape: function applied to each path, for example `html.escape` if the text is HTML.
-    """
+    """Return a lesson's text with commands that use `home`, quoted for a shell, instead of `HOME`. escape:
+    function applied to each path, for example `html.escape` if the text is HTML."""
 
     def replace(match: re.Match[str]) -> str:
         return f"{match[1]} {escape(shlex.quote(str(home / match[2])))}"

@@ -77,10 +77,8 @@ def claim_name(place: Place) -> str:
 
 def hide_program(path: Path, puzzle: Puzzle, folder: Path, server: ForkServer, *, seed: int = 0) -> list[Path]:
     """Write the model of a program to a folder for learners, and the key beside the folder. Return the paths.
-
     `seed`: of the order of the heads, and of the heads that do nothing. Raises `InputError` for a program that
-    cannot be compiled, and for a file that exists.
-    """
+    cannot be compiled, and for a file that exists."""
     if len(puzzle.alphabet) ** puzzle.longest > MOST_INPUTS:
         raise InputError(
             f"{len(puzzle.alphabet)} letters and {puzzle.longest} steps give more than {MOST_INPUTS:,} inputs: "
@@ -136,10 +134,8 @@ def _shuffle_heads(model: TaskModel, seed: int) -> dict[Place, Place]:
 
 
 def load_found(folder: Path) -> AnyRun:
-    """Return a found model as a run, for `regard.show` and all explanation methods.
-
-    Raises `InputError` for a folder without a found model.
-    """
+    """Return a found model as a run, for `regard.show` and all explanation methods. Raises `InputError` for a
+    folder without a found model."""
     content = read_json(folder / "model.json", dict[str, Any], REMEDY)
     try:
         causal, table = bool(content["causal"]), content["answers"]
@@ -206,10 +202,8 @@ class ClaimReport(Result):
 
 
 def score_claims(path: Path, key_path: Path, server: ForkServer) -> ClaimReport:
-    """Compare the claims in a learner's file with a key.
-
-    Raises `InputError` for an invalid file, and for claims about another model than that of the key.
-    """
+    """Compare the claims in a learner's file with a key. Raises `InputError` for an invalid file, and for claims
+    about another model than that of the key."""
     key = read_json(key_path, dict[str, Any], REMEDY)
     try:
         puzzle = own_puzzle(key["alphabet"], key["longest"], causal=key["causal"])

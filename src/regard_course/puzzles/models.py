@@ -96,10 +96,8 @@ def _attention(model: TaskModel, tokens: Tensor) -> dict[Place, Tensor]:
 
 
 def train_beside(compiled: CompiledPuzzle, *, seed: int = 0, progress: Progress | None = None) -> TaskModel:
-    """Train a model with the layers and heads of the compiled model on the answers of the puzzle.
-
-    Takes about 10 to 60 seconds on one core. The result depends only on the program and the seed.
-    """
+    """Train a model with the layers and heads of the compiled model on the answers of the puzzle. Takes about 10
+    to 60 seconds on one core. The result depends only on the program and the seed."""
     stream = f"puzzle/{compiled.puzzle.name}"
     model, _ = same_layers(compiled.compiled, seed, stream)
     generator = make_generator(seed, f"{stream}/train")
