@@ -54,9 +54,7 @@ def _global_names(solution: Any) -> set[str]:
 
 def convert_argument(value: Any, library: Library, requires_grad: bool = False) -> Any:
     """Return a copy of an argument for the learner's library, with the same order of its dimensions in memory.
-
-    For PyTorch, floats become float32 tensors.
-    """
+    For PyTorch, floats become float32 tensors."""
     if isinstance(value, Mapping):
         return {name: convert_argument(part, library, requires_grad) for name, part in value.items()}
     if library == "torch":

@@ -15,7 +15,7 @@ import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, FrameType
 from typing import Any
 
 from regard_course.inputs import Specification, normalize_name
@@ -99,13 +99,12 @@ class Candidates:
 def find_candidates(
     names: Mapping[str, Any], wanted: Sequence[Specification], *, chosen: bool = False
 ) -> Candidates:
-    """Find the answers to exercises among the names of a module.
-
-    The exercise's own name has priority over its aliases. If the only exercise in `wanted` was `chosen` and no
-    name fits, its answer is the only function or class in the file, except for helpers that other functions use.
-    """
+    """Find the answers to exercises among the names of a module. The exercise's own name has priority over its
+    aliases. If the only exercise in `wanted` was `chosen` and no name fits, its answer is the only function or
+    class in the file, except for helpers that other functions use."""
     public = {name: value for name, value in names.items() if callable(value) and not name.startswith("_")}
-    own = {name: value for name, value in public.items() if is_written_in(value, names)}
+    # A class that only renames an imported class contains no code.
+    own = {name: value for name, value in public.items() if any(True for _ in _find_codes(value, names))}
     candidates = Candidates(names, own)
     for item in wanted:
         fitting = [name for name in own if item.matches(name) and (name == item.name or fits(own[name], item))]
@@ -131,10 +130,9 @@ def find_candidates(
     return candidates
 
 
-def _rank(name: str, value: Any, exercise: Specification) -> tuple[int, bool]:
+def _rank(name: str, value: Any, exercise: Specification) -> tuple[bool, bool, bool]:
     same = normalize_name(name) == normalize_name(exercise.name)
-    spelling = 0 if name == exercise.name else 1 if same else 2
-    return spelling, not isinstance(value, type) and not inspect.isroutine(value)
+    return name != exercise.name, not same, not isinstance(value, type) and not inspect.isroutine(value)
 
 
 def fits(candidate: Any, exercise: Specification) -> bool:
@@ -149,14 +147,6 @@ def fits(candidate: Any, exercise: Specification) -> bool:
     accepted = sum(parameter.name not in OPTIONS for parameter in own)
     needed = sum(parameter.default is parameter.empty for parameter in exercise.parameters)
     return required <= len(exercise.parameters) and needed <= accepted
-
-
-def is_written_in(value: Any, names: Mapping[str, Any]) -> bool:
-    """Return whether a function, or a method of a class, is written in the module that has these names.
-
-    A class that only renames an imported class contains no code.
-    """
-    return next(_find_codes(value, names), None) is not None
 
 
 def _find_codes(value: Any, names: Mapping[str, Any], depth: int = MAX_DEPTH) -> Iterator[CodeType]:
@@ -261,9 +251,7 @@ class CallMonitor:
         sys.setprofile(self._profile)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         sys.setprofile(None)
 
     def _profile(self, frame: FrameType, event: str, argument: Any) -> None:

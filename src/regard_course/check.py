@@ -85,10 +85,8 @@ def make_exercise(
 
 @functools.lru_cache(maxsize=4)
 def load_exercises(path: Path) -> tuple[Exercise, ...]:
-    """Run a teacher's file, and return its exercises.
-
-    Raises `InputError` if the file or an exercise is invalid.
-    """
+    """Run a teacher's file, and return its exercises. Raises `InputError` if the file or an exercise is
+    invalid."""
     if not path.is_file() or path.suffix != ".py":
         raise InputError(f"file {str(path)!r} of exercises does not exist, or its name does not end in .py")
     try:
@@ -189,11 +187,8 @@ def check(
 
 
 def choose_exercises(exercise: str | None, *, seed: int = 0, exercises: str | Path | None = None) -> Assignment:
-    """Return one exercise or all exercises, of the course or of a teacher's file.
-
-    Raises `InputError` for an unknown exercise or an invalid file, and `MachineError` if the system cannot limit
-    a process.
-    """
+    """Return one exercise or all exercises, of the course or of a teacher's file. Raises `InputError` for an
+    unknown exercise or an invalid file, and `MachineError` if the system cannot limit a process."""
     if os.name != "posix":
         raise MachineError(
             "code cannot be checked on this system, which cannot limit processes: use Linux, macOS, or WSL on"
@@ -285,10 +280,8 @@ def _exercise_report(exercise: Exercise, name: str, result: JobResult, seed: int
 
 
 def _mark_helper(report: ExerciseReport, reports: list[ExerciseReport], result: JobResult) -> ExerciseReport:
-    """Mark the report of an incorrect answer as a helper's report if another answer uses the function.
-
-    The other answer must be correct, or the helper must fail on every input because its arguments differ.
-    """
+    """Mark the report of an incorrect answer as a helper's report if another answer uses the function. The other
+    answer must be correct, or the helper must fail on every input because its arguments differ."""
     if report.state not in ("wrong", "stopped") or not report.exercise:
         return report
     users = [

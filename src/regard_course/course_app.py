@@ -60,10 +60,8 @@ MAX_OUTPUT = 20_000
 
 
 class CourseProcesses:
-    """The processes of a course: trainings, commands of the lessons, and checks of exercises.
-
-    A page names a process, it never sends code or a command: the commands are those of the lessons' texts.
-    """
+    """The processes of a course: trainings, commands of the lessons, and checks of exercises. A page names a
+    process, it never sends code or a command: the commands are those of the lessons' texts."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -99,10 +97,8 @@ class CourseProcesses:
         return process is not None and process.poll() is None
 
     def training_state(self, lesson: Lesson) -> dict[str, Any]:
-        """Return the progress of a lesson's run, and the end of its log if training failed.
-
-        A run that was trained in a terminal is measured first.
-        """
+        """Return the progress of a lesson's run, and the end of its log if training failed. A run that was
+        trained in a terminal is measured first."""
         process = self.processes.get(lesson.name)
         failed = process is not None and process.poll() not in (None, 0)
         if not failed and not self.busy(lesson.name) and is_unmeasured(lesson, self.home):

@@ -50,8 +50,7 @@ class SmallExample:
 
 
 def run_solution(solution: Mistake, exercise: Exercise, case: Case) -> Outputs | None:
-    """Return the outputs of a solution, or None if the solution fails. The outputs are cached and must not be
-    changed."""
+    """Return the outputs of a solution, or None if it fails. They are cached and must not be changed."""
     hashable: Any = solution  # mypy does not treat classes as hashable
     return _run_cached(hashable, exercise, case)
 
@@ -69,11 +68,8 @@ def explains(
     mistake: Mistake, exercise: Exercise, cases: Sequence[Case], answers: Answers, *, strict: bool = True
 ) -> bool:
     """Return whether a mistake gives the learner's answers in all cases, and fails where the learner's code
-    failed.
-
-    If `strict` is False, cases in which only one of the two fails are ignored, because libraries treat
-    mismatched shapes differently. In this case, the mistake must give at least one of the incorrect answers.
-    """
+    failed. If `strict` is False, cases in which only one of the two fails are ignored, because libraries treat
+    mismatched shapes differently. In this case, the mistake must give at least one of the incorrect answers."""
     agrees = False
     for case, answer in zip(cases, answers, strict=True):
         if not case.diagnose:
@@ -172,11 +168,9 @@ def diagnose_one(exercise: Exercise, cases: Sequence[Case], answers: Answers) ->
 
 
 def diagnose_two(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> list[list[Mistake]]:
-    """Return every pair of mistakes that explains the answers.
-
-    A companion is a mistake that may have an effect only in combination with another mistake. A companion that
-    does not change any output of this exercise by itself is omitted.
-    """
+    """Return every pair of mistakes that explains the answers. A companion is a mistake that may have an effect
+    only in combination with another mistake. A companion that does not change any output of this exercise by
+    itself is omitted."""
     relevant = relevant_mistakes(exercise)
     companions = [mistake for mistake in exercise.mistakes if mistake.companion and mistake not in relevant]
     ordered = _order_cases(cases, answers)
@@ -191,17 +185,10 @@ def diagnose_two(exercise: Exercise, cases: Sequence[Case], answers: Answers) ->
     return explanations
 
 
-@dataclass(frozen=True)
-class TripleSearch:
-    """Result of the search for three mistakes that explain answers together."""
-
-    explanations: list[list[Mistake]]
-    complete: bool
-    """Whether the search ended before MAX_SETS."""
-
-
-def diagnose_three(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> TripleSearch:
-    """Return the sets of three mistakes that explain the answers.
+def diagnose_three(
+    exercise: Exercise, cases: Sequence[Case], answers: Answers
+) -> tuple[list[list[Mistake]], bool]:
+    """Return the sets of three mistakes that explain the answers, and whether the search ended before MAX_SETS.
 
     The search processes the cases one by one, starting with the cases that the fewest mistakes affect. Each
     case keeps the sets of mistakes that explain its answers. The next case extends these sets by mistakes that
@@ -235,7 +222,7 @@ def diagnose_three(exercise: Exercise, cases: Sequence[Case], answers: Answers) 
         ]
         tried += len(extended)
         if tried > MAX_SETS:
-            return TripleSearch([], complete=False)
+            return [], False
         kept = [group for group in extended if _explains_case(group, exercise, case, answer)]
     ordered = _order_cases(cases, answers)
     triples = [
@@ -243,7 +230,7 @@ def diagnose_three(exercise: Exercise, cases: Sequence[Case], answers: Answers) 
         for group in kept
         if len(group) == 3 and (combined := combine(group)) and explains(combined, exercise, *ordered)
     ]
-    return TripleSearch(triples, complete=True)
+    return triples, True
 
 
 def _explains_case(mistakes: Sequence[Mistake], exercise: Exercise, case: Case, answer: Outputs | None) -> bool:
@@ -265,12 +252,14 @@ def _order_cases(cases: Sequence[Case], answers: Answers) -> tuple[list[Case], l
 
 
 def find_example(mistake: Mistake, exercise: Exercise) -> SmallExample | None:
-    """Return the first small input, of this exercise or an earlier one, on which a mistake changes the output.
-
-    If no input is small enough to show, the example is one number of the output for a larger input.
-    """
+    """Return the first small input, of this exercise or an earlier one, on which a mistake changes the output. If
+    no input is small enough to show, the example is one number of the output for a larger input."""
     earlier = EXERCISES[: EXERCISES.index(exercise)] if exercise in EXERCISES else ()
-    small = [(item, case, True) for item in (*earlier, exercise) for case in _small_cases(item)]
+    small = [
+        (item, case, True)
+        for item in (*earlier, exercise)
+        for case in (*(case for case in item.cases(0) if case.name == "by hand"), *item.small_cases())
+    ]
     large = [(exercise, case, False) for case in exercise.cases(0) if case.diagnose]
     for item, case, is_small in [*small, *large]:
         if not _changes_output(mistake, item, case):
@@ -290,10 +279,6 @@ def find_example(mistake: Mistake, exercise: Exercise) -> SmallExample | None:
         elif wrong is not None:
             return _largest_difference(item, case, right, wrong)
     return None
-
-
-def _small_cases(exercise: Exercise) -> list[Case]:
-    return [*(case for case in exercise.cases(0) if case.name == "by hand"), *exercise.small_cases()]
 
 
 def _show_outputs(exercise: Exercise, outputs: Outputs) -> str:

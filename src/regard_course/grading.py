@@ -11,7 +11,7 @@ from regard_course.arrays import Outputs, decode_outputs, equal_arrays, equal_gr
 from regard_course.diagnosis import Mistake, diagnose_one, diagnose_three, diagnose_two, find_example
 from regard_course.exercises.exercise import Exercise
 from regard_course.inputs import Array, Case
-from regard_course.report import CaseReport, Diagnosis, ExerciseReport, Finding
+from regard_course.report import CaseReport, Diagnosis, ExerciseReport, Finding, Verdict
 
 NO_GRADIENT = (
     "no gradient reaches {names}: is the result detached (.detach(), .data, .item(), .numpy(), "
@@ -64,7 +64,7 @@ def grade(exercise: Exercise, name: str, seed: int, attempts: Sequence[Sequence[
     wrong = any(report.verdict in ("wrong", "failed") for report in reports)
     # If a mistake is named, notes on inputs that the diagnosis leaves out could only repeat or contradict it.
     noted = [a for a, case in zip(answers, cases, strict=True) if case.diagnose or not explanations]
-    notes = _collect_notes(noted)
+    notes = dict.fromkeys((bool(serious), words) for a in noted for serious, words in a.get("notes", []))
     faulty = wrong or any(serious for serious, _ in notes)
     shown_notes = [words for serious, words in notes if faulty or serious or "in place" in words]
     ending = ""
@@ -74,7 +74,10 @@ def grade(exercise: Exercise, name: str, seed: int, attempts: Sequence[Sequence[
         report,
         state="wrong" if faulty else "right",
         cases=reports,
-        diagnoses=[describe_mistakes(mistakes, exercise) for mistakes in explanations] if wrong else [],
+        diagnoses=[
+            Diagnosis(findings=[_describe(mistake, exercise) for mistake in mistakes])
+            for mistakes in (explanations if wrong else [])
+        ],
         notes=shown_notes,
         lines=next((list(answer["lines"]) for answer in answers if answer.get("lines")), []),
         ending=ending,
@@ -84,10 +87,8 @@ def grade(exercise: Exercise, name: str, seed: int, attempts: Sequence[Sequence[
 def _select_attempt(
     exercise: Exercise, cases: Sequence[Case], attempts: Sequence[Sequence[Answer]], expected: Sequence[Outputs]
 ) -> tuple[Sequence[Answer], list[list[Mistake]], bool]:
-    """Return an attempt, the sets of mistakes that explain it, and whether the search was complete.
-
-    A correct attempt has priority, then an attempt that a single mistake explains, then the first attempt.
-    """
+    """Return an attempt, the sets of mistakes that explain it, and whether the search was complete. A correct
+    attempt has priority, then an attempt that a single mistake explains, then the first attempt."""
     for answers in attempts:
         reports = _grade_cases(exercise, cases, answers, expected)
         if all(report.verdict not in ("wrong", "failed") for report in reports):
@@ -101,31 +102,20 @@ def _select_attempt(
     pairs = diagnose_two(exercise, cases, outputs)
     if pairs or not _any_difference(exercise, cases, first, expected):
         return first, pairs, True
-    search = diagnose_three(exercise, cases, outputs)
-    return first, search.explanations, search.complete
-
-
-def _collect_notes(answers: Sequence[Answer]) -> list[tuple[bool, str]]:
-    notes = [(bool(serious), words) for answer in answers for serious, words in answer.get("notes", [])]
-    return list(dict.fromkeys(notes))
+    return first, *diagnose_three(exercise, cases, outputs)
 
 
 def _grade_cases(
     exercise: Exercise, cases: Sequence[Case], answers: Sequence[Answer], expected: Sequence[Outputs]
 ) -> list[CaseReport]:
-    return [
-        _grade_case(exercise, case, answer, outputs)
-        for case, answer, outputs in zip(cases, answers, expected, strict=True)
-    ]
-
-
-def _grade_case(exercise: Exercise, case: Case, answer: Answer, expected: Outputs) -> CaseReport:
-    if "outputs" not in answer:
-        return CaseReport(name=case.name, verdict="failed", words=str(answer["error"]))
-    words = _first_difference(exercise, case, answer, expected)
-    if words:
-        return CaseReport(name=case.name, verdict="wrong", words=words)
-    return _grade_gradients(exercise, case, answer)
+    reports = []
+    for case, answer, outputs in zip(cases, answers, expected, strict=True):
+        verdict: tuple[Verdict, str] = "failed", str(answer.get("error"))
+        if "outputs" in answer:
+            words = _first_difference(exercise, case, answer, outputs)
+            verdict = ("wrong", words) if words else _grade_gradients(exercise, case, answer)
+        reports.append(CaseReport(name=case.name, verdict=verdict[0], words=verdict[1]))
+    return reports
 
 
 def _any_difference(
@@ -150,13 +140,13 @@ def _first_difference(exercise: Exercise, case: Case, answer: Answer, expected: 
     return ""
 
 
-def _grade_gradients(exercise: Exercise, case: Case, answer: Answer) -> CaseReport:
+def _grade_gradients(exercise: Exercise, case: Case, answer: Answer) -> tuple[Verdict, str]:
     if not case.gradients:
-        return CaseReport(name=case.name, verdict="right")
+        return "right", ""
     gradients = answer.get("gradients") or {}
     if not gradients:
         words = "NumPy has no gradients: counts as right if all others are" if case.name == "gradients" else ""
-        return CaseReport(name=case.name, verdict="not compared" if words else "right", words=words)
+        return "not compared" if words else "right", words
     expected = exercise.expected_gradients(case)
     missing = [name for name in expected if gradients.get(name) is None]
     not_finite = [name for name in expected if name not in missing and not np.isfinite(gradients[name])]
@@ -166,15 +156,14 @@ def _grade_gradients(exercise: Exercise, case: Case, answer: Answer) -> CaseRepo
         if name not in missing + not_finite and not equal_gradients(gradients[name], expected[name])
     ]
     if missing:
-        words = NO_GRADIENT.format(names=", ".join(missing))
-    elif not_finite:
-        words = NAN_GRADIENT.format(names=", ".join(not_finite))
-    elif different:
+        return "wrong", NO_GRADIENT.format(names=", ".join(missing))
+    if not_finite:
+        return "wrong", NAN_GRADIENT.format(names=", ".join(not_finite))
+    if different:
         name, right = different[0], sum(expected[different[0]]) / 2
         words = f"the gradient of {name} is {gradients[name]:.4g}, should be {right:.4g}: is a part detached?"
-    else:
-        return CaseReport(name=case.name, verdict="right")
-    return CaseReport(name=case.name, verdict="wrong", words=words)
+        return "wrong", words
+    return "right", ""
 
 
 def describe_difference(output: Array, right: Array, valid_steps: Array | None) -> str:
@@ -187,7 +176,8 @@ def describe_difference(output: Array, right: Array, valid_steps: Array | None) 
     if output.ndim == right.ndim == 1 and output.shape != right.shape and _is_whole(output) and _is_whole(right):
         return f"{_show_tokens(output)}, should be {_show_tokens(right)}"
     if output.shape != right.shape:
-        return f"shape {_show_shape(output)}, should be {_show_shape(right)}"
+        shapes = [f"({', '.join(map(str, array.shape))})" for array in (output, right)]
+        return f"shape {shapes[0]}, should be {shapes[1]}"
     if np.isnan(output).any() and not np.isnan(right).any():
         return f"{int(np.isnan(output).sum())} of {output.size} numbers are NaN"
     error = np.abs(output - right)
@@ -211,23 +201,15 @@ def _show_tokens(tokens: Array) -> str:
     return f"[{text}]" if len(tokens) <= MAX_TOKENS else f"[{text}, ...] ({len(tokens)} tokens)"
 
 
-def _show_shape(array: Array) -> str:
-    return f"({', '.join(map(str, array.shape))})"
-
-
-def describe_mistakes(mistakes: Sequence[Mistake], exercise: Exercise) -> Diagnosis:
-    """Return descriptions of mistakes, each with a small input on which the mistake changes the output."""
-    findings = [
-        Finding(
-            name=spaced_name(mistake.__name__),
-            did=mistake.did,
-            instead=mistake.instead,
-            paper=mistake.paper,
-            example=find_example(mistake, exercise),
-        )
-        for mistake in mistakes
-    ]
-    return Diagnosis(findings=findings)
+def _describe(mistake: Mistake, exercise: Exercise) -> Finding:
+    """Return the description of a mistake, with a small input on which the mistake changes the output."""
+    return Finding(
+        name=spaced_name(mistake.__name__),
+        did=mistake.did,
+        instead=mistake.instead,
+        paper=mistake.paper,
+        example=find_example(mistake, exercise),
+    )
 
 
 def spaced_name(name: str) -> str:

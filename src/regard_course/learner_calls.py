@@ -192,10 +192,8 @@ def seed_generators() -> None:
 def _repetition_notes(
     function: Any, values: Mapping[str, Any], library: Library, case: Case, outputs: Outputs
 ) -> list[Note]:
-    """Return a note if a second call with the same arguments has other results, with the reason.
-
-    The reason is random numbers if a call with their first state has the first results again.
-    """
+    """Return a note if a second call with the same arguments has other results, with the reason. The reason is
+    random numbers if a call with their first state has the first results again."""
 
     def repeat() -> Outputs:
         fresh = {name: convert_argument(value, library) for name, value in values.items()}
@@ -213,10 +211,8 @@ def _call_arguments(exercise: Specification, case: Case) -> dict[str, Any]:
 
 
 def initialize(exercise: Specification, cls: type, case: Case) -> Any:
-    """Return an instance of a learner's class with the sizes of the case, in evaluation mode.
-
-    Lazy layers of PyTorch are called once, because their parameters have no shapes before the first call.
-    """
+    """Return an instance of a learner's class with the sizes of the case, in evaluation mode. Lazy layers of
+    PyTorch are called once, because their parameters have no shapes before the first call."""
     module, torch = cls(**_constructor_arguments(exercise, cls, case)), loaded_torch()
     if hasattr(module, "eval"):
         module.eval()

@@ -34,7 +34,7 @@ from regard_course.lessons.lesson import HOME, lessons
 from regard_course.pages import read_asset
 from regard_course.progress import PROGRESS, CourseProgress, read_progress
 from regard_course.report import ExerciseReport
-from regard_course.sandbox import Assignment, ForkServer
+from regard_course.sandbox import ForkServer
 
 NO_ANSWER = "no answer"
 FILES = "(files)"
@@ -200,7 +200,14 @@ def _mark_person(
             continue
         for report in reports:
             if not report.object:  # the file cannot be run, which concerns only its own exercises
-                own = _exercises_of(path, assignment).intersection(wanted)
+                # by the names that it defines, or by the name of a stub, such as 03_attention.py
+                names = [*_defined_names(path), path.stem.lstrip("0123456789").lstrip("_")]
+                answered = [
+                    item.name
+                    for item in assignment.exercises
+                    if assignment.chosen or any(map(item.matches, names))
+                ]
+                own = set(answered).intersection(wanted)
                 for item in own:
                     troubles.setdefault(item, []).append(f"{name} {report.trouble}")
                 broken.append((name, report.trouble, own))
@@ -221,15 +228,6 @@ def _mark_person(
         cases = "; ".join(f"{int(case.verdict == 'right')} {case.name}" for case in compared)
         marks.append(Mark(person, name, report.points, report.inputs, cases, words, file, seed))
     return marks + [Mark(person, FILES, 0, 0, "", words, file, seed) for file, words in remarks]
-
-
-def _exercises_of(path: Path, assignment: Assignment) -> set[str]:
-    """Return the exercises that a file answers, by the names that it defines or by the name of a stub, such as
-    03_attention.py."""
-    if assignment.chosen:
-        return {item.name for item in assignment.exercises}
-    names = [*_defined_names(path), path.stem.lstrip("0123456789").lstrip("_")]
-    return {item.name for item in assignment.exercises if any(map(item.matches, names))}
 
 
 def _read_table(table: Path, seed: int) -> list[Mark]:
@@ -267,14 +265,10 @@ def _append_rows(table: Path, rows: Sequence[Mark]) -> None:
     if not table.exists() or not table.stat().st_size:
         writer.writerow(COLUMNS)
     for row in rows:
-        writer.writerow([_safe_cell(str(value)) for value in dataclasses.astuple(row)])
+        cells = [escape_controls(str(value)).replace("\n", "\\n") for value in dataclasses.astuple(row)]
+        writer.writerow([f"'{cell}" if cell.startswith(FORMULA) else cell for cell in cells])
     with table.open("a", encoding="utf-8", newline="") as file:
         file.write(text.getvalue())
-
-
-def _safe_cell(text: str) -> str:
-    text = escape_controls(text).replace("\n", "\\n")
-    return f"'{text}" if text.startswith(FORMULA) else text
 
 
 # A page for a teacher: who has done what, and which mistakes are frequent (`regard check FOLDER --page`).
@@ -299,11 +293,9 @@ PRIVACY = (
 
 
 def render_class(marks: Marks, folder: Path, *, seed: int = 0, exercises: Sequence[Exercise] = EXERCISES) -> str:
-    """Return the page of a class as one HTML file.
-
-    folder: the people's answers. A person's subfolder may contain `progress.json` of the course, or the folder
-    `course` with it. seed: the seed of the inputs. exercises: the exercises with their known mistakes.
-    """
+    """Return the page of a class as one HTML file. folder: the people's answers. A person's subfolder may contain
+    `progress.json` of the course, or the folder `course` with it. seed: the seed of the inputs. exercises: the
+    exercises with their known mistakes."""
     now = datetime.now().isoformat(" ", "minutes")
     title = html.escape(f"Class: {folder.resolve().name}")
     counts = f"{marks.kept} of the {len(marks.rows)} results"

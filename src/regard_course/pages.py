@@ -103,11 +103,6 @@ def read_exercise(name: str, language: str = ENGLISH) -> ExerciseText:
     return ExerciseText(exercise=translated, hints=parts, state=state)
 
 
-def solution_code(name: str) -> str:
-    (code,) = re.findall(r"```python\n(.*?)```", read_exercise(name).hints["Solution"], re.DOTALL)
-    return str(code)
-
-
 def exercise_page(name: str, language: str = ENGLISH, *, script: str = "") -> str:
     text, say = read_exercise(name, language), find_language(language).say
     exercise, hints = text.exercise, text.hints
@@ -177,10 +172,8 @@ PAGE_LINK = r"\[([^][]+)\]\([\w-]+\.html\)"
 
 
 def build_notebooks(folder: Path, home: Path = HOME, language: str = ENGLISH) -> dict[Path, bytes]:
-    """Return the path and content of a notebook for each lesson.
-
-    home: folder of the runs. A relative path is relative to the notebook's folder.
-    """
+    """Return the path and content of a notebook for each lesson. home: folder of the runs. A relative path is
+    relative to the notebook's folder."""
     return {
         folder / notebook_name(lesson): (
             json.dumps(lesson_notebook(lesson, home), indent=1, ensure_ascii=False) + "\n"
@@ -201,6 +194,12 @@ def lesson_notebook(lesson: Lesson, home: Path = HOME) -> dict[str, Any]:
     names, say = exercise_names(lesson), lesson.say
     note = f"*{say(NOTES[lesson.state])}*\n\n" if lesson.state else ""
     code = _with_language(f'picture("{lesson.name}")', lesson)
+    ranges = [
+        f"- {say(run.name)}: {say(FIGURES[name])}: {interval.describe(lesson.language)}"
+        for run in lesson.runs
+        for name, interval in lesson.ranges[run.name].items()
+    ]
+    results = "\n".join([f"{say('Results of ten seeds')}:\n", *ranges]) if ranges else ""
     input = repr(lesson.runs[0].input) if lesson.runs and lesson.runs[0].input else "run.draw(seed=1)"
     view = [
         _code(f"record = run.attend({input})\nrecord"),
@@ -216,7 +215,7 @@ def lesson_notebook(lesson: Lesson, home: Path = HOME) -> dict[str, Any]:
         _code(lesson.code),
         *([_text(after)] if after else []),
         *(_run_cells(lesson, home) if lesson.runs else []),
-        _text(f"## {say('What to see')}\n\n{part['See']}\n\n{_ranges(lesson)}"),
+        _text(f"## {say('What to see')}\n\n{part['See']}\n\n{results}"),
         *(view if lesson.runs else []),
         _text(f"## {say('Why')}\n\n{part['Why']}\n\n## {say('Exercises')}\n\n{part['Exercises']}"),
         *(_code(_exercise(name, lesson.language)) for name in names),
@@ -257,15 +256,6 @@ def _exercise(name: str, language: str) -> str:
     exercise = read_exercise(name, language).exercise
     stub = exercise.stub.split('"""\n\n\n', 1)[1].rstrip()
     return f"# {exercise.title}\n{stub}\n\n# print(regard.check({name}))"
-
-
-def _ranges(lesson: Lesson) -> str:
-    lines = [
-        f"- {lesson.say(run.name)}: {lesson.say(FIGURES[name])}: {interval.describe(lesson.language)}"
-        for run in lesson.runs
-        for name, interval in lesson.ranges[run.name].items()
-    ]
-    return f"{lesson.say('Results of ten seeds')}:\n\n" + "\n".join(lines) if lines else ""
 
 
 def _text(source: str) -> dict[str, Any]:
@@ -353,11 +343,8 @@ def index_page(language: str = ENGLISH, *, script: str = "") -> str:
 
 
 def lesson_page(lesson: Lesson, *, see: str, script: str = "", home: Path = HOME) -> str:
-    """Return the page of a lesson.
-
-    see: HTML that shows the run, placed after the training command. home: folder of runs that the page's
-    commands use.
-    """
+    """Return the page of a lesson. see: HTML that shows the run, placed after the training command. home: folder
+    of runs that the page's commands use."""
     say, navigation, command = lesson.say, _navigation(lesson), ""
     options = "".join(f'<option value="{verdict}">{say(verdict)}</option>' for verdict in VERDICTS)
     if lesson.runs:
@@ -440,11 +427,8 @@ def check_site(folder: Path) -> None:
 
 def write_site(folder: Path, home: Path, language: str = ENGLISH, *, progress: bool = True) -> list[Path]:
     """Write the course with the views of all runs to a folder, as pages that work offline. Return the files'
-    paths.
-
-    Runs that do not exist under `home` are trained there first. Raises `InputError` if `folder` is a file or
-    cannot be written.
-    """
+    paths. Runs that do not exist under `home` are trained there first. Raises `InputError` if `folder` is a file
+    or cannot be written."""
     check_site(folder)
     pages = {name: read_asset(name) for name in ("learn.css", "notes.js")}
     pages["index.html"] = index_page(language)
@@ -481,10 +465,8 @@ def _result(lesson: Lesson, home: Path, *, progress: bool) -> Sequence[str]:
 
 
 def embed_view(view: str, words: Sequence[str], language: str = ENGLISH) -> str:
-    """Return HTML that shows the results of a run and its view.
-
-    view: file name of the view's page, in the same folder. words: the results as sentences.
-    """
+    """Return HTML that shows the results of a run and its view. view: file name of the view's page, in the same
+    folder. words: the results as sentences."""
     say = find_language(language).say
     items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in words)
     return (

@@ -76,12 +76,14 @@ def record_training(loop: TrainingLoop, target: Array, table: Array) -> tuple[Ar
     gradient = model.gradients[0].double().numpy() if model.gradients else np.zeros(shape)
     length = float(np.sqrt((gradient**2).sum()))
     # A new optimizer is a mistake only if it has a state to lose: SGD without momentum has none.
+    states = (state for optimizer in optimizers for state in optimizer.state.values())
+    kept = [value for state in states for value in state.values()]
     renewed = len(optimizers) >= RECORDED_BATCHES and len(set(map(id, optimizers))) == len(optimizers)
     numbers = (
         not model.gradients or all(model.reset),
         bool(model.bias.detach().any()),
         min(1, len(model.inputs) / RECORDED_BATCHES),
-        not (renewed and any(map(_has_state, optimizers))),
+        not (renewed and any(map(torch.is_tensor, kept))),
     )
     normalized = gradient / length if length else gradient
     return decoder_input, normalized, *(np.array(float(number)) for number in numbers)
@@ -96,10 +98,6 @@ def _optimizer_steps() -> Iterator[list[torch.optim.Optimizer]]:
         yield optimizers
     finally:
         handle.remove()
-
-
-def _has_state(optimizer: torch.optim.Optimizer) -> bool:
-    return any(torch.is_tensor(value) for state in optimizer.state.values() for value in state.values())
 
 
 class CopyModel(nn.Module):

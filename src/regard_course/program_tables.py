@@ -71,10 +71,8 @@ def record_lines(file: str) -> dict[int, int]:
 def describe_program(
     names: Mapping[str, Any], alphabet: str, longest: int, lines: dict[int, int]
 ) -> dict[str, Any]:
-    """Return the expressions and selectors among the names of a module as values for JSON.
-
-    Raises `InputError` for a function with unsuitable values.
-    """
+    """Return the expressions and selectors among the names of a module as values for JSON. Raises `InputError`
+    for a function with unsuitable values."""
     description = _Description(alphabet, longest, lines)
     named: list[tuple[str, int | str]] = []
     for name, value in names.items():
@@ -210,10 +208,8 @@ def _describe_failure(function: Any, row: tuple[Value, ...], error: Exception) -
 
 @dataclass(frozen=True, eq=False)
 class TableFunction:
-    """A function or predicate that is known for some values.
-
-    Elsewhere it returns None, and adds the failure of the learner's function, if any, to `failures`.
-    """
+    """A function or predicate that is known for some values. Elsewhere it returns None, and adds the failure of
+    the learner's function, if any, to `failures`."""
 
     table: dict[Value, Value]
     failed: dict[Value, str]
@@ -248,15 +244,13 @@ class WrittenProgram:
         answer = self.named.get("answer")
         if isinstance(answer, Expression):
             return answer
-        if self.answer_kind == "unwritten":
-            raise InputError("nothing is written yet: replace the ... in `answer = ...`")
-        if self.answer_kind == "missing":
-            raise InputError(
-                "the name `answer` is missing: assign your expression to it, as in `answer = tokens`"
-            )
-        if isinstance(answer, Selector):
-            raise InputError("`answer` is a selector, which has no values: use aggregate(...) or width(...)")
-        raise InputError(f"`answer` is of type {self.answer_kind}: it must be an expression, such as tokens")
+        words = {
+            "unwritten": "nothing is written yet: replace the ... in `answer = ...`",
+            "missing": "the name `answer` is missing: assign your expression to it, as in `answer = tokens`",
+            "Selector": "`answer` is a selector, which has no values: use aggregate(...) or width(...)",
+        }
+        other = f"`answer` is of type {self.answer_kind}: it must be an expression, such as tokens"
+        raise InputError(words.get(self.answer_kind, other))
 
     @property
     def selectors(self) -> dict[str, Selector]:

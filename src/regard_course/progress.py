@@ -45,10 +45,8 @@ class CourseProgress:
 
 
 def read_progress(home: Path) -> CourseProgress:
-    """Return the progress in a course's folder, empty if there is none.
-
-    Raises `InputError` if the file is damaged.
-    """
+    """Return the progress in a course's folder, empty if there is none. Raises `InputError` if the file is
+    damaged."""
     path = home / PROGRESS
     return read_json(path, CourseProgress, "delete it") if path.is_file() else CourseProgress()
 
@@ -62,10 +60,8 @@ def begin_progress(home: Path) -> None:
 
 
 def record_checks(home: Path, reports: Sequence[CheckReport]) -> bool:
-    """Record checks, if the folder of the course exists. Return whether they were recorded.
-
-    Raises `InputError` if the file is damaged or cannot be written.
-    """
+    """Record checks, if the folder of the course exists. Return whether they were recorded. Raises `InputError`
+    if the file is damaged or cannot be written."""
     if not any((home / name).exists() for name in (PROGRESS, *RUNS)):
         return False
     progress = read_progress(home)

@@ -67,10 +67,8 @@ Start = Callable[[dict[str, Any], Descriptors], Process]
 
 
 class ForkServer(contextlib.AbstractContextManager["ForkServer"]):
-    """Processes that fork for each file: one for files that use PyTorch and one for the others.
-
-    Use it as `with ForkServer() as server: run_file(..., server)`. The processes start when they are needed.
-    """
+    """Processes that fork for each file: one for files that use PyTorch and one for the others. Use it as `with
+    ForkServer() as server: run_file(..., server)`. The processes start when they are needed."""
 
     def __init__(self) -> None:
         self._servers: dict[str, tuple[Connection, subprocess.Popen[bytes]]] = {}
@@ -205,10 +203,8 @@ def run_file(
 
 
 def run_object(solution: Any, folder: Path, assignment: Assignment, *, seconds: float = SECONDS) -> JobResult:
-    """Run a learner's function or class that exists only in this process, in a fork of the process.
-
-    Unlike the process of a file, the fork contains everything that this process has loaded.
-    """
+    """Run a learner's function or class that exists only in this process, in a fork of the process. Unlike the
+    process of a file, the fork contains everything that this process has loaded."""
     (exercise,) = assignment.exercises
 
     def start(job: dict[str, Any], descriptors: Descriptors) -> Process:
@@ -238,11 +234,12 @@ def _run_job(start: Start, job: dict[str, Any], assignment: Assignment) -> JobRe
             events = _Events(result, assignment)
             reason = _run_process(start, job, crashes.fileno(), events)
             crashes.seek(0)
-            lines = _crash_lines(crashes.read().decode("utf-8", "replace"), job["folder"])
+            traceback, folder = crashes.read().decode("utf-8", "replace").splitlines(), job["folder"]
+            lines = [line for line in traceback if f'File "{folder}' in line][:1]
         stopped = events.current
         if stopped is None:
             return result
-        result.failures[stopped] = reason, lines
+        result.failures[stopped] = reason, [line.strip().replace(folder, "").replace('"/', '"') for line in lines]
         if stopped == NO_EXERCISE:
             return result
         job["done"] = [*result.answers, *result.failures]
@@ -366,10 +363,3 @@ def _wait(process: Process, reading: int, channel: socket.socket, events: _Event
             return known.get(-status, f"was ended by signal {-status}")
         if time.monotonic() - last_event > PATIENCE * seconds + 2 * LOADING_SECONDS:
             return f"did not end within {format_limit(seconds)} and blocked its time limit: an endless loop?"
-
-
-def _crash_lines(text: str, folder: str) -> list[str]:
-    for line in text.splitlines():
-        if f'File "{folder}' in line:
-            return [line.strip().replace(folder, "").replace('"/', '"')]
-    return []

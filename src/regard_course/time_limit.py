@@ -46,10 +46,8 @@ def measure_slowness() -> float:
 
 
 def _times() -> tuple[float, float]:
-    """Return the processor time of the process, and the time of the clock in which the code could run.
-
-    Linux counts the time in which a thread waits for a processor, because other processes use it.
-    """
+    """Return the processor time of the process, and the time of the clock in which the code could run. Linux
+    counts the time in which a thread waits for a processor, because other processes use it."""
     waited = 0.0
     try:
         descriptor = _open("/proc/self/schedstat", os.O_RDONLY)
@@ -70,10 +68,8 @@ def stop_timer() -> None:
 
 
 def start_timer(seconds: float, alive: Callable[[], None] = lambda: None) -> None:
-    """Stop the code after this much processor time without progress, or `WALL` times as much waiting.
-
-    On a slow machine the limit is longer. `alive` is called each time that the code may go on.
-    """
+    """Stop the code after this much processor time without progress, or `WALL` times as much waiting. On a slow
+    machine the limit is longer. `alive` is called each time that the code may go on."""
     begin = _times()
 
     def stop(number: int, frame: Any) -> None:

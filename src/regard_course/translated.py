@@ -54,11 +54,8 @@ class Language:
         return found.format(*values) if values else found
 
     def translate(self, file: str, original: str) -> tuple[str, State]:
-        """Return the translation of a Markdown text with the original's headings, or the original.
-
-        file: the path in the folder, without suffix. Raises `InputError` if the translation lacks a part or
-        changes code.
-        """
+        """Return the translation of a Markdown text with the original's headings, or the original. file: the path
+        in the folder, without suffix. Raises `InputError` if the translation lacks a part or changes code."""
         if self.folder is None:
             return original, ""
         path = self.folder / f"{file}.md"
@@ -96,10 +93,9 @@ class Language:
         ):
             if fault := _compare_code(first, second):
                 return f"part {title!r} {fault}"
+            prose = [re.sub(FENCE, "", text, flags=re.MULTILINE | re.DOTALL) for text in (first, second)]
             for name, pattern in PIECES.items():
-                left, right = (
-                    Counter(re.findall(pattern, _strip_code(text), re.MULTILINE)) for text in (first, second)
-                )
+                left, right = (Counter(re.findall(pattern, text, re.MULTILINE)) for text in prose)
                 for piece in left - right:
                     return f"part {title!r} lacks the {name} {piece.strip('`')!r} of the original"
                 for piece in right - left:
@@ -114,11 +110,6 @@ def part_titles(text: str) -> list[str]:
 def _split_parts(text: str) -> list[str]:
     """Return the title and the parts of a Markdown text, without headings."""
     return re.split(r"^## .*$", text, flags=re.MULTILINE)
-
-
-def _strip_code(text: str) -> str:
-    """Return a text without its code blocks."""
-    return re.sub(FENCE, "", text, flags=re.MULTILINE | re.DOTALL)
 
 
 def _compare_code(original: str, translation: str) -> str:

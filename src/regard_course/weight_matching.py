@@ -349,11 +349,9 @@ def find_axes(
 def rearrange_heads(
     weights: Mapping[str, Array], slots: list[Slot], width: int, heads: int, strided: int
 ) -> dict[str, Array]:
-    """Return the weights with the columns of heads in the order of a module.
-
-    If its heads take every h-th column (see `WeightLayout.strided`), the columns are reordered. If each head has
-    its own parameters, a projection becomes one matrix per head, named `w_q@0` and so on.
-    """
+    """Return the weights with the columns of heads in the order of a module. If its heads take every h-th column
+    (see `WeightLayout.strided`), the columns are reordered. If each head has its own parameters, a projection
+    becomes one matrix per head, named `w_q@0` and so on."""
     size = width // heads
     blocks = sum(name.endswith("_o") for name in weights)
     narrow = sum(sorted(slot.shape) == sorted((width, size)) for slot in slots)

@@ -189,10 +189,7 @@ def _describe(error: BaseException, folder: str) -> dict[str, Any]:
 
 
 def explain_error(error: BaseException) -> str:
-    """Return a short reason why the code was stopped.
-
-    The sentence continues the name of the file or function.
-    """
+    """Return a short reason why the code was stopped. The sentence continues the name of the file or function."""
     if isinstance(error, KeyboardInterrupt):
         return "raises KeyboardInterrupt: remove that"
     if isinstance(error, StopError):
@@ -239,11 +236,8 @@ def event_channel(descriptor: int) -> tuple[Send, Ask]:
 def run_in_fork(
     job: Mapping[str, Any], load: Callable[[], Mapping[str, Any]], stdout: int, answers: int, crashes: int
 ) -> NoReturn:
-    """Run a job in a process that was just forked, and end the process.
-
-    The file descriptors are those of the code's output, of the socket for events, and of the file for the
-    traceback of a crash.
-    """
+    """Run a job in a process that was just forked, and end the process. The file descriptors are those of the
+    code's output, of the socket for events, and of the file for the traceback of a crash."""
     try:
         os.setsid()
         devnull = os.open(os.devnull, os.O_RDONLY)
@@ -268,11 +262,9 @@ def run_in_fork(
 
 
 def serve(descriptor: int, preload: str) -> None:
-    """Fork a process for each job that arrives at a socket, until the socket is closed.
-
-    This process has imported what every job needs, so that a fork takes milliseconds and PyTorch is imported
-    once. `preload` is "torch" or empty. For each job, the process ID and then the exit status are sent back.
-    """
+    """Fork a process for each job that arrives at a socket, until the socket is closed. This process has imported
+    what every job needs, so that a fork takes milliseconds and PyTorch is imported once. `preload` is "torch" or
+    empty. For each job, the process ID and then the exit status are sent back."""
     with contextlib.suppress(ImportError):
         importlib.import_module(preload or "numpy")
     connection = Connection(descriptor)

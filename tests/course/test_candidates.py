@@ -152,7 +152,7 @@ def test_a_file_that_only_imports_is_not_right(
     )
 
 
-SOLUTION = "regard_course.mistakes.solution.AttentionSolution.attention"
+SOLUTION = "regard_course.mistakes.solution.Solution.attention"
 
 
 def test_library_work_is_noted(tmp_path: Path) -> None:

@@ -54,11 +54,7 @@ def test_the_command_writes_a_page_without_network(tmp_path: Path, command: Comm
 def test_mistakes_are_ranked_and_several_explanations_stay_together() -> None:
     both = f"{UNDIVIDED} or: The scores are divided by D."
     rows = [
-        mark(
-            "a",
-            points=0,
-            note=f"{UNDIVIDED} " + " ".join(find_exercise("score").mistakes[1].did.split()),
-        ),
+        mark("a", points=0, note=f"{UNDIVIDED} {' '.join(find_exercise('score').mistakes[1].did.split())}"),
         mark("b", points=0, note=UNDIVIDED),
         mark("c", points=3, note=both),
         mark("d", points=0, note="<b>NameError</b>"),

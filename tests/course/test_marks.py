@@ -50,12 +50,8 @@ def test_files_and_folders_of_people_become_rows(tmp_path: Path, command: Comman
     marks = rows(table)
     assert len(marks) == 11 and "Wrote 11 rows" in out
     right, wrong = marks["anna", "score"], marks["ben", "score"]
-    assert (right["points"], right["of"], right["note"], right["file"]) == (
-        "9",
-        "9",
-        "",
-        "anna.py",
-    )  # NumPy has no gradients, and the rest is right
+    values = [right[name] for name in ("points", "of", "note", "file")]
+    assert values == ["9", "9", "", "anna.py"]  # NumPy has no gradients, and the rest is right
     assert right["cases"].startswith("1 Tq different from Tk; 1 as many keys as queries")
     assert (wrong["points"], wrong["of"]) == ("0", "9")
     assert wrong["note"] == "The scores are not divided by √d_k." and "0 by hand" in wrong["cases"]
@@ -79,11 +75,8 @@ def test_a_table_is_continued(tmp_path: Path, command: Command) -> None:
     table.write_text(edited)
     write(folder, ben=WRONG)
     status, out, err = command("check", folder, "--table", table)
-    assert (
-        status == 0
-        and "Wrote 1 row " in out
-        and "rows 1 to 1 (anna) are old and were not checked again" in " ".join(err.split())
-    )
+    assert status == 0 and "Wrote 1 row " in out
+    assert "rows 1 to 1 (anna) are old and were not checked again" in " ".join(err.split())
     assert table.read_text().startswith(edited) and set(rows(table)) == {("anna", "score"), ("ben", "score")}
     with pytest.raises(InputError, match="with the seed 0, not 3"):
         mark_folder(folder, table, seed=3)

@@ -69,7 +69,8 @@ def run_check(argv: list[str]) -> None:
         own = "" if flags.exercises is None else f" --exercises {flags.exercises}"
         sys.stdout.write(f"Wrote {len(stubs)} stubs into {flags.stubs}; then: regard check {stubs[0]}{own}\n")
         return
-    exercise = words.pop() if len(words) > 1 and not _is_path(words[-1]) else None
+    is_path = bool(words) and (words[-1].endswith(".py") or Path(words[-1]).exists())
+    exercise = words.pop() if len(words) > 1 and not is_path else None
     if not words:
         raise InputError(
             f"the file name is missing: give a file, as in `{PROG} attention.py`, or write templates with "
@@ -82,23 +83,16 @@ def run_check(argv: list[str]) -> None:
         return
     assignment = choose_exercises(exercise, seed=flags.seed, exercises=flags.exercises)
     files, remarks = _find_files(words)
-    for output in _outputs(flags):
-        check_writable(output)
-        refuse_input(output, [*files, flags.exercises])
+    for output in (flags.json, flags.junit):
+        if output is not None and str(output) != STANDARD_OUTPUT:
+            check_writable(output)
+            refuse_input(output, [*files, flags.exercises])
     reports = _check(files, assignment, flags, remarks)
     _write(reports, flags)
     if flags.exercises is None and record_checks(flags.savepath, reports):
         print_message(f"recorded in {flags.savepath / PROGRESS}, for the pages of `regard learn`")
     if not all(report.right for report in reports):
         sys.exit(1)
-
-
-def _is_path(word: str) -> bool:
-    return word.endswith(".py") or Path(word).exists()
-
-
-def _outputs(flags: CheckFlags) -> list[Path]:
-    return [path for path in (flags.json, flags.junit) if path is not None and str(path) != STANDARD_OUTPUT]
 
 
 def _find_files(words: list[str]) -> tuple[dict[Path, Path | None], list[CheckReport]]:

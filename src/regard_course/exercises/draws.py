@@ -111,11 +111,9 @@ def draw_cases(
 
 
 def _large_hidden_scores(cases: Sequence[Case]) -> list[Case]:
-    """Return an input in which hidden keys have scores that are far larger or smaller than the others.
-
-    Keys, memory or states are large at two steps that are hidden from all queries, so their scores are large. The
-    scores themselves are up to some millions: the constant -1e9 in place of -inf still hides them.
-    """
+    """Return an input in which hidden keys have scores that are far larger or smaller than the others. Keys,
+    memory or states are large at two steps that are hidden from all queries, so their scores are large. The
+    scores themselves are up to some millions: the constant -1e9 in place of -inf still hides them."""
     for case in cases:
         mask_name = next((name for name in MASKS if isinstance(case.arguments.get(name), np.ndarray)), "")
         name = next((name for name in HIDDEN if name in case.arguments), "")

@@ -8,6 +8,7 @@ import json
 import re
 import shlex
 import statistics
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -54,82 +55,14 @@ class LessonRun:
         return " ".join(["regard train", self.task, *(f"--{name}={value}" for name, value in self.flags.items())])
 
 
-def _runs(
-    task: str, common: dict[str, Any], *, input: str | None = None, **variants: dict[str, Any]
-) -> tuple[LessonRun, ...]:
-    """Return the runs of a lesson, one per variant. The learner trains the run of the first variant."""
-    return tuple(
-        LessonRun(name=name.replace("_", " "), task=task, flags={**common, **flags}, input=input)
-        for name, flags in variants.items()
-    )
-
-
-# The model sizes and training steps limit the time of a run to seconds or a few minutes on one core.
-SMALL = {"hidden": 64, "max_len": 10, "steps": 1200}
-TRANSFORMER = {"model": "transformer", "hidden": 64, "heads": 4, "enc_layers": 1, "dec_layers": 1, "inner": 128}
 RUNS: dict[str, tuple[LessonRun, ...]] = {
-    "lookups": _runs(
-        "recall", {"max_len": 20, "steps": 800}, attention={"pooling": "attention"}, mean={"pooling": "mean"}
-    ),
-    "counting": _runs("counting", {}, input="ABBA_CABBA", queries={}),
-    "difference": _runs("difference", {}, self_attention={"self_att": True}, without={"self_att": False}),
-    "signal": _runs("signal", {}, input="BABCABBCABA", positions={"pos_enc": True}, without={"pos_enc": False}),
-    "signal2": _runs("signal2", {}, four_heads={"multihead": True}, one_head={"multihead": False}),
-    "forgetting": _runs("reverse", SMALL, attention={"score": "general"}, last_state={"score": "none"}),
-    "decoders": _runs(
-        "copy", SMALL, Bahdanau={"context": "cell", "score": "additive"}, Luong={"context": "output"}
-    ),
-    "scores": _runs(
-        "difference",
-        {"self_att": True, "steps": 1000},
-        scaled_dot={"score": "scaled_dot"},
-        dot={"score": "dot"},
-        general={"score": "general"},
-        additive={"score": "additive"},
-    ),
-    "waves": _runs(
-        "reverse",
-        {**TRANSFORMER, "max_len": 10, "steps": 1200},
-        waves={"positions": "sinusoidal"},
-        learned={"positions": "learned"},
-        rotary={"positions": "rotary"},
-    ),
-    "multihead": _runs(
-        "signal2", {"multihead": True, "steps": 1500}, four={"heads": 4}, one={"heads": 1}, sixteen={"heads": 16}
-    ),
-    "transformer": _runs("sort", {**TRANSFORMER, "max_len": 10, "steps": 1200}, transformer={}),
-    "translation": _runs("phrases", {}, input="she says that the birds can hear these good songs", phrases={}),
-    "explaining": _runs("signal", {"steps": 1500}, positions={"pos_enc": True}),
-    "explanations": (),
-    "causal": _runs("dyck", {"steps": 500}, without={"positions": "none"}, learned={"positions": "learned"}),
-    "tokens": (),
-    "sampling": (),
-    "cache": (),
-    "modern": _runs(
-        "dyck",
-        {"steps": 500, "feed_forward": True},
-        Llama={"norm": "rms", "activation": "swiglu", "key_value_heads": 1, "positions": "rotary"},
-        GPT_2={"norm": "layer", "activation": "gelu", "positions": "learned"},
-    ),
-    "induction": _runs("induction", {"steps": 800}, two_layers={"layers": 2}, one_layer={"layers": 1}),
-    "lens": _runs("induction", {"steps": 800}, three_layers={"layers": 3}),
-    "sinks": _runs(
-        "induction",
-        {"steps": 800, "layers": 2},
-        sink={"attention": "sink"},
-        softmax={"attention": "softmax"},
-    ),
-    "grokking": _runs(
-        "modular",
-        {"modulus": 31, "train_share": 0.5, "hidden": 64, "inner": 256, "norm": "none", "lr": 0.01}
-        | {"steps": 1000, "validate_every": 50},
-        decay={"weight_decay": 1.0},
-        without={"weight_decay": 0.0},
-    ),
-    "doubt": _runs("phrases", {"steps": 500}, phrases={}),
+    name: tuple(
+        LessonRun(name=variant, task=row["task"], flags=row.get("flags", {}) | flags, input=row.get("input"))
+        for variant, flags in row.get("variants", {}).items()
+    )
+    for name, row in tomllib.loads(files(__package__).joinpath("runs.toml").read_text(encoding="utf-8")).items()
 }
-"""The runs of each lesson, none if it measures without training. The order of the lessons: each lesson builds on
-the lessons before it."""
+"""The runs of each lesson (see `runs.toml`), none if it measures without training."""
 
 
 def _percent(value: float) -> str:
@@ -162,11 +95,8 @@ class Range:
         return say("{0} to {1} (median {2})", low, high, _percent(self.middle))
 
     def verdict(self, value: float, language: str = ENGLISH) -> str:
-        """Return a sentence that compares a run's value with the ten seeds.
-
-        A value counts as usual if it is within the range after rounding, either to the four stored decimals or
-        to the displayed decimals.
-        """
+        """Return a sentence that compares a run's value with the ten seeds. A value counts as usual if it is
+        within the range after rounding, either to the four stored decimals or to the displayed decimals."""
         say, low, high = find_language(language).say, _percent(self.low), _percent(self.high)
         ends = low if low == high else say("{0} to {1}", low, high)
         value = round(value, 4)
@@ -235,19 +165,15 @@ class Lesson:
 
     def commands(self, home: Path) -> list[str]:
         """Return the commands in the text that a page can run: those that end without input and open no page.
-
-        home: folder of the runs that the commands use.
-        """
+        home: folder of the runs that the commands use."""
         text = "\n".join(set_home(part, home) for part in self.parts.values())
         commands = re.findall(r"`(regard \w+ [^`\n]+)`", text)
         return [command for command in commands if command.split()[1] not in ("show", "look", "learn", "check")]
 
 
 def set_home(text: str, home: Path, escape: Callable[[str], str] = str) -> str:
-    """Return a lesson's text with commands that use `home`, quoted for a shell, instead of `HOME`.
-
-    escape: function applied to each path, for example `html.escape` if the text is HTML.
-    """
+    """Return a lesson's text with commands that use `home`, quoted for a shell, instead of `HOME`. escape:
+    function applied to each path, for example `html.escape` if the text is HTML."""
 
     def replace(match: re.Match[str]) -> str:
         return f"{match[1]} {escape(shlex.quote(str(home / match[2])))}"

@@ -1099,53 +1099,20 @@ class SoftmaxTwice(Solution):
         return np.asarray(once * (gradient - (gradient * once).sum(-1, keepdims=True)))
 
 
-COMPANIONS = ("all_masked_nan", "all_masked_uniform", "all_masked_seen")
-"""Mistakes that may have an effect only together with another mistake, in exercises that they do not affect
-alone."""
-LARGE, LARGE_HIDDEN, ONE_TOKEN = "large scores", "large hidden scores", "a single token"
-MASKED = frozenset(
-    [
-        *("a mask", "a square mask", "a batch of one", "gradients", "a fully masked row", "by hand"),
-        *("equal scores", "one key", LARGE_HIDDEN),
-    ]
-)
-"""Inputs with a mask, under which a sum over another dimension than the keys may be 0."""
-BROKEN = {
-    "divided_by_column_sums": MASKED | {LARGE},
-    "softmax_over_heads": MASKED,
-    "softmax_over_batch": MASKED,
-    "always_causal": MASKED,
-    "divided_without_exp": frozenset(["equal scores"]),
-    "overflow": frozenset([LARGE, LARGE_HIDDEN]),
-    "large_hidden_scores_count": frozenset([LARGE_HIDDEN]),
-    "last_frequency_included": frozenset(["two dimensions"]),
-    # Inputs on which no token may be left.
-    "first_token_dropped": frozenset(
-        ["half of the probability", "temperature and top-p", "all three", ONE_TOKEN]
-    ),
-    "kth_dropped": frozenset([ONE_TOKEN]),
-    "least_likely_first": frozenset([ONE_TOKEN]),
-    "nothing_subtracted": frozenset([LARGE]),
-    "sink_ignored": frozenset([LARGE]),
-}
-"""Names of inputs for which every answer with NaN or infinity is attributed to a mistake: the positions of NaN or
-infinity depend on the order of operations and on the number of bits."""
-ROUNDED = dict.fromkeys(
-    ("crossing_token_dropped", "first_token_dropped", "least_likely_first"),
-    # p is 1 here: whether the sum of all probabilities is below 1 depends on rounding.
-    frozenset(["a low temperature", "a high temperature", "the four most likely"]),
-)
-"""Names of inputs on which the answers of a mistake depend on rounding. They are not compared."""
+LARGE_HIDDEN = "large hidden scores"
+"""Name of the inputs in which hidden keys have large scores; see `mistakes.toml`."""
 
 
-def _describe(name: str, did: str, instead: str, paper: str) -> type[Solution]:
+def _describe(name: str, text: dict[str, Any]) -> type[Solution]:
     solution: type[Solution] = KNOWN.get(name) or globals()[name]
-    solution.did, solution.instead, solution.paper = did, instead, TEXTS["papers"][paper]
-    solution.companion = name in COMPANIONS
-    solution.broken, solution.rounded = BROKEN.get(name, frozenset()), ROUNDED.get(name, frozenset())
+    solution.did, solution.instead, solution.paper = text["did"], text["instead"], TEXTS["papers"][text["paper"]]
+    solution.companion = text.get("companion", False)
+    groups = TEXTS["inputs"]
+    solution.broken = frozenset(case for key in text.get("broken", ()) for case in groups.get(key, [key]))
+    solution.rounded = frozenset(text.get("rounded", ()))
     return solution
 
 
 TEXTS = tomllib.loads(files("regard_course").joinpath("mistakes/mistakes.toml").read_text(encoding="utf-8"))
-MISTAKES: tuple[type[Solution], ...] = tuple(_describe(name, **text) for name, text in TEXTS["mistakes"].items())
+MISTAKES: tuple[type[Solution], ...] = tuple(_describe(*item) for item in TEXTS["mistakes"].items())
 """All mistakes, in the order of the exercises."""

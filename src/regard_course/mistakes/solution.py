@@ -27,8 +27,118 @@ Step = Callable[[list[int]], Array]
 PADDING = 0
 
 
-class AttentionSolution:
-    """Scores, weights and contexts, for one head or several."""
+class SearchSolution:
+    """Greedy search and beam search."""
+
+    def choose_token(self, log_probabilities: Array) -> int:
+        return int(np.argmax(log_probabilities))
+
+    def step_input(self, tokens: list[int]) -> list[int]:
+        return tokens
+
+    def is_end(self, token: int, end: int) -> bool:
+        return token == end
+
+    def token_limit(self, longest: int) -> int:
+        return longest
+
+    def strip_tokens(self, tokens: list[int], start: int, end: int) -> list[int]:
+        return tokens[1:]
+
+    def greedy_search(self, step: Step, start: int, end: int, longest: int) -> Array:
+        """Return the tokens that a model generates if it always chooses the most likely next token.
+
+        step: a function; step(tokens) returns the log-probabilities (V,) of the token that follows a list of
+        tokens, which begins with `start`. Stop after `end`, or after `longest` tokens.
+        Returns a list of tokens, without `start`, with `end` if it was reached.
+        """
+        tokens = [start]
+        for _ in range(self.token_limit(longest)):
+            tokens.append(self.choose_token(step(self.step_input(tokens))))
+            if self.is_end(tokens[-1], end):
+                break
+        return np.array(self.strip_tokens(tokens, start, end))
+
+    def token_gains(self, log_probabilities: Array) -> Array:
+        return log_probabilities
+
+    def is_finished(self, tokens: list[int], end: int) -> bool:
+        return len(tokens) > 1 and tokens[-1] == end
+
+    def keep_finished(self, hypothesis: Hypothesis) -> Beam:
+        """Return the candidates that a finished hypothesis adds: the hypothesis itself, which competes for its
+        place."""
+        return [hypothesis]
+
+    def select_top(self, candidates: Beam, width: int, parents: list[int]) -> Beam:
+        """Return the candidates with the largest sums. `parents` contains the hypothesis that each candidate
+        continues."""
+        return sorted(candidates, key=lambda candidate: -candidate[0])[:width]
+
+    def prune(self, candidates: Beam, width: int, parents: list[int], alpha: float) -> Beam:
+        """Return the next beam. The length normalization is not applied here."""
+        return self.select_top(candidates, width, parents)
+
+    def normalize_length(self, total: float, length: int, alpha: float) -> float:
+        return total / length**alpha
+
+    def is_done(self, beam: Beam, end: int) -> bool:
+        return all(self.is_finished(tokens, end) for _, tokens in beam)
+
+    def select_answer(self, beam: Beam, alpha: float, end: int) -> Hypothesis:
+        ranked = [(self.normalize_length(total, len(tokens) - 1, alpha), tokens) for total, tokens in beam]
+        return max(ranked, key=lambda hypothesis: hypothesis[0])
+
+    def beam_search(
+        self, step: Step, start: int, end: int, width: int, longest: int, alpha: float
+    ) -> tuple[Array, ...]:
+        """Return the tokens of the best hypothesis in a beam of `width`, and its score.
+
+        step: a function; step(tokens) returns the log-probabilities (V,) of the token that follows a list of
+        tokens, which begins with `start`.
+        After each step the beam keeps the `width` hypotheses with the largest sums of log-probabilities, among
+        all continuations of all hypotheses. A hypothesis that ends with `end` is not continued, but keeps
+        competing for its place in the beam. Stop when all hypotheses have ended, or after `longest` tokens. The
+        answer is the hypothesis of the beam with the largest score: sum of log-probabilities / length ** alpha,
+        where the length is the number of tokens in the answer. Returns a list of tokens, without `start`, with
+        `end` if it was reached; and the score.
+        """
+        beam: Beam = [(0.0, [start])]
+        for _ in range(self.token_limit(longest)):
+            candidates, parents = [], []
+            for parent, (total, tokens) in enumerate(beam):
+                if self.is_finished(tokens, end):
+                    continuations = self.keep_finished((total, tokens))
+                else:
+                    gains = self.token_gains(step(self.step_input(tokens)))
+                    continuations = [(total + float(gain), [*tokens, token]) for token, gain in enumerate(gains)]
+                candidates += continuations
+                parents += [parent] * len(continuations)
+            beam = self.prune(candidates, width, parents, alpha)
+            if self.is_done(beam, end):
+                break
+        score, tokens = self.select_answer(beam, alpha, end)
+        return np.array(self.strip_tokens(tokens, start, end)), np.array(score)
+
+
+class Solution(SearchSolution):
+    """The correct solution to all exercises. Mistakes are derived from this class."""
+
+    did = ""
+    """What the code of a mistake did, as a sentence."""
+    instead = ""
+    """The correction, as a sentence."""
+    paper = ""
+    """The line of a paper or of the stub that a mistake contradicts."""
+    companion = False
+    """Whether the mistake may have an effect only together with another mistake, in exercises that it does not
+    affect alone."""
+    broken: frozenset[str] = frozenset()
+    """Names of inputs for which every answer with NaN or infinity is attributed to this mistake."""
+    rounded: frozenset[str] = frozenset()
+    """Names of inputs on which the answers of this mistake are not compared."""
+
+    # Scores, weights and contexts, for one head or several.
 
     def dot_products(self, query: Array, key: Array) -> Array:
         return np.einsum("...id,...jd->...ij", query, key)
@@ -88,9 +198,7 @@ class AttentionSolution:
         """
         return self.attend(query, key, value, mask)
 
-
-class PositionSolution:
-    """Sinusoidal positions."""
+    # Sinusoidal positions.
 
     base = 10_000.0
     first_index = 0
@@ -129,9 +237,7 @@ class PositionSolution:
         """
         return np.concatenate([states, self.position_vectors(states, width)], -1)
 
-
-class LayerSolution(AttentionSolution, PositionSolution):
-    """Multi-head attention, feed-forward network, encoder and decoder layers."""
+    # Multi-head attention, feed-forward network, encoder and decoder layers.
 
     epsilon = 1e-5
     norm_axes: tuple[int, ...] = (-1,)  # dimensions of the mean and the variance of a layer norm
@@ -259,9 +365,7 @@ class LayerSolution(AttentionSolution, PositionSolution):
         x = self.sublayer(x, "cross_attention", lambda x: self.cross_attention(x, memory, p, heads, mask), p, 2)
         return self.sublayer(x, "feed_forward", lambda x: self.apply_feed_forward(x, p), p, 3)
 
-
-class TransformerSolution(LayerSolution):
-    """The whole model of figure 1."""
+    # The whole model of figure 1.
 
     def scale_embeddings(self, vectors: Array, side: str) -> Array:
         return vectors * np.sqrt(vectors.shape[-1])
@@ -319,9 +423,7 @@ class TransformerSolution(LayerSolution):
             states = self.decoder_layer(states, self.memory_for_layer(encoded, layer), p, heads, mask)
         return self.logits(states, parameters)
 
-
-class CausalSolution(TransformerSolution):
-    """Causal masks, the KV cache and shared keys."""
+    # Causal masks, the KV cache and shared keys.
 
     def query_positions(self, queries: int, keys: int) -> Array:
         """Return the positions of the queries: they are the last of the keys."""
@@ -413,9 +515,7 @@ class CausalSolution(TransformerSolution):
         """
         return self.join_gate(self.gate(states @ w_gate), states @ w_up) @ w_down
 
-
-class TextSolution(CausalSolution):
-    """Byte-pair encoding and sampling."""
+    # Byte-pair encoding and sampling.
 
     def pairs(self, tokens: list[int]) -> list[Pair]:
         return list(pairwise(tokens))
@@ -507,9 +607,7 @@ class TextSolution(CausalSolution):
         probabilities = self.softmax(np.where(kept, logits, -np.inf))
         return self.renormalize(probabilities * self.top_p_tokens(probabilities, top_p))
 
-
-class ExplanationSolution(TextSolution):
-    """Induction scores, patching and rollout."""
+    # Induction scores, patching and rollout.
 
     def earlier_step(self, tokens: list[int], step: int) -> int | None:
         steps = [earlier for earlier in range(step) if tokens[earlier] == tokens[step]]
@@ -566,9 +664,7 @@ class ExplanationSolution(TextSolution):
             product = self.join_layers(product, self.with_residual(layer))
         return product
 
-
-class AnalysisSolution(ExplanationSolution):
-    """The logit lens, a softmax with a sink, Fourier components, and the measures of doubt."""
+    # The logit lens, a softmax with a sink, Fourier components, and the measures of doubt.
 
     def lens_states(self, states: Array) -> Array:
         """Return the states that the lens reads: those of the residual stream."""
@@ -689,9 +785,7 @@ class AnalysisSolution(ExplanationSolution):
         fault, good = doubts[faulty == 1], doubts[faulty == 0]
         return np.array(self.wins(fault[:, None], good[None]).sum() / self.count_pairs(len(fault), len(good)))
 
-
-class RecurrentSolution(AnalysisSolution):
-    """One step of a recurrent decoder with attention."""
+    # One step of a recurrent decoder with attention.
 
     def tanh(self, states: Array) -> Array:
         """Apply tanh, as additive scores and Luong's output layer do."""
@@ -773,117 +867,7 @@ class RecurrentSolution(AnalysisSolution):
         mixture = self.join_context(self.memory_context(weights, memory), self.luong_output_state(new, state))
         return self.tanh(mixture @ w_c), new, weights
 
-
-class SearchSolution(RecurrentSolution):
-    """Greedy search and beam search."""
-
-    def choose_token(self, log_probabilities: Array) -> int:
-        return int(np.argmax(log_probabilities))
-
-    def step_input(self, tokens: list[int]) -> list[int]:
-        return tokens
-
-    def is_end(self, token: int, end: int) -> bool:
-        return token == end
-
-    def token_limit(self, longest: int) -> int:
-        return longest
-
-    def strip_tokens(self, tokens: list[int], start: int, end: int) -> list[int]:
-        return tokens[1:]
-
-    def greedy_search(self, step: Step, start: int, end: int, longest: int) -> Array:
-        """Return the tokens that a model generates if it always chooses the most likely next token.
-
-        step: a function; step(tokens) returns the log-probabilities (V,) of the token that follows a list of
-        tokens, which begins with `start`. Stop after `end`, or after `longest` tokens.
-        Returns a list of tokens, without `start`, with `end` if it was reached.
-        """
-        tokens = [start]
-        for _ in range(self.token_limit(longest)):
-            tokens.append(self.choose_token(step(self.step_input(tokens))))
-            if self.is_end(tokens[-1], end):
-                break
-        return np.array(self.strip_tokens(tokens, start, end))
-
-    def token_gains(self, log_probabilities: Array) -> Array:
-        return log_probabilities
-
-    def is_finished(self, tokens: list[int], end: int) -> bool:
-        return len(tokens) > 1 and tokens[-1] == end
-
-    def keep_finished(self, hypothesis: Hypothesis) -> Beam:
-        """Return the candidates that a finished hypothesis adds: the hypothesis itself, which competes for its
-        place."""
-        return [hypothesis]
-
-    def select_top(self, candidates: Beam, width: int, parents: list[int]) -> Beam:
-        """Return the candidates with the largest sums. `parents` contains the hypothesis that each candidate
-        continues."""
-        return sorted(candidates, key=lambda candidate: -candidate[0])[:width]
-
-    def prune(self, candidates: Beam, width: int, parents: list[int], alpha: float) -> Beam:
-        """Return the next beam. The length normalization is not applied here."""
-        return self.select_top(candidates, width, parents)
-
-    def normalize_length(self, total: float, length: int, alpha: float) -> float:
-        return total / length**alpha
-
-    def is_done(self, beam: Beam, end: int) -> bool:
-        return all(self.is_finished(tokens, end) for _, tokens in beam)
-
-    def select_answer(self, beam: Beam, alpha: float, end: int) -> Hypothesis:
-        ranked = [(self.normalize_length(total, len(tokens) - 1, alpha), tokens) for total, tokens in beam]
-        return max(ranked, key=lambda hypothesis: hypothesis[0])
-
-    def beam_search(
-        self, step: Step, start: int, end: int, width: int, longest: int, alpha: float
-    ) -> tuple[Array, ...]:
-        """Return the tokens of the best hypothesis in a beam of `width`, and its score.
-
-        step: a function; step(tokens) returns the log-probabilities (V,) of the token that follows a list of
-        tokens, which begins with `start`.
-        After each step the beam keeps the `width` hypotheses with the largest sums of log-probabilities, among
-        all continuations of all hypotheses. A hypothesis that ends with `end` is not continued, but keeps
-        competing for its place in the beam. Stop when all hypotheses have ended, or after `longest` tokens. The
-        answer is the hypothesis of the beam with the largest score: sum of log-probabilities / length ** alpha,
-        where the length is the number of tokens in the answer. Returns a list of tokens, without `start`, with
-        `end` if it was reached; and the score.
-        """
-        beam: Beam = [(0.0, [start])]
-        for _ in range(self.token_limit(longest)):
-            candidates, parents = [], []
-            for parent, (total, tokens) in enumerate(beam):
-                if self.is_finished(tokens, end):
-                    continuations = self.keep_finished((total, tokens))
-                else:
-                    gains = self.token_gains(step(self.step_input(tokens)))
-                    continuations = [(total + float(gain), [*tokens, token]) for token, gain in enumerate(gains)]
-                candidates += continuations
-                parents += [parent] * len(continuations)
-            beam = self.prune(candidates, width, parents, alpha)
-            if self.is_done(beam, end):
-                break
-        score, tokens = self.select_answer(beam, alpha, end)
-        return np.array(self.strip_tokens(tokens, start, end)), np.array(score)
-
-
-class Solution(SearchSolution):
-    """The correct solution to all exercises. Mistakes are derived from this class."""
-
-    did = ""
-    """What the code of a mistake did, as a sentence."""
-    instead = ""
-    """The correction, as a sentence."""
-    paper = ""
-    """The line of a paper or of the stub that a mistake contradicts."""
-    companion = False
-    """Whether the mistake may have an effect only together with another mistake, in exercises that it does not
-    affect alone."""
-    broken: frozenset[str] = frozenset()
-    """Names of inputs for which every answer with NaN or infinity is attributed to this mistake."""
-    rounded: frozenset[str] = frozenset()
-    """Names of inputs on which the answers of this mistake are not compared."""
+    # The label-smoothed loss, and a training loop.
 
     def log_softmax(self, logits: Array) -> Array:
         top = logits.max(-1, keepdims=True)

@@ -28,7 +28,7 @@ from regard.training.config import find_model
 from regard.training.tensor_file import digest_tensors, pack_tensors, read_tensors
 from regard_course.program_tables import WrittenProgram
 from regard_course.puzzles.models import Place, compile_puzzle, show_place
-from regard_course.puzzles.puzzle import NO_VALUE, Puzzle
+from regard_course.puzzles.puzzle import NO_VALUE, TEXTS, Puzzle
 from regard_course.puzzles.verdict import answers_of, load_program
 from regard_course.sandbox import ForkServer
 from regard_lab.bench.known_models import RUNS, run_compiled
@@ -52,24 +52,6 @@ MOST_INPUTS = 20_000
 HEAD = re.compile(r"(layer\d+|answer|reader)_head\d+")
 """Names of claims."""
 REMEDY = "ask your teacher for the file again"
-CLAIMS = '''"""Which head does what? Look at the model: regard write {folder}
-
-Write the selector of each head, as in select(indices, indices.map(lambda i: i - 1)), or None for a head that
-no answer needs: switch it off on the page, and no answer changes. "^" is an additional step before the text. A
-head attends to it if it selects nothing, or if it counts steps. The queries of an answer head are the answers,
-not the steps of the text. If answer 0 attends to step 0, answer 1 to step 1, and so on: select(indices, indices).
-
-Your teacher scores the file with the key: regard write claims.py --score KEY.json
-Model: {digest}
-"""
-
-import operator
-
-from regard_lab.programs.language import aggregate, constant, elementwise, indices
-from regard_lab.programs.language import select, select_all, tokens, width
-
-{heads}
-'''
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -95,10 +77,8 @@ def claim_name(place: Place) -> str:
 
 def hide_program(path: Path, puzzle: Puzzle, folder: Path, server: ForkServer, *, seed: int = 0) -> list[Path]:
     """Write the model of a program to a folder for learners, and the key beside the folder. Return the paths.
-
     `seed`: of the order of the heads, and of the heads that do nothing. Raises `InputError` for a program that
-    cannot be compiled, and for a file that exists.
-    """
+    cannot be compiled, and for a file that exists."""
     if len(puzzle.alphabet) ** puzzle.longest > MOST_INPUTS:
         raise InputError(
             f"{len(puzzle.alphabet)} letters and {puzzle.longest} steps give more than {MOST_INPUTS:,} inputs: "
@@ -120,14 +100,14 @@ def hide_program(path: Path, puzzle: Puzzle, folder: Path, server: ForkServer, *
     }
     lines = "\n".join(f"{name} = ..." for name in key)
     digest = digest_tensors(compiled.model.state_dict())[:12]
+    claims = TEXTS["claims"].format(folder=folder.name, heads=lines, digest=digest)
+    keys = json.dumps({**sizes, "model": digest, "heads": key})
     return write_new(
         {
             folder / "model.safetensors": pack_tensors(compiled.model.state_dict(), 0),
             folder / "model.json": json.dumps(model, ensure_ascii=False).encode(),
-            folder / "claims.py": CLAIMS.format(folder=folder.name, heads=lines, digest=digest).encode(),
-            folder.with_name(f"{folder.name}-key.json"): json.dumps(
-                {**sizes, "model": digest, "heads": key}
-            ).encode(),
+            folder / "claims.py": claims.encode(),
+            folder.with_name(f"{folder.name}-key.json"): keys.encode(),
         }
     )
 
@@ -154,10 +134,8 @@ def _shuffle_heads(model: TaskModel, seed: int) -> dict[Place, Place]:
 
 
 def load_found(folder: Path) -> AnyRun:
-    """Return a found model as a run, for `regard.show` and all explanation methods.
-
-    Raises `InputError` for a folder without a found model.
-    """
+    """Return a found model as a run, for `regard.show` and all explanation methods. Raises `InputError` for a
+    folder without a found model."""
     content = read_json(folder / "model.json", dict[str, Any], REMEDY)
     try:
         causal, table = bool(content["causal"]), content["answers"]
@@ -183,6 +161,9 @@ def load_found(folder: Path) -> AnyRun:
     return run_compiled(Compiled(program, task, config, model.eval(), nothing))
 
 
+Verdict = Literal["right", "wrong", "no claim"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScoredClaim:
     """A claim about one head."""
@@ -190,7 +171,7 @@ class ScoredClaim:
     head: str
     needed: bool
     """Whether an answer needs the head."""
-    verdict: Literal["right", "wrong", "no claim"]
+    verdict: Verdict
     words: str = ""
 
 
@@ -217,15 +198,12 @@ class ClaimReport(Result):
         ]
         return "\n".join([self.summary(), *lines])
 
-    def __str__(self) -> str:
-        return self.table()
+    __str__ = table
 
 
 def score_claims(path: Path, key_path: Path, server: ForkServer) -> ClaimReport:
-    """Compare the claims in a learner's file with a key.
-
-    Raises `InputError` for an invalid file, and for claims about another model than that of the key.
-    """
+    """Compare the claims in a learner's file with a key. Raises `InputError` for an invalid file, and for claims
+    about another model than that of the key."""
     key = read_json(key_path, dict[str, Any], REMEDY)
     try:
         puzzle = own_puzzle(key["alphabet"], key["longest"], causal=key["causal"])
@@ -241,14 +219,11 @@ def score_claims(path: Path, key_path: Path, server: ForkServer) -> ClaimReport:
             words = "" if rows is None else "answers need this head"
         elif kind or isinstance(claim, Expression):
             words = f"not a selector, but {kind or 'an expression'}: write select(keys, queries), or None"
-        elif claim is None:
-            claims.append(ScoredClaim(head=name, needed=rows is not None, verdict="no claim"))
-            continue
+        elif claim and rows is None:
+            words = "no answer needs this head: None is right"
         else:
-            words = (
-                "no answer needs this head: None is right" if rows is None else _difference(puzzle, claim, rows)
-            )
-        verdict: Literal["right", "wrong"] = "wrong" if words else "right"
+            words = _difference(puzzle, claim, rows) if claim else ""
+        verdict: Verdict = "wrong" if words else "right" if claim or kind else "no claim"
         claims.append(ScoredClaim(head=name, needed=rows is not None, verdict=verdict, words=words))
     return ClaimReport(claims=claims)
 

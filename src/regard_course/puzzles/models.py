@@ -7,6 +7,7 @@ attention that both have in common: the sum of min(a, b) over the keys. It is 1 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -66,10 +67,8 @@ def compile_puzzle(puzzle: Puzzle, program: WrittenProgram, *, seed: int = 0) ->
         place: name for known, name in names.items() for place, selector in selectors.items() if selector is known
     }
     task: Any = compiled.task
-    groups: dict[int, list[str]] = {}
-    for text in puzzle.inputs:
-        groups.setdefault(len(text), []).append(text)
-    tokens = [torch.cat([task.parse(text) for text in texts]) for texts in groups.values()]
+    groups = groupby(puzzle.inputs, len)  # the inputs are sorted by length
+    tokens = [torch.cat([task.parse(text) for text in texts]) for _, texts in groups]
     return CompiledPuzzle(puzzle, compiled, heads, [Texts((group,), task.answer(group)) for group in tokens])
 
 
@@ -97,10 +96,8 @@ def _attention(model: TaskModel, tokens: Tensor) -> dict[Place, Tensor]:
 
 
 def train_beside(compiled: CompiledPuzzle, *, seed: int = 0, progress: Progress | None = None) -> TaskModel:
-    """Train a model with the layers and heads of the compiled model on the answers of the puzzle.
-
-    Takes about 10 to 60 seconds on one core. The result depends only on the program and the seed.
-    """
+    """Train a model with the layers and heads of the compiled model on the answers of the puzzle. Takes about 10
+    to 60 seconds on one core. The result depends only on the program and the seed."""
     stream = f"puzzle/{compiled.puzzle.name}"
     model, _ = same_layers(compiled.compiled, seed, stream)
     generator = make_generator(seed, f"{stream}/train")

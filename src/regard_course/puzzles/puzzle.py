@@ -21,41 +21,6 @@ BLANK = "-"
 """Answer of a step that has nothing to answer."""
 NO_VALUE = "∅"
 """How an answer None is shown."""
-STUB = '''"""Puzzle {number}: {title}.
-
-{task}
-
-    text      {text}
-    answer    {answer}
-
-{texts} Replace the ... in the last line, then:
-
-    regard write {name}.py           checks your program
-    regard write {name}.py --page    shows each selector as a heatmap while you write
-"""
-
-import operator
-
-from regard_lab.programs.language import (
-    aggregate,  # aggregate(selector, values): the value at the selected step
-    average,  # average(selector, numbers): the mean over the selected steps
-    constant,  # constant("b"): the same value at each step
-    elementwise,  # elementwise(operator.add, one, other): a function of two values at each step
-    indices,  # the position of each step, from 0
-    select,  # select(keys, queries): each step selects the steps whose key equals its query
-    select_all,  # select_all(): each step selects all steps
-    tokens,  # the letter of each step
-    width,  # width(selector): the number of selected steps
-)
-
-# letters_b = select(tokens, constant("b"))    each step asks for the letter b; the keys are the letters
-# select(indices, indices, operator.lt)        another comparison than ==: key < query, the earlier steps
-# one_selector & other_selector                the steps that both select
-# indices.map(lambda i: 2 * i)                 a function of one value at each step
-# values.otherwise("-")                        "-" at each step without a value (None), where nothing is selected
-
-answer = ...
-'''
 ALL, CAUSAL = "Each step sees all steps.", "Each step sees itself and earlier steps, as in a language model."
 
 
@@ -116,7 +81,7 @@ class Puzzle:
     @property
     def stub(self) -> str:
         """Python file that the learner starts from."""
-        return STUB.format(
+        return str(TEXTS["stub"]).format(
             number=self.number,
             title=self.title,
             task=textwrap.fill(self.sentences, 100),

@@ -46,10 +46,8 @@ class WrongIdea(NamedTuple):
     solve: Callable[[str], Sequence[Value]]
 
     def explains(self, puzzle: Puzzle, answers: Mapping[str, Sequence[str]]) -> bool:
-        """Return whether the idea gives the same answers for all inputs, and is wrong.
-
-        A step without a value and a step with the blank count as the same: a wrong step often has neither.
-        """
+        """Return whether the idea gives the same answers for all inputs, and is wrong. A step without a value and
+        a step with the blank count as the same: a wrong step often has neither."""
         inputs = puzzle.inputs
         given = {text: _plain(map(show_answer, self.solve(text))) for text in inputs}
         return all(given[text] == _plain(answers[text]) for text in inputs) and any(
@@ -524,8 +522,7 @@ class PuzzleReport(Result):
         begin = f"{self.puzzle}: wrong, {self.correct} of {self.inputs} inputs are right"
         return "\n  ".join([begin, *filter(None, lines)])
 
-    def __str__(self) -> str:
-        return self.table()
+    __str__ = table
 
 
 class AnswersError(InputError):
@@ -533,10 +530,8 @@ class AnswersError(InputError):
 
 
 def load_program(path: Path, alphabet: str, longest: int, server: ForkServer) -> WrittenProgram:
-    """Return the program in a learner's file, which runs in a separate process.
-
-    Raises `InputError` with the line for a file that cannot be run.
-    """
+    """Return the program in a learner's file, which runs in a separate process. Raises `InputError` with the line
+    for a file that cannot be run."""
     if path.suffix != ".py" or not path.is_file():
         raise InputError(f"{str(path)!r} is not a Python file: give the path of your program, as in previous.py")
     result = run_file(path, Assignment(exercises=()), server, seconds=SECONDS, program=(alphabet, longest))
