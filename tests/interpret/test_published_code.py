@@ -17,15 +17,16 @@ from torch import Tensor
 import regard
 from regard.interpret.edges import (
     Pass,
-    edge_attribution_patching,
+    edge_gradients,
     edge_patching,
     graph_of_probe,
     integrated_edge_gradients,
+    score_edges,
 )
 
 STEPS = 5
-METHODS = {
-    "EAP": edge_attribution_patching,
+METHODS: dict[str, Any] = {
+    "EAP": lambda graph, *passes: score_edges(graph, *passes[:2], edge_gradients(graph, passes[2])),
     "EAP-IG-inputs": integrated_edge_gradients,
     "exact": edge_patching,
 }

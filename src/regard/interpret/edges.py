@@ -355,10 +355,6 @@ def _own_part(receiver: Node) -> Any:
     return slice(None) if receiver.head is None else (slice(None), receiver.head)
 
 
-def edge_attribution_patching(graph: ResidualGraph, clean: Pass, corrupted: Pass, metric: Metrics) -> Edges:
-    return score_edges(graph, clean, corrupted, edge_gradients(graph, metric))
-
-
 def integrated_edge_gradients(
     graph: ResidualGraph, clean: Pass, corrupted: Pass, metric: Metrics, *, steps: int = STEPS
 ) -> Edges:
