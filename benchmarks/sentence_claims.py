@@ -15,10 +15,10 @@ import numpy as np
 
 from regard.interpret.estimates import resample_counts
 from regard.interpret.findings import QUALITIES, RAISES, alignment_quality
-from regard.interpret.head_measures import STEADY, claim_relevance, measure_movement, measure_relevance, share
 from regard.interpret.importance import HeadImportance, head_importance
 from regard.interpret.needs import Group, Needs, find_needs, not_learned
 from regard.interpret.patterns import FIXED, PAIRED, UNIFORM, role_kind, searched_roles
+from regard.interpret.probing import STEADY, claim_relevance, measure_movement, measure_relevance, share
 from regard.interpret.relevance import even_weights
 from regard.interpret.roles import (
     EVEN,

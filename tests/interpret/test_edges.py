@@ -15,9 +15,10 @@ from regard.interpret import edges
 from regard.interpret.edges import (
     Pass,
     ResidualGraph,
-    edge_attribution_patching,
+    edge_gradients,
     edge_patching,
     integrated_edge_gradients,
+    score_edges,
 )
 from regard.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 from regard.models.query import QueryModel, QueryModelConfig
@@ -75,6 +76,10 @@ FAMILIES: dict[str, Callable[[], Family]] = {
 
 def metric(logits: Tensor) -> Tensor:
     return logits[..., -1, 3] - logits[..., 0, 5].square()
+
+
+def eap(graph: ResidualGraph, *passes: Pass, of: Callable[[Tensor], Tensor] = metric) -> dict[Edge, float]:
+    return score_edges(graph, *passes, edge_gradients(graph, of))
 
 
 class Case:
@@ -158,7 +163,7 @@ def eap_by_definition(case: Case, embedding: Tensor | None = None) -> dict[Edge,
 
 
 def test_eap_is_difference_times_gradient_of_each_edge(case: Case) -> None:
-    assert_equal(edge_attribution_patching(case.graphs[0], *case.passes, metric), eap_by_definition(case))
+    assert_equal(eap(case.graphs[0], *case.passes), eap_by_definition(case))
 
 
 def test_eap_ig_averages_the_gradients_over_five_embeddings(case: Case) -> None:
@@ -169,10 +174,10 @@ def test_eap_ig_averages_the_gradients_over_five_embeddings(case: Case) -> None:
 
 
 def test_few_copies_per_pass_give_the_same(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = edge_attribution_patching(case.graphs[0], *case.passes, metric)
+    expected = eap(case.graphs[0], *case.passes)
     exact = edge_patching(case.graphs[0], *case.passes, metric)
     monkeypatch.setattr(edges, "MOST_COPIES", 5)
-    assert_equal(edge_attribution_patching(case.graphs[0], *case.passes, metric), expected)
+    assert_equal(eap(case.graphs[0], *case.passes), expected)
     assert_equal(edge_patching(case.graphs[0], *case.passes, metric), exact)
 
 
@@ -197,7 +202,7 @@ def test_eap_is_exact_in_a_linear_model() -> None:
     def linear(logits: Tensor) -> Tensor:
         return logits[..., -1, 3] - logits[..., -1, 5]
 
-    scores = edge_attribution_patching(graphs[0], *passes, linear)
+    scores = eap(graphs[0], *passes, of=linear)
     exact = edge_patching(graphs[0], *passes, linear)
     for edge, effect in exact.items():
         if not edge[1].endswith(("query", "key")):

@@ -16,9 +16,8 @@ import regard
 from regard.interpret.estimates import Estimate, estimate
 from regard.interpret.examination import make_examination
 from regard.interpret.findings import HeadFindings
-from regard.interpret.head_measures import correlation
 from regard.interpret.importance import HeadImportance
-from regard.interpret.probing import Probe
+from regard.interpret.probing import Probe, correlation
 
 SAMPLES, STEPS, INPUTS = 60, 2, 8
 

@@ -37,7 +37,7 @@ from torch import Tensor, nn
 
 from regard.activations.components import KINDS, Change, Components, HeadInputs, replace_outputs
 from regard.errors import InputError
-from regard.interpret.attribution.trial import Trial, change_embedding, read_embedding
+from regard.interpret.attribution.trial import Trial, change_embedding, read_pass
 from regard.viz.subject import ProbeInput, Subject
 
 INPUTS = "inputs"
@@ -355,10 +355,6 @@ def _own_part(receiver: Node) -> Any:
     return slice(None) if receiver.head is None else (slice(None), receiver.head)
 
 
-def edge_attribution_patching(graph: ResidualGraph, clean: Pass, corrupted: Pass, metric: Metrics) -> Edges:
-    return score_edges(graph, clean, corrupted, edge_gradients(graph, metric))
-
-
 def integrated_edge_gradients(
     graph: ResidualGraph, clean: Pass, corrupted: Pass, metric: Metrics, *, steps: int = STEPS
 ) -> Edges:
@@ -505,7 +501,7 @@ def _mean_absolute(
     """
 
     def content(probe: ProbeInput) -> Tensor:
-        return read_embedding(probe) if probe.tokens is None else probe.tokens
+        return read_pass(probe)[1][0] if probe.tokens is None else probe.tokens
 
     sums: dict[Any, Any] = {}
     count, own = 0, content(trial.probe)

@@ -30,10 +30,19 @@ from regard.errors import InputError, check_range
 from regard.fast.threads import limit_threads
 from regard.interpret.estimates import Estimate, describe_interval, estimate, format_estimate, resample_counts
 from regard.interpret.findings import HeadFindings, correct_heads, describe_alignment, importance_kind
-from regard.interpret.head_measures import SHARE, measure_movement, measure_ranking, measure_relevance, share
 from regard.interpret.importance import HeadImportance, head_importance
 from regard.interpret.needs import Need, find_needs, inputs_needed
-from regard.interpret.probing import YARDSTICKS, Probe, choose_yardstick, probe_inputs
+from regard.interpret.probing import (
+    SHARE,
+    YARDSTICKS,
+    Probe,
+    choose_yardstick,
+    measure_movement,
+    measure_ranking,
+    measure_relevance,
+    probe_inputs,
+    share,
+)
 from regard.interpret.relevance import even_weights
 from regard.interpret.roles import MIN_SAMPLES, HeadRoles, head_roles
 from regard.interpret.sentence_errors import RUN, describe_error, is_reliable

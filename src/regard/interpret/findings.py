@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from regard.arguments import public
 from regard.interpret.estimates import Estimate
-from regard.interpret.head_measures import RelevanceClaim, claim_relevance
+from regard.interpret.probing import RelevanceClaim, claim_relevance
 from regard.interpret.sentence_errors import RUN, describe_error, error_bracket, is_reliable, threshold
 from regard.result import Result, percent, signed
 from regard.statistics import LEVEL, Interval, benjamini_hochberg

@@ -79,7 +79,8 @@ class LinearGraph:
         """Replace outputs by leaves, and freeze norms, in one pass inside the block."""
         projections = {id(contexts.projection): name for name, contexts in self.contexts.items()}
         feed_forward = {id(module) for module in self.components.feed_forward.values()}
-        inside = self._inside_attention()
+        modules = {layer_name(self.model, name): module for name, module in self.model.named_modules()}
+        inside = {id(part) for layer in self.contexts for part in modules[layer].modules()}
         wrapped: set[int] = set()
         with ExitStack() as stack:
             stack.enter_context(_FrozenFunctions(self.frozen))
@@ -99,7 +100,8 @@ class LinearGraph:
                 elif isinstance(module, Positions | Concatenated):
                     after = partial(self._add_positions, name)
                 elif is_embedding(module) and id(module) not in inside:
-                    after = partial(self._replace_output, embedding_kind(name), name)
+                    kind: PartKind = "position" if POSITION.search(name) else "embedding"
+                    after = partial(self._replace_output, kind, name)
                 elif is_norm(module):
                     after = partial(self._freeze_norm, name)
                 elif is_linear(module) and id(module) not in inside and self._is_feed_forward(name):
@@ -114,10 +116,6 @@ class LinearGraph:
                 stack.callback(module.register_forward_hook(after).remove)
             self._add_vectors(stack, inside)
             yield
-
-    def _inside_attention(self) -> set[int]:
-        modules = {layer_name(self.model, name): module for name, module in self.model.named_modules()}
-        return {id(part) for layer in self.contexts for part in modules[layer].modules()}
 
     def _is_feed_forward(self, name: str) -> bool:
         # In a block without a known feed-forward layer, every linear layer outside attention counts as one.
@@ -477,10 +475,6 @@ def fixed_ratio(output: Tensor, states: Tensor) -> Tensor:
 
 def _detach_inputs(module: nn.Module, args: Any) -> Any:
     return tuple(value.detach() if isinstance(value, Tensor) else value for value in args)
-
-
-def embedding_kind(name: str) -> PartKind:
-    return "position" if POSITION.search(name) else "embedding"
 
 
 def is_embedding(module: nn.Module) -> bool:

@@ -88,30 +88,23 @@ def best_head(trial: Trial[Any]) -> np.ndarray:
     known, it has the largest mean of the maximal weight, and a remark says so.
     """
     name, background = last_layer(trial), trial.background
-    scores = background.cache.get(name)
-    if scores is None:
-        scores = background.cache[name] = np.mean(
-            [_head_quality(trial, name, index) for index in range(min(BEST_HEAD_INPUTS, len(background.probes)))],
-            0,
-        )
+    if name not in background.cache:
+        qualities = []
+        for probe in background.probes[:BEST_HEAD_INPUTS]:
+            with torch.no_grad(), trial.subject.recording([name]) as records:
+                probe.run(1)
+            weights = records[name].weights[0].float().cpu().numpy()
+            if probe.relevant is None:
+                qualities.append(weights.max(-1).mean(-1))
+            else:
+                known = int(probe.relevant.any(1).sum())  # outputs with relevant inputs; an input can have none
+                attended = weights[:, :, : probe.relevant.shape[1]] * probe.relevant
+                qualities.append(attended.sum((1, 2)) / max(known, 1))
+        background.cache[name] = np.mean(qualities, 0)
     if background.probes[0].relevant is None:
         trial.remarks.append("The relevant inputs are not known: the head with the largest weights was chosen.")
-    best: np.ndarray = last_weights(trial)[int(np.argmax(scores))]
+    best: np.ndarray = last_weights(trial)[int(np.argmax(background.cache[name]))]
     return best
-
-
-def _head_quality(trial: Trial[Any], name: str, index: int) -> np.ndarray:
-    """Return for each head (H,) its attention on relevant inputs in another input, or its mean maximal weight."""
-    probe = trial.background.probes[index]
-    with torch.no_grad(), trial.subject.recording([name]) as records:
-        probe.run(1)
-    weights = records[name].weights[0].float().cpu().numpy()
-    quality: np.ndarray = weights.max(-1).mean(-1)
-    if probe.relevant is not None:
-        known = int(probe.relevant.any(1).sum())  # outputs with relevant inputs; an input can have none
-        attended = weights[:, :, : probe.relevant.shape[1]] * probe.relevant
-        quality = attended.sum((1, 2)) / max(known, 1)
-    return quality
 
 
 def weighted_values(trial: Trial[Any]) -> np.ndarray:
@@ -266,28 +259,20 @@ def zeroing_distances(trial: Trial[Any], name: str) -> np.ndarray:
     Without a residual connection, the state is the context of the layer. Raises `InputError` if the values of the
     layer are not known.
     """
-    if name not in trial.attention_values:
-        raise InputError(f"layer {name}: {UNKNOWN_VALUES}; choose another method")
-    weights, values = trial.records[name].weights[0], trial.attention_values[name]
+    values = known_values(trial, name)
     contexts = trial.contexts[name].to(values)
-    lost = torch.einsum("hqk,hkd->kqhd", weights.to(values), values)
-    states = _states(trial, name, torch.cat([contexts.unsqueeze(0), contexts - lost]))
-    distances = (1 - torch.cosine_similarity(states[1:], states[:1], dim=-1)).clamp(min=0).T
-    rows: np.ndarray = (distances / distances.sum(1, keepdim=True).clamp(min=1e-12)).double().cpu().numpy()
-    return rows
-
-
-def _states(trial: Trial[Any], name: str, contexts: Tensor) -> Tensor:
-    """Return the states (N, Tq, D) after the block of a layer for contexts (N, Tq, H, Dv)."""
-    block = trial.components.states.get(name)
-    if block is None:
-        return contexts.flatten(2).float()
-    outputs: list[Tensor] = []
+    lost = torch.einsum("hqk,hkd->kqhd", trial.records[name].weights[0].to(values), values)
+    changed = torch.cat([contexts.unsqueeze(0), contexts - lost])  # (1 + Tk, Tq, H, Dv)
+    states = [changed.flatten(2).float()]
 
     def keep(name: str, output: Tensor) -> Tensor:
-        outputs.append(output.float())
+        states.append(output.float())
         return output
 
-    with replace_outputs({name: block}, keep), trial.insert_contexts(name, contexts):
-        trial.probe.run(len(contexts))
-    return outputs[-1]
+    if name in trial.components.states:
+        block = {name: trial.components.states[name]}
+        with replace_outputs(block, keep), trial.insert_contexts(name, changed):
+            trial.probe.run(len(changed))
+    distances = (1 - torch.cosine_similarity(states[-1][1:], states[-1][:1], dim=-1)).clamp(min=0).T
+    rows: np.ndarray = (distances / distances.sum(1, keepdim=True).clamp(min=1e-12)).double().cpu().numpy()
+    return rows

@@ -19,7 +19,6 @@ from regard.interpret.attribution.trial import (
     Background,
     Level,
     MethodFunction,
-    Target,
     Trial,
     head_scores,
     input_scores,
@@ -291,9 +290,9 @@ def attribute(
     check_subject(subject)
     chosen = find_method(method, level)
     background = Background(subject, None if others is None else list(map(subject.prepare, others)), seed=seed)
-    explained = Target(*target) if isinstance(target, tuple) else Target(target)
+    step, label = target if isinstance(target, tuple) else (target, None)
     trials = [
-        Trial(subject, prepared, level, explained, seed, truth, background)
+        Trial(subject, prepared, level, step, label, seed, truth, background)
         for prepared in _inputs(subject, input, level, seed)
     ]
     scores = [run_method(chosen.functions[level], trial) for trial in trials]

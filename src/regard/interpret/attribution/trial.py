@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Generic, Literal, NamedTuple, get_args
+from typing import Any, Generic, Literal, get_args
 
 import numpy as np
 import torch
@@ -67,14 +67,11 @@ class Background(Generic[Input]):
         return self.subject.components
 
     @cached_property
-    def inputs(self) -> Sequence[Input]:
-        if self._inputs is not None:
-            return self._inputs
-        return self.subject.unseen(self.samples, self.seed, purpose="attribution")
-
-    @cached_property
     def prepared(self) -> list[ProbeInput]:
-        return [self.subject.trial(input) for input in self.inputs]
+        inputs = self._inputs
+        if inputs is None:
+            inputs = self.subject.unseen(self.samples, self.seed, purpose="attribution")
+        return [self.subject.trial(input) for input in inputs]
 
     @property
     def probes(self) -> list[ProbeInput]:
@@ -89,7 +86,7 @@ class Background(Generic[Input]):
     @cached_property
     def embeddings(self) -> list[Tensor]:
         """The embedding (Tk, D) of each input."""
-        return [read_embedding(probe) for probe in self.probes]
+        return [read_pass(probe)[1][0] for probe in self.probes]
 
     @cached_property
     def contexts(self) -> list[Mapping[str, Tensor]]:
@@ -167,11 +164,6 @@ def read_pass(probe: ProbeInput) -> tuple[Tensor, list[Tensor]]:
     return logits[0], embeddings
 
 
-def read_embedding(probe: ProbeInput) -> Tensor:
-    """Return the embedding (Tk, D) of an input, before positions are added."""
-    return read_pass(probe)[1][0]
-
-
 @torch.no_grad()
 def read_contexts(components: Components, probe: ProbeInput) -> dict[str, Tensor]:
     """Return the contexts (T, H, Dv) of each layer for an input.
@@ -194,19 +186,6 @@ def read_contexts(components: Components, probe: ProbeInput) -> dict[str, Tensor
     return {name: components.split(name, torch.cat(parts)) for name, parts in calls.items()}
 
 
-class Target(NamedTuple):
-    """The explained output."""
-
-    step: int | None = None
-    """Output step; None: every step of the answer."""
-    label: int | None = None
-    """Class; None: the class that the model predicts."""
-
-
-PREDICTED = Target()
-"""Every step of the answer, and the predicted class."""
-
-
 @dataclass
 class Trial(Generic[Input]):
     """One input of a subject, on which explanation methods run.
@@ -220,7 +199,10 @@ class Trial(Generic[Input]):
     input: Input
     """In the form of `Subject.prepare`."""
     level: Level = "inputs"
-    target: Target = PREDICTED
+    step: int | None = None
+    """The explained output step; None: every step of the answer."""
+    label: int | None = None
+    """The explained class; None: the class that the model predicts."""
     seed: int = 0
     truth: Any = None
     """The known answer, for the oracle: an array, or a dictionary, in the form that methods return."""
@@ -239,7 +221,7 @@ class Trial(Generic[Input]):
             self.background = Background(self.subject, seed=self.seed)
         probe = self.subject.trial(self.input)
         # A class and a batch can be explained only in logits; otherwise, the user's loss is the output.
-        by_loss = self.target == PREDICTED and self.clean_pass is None
+        by_loss = self.step is None and self.label is None and self.clean_pass is None
         self.probe: ProbeInput = probe.loss if by_loss and probe.loss is not None else probe
         # Computed at once, so that no method computes them while the model is changed.
         logits, self._embeddings = read_pass(self.probe) if self.clean_pass is None else self.clean_pass
@@ -254,18 +236,18 @@ class Trial(Generic[Input]):
     def classes(self) -> Tensor:
         """The target class (Tq,) of each output step."""
         predicted = self.logits.argmax(-1)
-        if self.target.label is None:
+        if self.label is None:
             return predicted
-        check_range("class", self.target.label, 0, self.logits.shape[-1] - 1)
-        return torch.full_like(predicted, self.target.label)
+        check_range("class", self.label, 0, self.logits.shape[-1] - 1)
+        return torch.full_like(predicted, self.label)
 
     @cached_property
     def steps(self) -> list[int]:
         """The explained output steps: that of the target, or all steps of the answer."""
         count = len(self.logits)
-        if self.target.step is not None:
-            check_range("step", self.target.step, -count, count - 1)
-            return [self.target.step % count]
+        if self.step is not None:
+            check_range("step", self.step, -count, count - 1)
+            return [self.step % count]
         steps = self.probe.steps
         return list(range(count)) if self.level == "inputs" or steps is None else list(steps)
 
