@@ -68,21 +68,6 @@ def test_ablation_equals_plain_hooks(model_of: Callable[[str], Any], tokenizer: 
 
 
 @torch.no_grad()
-def test_values_are_those_of_the_value_projection(model_of: Callable[[str], Any], tokenizer: Any) -> None:
-    model = model_of("gpt2")
-    subject = regard.look(model, tokenizer, inputs=TEXTS)
-    trial = Trial(subject, subject.prepare(TEXTS[0]))
-    seen: list[Tensor] = []
-    handle = model.transformer.h[1].attn.c_attn.register_forward_hook(
-        lambda module, args, out: seen.append(out[0])
-    )
-    trial.probe.run(1)
-    handle.remove()
-    values = seen[0].chunk(3, -1)[2].unflatten(-1, (4, -1)).transpose(0, 1)
-    assert torch.allclose(trial.attention_values[subject.layers[1].name], values, atol=1e-5)
-
-
-@torch.no_grad()
 def test_what_a_head_writes_and_heads_between(model_of: Callable[[str], Any], tokenizer: Any) -> None:
     subject = regard.look(model_of("gpt2"), tokenizer, inputs=TEXTS)
     writes = regard.head_writes(subject, TEXTS[0], subject.layers[1].name, 2, count=2)

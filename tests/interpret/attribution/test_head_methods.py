@@ -153,39 +153,6 @@ def test_scores_from_weights_and_values(run_of: RunOf, family: str) -> None:
             )
 
 
-@torch.no_grad()
-def test_parts_of_a_logit_pass_the_norms_behind_the_heads(run_of: RunOf) -> None:
-    """The head's output, through the frozen final norm and the unembedding, by hand."""
-    run, text = run_of("decoder-only"), run_of("decoder-only").draw(seed=3)
-    result = regard.logit_attribution(run, text, position=5, token=2)
-    assert result.total == pytest.approx(result.logit, abs=1e-4) and result.position == 5
-    model, probe = run.model, run.trial(run.prepare(text))
-    assert result.logit == pytest.approx(float(probe.run(1)[0, 5, 2]), abs=1e-5)
-    states: list[Tensor] = []
-    handle = model.decoder.norm.register_forward_hook(lambda module, args, output: states.append(args[0][0, 5]))
-    contexts = read(model.decoder.layers[1].self_attention, probe)[5]
-    handle.remove()
-    writes, scale = (
-        regard.head_writes(run, text, "decoder.1.self_attention", 1, step=5, count=3),
-        states[0].var(unbiased=False),
-    )
-    for head in range(2):
-        output = (
-            model.decoder.layers[1].self_attention.output.weight[:, 8 * head : 8 * head + 8]
-            @ contexts[8 * head : 8 * head + 8]
-        )
-        output = (output - output.mean()) / (scale + model.decoder.norm.eps).sqrt() * model.decoder.norm.weight
-        logits = model.vocabulary_layer[0] @ output
-        assert result.heads["decoder.1.self_attention"][head] == pytest.approx(float(logits[2]), abs=1e-4)
-        if head == 1:
-            centred = logits - logits.mean()
-            assert [value for _, value in writes.raised] == pytest.approx(
-                centred.topk(3).values.tolist(), abs=1e-4
-            )
-            assert writes.lowered[0][1] == pytest.approx(float(centred.min()), abs=1e-4)
-            assert writes.raised[0][0] == run.called([int(centred.argmax())])[0] and "raises" in str(writes)
-
-
 @pytest.mark.parametrize("family", ["query", "single head", "decoder-only", "transformer"])
 def test_parts_of_a_logit_sum_to_it(run_of: RunOf, family: str) -> None:
     run = run_of(family)
