@@ -12,24 +12,8 @@ from regard.errors import InputError
 pytestmark = pytest.mark.filterwarnings("ignore")
 TEXT = "the cat sat on a mat"
 PAIR = f"{TEXT} ||| a big dog ran"
-MODELS = [
-    "bert",
-    "roberta",
-    "distilbert",
-    "electra",
-    "albert",
-    "llama",
-    "qwen2",
-    "qwen3",
-    "gemma",
-    "gemma2",
-    "mistral",
-    "granite",
-    "gpt2",
-    "opt",
-    "phi",
-    "starcoder2",
-]
+MODELS = "bert roberta distilbert electra albert llama qwen2 qwen3".split()
+MODELS += "gemma gemma2 mistral granite gpt2 opt phi starcoder2".split()
 PAIRS = ["bart", "marian", "t5"]
 
 
