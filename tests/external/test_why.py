@@ -12,8 +12,8 @@ from regard.errors import InputError
 pytestmark = pytest.mark.filterwarnings("ignore")
 TEXT = "the cat sat on a mat"
 PAIR = f"{TEXT} ||| a big dog ran"
-MODELS = "bert roberta distilbert electra albert llama qwen2 qwen3".split()
-MODELS += "gemma gemma2 mistral granite gpt2 opt phi starcoder2".split()
+MODELS = ["bert", "roberta", "distilbert", "electra", "albert", "llama", "qwen2", "qwen3"]
+MODELS += ["gemma", "gemma2", "mistral", "granite", "gpt2", "opt", "phi", "starcoder2"]
 PAIRS = ["bart", "marian", "t5"]
 
 
