@@ -13,6 +13,7 @@ from regard_course.exercises.course import EXERCISES, find_exercise
 from regard_course.mistakes.solution import Solution
 from tests.course.checking import execute
 
+pytestmark = pytest.mark.usefixtures("one_server")
 SCORE = "def score(q, k):\n    return q @ k.transpose(0, 2, 1) / q.shape[-1] ** 0.5\n"
 SOFTMAX = """
 def softmax(x, {more}):

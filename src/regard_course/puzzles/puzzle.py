@@ -129,9 +129,13 @@ def _follower(text: str, step: int) -> str:
     return BLANK if place < 0 else text[place + 1]
 
 
+def open_brackets(text: str) -> list[int]:
+    """Return the number of open brackets after each step."""
+    return list(accumulate(1 if sign == "(" else -1 for sign in text))
+
+
 def _balanced(text: str) -> bool:
-    heights = list(accumulate(1 if sign == "(" else -1 for sign in text))
-    return heights[-1] == 0 and min(heights) == 0
+    return open_brackets(text)[-1] == min(open_brackets(text)) == 0
 
 
 def _dates() -> list[str]:

@@ -6,14 +6,23 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from itertools import accumulate, product
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from regard.errors import InputError
 from regard.result import Result
 from regard_course.program_tables import RELATIONS, Part, TableFunction, WrittenProgram, read_program
-from regard_course.puzzles.puzzle import BLANK, NO_VALUE, PUZZLES, TEXTS, Puzzle, each_step, show_answer
+from regard_course.puzzles.puzzle import (
+    BLANK,
+    NO_VALUE,
+    PUZZLES,
+    TEXTS,
+    Puzzle,
+    each_step,
+    open_brackets,
+    show_answer,
+)
 from regard_course.sandbox import CHANGED_ANSWERS, NO_EXERCISE, Assignment, ForkServer, run_file
 from regard_lab.programs.language import (
     Aggregate,
@@ -65,10 +74,6 @@ def letter_at(place: Callable[[str, int], int]) -> Callable[[str], list[Value]]:
     return each_step(lambda text, step: text[place(text, step)] if 0 <= place(text, step) < len(text) else None)
 
 
-def letter_at_earlier(place: Callable[[str, int], int]) -> Callable[[str], list[Value]]:
-    return each_step(lambda text, step: text[place(text, step)] if 0 <= place(text, step) <= step else None)
-
-
 def general_ideas(puzzle: Puzzle) -> list[WrongIdea]:
     """Return the wrong ideas that fit every puzzle: other letters, and the tasks of other puzzles."""
     ideas = _ideas(
@@ -112,16 +117,9 @@ def _placed(rank: Callable[[str, int], int]) -> Callable[[str], list[Value]]:
     ]
 
 
-def _smaller(text: str, step: int) -> int:
-    return sum(letter < text[step] for letter in text)
-
-
-def _heights(text: str) -> list[int]:
-    return list(accumulate(1 if sign == "(" else -1 for sign in text))
-
-
 def _so_far(answer: Callable[[list[int]], Value]) -> Callable[[str], list[Value]]:
-    return each_step(lambda text, step: answer(_heights(text)[: step + 1]))
+    """Return the function that answers from the numbers of open brackets after each step so far."""
+    return each_step(lambda text, step: answer(open_brackets(text[: step + 1])))
 
 
 def _before_match(text: str, step: int) -> Value:
@@ -132,7 +130,7 @@ def _before_match(text: str, step: int) -> Value:
 IDEAS: Mapping[str, Sequence[WrongIdea]] = {
     name: _ideas(name, **solutions)
     for name, solutions in {
-        "first": {"second_letter": letter_at_earlier(lambda text, step: 1)},
+        "first": {"second_letter": each_step(lambda text, step: text[1] if step else None)},
         "previous": {"next_letter": each_step(lambda text, step: None)},
         "count": {
             "strict": each_step(lambda text, step: text[:step].count("a")),
@@ -165,7 +163,7 @@ IDEAS: Mapping[str, Sequence[WrongIdea]] = {
             "outer_pair": lambda text: [text[0] == text[-1]] * len(text),
         },
         "sort": {
-            "equal_letters": _placed(_smaller),
+            "equal_letters": _placed(lambda text, step: sum(letter < text[step] for letter in text)),
             "last_of_equal": _placed(lambda text, step: sum(letter <= text[step] for letter in text) - 1),
             "largest_first": _placed(lambda text, step: sum(letter > text[step] for letter in text)),
             "not_strict": _placed(lambda text, step: sum(letter <= text[step] for letter in text)),
