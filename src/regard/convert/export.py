@@ -17,8 +17,9 @@ from regard.convert.huggingface import (
 )
 from regard.convert.language_models import (
     USE as USE_LANGUAGE_MODEL,
+    ConvertedLanguageModel,
     check_language_model,
-    open_language_model,
+    load_language_model,
     write_language_model,
 )
 from regard.data.unknown_tokens import read_unknown
@@ -50,7 +51,7 @@ LANGUAGE_MODEL_PROGRAMS: dict[str, Converter] = {
     "huggingface": Converter(
         check_language_model,
         write_language_model,
-        open_language_model,
+        lambda run, folder: ConvertedLanguageModel(*load_language_model(folder)),
         USE_LANGUAGE_MODEL,
         pipeline="text-generation",
     ),

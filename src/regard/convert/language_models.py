@@ -168,19 +168,6 @@ ROPE = {"rope_type": "default", "partial_rotary_factor": 1.0}
 """Settings of rotary positions that Regard requires."""
 
 
-def left_out(config: Any, flags: Mapping[str, Any]) -> list[str]:
-    """Return a line for each setting of a model that a run does not keep, and that its outputs do not show."""
-    lines = []
-    for name in ("embd_pdrop", "attn_pdrop") if config.model_type == "gpt2" else ("attention_dropout",):
-        rate = getattr(config, name, 0.0)
-        if rate and (name != "embd_pdrop" or rate != flags["dropout"]):
-            lines.append(f"{name} {rate} is left out, it matters only in training: dropout is {flags['dropout']}")
-    longest = getattr(config, "max_position_embeddings", flags["max_len"])
-    if longest > flags["max_len"]:
-        lines.append(f"max_position_embeddings {longest:,} is cut to {flags['max_len']:,} tokens")
-    return lines
-
-
 def import_gpt2(state: Mapping[str, Tensor], config: Any, flags: Mapping[str, Any]) -> dict[str, Tensor]:
     """Return the parameters of a `GPT2LMHeadModel` by Regard's names. Divisions of scores
     (`scale_attn_by_inverse_layer_idx`) become a part of the queries."""
@@ -320,8 +307,15 @@ def read_language_model(folder: Path) -> ImportedModel:
     tied = model.lm_head.weight.data_ptr() == model.get_input_embeddings().weight.data_ptr()
     state = {name: tensor for name, tensor in model.state_dict().items() if not (tied and "lm_head" in name)}
     flags |= {"tied": tied, "tokenizer": "imported", "vocab_size": config.vocab_size, "valid_share": 1.0}
-    for line in left_out(config, flags):
-        print_status(line, show=True)
+    # Settings that a run does not keep, and that its outputs do not show.
+    for name in ("embd_pdrop", "attn_pdrop") if config.model_type == "gpt2" else ("attention_dropout",):
+        rate, kept = getattr(config, name, 0.0), flags["dropout"]
+        if rate and (name != "embd_pdrop" or rate != kept):
+            line = f"{name} {rate} is left out, it matters only in training: dropout is {kept}"
+            print_status(line, show=True)
+    longest = getattr(config, "max_position_embeddings", flags["max_len"])
+    if longest > flags["max_len"]:
+        print_status(f"max_position_embeddings {longest:,} is cut to {flags['max_len']:,} tokens", show=True)
     return ImportedModel(
         flags,
         (vocabulary,),
@@ -498,11 +492,6 @@ def write_language_model(run: Any, folder: Path) -> None:
         theirs.generation_config = transformers.GenerationConfig(**special)
         theirs.save_pretrained(folder)
     _write_tokenizer(task, folder, special)
-
-
-def open_language_model(run: Any, folder: Path) -> ConvertedLanguageModel:
-    del run
-    return ConvertedLanguageModel(*load_language_model(folder))
 
 
 def _with_feed_forward(state: Mapping[str, Tensor], config: DecoderOnlyConfig) -> dict[str, Tensor]:
