@@ -2,8 +2,7 @@
 command.
 """
 
-import os
-import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import regard
 from regard.cli import COMMANDS
+from tests.command_lines import LINES as COMMAND_LINES, add_models, make_folder
 from tests.faults.planted import RAN, extra_names, installed_files, loaded_files, plant, tried_names
-from tests.german import write
 
 CONSOLE = [sys.executable, "-c", "import sys; del sys.path[0]; from regard.cli import main; sys.exit(main())"]
 """The command `regard`, whose sys.path starts with the folder of the program, not with the working
@@ -22,36 +20,8 @@ directory.
 """
 MODULE = [sys.executable, "-m", "regard"]
 READY = "(Ctrl-C ends it)"
-SAMPLES = "--samples 4"
-LINES = {
-    "train": "train translation --train text/train.de text/train.en --steps 2 --hidden 8 --heads 2 --inner 8 "
-    "--vocab_size 60 --tokens 200 --savepath new",
-    "test": f"test signal2 {SAMPLES} --input BCCCBAABACCCA --plot",
-    "show": "show signal2 --no-browser",
-    "look": "look models/signal2 --text A",
-    "examine": f"examine signal2 {SAMPLES}",
-    "explain": "explain signal2",
-    "timeline": f"timeline signal2 {SAMPLES}",
-    "generate": "generate induction AB",
-    "prune": f"prune signal2 {SAMPLES} --heads 1",
-    "translate": "translate dates A --plot",
-    "align": "align dates --input text/pairs",
-    "score": "score dates --input text/pairs",
-    "compare": "compare counting --vary hidden=4,8 --seeds 2 --steps 2 --savepath compared",
-    "card": "card sink --steps 1 --seeds 1 --savepath cards_of_mine",
-    "bench": "bench --methods attention --models counting --seeds 1 --quick --savepath bench_of_mine",
-    "average": "average dates --output averaged_of_mine",
-    "trust": "trust dates",
-    "learn": "learn --stubs stubs_of_mine --notebooks notebooks_of_mine",
-    "check": "check learned/weights.py",
-    "write": "write learned/program.py --puzzle first",
-    "tasks": "tasks",
-    "data": "data multi30k --languages de de",
-    "clean": "clean --train text/train.de text/train.en",
-    "export": "export dates --to ctranslate2 --output exported",
-    "import": "import models/signal2",
-    "plot": "plot positions --output waves_of_mine.png",
-}
+LINES = {name: lines[0] for name, lines in COMMAND_LINES.items()}
+LINES |= {"check": ["check", "learned/weights.py"], "write": ["write", "learned/program.py", "--puzzle", "first"]}
 LEARNED = "import helper_of_mine\nimport numpy as np\ndef softmax(x): return np.exp(x) / np.exp(x).sum()\n"
 WRITTEN = "from regard_lab.programs.language import tokens\nimport helper_of_mine\nanswer = tokens\n"
 
@@ -62,27 +32,28 @@ def loaded_names() -> set[str]:
     return tried_names(loaded_files()) | extra_names()
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Create a folder with runs, texts and a learner's code."""
-    os.environ.pop("PYTHONPATH", None)
-    regard.train("signal2", hidden=8, heads=2, steps=2, savepath=tmp_path / "models", progress=False)
-    regard.train("dates", hidden=8, embedding=4, steps=2, savepath=tmp_path / "models", progress=False)
-    regard.train("induction", hidden=8, heads=2, steps=2, savepath=tmp_path / "models", progress=False)
-    (tmp_path / "text").mkdir()
-    write(tmp_path / "text")
-    (tmp_path / "text" / "pairs").write_text("A\tB\n")
-    (tmp_path / "learned").mkdir()
-    (tmp_path / "learned" / "weights.py").write_text(LEARNED)
-    (tmp_path / "learned" / "helper_of_mine.py").write_text("")
-    (tmp_path / "learned" / "program.py").write_text(WRITTEN)
-    return tmp_path
+    folder = make_folder(tmp_path_factory.mktemp("planted"))
+    (folder / "learned").mkdir()
+    (folder / "learned" / "weights.py").write_text(LEARNED)
+    (folder / "learned" / "helper_of_mine.py").write_text("")
+    (folder / "learned" / "program.py").write_text(WRITTEN)
+    return folder
 
 
-def run(program: list[str], line: str, folder: Path) -> tuple[int, str]:
+@pytest.fixture
+def site(ground: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a copy of the folder."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    return shutil.copytree(ground, tmp_path / "site")
+
+
+def run(program: list[str], line: list[str], folder: Path) -> tuple[int, str]:
     """Run a command, or a server until it is ready; return its status and standard error."""
     with subprocess.Popen(
-        [*program, *shlex.split(line)],
+        [*program, *line],
         cwd=folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -98,7 +69,7 @@ def run(program: list[str], line: str, folder: Path) -> tuple[int, str]:
     return process.returncode, said
 
 
-def judge(folder: Path, line: str, found: tuple[int, str], expected: tuple[int, str] | None = None) -> None:
+def judge(folder: Path, line: list[str], found: tuple[int, str], expected: tuple[int, str] | None = None) -> None:
     status, said = found
     executed = sorted(path.name for path in folder.rglob(f"{RAN}*"))
     assert not executed, (line, executed[:5])
@@ -115,7 +86,7 @@ def test_every_command_is_tested() -> None:
 def test_no_planted_module_is_executed(site: Path, loaded_names: set[str], as_folders: bool) -> None:
     names = loaded_names
     assert {"dill", "torch", "numpy", "ray", "typing"} <= names and len(names) > 300
-    places = (site, site / "models" / "signal2", site / "learned")
+    places = (site, site / "models" / "counting", site / "learned")
     # The first folder has modules, the second folder has empty folders of the same names.
     assert all(plant(place, names, as_folders=as_folders != (place != site)) > 300 for place in places)
     status = run(CONSOLE, LINES["test"], site)
@@ -129,8 +100,8 @@ def test_python_m_does_not_import_from_the_current_directory(site: Path, loaded_
     """
     names = loaded_names - sys.stdlib_module_names - {"regard"}
     assert plant(site, names) > 100
-    found = run(MODULE, "tasks", site)
-    judge(site, "tasks", found)
+    found = run(MODULE, ["tasks"], site)
+    judge(site, ["tasks"], found)
     assert found[0] == 0, found[1]
 
 
@@ -142,24 +113,18 @@ def every_name() -> set[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", LINES)
-def test_no_command_executes_a_planted_module(site: Path, command: str, every_name: set[str]) -> None:
-    if command == "look":
-        transformers = pytest.importorskip("transformers")
-        config = transformers.GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=20, n_positions=16)
-        transformers.GPT2LMHeadModel(config).save_pretrained(site / "gpt_of_mine")
-        LINES["look"] = "look gpt_of_mine --json looked.json"
-    line = LINES[command]
-    expected = run(CONSOLE, line, site)
-    for made in (
-        *("new", "compared", "cards_of_mine", "stubs_of_mine", "notebooks_of_mine", "exported"),
-        "models/signal2-pruned",
-    ):
-        if (site / made).exists():
-            (site / made).rename(site / f"{made}-before")
-    names = every_name - {"helper_of_mine"}
-    assert plant(site, names) > 1000
-    assert plant(site / "models" / "signal2", names, as_folders=True) > 1000
-    judge(site, line, run(CONSOLE, line, site), expected)
+def test_no_command_executes_a_planted_module(
+    ground: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, every_name: set[str]
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    if command in ("look", "import"):
+        pytest.importorskip("transformers")
+        if not (ground / "gpt").exists():
+            add_models(ground)
+    sound, site = (shutil.copytree(ground, tmp_path / name) for name in ("sound", "site"))
+    assert plant(site, every_name - {"helper_of_mine"}) > 1000
+    assert plant(site / "models" / "counting", every_name - {"helper_of_mine"}, as_folders=True) > 1000
+    judge(site, LINES[command], *(run(CONSOLE, LINES[command], folder) for folder in (site, sound)))
 
 
 @pytest.mark.slow

@@ -19,64 +19,48 @@ OUTPUT_FAILS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF}
 """Error numbers of a failed write to standard output. `regard.io` reports failed writes to files."""
 GROUPS = {
     "train": {
-        "train": "train a model on a task",
-        "tasks": "list the tasks, with an example of each",
-        "test": "test a trained model and show its attention",
-        "prune": "remove the least important attention heads",
-        "average": "average the best models of a training run",
+        "train": ("regard.cli.train", "train a model on a task"),
+        "tasks": ("regard.cli.data", "list the tasks, with an example of each"),
+        "test": ("regard.cli.test", "test a trained model and show its attention"),
+        "prune": ("regard.cli.convert", "remove the least important attention heads"),
+        "average": ("regard.cli.convert", "average the best models of a training run"),
     },
     "look": {
-        "show": "explore the attention of a run on an interactive page",
-        "look": "inspect the attention of a Hugging Face model",
-        "plot": "draw a figure for a paper",
+        "show": ("regard.cli.look", "explore the attention of a run on an interactive page"),
+        "look": ("regard.cli.look", "inspect the attention of a Hugging Face model"),
+        "plot": ("regard.cli.look", "draw a figure for a paper"),
     },
     "explain": {
-        "explain": "compute an attention weight step by step",
-        "examine": "test whether attention is meaningful",
-        "timeline": "follow the roles of heads through training",
+        "explain": ("regard.cli.explain", "compute an attention weight step by step"),
+        "examine": ("regard.cli.explain", "test whether attention is meaningful"),
+        "timeline": ("regard.cli.explain", "follow the roles of heads through training"),
     },
     "compare": {
-        "compare": "compare variants over several seeds, or two models",
-        "card": "measure an attention mechanism beside softmax",
-        "bench": "measure explanation methods on models whose answer is known",
+        "compare": ("regard.cli.compare", "compare variants over several seeds, or two models"),
+        "card": ("regard_lab.cli.card", "measure an attention mechanism beside softmax"),
+        "bench": ("regard_lab.cli.bench", "measure explanation methods on models whose answer is known"),
     },
     "translate": {
-        "translate": "answer or translate texts, one per line",
-        "generate": "continue a prompt with a language model",
-        "align": "align the words of source and target sentences",
-        "score": "compute the log-probability of sentence pairs",
-        "trust": "calibrate the doubt of translations on planted faults",
-        "data": "download a data set",
-        "clean": "filter sentence pairs that are not translations",
+        "translate": ("regard.cli.translate", "answer or translate texts, one per line"),
+        "generate": ("regard.cli.translate", "continue a prompt with a language model"),
+        "align": ("regard.cli.align", "align the words of source and target sentences"),
+        "score": ("regard.cli.translate", "compute the log-probability of sentence pairs"),
+        "trust": ("regard_lab.cli.trust", "calibrate the doubt of translations on planted faults"),
+        "data": ("regard.cli.data", "download a data set"),
+        "clean": ("regard.cli.data", "filter sentence pairs that are not translations"),
     },
     "learn": {
-        "learn": "open the course, or write it as a website or as notebooks",
-        "check": "check your solutions to the exercises of the course",
-        "write": "write attention as a program: puzzles, and found models",
+        "learn": ("regard_course.cli.learn", "open the course, or write it as a website or as notebooks"),
+        "check": ("regard_course.cli.check", "check your solutions to the exercises of the course"),
+        "write": ("regard_course.cli.write", "write attention as a program: puzzles, and found models"),
     },
     "exchange": {
-        "export": "export a trained model to another program",
-        "import": "import a model from another program",
+        "export": ("regard.cli.convert", "export a trained model to another program"),
+        "import": ("regard.cli.convert", "import a model from another program"),
     },
 }
-"""Commands and their summaries, in groups."""
-COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
-MODULES = {
-    name: module
-    for module, names in {
-        "regard.cli.convert": "prune average export import",
-        "regard.cli.data": "tasks data clean",
-        "regard.cli.explain": "explain examine timeline",
-        "regard.cli.look": "look show plot",
-        "regard.cli.translate": "translate generate score",
-        **{f"regard.cli.{name}": name for name in ("align", "compare", "test", "train")},
-        **{f"regard_lab.cli.{name}": name for name in ("bench", "card", "trust")},
-        **{f"regard_course.cli.{name}": name for name in ("check", "learn", "write")},
-    }.items()
-    for name in names.split()
-}
-"""Module of each command, in which the function `run_COMMAND` takes the words after the command."""
-
+"""The module and the summary of each command, in groups. The function `run_COMMAND` takes the words after it."""
+COMMANDS = {name: module for group in GROUPS.values() for name, (module, _) in group.items()}
 HELP = """usage: regard COMMAND ...
 
 Train attention models, and test whether attention explains their answers.
@@ -127,7 +111,7 @@ def _dispatch(argv: list[str]) -> int:
         lines = [
             line
             for title, group in GROUPS.items()
-            for line in (f"{title}:", *(f"  {name:11}{summary}" for name, summary in group.items()))
+            for line in (f"{title}:", *(f"  {name:11}{summary}" for name, (_, summary) in group.items()))
         ]
         sys.stdout.write(HELP.format(groups="\n".join(lines)))
         return 0
@@ -183,7 +167,7 @@ def _load(command: str) -> Any:
     if pause:
         gc.disable()
     try:
-        return getattr(importlib.import_module(MODULES[command]), f"run_{command}")
+        return getattr(importlib.import_module(COMMANDS[command]), f"run_{command}")
     finally:
         if pause:
             gc.freeze()

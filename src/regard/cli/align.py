@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import BinaryIO, Literal
 
 from regard.cli.lines import numbered_chunks, open_lines, read_line
 from regard.cli.parsing import read_command
@@ -21,7 +21,6 @@ from regard.errors import InputError, check_range
 from regard.fast.memory import keep_memory
 from regard.interpret.head_selection import By
 from regard.io.writing import check_writable
-from regard.runs.alignment import LinkedPair
 from regard.runs.sequence_run import SequenceRun
 from regard.viz.attention_map import check_extension
 
@@ -219,7 +218,11 @@ def _align_lines(
     size = 1 if files[0].isatty() else 512
     waiting: list[list[str] | None] = []
     for number, lines in _lines(files, lenient=flags.lenient):
-        waiting.append(_check_length(run, _texts(lines, number), number))
+        texts = _texts(lines, number)
+        reason = run.too_long(texts[0]) or (run.too_long(texts[1], target=True) if len(texts) > 1 else None)
+        if reason is not None:
+            print_message(f"line {number} {reason}: its links are omitted")
+        waiting.append(texts if reason is None else None)
         if len(waiting) == size or flags.plot is not None:
             _write(run, reverse, waiting, flags)
             waiting = []
@@ -230,15 +233,6 @@ def _align_lines(
             raise InputError("the input has no pairs, so there is nothing to draw: give a pair")
     _write(run, reverse, waiting, flags)
     warn_unchosen_heads(run)  # last, so that warnings about single lines come first
-
-
-def _check_length(run: SequenceRun, texts: list[str], number: int) -> list[str] | None:
-    """Return the texts of a line, or print a warning and return None if a text is too long."""
-    reason = run.too_long(texts[0]) or (run.too_long(texts[1], target=True) if len(texts) > 1 else None)
-    if reason is None:
-        return texts
-    print_message(f"line {number} {reason}: its links are omitted")
-    return None
 
 
 def _write(
@@ -257,15 +251,12 @@ def _write(
                 raise InputError("the first pair is blank or too long to draw: put another pair first")
             save_and_print(run.map_of_links(pair), flags.plot)
             return
-        translated = texts is not None and len(texts) == 1
-        answer_output().write(f"{_format(pair, flags, translated=translated)}\n")
+        if flags.format == "json":
+            line = json.dumps({} if pair is None else pair.json(), ensure_ascii=False)
+        elif pair is None:
+            line = ""
+        else:  # the target precedes the links if the command translated the source
+            translated = pair.target and texts is not None and len(texts) == 1
+            line = f"{' '.join(pair.target)}{SEPARATOR}{pair.moses}" if translated else pair.moses
+        answer_output().write(f"{line}\n")
     answer_output().flush()
-
-
-def _format(pair: LinkedPair | None, flags: AlignFlags, *, translated: bool) -> str:
-    """Return the links of a pair, after its target if the command translated the source."""
-    if flags.format == "moses":
-        target = f"{' '.join(pair.target)}{SEPARATOR}" if pair and pair.target and translated else ""
-        return "" if pair is None else f"{target}{pair.moses}"
-    fields: dict[str, Any] = {} if pair is None else pair.json()
-    return json.dumps(fields, ensure_ascii=False)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from regard.cli.parsing import check_needed, first_word, read_command, take_flag, wants_help
+from regard.cli.parsing import check_needed, first_word, read_command, take_flag, take_flags, wants_help
 from regard.cli.terminal import EXPLORER, print_message, print_table, resumable, say_saved
 from regard.cli.train import given_flags, model_choice, parse_config
 from regard.errors import InputError, unknown_choice
@@ -64,7 +64,7 @@ def make_backend(flags: MachineFlags) -> Backend:
 
 
 PROG = "regard compare"
-OWN = tuple(f"--{name}" for name in ("seeds", "html", "explorer", "savepath", "on", *OPTIONS))
+OWN = {"seeds", "html", "explorer", "savepath", "on", *OPTIONS}
 PIPE_WIDTH = 200
 """Width of the table in characters if it is not printed to a terminal."""
 
@@ -118,10 +118,7 @@ def run_compare(argv: list[str]) -> None:
             "--from is not available here: variants start from their seeds; use `regard train --from`"
         )
     varied, argv = take_flag(argv, "--vary")
-    own: list[str] = []
-    for flag in OWN:
-        values, argv = take_flag(argv, flag)
-        own += [word for value in values for word in (flag, value)]
+    own, argv = take_flags(argv, OWN)
     _, flags = read_command(CompareFlags, own, PROG)
     check_needed(flags, {"explorer": "html"})
     machines = make_backend(flags.machines)

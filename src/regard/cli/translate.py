@@ -29,10 +29,6 @@ from regard.io.writing import check_writable, refuse_input
 from regard.runs.sequence_run import SequenceRun
 from regard.viz.attention_map import check_extension
 
-# Flags of a search for answers, and of constraints on the answers.
-
-# Word alignment and markup in the output of `regard translate`.
-
 Answers = list[Candidate] | None
 """Answers to one text, best first, or None if the text has no answer."""
 SEPARATOR = " ||| "
@@ -54,16 +50,6 @@ def read_markup(line: str, name: str) -> MarkedText:
     except InputError as error:
         print_message(f"{name}: {error}; the line is read as text")
         return MarkedText(line)
-
-
-def append_links(run: SequenceRun, texts: Sequence[str], answers: Sequence[Answers]) -> list[Answers]:
-    """Append to each answer its word alignment with the text; words are counted from 0."""
-    alignments = iter(run.align(_make_pairs(texts, answers)))
-
-    def append(answer: Candidate) -> Candidate:
-        return dataclasses.replace(answer, text=f"{answer.text}{SEPARATOR}{next(alignments).moses}")
-
-    return [ranked and [append(answer) for answer in ranked] for ranked in answers]
 
 
 def restore_markup(run: SequenceRun, marked: Sequence[MarkedText], answers: Sequence[Answers]) -> list[Answers]:
@@ -413,6 +399,11 @@ def _engine_for_plot(run: SequenceRun, flags: TranslateFlags) -> EngineName:
 def _search_options(run: SequenceRun, flags: TranslateFlags) -> dict[str, Any]:
     """Return the options of `SequenceRun.search`, and load the other runs of the ensemble."""
     check_length_penalty(run, flags.length_penalty, flags.beam, flags.temperature)
+    controls = flags.constraints.controls(run)
+    others = [flags.storage.load_translator(name) for name in flags.constraints.ensemble]
+    folders = {other.folder.resolve() for other in (run, *others)}
+    if len(folders) <= len(others):
+        raise InputError("--ensemble names a run twice, or RUN itself: name only other runs")
     return {
         **{name: getattr(flags, name) for name in SEARCH},
         "length_penalty": flags.length_penalty,
@@ -424,17 +415,9 @@ def _search_options(run: SequenceRun, flags: TranslateFlags) -> dict[str, Any]:
         "traced": flags.doubts.wanted
         and flags.engine != "ctranslate2"
         and flags.constraints == ConstraintFlags(),
-        "controls": flags.constraints.controls(run),
-        "ensemble": _load_ensemble(run, flags),
+        "controls": controls,
+        "ensemble": others,
     }
-
-
-def _load_ensemble(run: SequenceRun, flags: TranslateFlags) -> list[SequenceRun]:
-    others = [flags.storage.load_translator(name) for name in flags.constraints.ensemble]
-    folders = [other.folder.resolve() for other in (run, *others)]
-    if len(set(folders)) < len(folders):
-        raise InputError("--ensemble names a run twice, or RUN itself: name only other runs")
-    return others
 
 
 def _translate_lines(
@@ -450,7 +433,8 @@ def _translate_lines(
     for lines in numbered_chunks(file):
         marked, texts = [], []
         for number, line in lines:
-            marked.append(_read(line, number, flags))
+            read = read_line(line, number)
+            marked.append(read_markup(read, f"line {number}") if flags.tags else MarkedText(read))
             texts.append(_check_text(run, marked[-1].text, number, unknown))
         if prefixes is not None:
             begins = list(islice(prefixes, len(texts)))
@@ -475,20 +459,23 @@ def _translate_lines(
         print_message(f"warning: {warning}")
 
 
-def _read(line: bytes, number: int, flags: TranslateFlags) -> MarkedText:
-    text = read_line(line, number)
-    return read_markup(text, f"line {number}") if flags.tags else MarkedText(text)
-
-
 def _add_alignment(
     run: SequenceRun, marked: Sequence[MarkedText], answers: Sequence[Answers], flags: TranslateFlags
 ) -> Sequence[Answers]:
-    """Return the answers with the markup or word alignment that the flags request."""
+    """Return the answers with the markup, or the word alignment with the text, that the flags request."""
     if flags.tags:
         return restore_markup(run, marked, answers)
-    if flags.align:
-        return append_links(run, [text.text for text in marked], answers)
-    return answers
+    if not flags.align:
+        return answers
+    alignments = iter(run.align(_make_pairs([text.text for text in marked], answers)))
+    return [
+        ranked
+        and [
+            dataclasses.replace(answer, text=f"{answer.text}{SEPARATOR}{next(alignments).moses}")
+            for answer in ranked
+        ]
+        for ranked in answers
+    ]
 
 
 def _check_text(run: SequenceRun, text: str, number: int, unknown: UnknownCount) -> str | None:

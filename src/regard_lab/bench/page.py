@@ -26,81 +26,69 @@ EXPLANATION = "explanation"
 """Name of the layer of a map that shows a ranking of inputs beside the truth."""
 
 
+Place = tuple[str, str, str, str, str]
+"""Kind and name of a model, method, level and truth."""
+
+
 class Failure(NamedTuple):
     """A method that fails on a model, with the ranking of its worst sample."""
 
-    method: str
-    level: str
-    truth: str
+    place: Place
     seed: int
     mean: float
     worst: Mapping[str, Any]
 
 
-def find_failures(result: BenchResult) -> dict[tuple[str, str], list[Failure]]:
-    """Return the failures on each model, by its kind and name. The random ranking is no failure."""
-    entries = {
-        (column.kind, column.name, method, column.level, column.truth): entry
+def place_of(column: Column, method: str) -> Place:
+    return column.kind, column.name, method, column.level, column.truth
+
+
+def write_failures(result: BenchResult, folder: Path) -> dict[Place, str]:
+    """Write one page of attention maps for each model with failures. Return the address of each failure below the
+    folder of `folder`. The random ranking is no failure."""
+    means = {
+        place_of(column, method): entry.mean
         for column in result.columns
         for method, entry in column.entries.items()
         if entry.fails and method != RANDOM
     }
-    failures: dict[tuple[str, ...], Failure] = {}
+    failures: dict[Place, Failure] = {}
     for cell in result.cells:
         for score in cell.scores:
             place = (cell.kind, cell.model, cell.method, score.level, score.truth)
-            if place not in entries or score.worst is None:
-                continue
             known = failures.get(place)
-            if known is None or score.worst["auroc"] < known.worst["auroc"]:
-                failures[place] = Failure(
-                    cell.method, score.level, score.truth, cell.seed, entries[place].mean, score.worst
-                )
-    by_model: dict[tuple[str, str], list[Failure]] = {}
+            worse = score.worst is not None and (known is None or score.worst["auroc"] < known.worst["auroc"])
+            if place in means and score.worst is not None and worse:
+                failures[place] = Failure(place, cell.seed, means[place], score.worst)
+    addresses: dict[Place, str] = {}
+    subjects: dict[tuple[str, str, int], Subjects] = {}
+    pages: dict[tuple[str, str], list[AttentionMap]] = {}
     for (kind, model, *_), failure in failures.items():
-        by_model.setdefault((kind, model), []).append(failure)
-    return by_model
-
-
-def write_failures(result: BenchResult, folder: Path) -> dict[tuple[str, ...], str]:
-    """Write one page of attention maps for each model with failures. Return the address of each failure below the
-    folder of `folder`, by kind, model, method, level and truth."""
-    addresses: dict[tuple[str, ...], str] = {}
-    for (kind, model), failures in find_failures(result).items():
-        subjects: dict[int, Subjects] = {}
-        maps: list[AttentionMap] = []
-        path = folder / f"{kind}-{model}.html"
-        for failure in failures:
-            if failure.seed not in subjects:
-                known = KnownModelChoice(model, kind).build(failure.seed, result.folder)  # type: ignore[arg-type]
-                subjects[failure.seed] = draw_inputs(known, result.samples)
-            attention, place = _draw_failure(subjects[failure.seed], failure)
-            state = urlencode({"map": len(maps), **place})
-            addresses[kind, model, failure.method, failure.level, failure.truth] = (
-                f"{folder.name}/{path.name}#{state}"
-            )
-            maps.append(attention)
-        write_page(path, maps)
+        if (kind, model, failure.seed) not in subjects:
+            built = KnownModelChoice(model, kind).build(failure.seed, result.folder)  # type: ignore[arg-type]
+            subjects[kind, model, failure.seed] = draw_inputs(built, result.samples)
+        maps = pages.setdefault((kind, model), [])
+        attention, opened = _draw_failure(subjects[kind, model, failure.seed], failure)
+        state = urlencode({"map": len(maps), **opened})
+        addresses[failure.place] = f"{folder.name}/{kind}-{model}.html#{state}"
+        maps.append(attention)
+    for (kind, model), maps in pages.items():
+        write_page(folder / f"{kind}-{model}.html", maps)
     return addresses
-
-
-def address_of(addresses: Mapping[tuple[str, ...], str], column: Column, method: str) -> str | None:
-    """Return the address of a failure, or None."""
-    return addresses.get((column.kind, column.name, method, column.level, column.truth))
 
 
 def _draw_failure(subjects: Subjects, failure: Failure) -> tuple[AttentionMap, dict[str, Any]]:
     """Return the attention map of a failure, and the layer and head that the page opens."""
-    worst = failure.worst
+    worst, (_, _, method, level, _) = failure.worst, failure.place
     attention = subjects.known.subject.look(subjects.inputs[worst.get("sample", 0)])
     note = (
-        f"{failure.method} ranks {failure.level} with AUROC {worst['auroc']:.2f} here (seed {failure.seed}), "
+        f"{method} ranks {level} with AUROC {worst['auroc']:.2f} here (seed {failure.seed}), "
         f"{failure.mean:.2f} on average"
     )
-    if failure.level == "inputs":
-        layers = {EXPLANATION: _input_layer(attention, failure), **attention.layers}
+    if level == "inputs":
+        layers = {EXPLANATION: _input_layer(attention, failure.worst, method), **attention.layers}
         return _noted(attention, note, layers), {"layer": EXPLANATION, "head": 0}
-    if failure.level == "heads":
+    if level == "heads":
         return _draw_heads(subjects, attention, failure, note)
     high, low = (
         ", ".join(f"{sender} to {receiver}" for sender, receiver, _ in worst[end]) for end in ("high", "low")
@@ -109,32 +97,25 @@ def _draw_failure(subjects: Subjects, failure: Failure) -> tuple[AttentionMap, d
     return _noted(attention, note, attention.layers), {}
 
 
-def _input_layer(attention: AttentionMap, failure: Failure) -> LayerMap:
+def _input_layer(attention: AttentionMap, worst: Mapping[str, Any], method: str) -> LayerMap:
     """Return a layer with two heads: the ranking of the method, and the truth; rows sum to 1."""
-    scores, truth = (
-        np.array(failure.worst["scores"], dtype=np.float64),
-        np.array(failure.worst["truth"], dtype=bool),
+    scores, truth = np.array(worst["scores"], dtype=np.float64), np.array(worst["truth"], dtype=bool)
+    queries, keys = (
+        [f"output {step}" for step in range(len(truth))],
+        [f"input {step}" for step in range(truth.shape[1])],
     )
-    fitting = [
-        layer
-        for layer in attention.layers.values()
-        if len(layer.query_labels) == len(truth) and len(layer.key_labels) >= truth.shape[1]
-    ]
-    queries = fitting[-1].query_labels if fitting else [f"output {step}" for step in range(len(truth))]
-    keys = (
-        fitting[-1].key_labels[: truth.shape[1]]
-        if fitting
-        else [f"input {step}" for step in range(truth.shape[1])]
-    )
+    for layer in attention.layers.values():
+        if len(layer.query_labels) == len(truth) and len(layer.key_labels) >= truth.shape[1]:
+            queries, keys = list(layer.query_labels), list(layer.key_labels[: truth.shape[1]])
     return LayerMap(
         name=EXPLANATION,
-        title=f"Ranks by {failure.method}, beside the known answer",
+        title=f"Ranks by {method}, beside the known answer",
         weights=np.stack([_rank_weights(scores), _rank_weights(truth)]).astype(np.float32),
-        query_labels=list(queries),
-        key_labels=list(keys),
+        query_labels=queries,
+        key_labels=keys,
         relevant=truth,
         kind_override="cross",
-        head_names=(f"{failure.method.replace('_', ' ')} (ranks)", "known answer"),  # a long name needs spaces
+        head_names=(f"{method.replace('_', ' ')} (ranks)", "known answer"),  # a long name needs spaces
     )
 
 
@@ -151,7 +132,7 @@ def _draw_heads(
     """Name each head by its score, its rank and whether it belongs to the known answer."""
     circuit = subjects.known.circuit
     assert circuit is not None, "only models with a circuit have known heads"
-    kind = failure.truth.split(", ")[0]
+    kind = failure.place[-1].split(", ")[0]
     truth: Mapping[str, Sequence[bool | None]] = getattr(circuit, kind)
     scores = {
         (layer, head): value
@@ -208,7 +189,8 @@ def write_bench_page(result: BenchResult, path: str | Path) -> Path:
     addresses = write_failures(result, folder)
 
     def link(column: Column, method: str) -> str | None:
-        return address_of(addresses, column if column.family != "all" else _worst(result, column, method), method)
+        shown = column if column.family != "all" else _worst(result, column, method)
+        return addresses.get(place_of(shown, method))
 
     parts: list[Part] = [
         f"{result.summary()}. {CAPTION}",

@@ -6,7 +6,7 @@ symbol there changes this output. For an encoder-decoder, the written answer sta
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -47,7 +47,19 @@ def dependence(program: Program, text: str, answer: str = "") -> np.ndarray:
     return changed
 
 
-class _ProgramInputs:
+class _OfProgram:
+    """What all tasks of programs have in common."""
+
+    name, summary = "program", "the answers of a program"
+    config_class: ClassVar[type] = TaskConfig
+
+    def __init__(self, program: Program) -> None:
+        config = TaskConfig(max_len=program.longest, vocab_size=len(program.alphabet))
+        super().__init__(config)  # type: ignore[call-arg]
+        self.program, self.name, self.summary = program, program.name, program.summary
+
+
+class _MarkedInputs(_OfProgram):
     """What tasks have in common whose inputs begin with the additional step."""
 
     def dependence(self, tokens: Tensor) -> np.ndarray:
@@ -61,17 +73,18 @@ class _ProgramInputs:
         inputs: Tensor = super().parse(START + text.removeprefix(START))  # type: ignore[misc]
         return inputs
 
+    @property
+    def accepts(self) -> str:
+        return f"1 to {self.program.longest} letters: {', '.join(self.program.alphabet)}"
 
-class EncoderProgramTask(_ProgramInputs, Task):
+
+class EncoderProgramTask(_MarkedInputs, Task):
     """The task of a program for encoders. The classes of an output step are the possible values in order, after
     None if there can be no answer."""
 
-    name, summary = "program", "the answers of a program"
-
     def __init__(self, program: Program, result: Reading) -> None:
-        super().__init__(TaskConfig(max_len=program.longest, vocab_size=len(program.alphabet)))
-        self.program, self.vocabulary = program, START + program.alphabet
-        self.name, self.summary = program.name, program.summary  # type: ignore[misc]
+        super().__init__(program)
+        self.vocabulary = START + program.alphabet
         self.values: tuple[Value, ...] = (*([None] if result.nullable else []), *result.values)
 
     signals = 1  # the additional step
@@ -107,22 +120,15 @@ class EncoderProgramTask(_ProgramInputs, Task):
         return relevant
 
     @property
-    def accepts(self) -> str:
-        return f"1 to {self.program.longest} letters: {', '.join(self.program.alphabet)}"
-
-    _lengths = accepts
+    def _lengths(self) -> str:
+        return self.accepts
 
 
-class TokenProgramTask(_ProgramInputs, TokenTask):
+class TokenProgramTask(_MarkedInputs, TokenTask):
     """The task of a program for decoder-only models: the answer at each step is the next token."""
 
-    name, summary = "program", "the answers of a program"
-    config_class = TaskConfig
-
     def __init__(self, program: Program, result: Reading) -> None:
-        super().__init__(TaskConfig(max_len=program.longest, vocab_size=len(program.alphabet)))
-        self.program = program
-        self.name, self.summary = program.name, program.summary  # type: ignore[misc]
+        super().__init__(program)
         symbols = [START, *program.alphabet, *(_symbol(program, value) for value in result.values)]
         self.vocabulary = list(dict.fromkeys(symbols))
 
@@ -152,22 +158,14 @@ class TokenProgramTask(_ProgramInputs, TokenTask):
             row[1:, 1:] = torch.from_numpy(dependence(self.program, self.render(tokens)[1:]))
         return relevant & (self.answer(inputs) != IGNORE).unsqueeze(2)
 
-    @property
-    def accepts(self) -> str:
-        return f"1 to {self.program.longest} tokens: {', '.join(self.program.alphabet)}"
 
-
-class PairProgramTask(PairTask):
+class PairProgramTask(_OfProgram, PairTask):
     """The task of a program for encoder-decoders. The alignment of a written symbol is its counterfactual
     dependence."""
 
-    name, summary = "program", "the answers of a program"
-    config_class = TaskConfig
-
     def __init__(self, program: Program, result: Reading) -> None:
-        super().__init__(TaskConfig(max_len=program.longest, vocab_size=len(program.alphabet)))
-        self.program, self.max_source, self.max_target = program, program.longest, program.outputs
-        self.name, self.summary = program.name, program.summary  # type: ignore[misc]
+        super().__init__(program)
+        self.max_source, self.max_target = program.longest, program.outputs
         self.source_vocabulary = CharacterVocabulary(program.alphabet)
         self.target_vocabulary = CharacterVocabulary(program.alphabet_of("output"))
         symbols, values = program.alphabet_of("output"), set(map(str, result.values))
