@@ -1,6 +1,6 @@
 """KV cache of a search: keys and values of the sources and of all decoded steps of their hypotheses.
 
-Replaces `TransformerState`, which copies the keys and values of the selected hypotheses at each step.
+Replaces `CacheState`, which copies the keys and values of the selected hypotheses at each step.
 Gain and conditions: see `fast_transformer`.
 
 The cache is one tensor with space for later steps. All hypotheses of a source share its part of the tensor. An
