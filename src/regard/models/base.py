@@ -265,12 +265,14 @@ class Seq2Seq(AutoregressiveModel):
 
 
 class CacheState(NamedTuple):
-    """State between two steps: the KV cache of B prompts with K hypotheses each."""
+    """State between two steps: the KV cache of B prompts or sources with K hypotheses each."""
 
     past: tuple[KeyValues, ...]
     """For each layer, keys (B K, G, T, d) and values (B K, G, T, d) of all steps so far."""
     prompts: int
-    """Number of prompts, B."""
+    """Number of prompts or sources, B."""
+    memory: Any = None
+    """What the decoder attends to, with a method `keep`; None for a language model."""
 
     @property
     def time(self) -> int:
@@ -279,21 +281,23 @@ class CacheState(NamedTuple):
     def choose(self, hypotheses: Tensor) -> "CacheState":
         """Select hypotheses of each prompt by their indices (B, K') int64."""
         begin = torch.arange(self.prompts, device=hypotheses.device).unsqueeze(1) * self._hypotheses
-        return self._take((begin + hypotheses).flatten(), self.prompts)
+        return self._replace(past=take_rows(self.past, (begin + hypotheses).flatten()))
 
     def keep(self, sources: Tensor) -> "CacheState":
         """Select prompts by their indices (B',) int64."""
         count = self._hypotheses
-        rows = sources.unsqueeze(1) * count + torch.arange(count, device=sources.device)
-        return self._take(rows.flatten(), len(sources))
+        rows = (sources.unsqueeze(1) * count + torch.arange(count, device=sources.device)).flatten()
+        memory = None if self.memory is None else self.memory.keep(sources)
+        return CacheState(take_rows(self.past, rows), len(sources), memory)
 
     @property
     def _hypotheses(self) -> int:
         return len(self.past[0].keys) // self.prompts
 
-    def _take(self, rows: Tensor, prompts: int) -> "CacheState":
-        layers = (layer.map(lambda states: states.index_select(0, rows)) for layer in self.past)
-        return CacheState(tuple(layers), prompts)
+
+def take_rows(layers: tuple[KeyValues, ...], rows: Tensor) -> tuple[KeyValues, ...]:
+    # Indexing by `keys[rows]` takes five times as long.
+    return tuple(layer.map(lambda states: states.index_select(0, rows)) for layer in layers)
 
 
 @public

@@ -27,7 +27,7 @@ from regard.attention.positions import (
     make_positions,
 )
 from regard.attention.scores import find_score
-from regard.models.base import ModelConfig, Seq2Seq
+from regard.models.base import CacheState, ModelConfig, Seq2Seq, take_rows
 
 POSITIONS = ("sinusoidal", "learned", "concatenated", "rotary", "none")
 
@@ -103,32 +103,9 @@ class TransformerMemory(NamedTuple):
     mask: Tensor
     """(B, 1, Ts) bool, True before the end."""
 
-
-class TransformerState(NamedTuple):
-    """State between two decoding steps, for B sources with K hypotheses each."""
-
-    past: tuple[KeyValues, ...]
-    """Keys and values of all decoded steps for each decoder layer, (B K, H, T, d) each."""
-    memory: TransformerMemory
-
-    def choose(self, hypotheses: Tensor) -> "TransformerState":
-        """Select hypotheses of each source by their indices (B, K') int64."""
-        sources = len(self.memory.mask)
-        count = len(self.past[0].keys) // sources
-        begin = torch.arange(sources, device=hypotheses.device).unsqueeze(1) * count
-        return TransformerState(_take(self.past, (begin + hypotheses).flatten()), self.memory)
-
-    def keep(self, sources: Tensor) -> "TransformerState":
+    def keep(self, sources: Tensor) -> "TransformerMemory":
         """Select sources by their indices (B',) int64."""
-        memory = TransformerMemory(_take(self.memory.layers, sources), self.memory.mask[sources])
-        count = len(self.past[0].keys) // len(self.memory.mask)
-        rows = sources.unsqueeze(1) * count + torch.arange(count, device=sources.device)
-        return TransformerState(_take(self.past, rows.flatten()), memory)
-
-
-def _take(layers: tuple[KeyValues, ...], rows: Tensor) -> tuple[KeyValues, ...]:
-    # Indexing by `keys[rows]` takes five times as long.
-    return tuple(layer.map(lambda states: states.index_select(0, rows)) for layer in layers)
+        return TransformerMemory(take_rows(self.layers, sources), self.mask[sources])
 
 
 @public
@@ -245,22 +222,21 @@ class Transformer(Seq2Seq):
         """Return weight (V, D) of the target embedding or of a separate layer, and bias (V,) or None."""
         return (self.target_embedding if self.output is None else self.output).weight, self.output_bias
 
-    def start(self, memory: TransformerMemory) -> TransformerState:
+    def start(self, memory: TransformerMemory) -> CacheState:
         """Return the state before the first step, with one hypothesis per source."""
         # Projecting one step and dropping the result creates empty keys and values of the correct shape for any
         # score and number of heads.
         layers: list[Any] = [layer.self_attention for layer in self.decoder.layers]
         step = memory.layers[0].values.new_zeros(len(memory.mask), 1, layers[0].memory_width)
         past = tuple(layer.project(step).map(lambda states: states[:, :, :0]) for layer in layers)
-        return TransformerState(past, memory)
+        return CacheState(past, len(memory.mask), memory)
 
-    def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
+    def step(self, tokens: Tensor, state: CacheState) -> tuple[Tensor, CacheState]:
         """Append one token (B, K) to each hypothesis. Returns the states (B, K, D) of the decoder and the next
         state."""
-        time = state.past[0].keys.shape[2]
-        states = self.embed(tokens.reshape(-1, 1), time)
+        states = self.embed(tokens.reshape(-1, 1), state.time)
         states, past = self.decoder(states, state.memory.layers, state.memory.mask, past=state.past)
-        return states.view(*tokens.shape, -1), TransformerState(tuple(past), state.memory)
+        return states.view(*tokens.shape, -1), state._replace(past=tuple(past))
 
     def embed(self, tokens: Tensor, offset: int) -> Tensor:
         """Return the input (N, T, D) of the decoder for tokens (N, T) from position `offset` on."""
