@@ -89,7 +89,7 @@ def _measure_run(
     steps, scores = [], []
     with limit_threads(model):
         for path in folder.snapshots:
-            snapshot = Checkpoint.load_snapshot(folder, path, expected)
+            snapshot = Checkpoint.load_weights(folder, path, expected)
             model.load_state_dict(snapshot.weights or {})
             steps.append(snapshot.step)
             scores.append(measure_heads(model, samples))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from regard.arguments import public
 from regard.data.unknown_tokens import write_unknown
 from regard.errors import InputError
-from regard.evaluation.validation import language_validation
+from regard.evaluation.validation import language_validation, validation
 from regard.fast.memory import keep_memory
 from regard.fast.threads import limit_threads
 from regard.libraries import import_library
@@ -39,7 +39,6 @@ from regard.training.adam import trained_parameters
 from regard.training.building import start
 from regard.training.config import Options, RunConfig, changed_config, checked, make_config
 from regard.training.distributed import DistributedContext, join_processes
-from regard.training.precision import PRECISION, measure_choices
 from regard.training.run_folder import (
     RunFolder,
     check_run_path,
@@ -48,11 +47,10 @@ from regard.training.run_folder import (
     vocabulary_digest,
 )
 from regard.training.tensor_file import digest_tensors
-from regard.training.trainer import Learner, train_steps
+from regard.training.trainer import PRECISION, Learner, measure_choices
 from regard.training.trust_code import trust
 
 if TYPE_CHECKING:
-    from regard.data.parallel import TextDigest
     from regard.runs.answer_run import AnswerRun
     from regard.runs.language_run import LanguageRun
     from regard.runs.pair_run import PairRun
@@ -68,7 +66,6 @@ Folder = str | Path
 RunType = TypeVar("RunType")
 
 
-@public
 @overload
 def train(
     task: Options[RunType],
@@ -81,19 +78,14 @@ def train(
     trust_code: bool = ...,
     trust_edited: bool = ...,
 ) -> RunType: ...
-@public
 @overload
 def train(task: AnswerTask, **flags: Any) -> AnswerRun[Any, Any]: ...
-@public
 @overload
 def train(task: PairTask, **flags: Any) -> PairRun[Any, Any]: ...
-@public
 @overload
 def train(task: TextTask, **flags: Any) -> TranslationRun[Any, Any]: ...
-@public
 @overload
 def train(task: LanguageTask, **flags: Any) -> LanguageRun[Any, Any]: ...
-@public
 @overload
 def train(task: str | RunConfig, **flags: Any) -> AnyRun: ...
 @public
@@ -156,19 +148,21 @@ def train(
             )
             batches = built.batches(config.training, beginning)
             if config.training.freeze:
-                _print_frozen(state, show=show)
+                total = sum(parameter.numel() for parameter in state.model.parameters())
+                trained = sum(parameter.numel() for parameter in trained_parameters(state.model).values())
+                print_status(f"Training {trained:,} of {total:,} parameters", show=show)
             if context.first and resume:
                 continue_run(folder, config, state)
             elif context.first:
                 config = _create_run(folder, config, built, state, overwrite=overwrite)
             if context.first:
                 context.note_created(folder.path)
-        first_step, drops = state.step, config.model.dropout > 0
+        first_step = state.step
         threads = limit_threads(state.model) if built.draws else nullcontext()
-        learner = Learner(state, settings, batches, folder, context=context, drops=drops)
+        learner = Learner(state, settings, batches, folder, context=context, drops=config.model.dropout > 0)
         display = _metrics_display(config, folder, first_step, context, show=show)
         with display as on_metrics, threads, use_choices(measured):
-            train_steps(learner, settings, on_metrics, validate=validate, first=config.first_step)
+            learner.train(on_metrics, validate=validate, first=config.first_step)
         context.wait()
     if built.draws and context.size == 1 and state.step > first_step:
         # The model already has the last saved parameters, so its file is not read.
@@ -224,13 +218,19 @@ def _prepare_task(
     `stored`: folder of a resumed run, which provides the vocabularies, the digests and the BLEU tokenizer.
     `before`: run that provides the vocabularies of a new run. None: the vocabularies are learned from text.
     """
-    from regard.evaluation.validation import validation
-
     task_class = config.task_class
     if task_class.draws:
         task = task_class.restore(config.task, {})
         return config, task, language_validation(task, config.training)
-    text = _text_digests(config, resume=stored is not None, show=show)
+    try:
+        text = task_class.digests(config.task, progress=show)
+    except InputError as error:
+        if stored is None:
+            raise
+        flag = "text" if task_class.answers == "tokens" else "train"
+        raise InputError(f"{error}; if the text was moved, give its new path: --resume --{flag} ...") from error
+    if stored is not None:
+        check_text(config, text)
     with context.first_before_others():
         if stored is not None:
             task = read_task(config, stored)
@@ -249,20 +249,6 @@ def _prepare_task(
     return config, task, bleu or language_validation(task, config.training)
 
 
-def _text_digests(config: RunConfig, *, resume: bool, show: bool) -> dict[str, list[TextDigest]]:
-    """Return the digests of the text of a training run. Raises `InputError` for unreadable or changed text."""
-    try:
-        text = config.task_class.digests(config.task, progress=show)
-    except InputError as error:
-        if not resume:
-            raise
-        flag = "text" if config.task_class.answers == "tokens" else "train"
-        raise InputError(f"{error}; if the text was moved, give its new path: --resume --{flag} ...") from error
-    if resume:
-        check_text(config, text)
-    return text
-
-
 def _create_run(
     folder: RunFolder, config: RunConfig, task: AnyTask, state: TrainingState, *, overwrite: bool
 ) -> RunConfig:
@@ -274,12 +260,6 @@ def _create_run(
             write_unknown(building.path, getattr(task, "unknown", ()))
         state.save_first(building)
     return config
-
-
-def _print_frozen(state: TrainingState, *, show: bool) -> None:
-    parts = (state.model.parameters(), trained_parameters(state.model).values())
-    total, trained = (sum(parameter.numel() for parameter in part) for part in parts)
-    print_status(f"Training {trained:,} of {total:,} parameters", show=show)
 
 
 @contextmanager
