@@ -159,7 +159,17 @@ def test_a_resumed_run_keeps_its_precision(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = {**write(tmp_path), **SIZES, "precision": "auto", "steps": 20, "savepath": tmp_path / "resumed"}
-    monkeypatch.setattr(trainer, "product_type", lambda *_: getattr(trainer.torch, first))
+
+    def measured_as(dtype: str) -> None:
+        """Let the measurement for auto choose a dtype."""
+        real = trainer.product_type
+        monkeypatch.setattr(
+            trainer,
+            "product_type",
+            lambda name, *_: real(dtype if name == "auto" else name),  # type: ignore[arg-type]
+        )
+
+    measured_as(first)
     regard.train("translation", **{**flags, "savepath": tmp_path / "whole"})
     stop = KeyboardInterrupt()
 
@@ -174,7 +184,7 @@ def test_a_resumed_run_keeps_its_precision(
         with pytest.raises(KeyboardInterrupt):
             regard.train("translation", **flags)
     other = "float32" if first == "bfloat16" else "bfloat16"
-    monkeypatch.setattr(trainer, "product_type", lambda *_: getattr(trainer.torch, other))
+    measured_as(other)
     regard.train("translation", **{**flags, "progress": True, "resume": True})
     assert f"Precision: {first}, as at the start of the run" in capsys.readouterr().err
     assert _losses(tmp_path / "resumed/translation") == _losses(tmp_path / "whole/translation")

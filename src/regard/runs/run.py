@@ -27,10 +27,9 @@ from regard.interpret.score_calls import own_forward_pass
 from regard.result import Result, percent, to_plain
 from regard.statistics import Interval
 from regard.training.building import build_model
-from regard.training.checkpoint import Checkpoint
+from regard.training.checkpoint import load_snapshots
 from regard.training.config import ModelPart, TaskPart, changed_config
 from regard.training.run_folder import RunFolder
-from regard.training.tensor_file import tensor_specs
 from regard.viz.attention_map import Playback
 from regard.viz.maps import layer_kind
 from regard.viz.records import attach_original
@@ -342,17 +341,11 @@ class Run(ABC, Generic[TaskPart, ModelPart]):
 
     def _play_back(self, attend: Callable[[Any], AttentionMap]) -> Playback:
         """Return the result of `attend` for the model of each snapshot, and the loss curve."""
-        files, model = self.files, copy.deepcopy(self.model)
-        if not files.snapshots:
-            raise InputError(f"run {self.where!r} has no snapshots: train it with --snapshots 50")
-        expected = tensor_specs(model.state_dict(), half=True)
-        steps, frames = [], []
-        for path in files.snapshots:
-            snapshot = Checkpoint.load_weights(files, path, expected)
-            model.load_state_dict(snapshot.weights or {})
-            steps.append(snapshot.step)
+        model, steps, frames = copy.deepcopy(self.model), [], []
+        for step in load_snapshots(self.files, model):
+            steps.append(step)
             frames.append(attend(model))
-        lines = files.read_metrics()
+        lines = self.files.read_metrics()
         every = -(-len(lines) // MOST_POINTS) or 1
         losses = [(line["step"], round(line["loss"], 5)) for line in lines[::every]]
         return Playback(steps=steps, frames=frames, losses=losses)

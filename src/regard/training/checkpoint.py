@@ -105,6 +105,19 @@ class Checkpoint:
         return cls(step=step, weights=weights)
 
 
+def load_snapshots(folder: RunFolder, model: nn.Module) -> Iterator[int]:
+    """Load each snapshot of a run into a model, oldest first, and yield its step.
+
+    Raises `InputError` for a run without snapshots, and for a damaged snapshot.
+    """
+    folder.check_snapshots()
+    expected = tensor_specs(model.state_dict(), half=True)
+    for path in folder.snapshots:
+        snapshot = Checkpoint.load_weights(folder, path, expected)
+        model.load_state_dict(snapshot.weights or {})
+        yield snapshot.step
+
+
 def copy_tensors(source: RunFolder, target: RunFolder) -> None:
     files = [source.model_file, *source.snapshots, *list_steps(source.kept_folder)]
     for path in files:

@@ -419,12 +419,12 @@ class Options(Generic[RunType]):
     def __post_init__(self) -> None:
         """Convert all values to the types of their fields. Raises `InputError` for other types, for a value out
         of range, and for a training option that the model does not have."""
-        hints = get_type_hints(type(self))
+        hints, flags = get_type_hints(type(self)), self.flag_names()
         names = {option.name: option.default for option in dataclasses.fields(self)}
         for name, default in names.items():
             object.__setattr__(self, name, _convert_value(name, getattr(self, name), hints[name]))
-            if name not in self.flag_names() and getattr(self, name) != default:
-                raise unknown_choice("flag", name, self.flag_names())
+            if name not in flags and getattr(self, name) != default:
+                raise unknown_choice("flag", name, flags)
         for part in self.part_classes.values():
             if check := getattr(part, "__post_init__", None):
                 check(self)

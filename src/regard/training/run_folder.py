@@ -214,6 +214,11 @@ class RunFolder:
         """Files of the snapshots, oldest first."""
         return list_steps(self.path / "snapshots")
 
+    def check_snapshots(self) -> None:
+        """Raise `InputError` without snapshots."""
+        if not self.snapshots:
+            raise InputError(f"run {str(self.path)!r} has no snapshots: train it with --snapshots 50")
+
     @property
     def kept_folder(self) -> Path:
         return self.path / "kept"
