@@ -16,6 +16,7 @@ from regard.attention.names import short_name
 from regard.attention.recording import record_own
 from regard.attention.records import check_indices
 from regard.convert.engine import Engines
+from regard.convert.exportable import EngineName, Precision
 from regard.data.batch import PairBatch, collate, read_source
 from regard.data.vocabulary import BOS, EOS, PAD, SPECIAL, empty_if_blank, is_blank, replace_surrogates
 from regard.data.word_alignment import align_with_eflomal

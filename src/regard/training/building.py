@@ -140,7 +140,8 @@ def check_custom_parts(model: ModelConfig) -> None:
         code = f"positions {model.positions!r}"
         failure = f"{code} fails when it is called with states {tuple(states.shape)} and offset 2"
         with custom_code(failure), torch.no_grad():
-            positions: Any = make_positions(model.positions, WIDTH, 7)  # a custom class is neither None nor joined
+            # A custom class is neither None nor joined.
+            positions: Any = make_positions(model.positions, WIDTH, 7)
             moved = positions(states, 2)
         _check_tensor(code, "states", moved, tuple(states.shape))
     if ":" in model.layer:

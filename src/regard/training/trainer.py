@@ -14,8 +14,7 @@ from regard.data.batch import PairBatch
 from regard.errors import InputError, MachineError, shorten
 from regard.fast import onednn
 from regard.io.reading import list_steps
-from regard.io.writing import remove_quietly
-from regard.io.writing import refuse_links
+from regard.io.writing import refuse_links, remove_quietly
 from regard.machine import choose
 from regard.streams import derive_seed
 from regard.tasks.batch import Batch, BatchSource, TokenBatch
