@@ -12,7 +12,7 @@ from growth import Growth, Work, spread_sizes
 import regard
 from regard.external.comparison import ModelComparison
 from regard.interpret.roles import HeadRole, HeadRoles
-from regard.runs.head_timeline import timeline
+from regard.runs.seeds import timeline
 from regard.sweep.comparison import Comparison, folder_name, make_variants, measure_grid
 from regard.sweep.job import MEASURED, Measured, _compared, make_job
 from regard.sweep.processes import Local

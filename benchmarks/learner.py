@@ -1,10 +1,10 @@
 """Run a function on the learner of a training run of Regard, instead of the training loop."""
 
-import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import regard
+from regard.training.trainer import Learner
 
 Result = TypeVar("Result")
 
@@ -14,15 +14,14 @@ def with_learner(work: Callable[[Any, Any], Result], task: str, savepath: str, f
 
     A step is `learner.learn(settings.schedule_at(learner.step))`. The run in the folder is not trained.
     """
-    training: Any = importlib.import_module("regard.runs.training")
     results: list[Result] = []
 
-    def work_instead(learner: Any, settings: Any, *_: Any, **__: Any) -> None:
-        results.append(work(learner, settings))
+    def work_instead(learner: Any, *_: Any, **__: Any) -> None:
+        results.append(work(learner, learner.settings))
 
-    original, training.train_steps = training.train_steps, work_instead
+    original, Learner.train = Learner.train, work_instead  # type: ignore[method-assign, assignment]
     try:
         regard.train(task, **flags, savepath=savepath, overwrite=True, progress=False)
     finally:
-        training.train_steps = original
+        Learner.train = original  # type: ignore[method-assign]
     return results[0]

@@ -84,7 +84,7 @@ def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
     from regard.training.building import start
     from regard.training.config import make_config
     from regard.training.run_folder import create_run
-    from regard.training.trainer import Learner, train_steps
+    from regard.training.trainer import Learner
 
     class DoneError(Exception):
         """Passes the measurements out of the training loop."""
@@ -110,7 +110,7 @@ def train_regard(task: str, seed: int, began: float) -> dict[str, Any]:
             batches = built.batches(config.training, BatchContext(generator=state.generator))
             learner = Learner(state, config.training, batches, type(building)(Path(folder) / task))
             with limit_threads(state.model):
-                train_steps(learner, config.training, report)
+                learner.train(report)
         except DoneError as done:
             if done.args[0] is not None:
                 return done.args[0]

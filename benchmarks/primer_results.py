@@ -70,17 +70,17 @@ def jobs_of(seeds: range) -> list[Flags]:
 
 def measure(flags: Flags) -> dict[str, Any]:
     """Train a model, and measure it on samples that are drawn with the seed of the model."""
-    from regard.training.settings import RECIPES
+    from regard.training.config import RECIPES
 
-    whole = RECIPES["regard"]()
+    whole = RECIPES["regard"]
     recipe = flags["recipe"]
     if recipe in WITHOUT:  # a process measures many trainings, which use different variants of the recipe
-        RECIPES["regard"] = lambda: dataclasses.replace(whole, **WITHOUT[recipe])
+        RECIPES["regard"] = dataclasses.replace(whole, **WITHOUT[recipe])
         flags = {**flags, "recipe": "regard"}
     try:
         return figures_of(flags)
     finally:
-        RECIPES["regard"] = lambda: whole
+        RECIPES["regard"] = whole
 
 
 def figures_of(flags: Flags) -> dict[str, Any]:

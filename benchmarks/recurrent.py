@@ -55,7 +55,7 @@ def train_regard(task_name: str, flags: dict[str, Any], steps: int) -> dict[str,
     from regard.training.building import start
     from regard.training.config import make_config
     from regard.training.run_folder import create_run
-    from regard.training.trainer import Learner, train_steps
+    from regard.training.trainer import Learner
 
     config = make_config(
         task_name, {"embedding": EMBEDDING, "hidden": HIDDEN, "batchsize": BATCH, "steps": steps, **flags}
@@ -80,7 +80,7 @@ def train_regard(task_name: str, flags: dict[str, Any], steps: int) -> dict[str,
             state.save(building)
         batches = task.batches(config.training, BatchContext(generator=state.generator))
         learner = Learner(state, config.training, batches, type(building)(Path(folder) / task_name))
-        train_steps(learner, config.training, mark)
+        learner.train(mark)
     speeds = [n / (b - a) for n, a, b in zip(tokens, marks, marks[1:], strict=False)]
     assert isinstance(state.model, Seq2Seq)
     run = PairRun(Path(folder), config, steps, task, state.model.eval())

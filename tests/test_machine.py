@@ -12,7 +12,7 @@ import torch
 
 from regard import machine
 from regard.machine import choose
-from regard.training import precision
+from regard.training import trainer
 
 
 class Clock:
@@ -154,17 +154,17 @@ def test_a_folder_that_cannot_be_written_stores_nothing(
 @pytest.mark.parametrize(("faster", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
 def test_auto_selects_the_faster_dtype(monkeypatch: pytest.MonkeyPatch, faster: bool, dtype: torch.dtype) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
-    monkeypatch.setattr(precision, "_faster_in_bfloat16", lambda: faster)
-    assert precision.product_type("auto") == dtype
+    monkeypatch.setattr(trainer, "_faster_in_bfloat16", lambda: faster)
+    assert trainer.product_type("auto") == dtype
 
 
 def test_bfloat16_is_not_measured_without_its_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
-    monkeypatch.setattr(precision, "_faster_in_bfloat16", lambda: pytest.fail("measured"))
-    assert precision.product_type("auto") == torch.float32
+    monkeypatch.setattr(trainer, "_faster_in_bfloat16", lambda: pytest.fail("measured"))
+    assert trainer.product_type("auto") == torch.float32
 
 
 def test_a_measurement_restores_the_number_of_threads() -> None:
     threads = torch.get_num_threads()
-    precision._faster_in_bfloat16()
+    trainer._faster_in_bfloat16()
     assert torch.get_num_threads() == threads

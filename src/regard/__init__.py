@@ -60,14 +60,13 @@ MODULES = {
     "regard.runs.alignment": "LinkedPair",
     "regard.runs.answer_run": "AnswerRun TestReport",
     "regard.runs.averaging": "average",
-    "regard.runs.examined_runs": "examine_runs",
-    "regard.runs.head_timeline": "timeline",
     "regard.runs.language_run": "LanguageReport LanguageRun",
     "regard.runs.loading": "load load_translator",
     "regard.runs.pair_run": "PairReport PairRun",
     "regard.runs.pruning": "prune PruneReport",
     "regard.runs.run": "Figures Run",
     "regard.runs.run_types": "AnyRun",
+    "regard.runs.seeds": "examine_runs timeline",
     "regard.runs.sequence_run": "SequenceRun",
     "regard.runs.task_configs": (
         "CopyConfig CountingConfig DatesConfig DifferenceConfig DyckConfig InductionConfig ModularConfig "

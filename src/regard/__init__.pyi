@@ -90,14 +90,13 @@ from regard.interpret.why import (
 from regard.runs.alignment import LinkedPair as LinkedPair
 from regard.runs.answer_run import AnswerRun as AnswerRun, TestReport as TestReport
 from regard.runs.averaging import average as average
-from regard.runs.examined_runs import examine_runs as examine_runs
-from regard.runs.head_timeline import timeline as timeline
 from regard.runs.language_run import LanguageReport as LanguageReport, LanguageRun as LanguageRun
 from regard.runs.loading import load as load, load_translator as load_translator
 from regard.runs.pair_run import PairReport as PairReport, PairRun as PairRun
 from regard.runs.pruning import PruneReport as PruneReport, prune as prune
 from regard.runs.run import Figures as Figures, Run as Run
 from regard.runs.run_types import AnyRun as AnyRun
+from regard.runs.seeds import examine_runs as examine_runs, timeline as timeline
 from regard.runs.sequence_run import SequenceRun as SequenceRun
 from regard.runs.task_configs import (
     CopyConfig as CopyConfig,

@@ -20,7 +20,7 @@ from regard.data.subwords import train_subwords
 from regard.data.vocabulary import PAD
 from regard.errors import InputError
 from regard.runs.loading import load_translator
-from regard.tasks.translation_config import TranslationTaskConfig
+from regard.tasks.translation import TranslationTaskConfig
 from tests.data.pair_list import PairList
 from tests.german import sentences, write
 

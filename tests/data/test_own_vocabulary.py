@@ -11,7 +11,7 @@ from regard.data.prepare import read_own_vocabulary
 from regard.data.subwords import train_subwords
 from regard.data.vocabulary import UNKNOWN
 from regard.errors import InputError
-from regard.tasks.translation_config import TranslationTaskConfig
+from regard.tasks.translation import TranslationTaskConfig
 from tests.conftest import TINY
 from tests.german import sentences, write
 

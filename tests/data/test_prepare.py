@@ -16,7 +16,7 @@ from regard.data.parallel import ConcatenatedText, ParallelText
 from regard.data.prepare import TokenizerConfig, learn_vocabularies, prepare_corpus
 from regard.errors import InputError
 from regard.io.locking import hold_lock
-from regard.tasks.translation_config import TranslationTaskConfig
+from regard.tasks.translation import TranslationTaskConfig
 
 CUTTING = TokenizerConfig(kind="words", size=100, joint=True, lowercase=False)
 LINES = [f"w{number % 40} w{number % 7}\tw{number % 11}" for number in range(95)]

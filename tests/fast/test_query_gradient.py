@@ -12,8 +12,8 @@ from regard import record
 from regard.attention.multihead import keep_heads
 from regard.models.query import QueryModel, QueryModelConfig
 from regard.tasks.batch import Batch
+from regard.training.config import TrainingConfig
 from regard.training.objective import AnswerObjective
-from regard.training.settings import TrainingConfig
 
 WIDE = QueryModelConfig(hidden=14, pos_enc=True, enc_layers=1, multihead=True, heads=7, self_att=True)
 CONFIGS = {

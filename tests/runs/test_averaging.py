@@ -12,7 +12,7 @@ import regard
 from regard.errors import InputError
 from regard.io.reading import list_steps
 from regard.training.checkpoint import Checkpoint
-from regard.training.settings import TrainingConfig
+from regard.training.config import TrainingConfig
 from tests.conftest import TINY
 from tests.german import write
 
@@ -39,7 +39,7 @@ def test_the_best_models_by_the_criterion_are_kept(run: regard.AnyRun) -> None:
 
 def test_the_mean_is_the_mean(run: regard.AnyRun, tmp_path: Path) -> None:
     averaged = regard.average(run, tmp_path / "mean")
-    models = [Checkpoint.load_kept(run.files, path).weights for path in list_steps(run.folder / "kept")]
+    models = [Checkpoint.load_weights(run.files, path).weights for path in list_steps(run.folder / "kept")]
     for name, value in averaged.model.state_dict().items():
         one, two = (weights[name] for weights in models if weights is not None)
         assert torch.allclose(value, (one + two) / 2, atol=1e-7), name

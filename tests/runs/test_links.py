@@ -131,7 +131,7 @@ def test_comparison_writes_through_no_link(tmp_path: Path) -> None:
     [
         (RunFolder, "append_metrics"),
         (Checkpoint, "save"),
-        (Checkpoint, "save_snapshot"),
+        (Checkpoint, "save_weights"),
     ],
     ids=lambda writer: writer[1],
 )

@@ -6,9 +6,8 @@ from hypothesis import given, strategies as st
 
 from regard.errors import InputError
 from regard.tasks.base import PAST_END, Task, TaskConfig
-from regard.tasks.counting import Counting, Difference
+from regard.tasks.counting import Counting, Difference, Signal, Signal2
 from regard.tasks.recall import Recall
-from regard.tasks.signal import Signal, Signal2
 
 PRIMER = (Counting, Difference, Signal, Signal2)
 each_task = pytest.mark.parametrize("task_class", PRIMER, ids=[task.name for task in PRIMER])

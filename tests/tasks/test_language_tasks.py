@@ -18,7 +18,7 @@ from regard.tasks.parity import Parity, ParityTaskConfig
 from regard.tasks.regression import Regression, RegressionTaskConfig
 from regard.tasks.selective_copy import SelectiveCopy, SelectiveCopyTaskConfig
 from regard.tasks.tokens import TokenTask
-from regard.training.settings import TrainingConfig
+from regard.training.config import TrainingConfig
 
 Tokens = list[str]
 

@@ -13,7 +13,7 @@ from regard.data.token_file import decode_tokens, encode_lines, learn_vocabulary
 from regard.errors import InputError
 from regard.tasks.batch import IGNORE, BatchContext
 from regard.tasks.text import Text, TextTaskConfig
-from regard.training.settings import TrainingConfig
+from regard.training.config import TrainingConfig
 
 LINES = "The quick brown fox\njumps over the lazy dog.\n\n  Two blanks, and grüße!\n" * 20
 

@@ -10,7 +10,7 @@ from regard.errors import InputError
 from regard.tasks.batch import IGNORE, BatchContext, TokenBatch
 from regard.tasks.induction import Induction, InductionTaskConfig
 from regard.tasks.tokens import PADDING
-from regard.training.settings import TrainingConfig
+from regard.training.config import TrainingConfig
 
 
 def make_batch() -> TokenBatch:

@@ -40,9 +40,9 @@ def test_checkpoint_without_weights_keeps_the_stored_ones(folder: RunFolder) -> 
 
 
 def test_snapshots_have_half_precision(folder: RunFolder) -> None:
-    Checkpoint(step=3, weights={**WEIGHTS, "count": torch.tensor([1])}).save_snapshot(folder)
+    Checkpoint(step=3, weights={**WEIGHTS, "count": torch.tensor([1])}).save_weights(folder, "snapshots")
     [path] = folder.snapshots
-    snapshot = Checkpoint.load_snapshot(folder, path)
+    snapshot = Checkpoint.load_weights(folder, path)
     assert snapshot.step == 3 and snapshot.weights
     assert snapshot.weights["weight"].dtype == torch.float32 and snapshot.weights["count"].dtype == torch.int64
     assert path.stat().st_size < 24 + 1000 + len(folder.config_text)

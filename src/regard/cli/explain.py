@@ -101,7 +101,7 @@ class ExamineFlags:
 def run_examine(argv: list[str]) -> None:
     """Examine the runs, then print and save the report."""
     from regard.interpret.saved_examination import FILE  # slow to import, and not needed to explain a weight
-    from regard.runs.examined_runs import examine_runs
+    from regard.runs.seeds import examine_runs
 
     names, flags = read_command(ExamineFlags, argv, "regard examine RUN...")
     check_needed(flags, {"explorer": "html"})
@@ -151,7 +151,7 @@ class TimelineFlags:
 
 def run_timeline(argv: list[str]) -> None:
     """Measure the runs, then print the timeline and write the files."""
-    from regard.runs.head_timeline import timeline
+    from regard.runs.seeds import timeline
 
     names, flags = read_command(
         TimelineFlags, argv, "regard timeline RUN...", example="seed0/induction seed1/induction"

@@ -21,9 +21,16 @@ from regard.result import percent
 from regard.runs.loading import SAVEPATH
 from regard.runs.run_config import without_text
 from regard.tasks.all_tasks import TASKS
-from regard.training.config import PRESETS, RunConfig, changed_config, check_dependent, has_presets, make_config
+from regard.training.config import (
+    PRESETS,
+    RunConfig,
+    changed_config,
+    check_dependent,
+    find_criterion,
+    has_presets,
+    make_config,
+)
 from regard.training.run_folder import RunFolder, find_run
-from regard.training.settings import find_criterion
 from regard.training.signals import Interrupted, Terminated
 
 if TYPE_CHECKING:

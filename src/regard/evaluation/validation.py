@@ -21,7 +21,7 @@ from regard.tasks.batch import TokenBatch
 from regard.tasks.text import Text
 from regard.tasks.tokens import TokenTask
 from regard.tasks.translation import Translation
-from regard.training.settings import Criterion, TrainingConfig, find_criterion
+from regard.training.config import Criterion, TrainingConfig, find_criterion
 
 LARGEST_LOSS = 700.0  # Loss in nats above which the perplexity exceeds the largest number of a computer
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -13,33 +12,31 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.arguments import Limits, public
-from regard.attention.names import short_name
+from regard.attention.names import find_name, short_name
+from regard.attention.recording import record_own
 from regard.attention.records import check_indices
-from regard.errors import InputError
 from regard.evaluation.exact_match import exact_match, fresh_batches
 from regard.interpret.relevance import relevance_share
 from regard.result import Result, percent
-from regard.runs.attention_maps import add_note, map_of_answer
-from regard.runs.probe_input import prepare_tokens
-from regard.runs.run import Figures, Run, play_back
+from regard.runs.run import Figures, TensorRun, visible
 from regard.streams import make_generator
 from regard.training.config import ModelPart, TaskPart
-from regard.viz.records import attach_original
+from regard.viz.attention_map import AttentionMap
+from regard.viz.maps import CROSS, LayerKind, make_layer_map
 from regard.viz.subject import ProbeInput
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from regard.interpret.relevance import RelevanceShare
     from regard.models.base import AnswerModel
     from regard.tasks.base import Task
     from regard.tasks.batch import Batch
-    from regard.viz.attention_map import AttentionMap, Playback
 
 HEADS_PER_LINE = 5
 """Number of heads that fit on a line of 80 characters."""
 CHUNK = 1000
 """Inputs per forward pass."""
+REST = "rest"
+"""Label of the additional learned step of a model trained on all lengths."""
 
 
 @public
@@ -74,21 +71,10 @@ class TestReport(Result):
         title = f"Attention on relevant inputs (uniform attention: {percent(self.relevance.uniform)}):"
         return "\n  ".join([f"{matches}\n{title}", *lines])
 
-    def table(self) -> Table:
-        from rich.table import Table
-
-        table = Table("", "fraction", box=None, pad_edge=False)
-        table.add_row(f"exact match, {self.samples:,} samples", percent(self.exact_match, 2))
-        if self.relevance is not None:
-            for head, share in enumerate(self.relevance.heads):
-                table.add_row(f"attention on relevant inputs, head {head}", percent(share))
-            table.add_row("the same for uniform attention", percent(self.relevance.uniform))
-        return table
-
 
 @public
 @dataclass(frozen=True, repr=False)
-class AnswerRun(Run[TaskPart, ModelPart]):
+class AnswerRun(TensorRun[TaskPart, ModelPart]):
     """A run of a task whose answer has a number for each output step."""
 
     task: Task
@@ -124,11 +110,11 @@ class AnswerRun(Run[TaskPart, ModelPart]):
             max_len=self.max_len,
             exact_match=exact_match(self.model, batches()),
             relevance=relevance_share(self.model, self.task, batches()) if attends else None,
-            note=self.unusual(self.max_len if sample_len is None else sample_len),
+            note=self.unusual(self.task.signals + (self.max_len if sample_len is None else sample_len)),
         )
 
-    def unusual(self, letters: int) -> str:
-        """Return a warning if the number of letters does not occur in the training data, else an empty string."""
+    def unusual(self, steps: int) -> str:
+        letters = steps - self.task.signals
         if self.config.training.vary_len or letters == self.max_len:
             return ""
         return (
@@ -145,64 +131,59 @@ class AnswerRun(Run[TaskPart, ModelPart]):
         """Number of letters of the longest sequence."""
         return self.task.input_len - self.task.signals
 
-    def attend(
-        self,
-        input: str | None = None,
-        *,
-        sample_len: int | None = None,
-        signal: str | None = None,
-        seed: int = 0,
-    ) -> AttentionMap:
-        """Answer an input such as `"BCCCBAABACCCA"`, and return the attention of each layer.
+    def _drawn(self, sample_len: int | None, signal: str | None, seed: int) -> Tensor:
+        generator = make_generator(seed, "sample")
+        return self.task.sample(1, generator, sample_len=sample_len, signal=signal).inputs
 
-        If `input` is None, a random input is generated with `seed`, `sample_len` letters and the signals
-        `signal`. During an intervention, the map describes the intervention, and `original` is the map without
-        the intervention. Raises `InputError` for an invalid input.
-        """
-        inputs = self._inputs(input, sample_len, signal, seed)
-        make_map = partial(map_of_answer, self.model, self.task, inputs)
-        attention = attach_original(self.model, self.where, make_map)
-        return add_note(attention, self.unusual(inputs.shape[1] - self.task.signals))
-
-    def playback(
-        self,
-        input: str | None = None,
-        *,
-        sample_len: int | None = None,
-        signal: str | None = None,
-        seed: int = 0,
-    ) -> Playback:
-        """Return the attention map for an input at each training snapshot; options as in `attend`.
-
-        Raises `InputError` for a run without snapshots.
-        """
-        inputs = self._inputs(input, sample_len, signal, seed)
-        return play_back(self.files, self.model, partial(map_of_answer, task=self.task, inputs=inputs))
+    @torch.inference_mode()
+    def _map(self, model: AnswerModel, inputs: Tensor) -> AttentionMap:
+        if model.training:
+            model.eval()
+        with record_own(model) as records:
+            positions, logits = model.learned_positions, model(inputs)
+        task, relevance = self.task, self.task.relevance(inputs)[0].numpy()
+        probabilities, prediction = logits[0].softmax(-1).max(-1)
+        text, outputs = task.render(inputs[0]), task.output_labels(inputs[0])
+        letters = list(map(visible, text))
+        layers = {}
+        for full, record in records.items():
+            name, weights = short_name(full), record.weights[0].float().numpy()
+            rest = weights.shape[-1] - len(letters)
+            # The rest step (the additional learned step) does not represent an input, so no answer depends on
+            # the rest step.
+            relevant = np.pad(relevance, ((0, 0), (0, rest))) if find_name(full, model.cross_layers) else None
+            # A pooling model has one query for all outputs.
+            queries = outputs if weights.shape[1] == len(outputs) else ["all outputs"]
+            if relevant is not None and len(queries) < len(relevant):
+                relevant = np.logical_or.reduce(relevant, axis=0, keepdims=True)
+            labels: dict[LayerKind, tuple[list[str], list[str]]] = {
+                "encoder": (letters, letters),
+                "decoder": (outputs, outputs),
+                CROSS: (queries, letters + [REST] * rest),
+            }
+            layers[name] = make_layer_map(name, weights, labels, relevant)
+        return AttentionMap(
+            task=task.name,
+            input=text,
+            prediction=prediction.tolist(),
+            truth=task.answer(inputs)[0].tolist(),
+            layers=layers,
+            outputs=outputs,
+            probabilities=probabilities.tolist(),
+            position_norms=None if positions is None else positions.norm(dim=-1).tolist(),
+        )
 
     def called(self, classes: Sequence[int]) -> list[str]:
         check_indices("class", classes, self.task.classes)
         return [str(number) for number in classes]
-
-    def draw(self, *, sample_len: int | None = None, signal: str | None = None, seed: int = 0) -> str:
-        return self.task.render(self._inputs(None, sample_len, signal, seed)[0])
-
-    def check(self, input: str) -> None:
-        """Raise `InputError` if the input is invalid for the task."""
-        self.task.parse(input)
 
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Tensor]:
         """Return inputs (T,) of full length, generated independently of the training data."""
         drawn = fresh_batches(self.task, samples, make_generator(seed, purpose))
         return [inputs for batch in drawn for inputs in batch.inputs]
 
-    def look(self, input: Tensor) -> AttentionMap:
-        """Return the attention map for an input (T,)."""
-        return map_of_answer(self.model, self.task, self.prepare(input).unsqueeze(0))
-
     @torch.inference_mode()
     def losses(self, inputs: Sequence[Tensor]) -> np.ndarray:
-        """Return (N, 2): for each input, the total cross-entropy of its output steps in nats, and the number of
-        steps."""
         self.model.eval()
         chunks = [np.zeros(0)]
         for begin in range(0, len(inputs), CHUNK):
@@ -213,12 +194,7 @@ class AnswerRun(Run[TaskPart, ModelPart]):
         sums = np.concatenate(chunks)
         return np.stack([sums, np.full(len(sums), self.task.outputs)], 1)
 
-    def prepare(self, input: str | Tensor) -> Tensor:
-        """Return an input (T,) for a text; an input is returned unchanged. Raises `InputError` for others."""
-        return prepare_tokens(self.task, input)
-
     def trial(self, input: Tensor) -> ProbeInput:
-        """Return an input (T,) prepared for explanation methods."""
         input = self.prepare(input)
         return ProbeInput(
             run=lambda count: self._logits(input.expand(count, -1)),
@@ -229,10 +205,6 @@ class AnswerRun(Run[TaskPart, ModelPart]):
             run_tokens=self._logits,
             alphabet=range(len(self.task.vocabulary)),
         )
-
-    def _logits(self, inputs: Tensor) -> Tensor:
-        logits: Tensor = self.model(inputs)
-        return logits
 
     def figures(self, *, seed: int = 0) -> Figures:
         """Return the measurements for a comparison, on samples of full length.
@@ -247,12 +219,3 @@ class AnswerRun(Run[TaskPart, ModelPart]):
             relevance=max(report.relevance.heads),
             uniform=report.relevance.uniform,
         )
-
-    def _inputs(self, input: str | None, sample_len: int | None, signal: str | None, seed: int) -> Tensor:
-        """Return `input` as a batch (1, T), or a random batch if `input` is None."""
-        if input is None:
-            generator = make_generator(seed, "sample")
-            return self.task.sample(1, generator, sample_len=sample_len, signal=signal).inputs
-        if sample_len is not None or signal is not None:
-            raise InputError("input is given: leave out sample_len and signal, which apply only to random inputs")
-        return self.task.parse(input)

@@ -43,7 +43,7 @@ def average(run: AnyRun, output: str | Path | None = None, *, overwrite: bool = 
             f"--keep, such as --keep 5"
         )
     check_run_path(target, overwrite=overwrite, flag="--output")
-    models = (Checkpoint.load_kept(files, path, expected) for path in paths)
+    models = (Checkpoint.load_weights(files, path, expected) for path in paths)
     steps, weights = _mean(models)
     config: Any = dataclasses.replace(run.config, averaged=steps)
     with hold_lock(target), create_run(target, config, overwrite=overwrite, flag="--output") as folder:

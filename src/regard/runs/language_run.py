@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,25 +14,22 @@ from torch import Tensor
 
 from regard.arguments import public
 from regard.attention.names import short_name
+from regard.attention.recording import record_own
 from regard.attention.records import check_indices
 from regard.decoding.translation import Candidate
 from regard.errors import InputError, check_range
 from regard.evaluation.next_tokens import TokenFigures, measure_tokens, next_token_losses
 from regard.result import Result, percent
-from regard.runs.attention_maps import add_note, map_of_tokens
-from regard.runs.probe_input import prepare_tokens
-from regard.runs.run import Figures, Run, play_back
+from regard.runs.run import Figures, TensorRun, visible
 from regard.streams import make_generator
+from regard.tasks.batch import TokenBatch
 from regard.training.config import ModelPart, TaskPart
-from regard.viz.attention_map import AttentionMap, Playback
-from regard.viz.records import attach_original
+from regard.viz.attention_map import AttentionMap
+from regard.viz.maps import make_layer_map
 from regard.viz.subject import ProbeInput
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from regard.models.base import LanguageModel
-    from regard.tasks.batch import TokenBatch
     from regard.tasks.tokens import TokenTask
 
 CHUNK = 500
@@ -85,21 +82,10 @@ class LanguageReport(Result):
             lines.append(f"  {name}: {shares}")
         return "\n".join(lines)
 
-    def table(self) -> Table:
-        from rich.table import Table
-
-        table = Table("", "", box=None, pad_edge=False, show_header=False)
-        table.add_row("exact match", percent(self.exact_match, 2))
-        table.add_row(self.measure, f"{self.loss:.4f}")
-        for name, heads in self.figures.relevance.items():
-            for head, share in enumerate(heads):
-                table.add_row(f"attention on relevant inputs, {name}, head {head}", percent(share))
-        return table
-
 
 @public
 @dataclass(frozen=True, repr=False)
-class LanguageRun(Run[TaskPart, ModelPart]):
+class LanguageRun(TensorRun[TaskPart, ModelPart]):
     """A run of a language model."""
 
     task: TokenTask
@@ -132,12 +118,11 @@ class LanguageRun(Run[TaskPart, ModelPart]):
             count = min(CHUNK, samples - done)
             yield self.task.sample(count, generator, sample_len=sample_len, unseen=True)
 
-    def unusual(self, tokens: int) -> str:
-        """Return a warning if an input has more tokens than the training data, or an empty string."""
+    def unusual(self, steps: int) -> str:
         longest = self.task.lengths[-1]
-        if tokens <= longest:
+        if steps <= longest:
             return ""
-        return f"training inputs have at most {longest} tokens, but this input has {tokens}: expect errors"
+        return f"training inputs have at most {longest} tokens, but this input has {steps}: expect errors"
 
     def generate(
         self,
@@ -168,14 +153,7 @@ class LanguageRun(Run[TaskPart, ModelPart]):
             raise InputError(
                 f"{self.name} has real-valued inputs, and its outputs cannot be used as inputs: use `test`"
             )
-        search = Search(
-            beam=beam,
-            n_best=n_best,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            seed=seed,
-        )
+        search = Search(beam=beam, n_best=n_best, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
         prompts = [prompts] if isinstance(prompts, str) else list(prompts)
         tokens = [self.task.parse(prompt)[0].tolist() for prompt in prompts]
         longest = None if self.model.learned_positions is None else self.task.longest
@@ -193,24 +171,49 @@ class LanguageRun(Run[TaskPart, ModelPart]):
             found.append([Candidate(text=end, **vars(best)) for end, best in zip(ends, ranked, strict=True)])
         return found
 
-    def attend(self, input: str | None = None, *, sample_len: int | None = None, seed: int = 0) -> AttentionMap:
-        """Predict the token after each token of an input, and return the attention of each layer.
+    def _drawn(self, sample_len: int | None, signal: str | None, seed: int) -> Tensor:
+        if signal is not None:
+            raise InputError(f"signal {signal!r} does not fit: {self.name} has no signals")
+        batch = self.task.sample(1, make_generator(seed, "sample"), sample_len=sample_len, unseen=True)
+        return batch.inputs if batch.mask is None else batch.inputs[:, batch.mask[0]]
 
-        `input` None: one drawn by `seed`, with `sample_len` tokens. During an intervention, the map names the
-        intervention, and `original` is the map without the intervention. Raises `InputError` for an input that
-        does not fit.
-        """
-        inputs = self._inputs(input, sample_len, seed)
-        attention = attach_original(self.model, self.where, partial(map_of_tokens, self.model, self.task, inputs))
-        return add_note(attention, self.unusual(inputs.shape[1]))
-
-    def playback(self, input: str | None = None, *, sample_len: int | None = None, seed: int = 0) -> Playback:
-        """Return the attention map for an input at each snapshot. The options are those of `attend`.
-
-        Raises `InputError` for a run without snapshots.
-        """
-        inputs = self._inputs(input, sample_len, seed)
-        return play_back(self.files, self.model, partial(map_of_tokens, task=self.task, inputs=inputs))
+    @torch.inference_mode()
+    def _map(self, model: LanguageModel, inputs: Tensor) -> AttentionMap:
+        # `outputs` and `probabilities` are those of the most likely next token at each position. Prediction and
+        # truth are the outputs of the task.
+        model.eval()
+        with record_own(model) as records:
+            logits = model(inputs.to(next(model.parameters()).device))[0].float().cpu()
+        task, targets = self.task, self.task.answer(inputs)[0]
+        is_output = TokenBatch(inputs, targets[None], None).is_output[0]
+        labels = [visible(label) for label in task.labels(inputs[0])]
+        probabilities: list[float] = []
+        if task.input_width:
+            outputs = [f"{value:.2f}" for value in logits[:, 0].tolist()]
+            prediction = " ".join(label for label, shown in zip(outputs, is_output, strict=True) if shown)
+            truth = " ".join(f"{value:.2f}" for value in targets[is_output].tolist())
+        else:
+            best, predicted = logits.softmax(-1).max(-1)
+            probabilities, outputs = best.tolist(), [visible(label) for label in task.labels(predicted)]
+            prediction, truth = task.render(predicted[is_output]), task.render(targets[is_output])
+        relevant = task.relevance(inputs)[0].numpy() if task.knows_relevance else None
+        layers = {}
+        for full, record in records.items():
+            name, weights = short_name(full), record.weights[0].float().cpu().numpy()
+            own = make_layer_map(name, weights, {"decoder": (labels, labels)}, None)
+            title = own.title.replace(" of the outputs", "")
+            layers[name] = dataclasses.replace(own, relevant=relevant, title=title)
+        positions = model.learned_positions
+        return AttentionMap(
+            task=task.name,
+            input=task.render(inputs[0]),
+            prediction=prediction,
+            truth=truth if bool(is_output.any()) else None,
+            layers=layers,
+            outputs=outputs,
+            probabilities=probabilities,
+            position_norms=None if positions is None else positions.norm(dim=-1).tolist(),
+        )
 
     def called(self, classes: Sequence[int]) -> list[str]:
         if self.task.input_width:
@@ -226,14 +229,6 @@ class LanguageRun(Run[TaskPart, ModelPart]):
             return False  # the text was removed
         return True
 
-    def draw(self, *, sample_len: int | None = None, seed: int = 0) -> str:
-        """Return a drawn input that is not in the training data. The options are those of `attend`."""
-        return self.task.render(self._inputs(None, sample_len, seed)[0])
-
-    def check(self, input: str) -> None:
-        """Raise `InputError` for an input that the task does not accept."""
-        self.task.parse(input)
-
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Tensor]:
         """Return inputs (T,) without padding, generated independently of the training data."""
         batches = self._batches(samples, make_generator(seed, purpose))
@@ -242,10 +237,6 @@ class LanguageRun(Run[TaskPart, ModelPart]):
             for batch in batches
             for row, inputs in enumerate(batch.inputs)
         ]
-
-    def look(self, input: Tensor) -> AttentionMap:
-        """Return the attention map for an input (T,)."""
-        return map_of_tokens(self.model, self.task, self.prepare(input).unsqueeze(0))
 
     def losses(self, inputs: Sequence[Tensor]) -> np.ndarray:
         inputs = [self.prepare(input) for input in inputs]
@@ -259,14 +250,7 @@ class LanguageRun(Run[TaskPart, ModelPart]):
                 losses[chunk] = next_token_losses(self.model, batch, self.task.answer(batch)).numpy()
         return losses
 
-    def prepare(self, input: str | Tensor) -> Tensor:
-        """Return an input (T,) for a text; an input is returned unchanged. Raises `InputError` for others."""
-        return prepare_tokens(self.task, input, self.task.input_width)
-
     def trial(self, input: Tensor) -> ProbeInput:
-        """Return an input (T,) prepared for explanation methods."""
-        from regard.viz.subject import ProbeInput
-
         input = self.prepare(input)
         batch, reads_tokens = input.unsqueeze(0), not self.task.input_width
         return ProbeInput(
@@ -281,22 +265,9 @@ class LanguageRun(Run[TaskPart, ModelPart]):
             steps=self.task.answer_steps(input),
         )
 
-    def _logits(self, inputs: Tensor) -> Tensor:
-        logits: Tensor = self.model(inputs.to(next(self.model.parameters()).device))
-        return logits
-
     def figures(self, *, seed: int = 0) -> Figures:
         figures = self.test(seed=seed).figures
         heads = [share for layer in figures.relevance.values() for share in layer]
         if not heads:
             return Figures(exact_match=figures.exact_match)
         return Figures(exact_match=figures.exact_match, relevance=max(heads), uniform=figures.uniform)
-
-    def _inputs(self, input: str | None, sample_len: int | None, seed: int) -> Tensor:
-        """Return `input` as a batch (1, T), or a drawn input if `input` is None."""
-        if input is None:
-            batch = self.task.sample(1, make_generator(seed, "sample"), sample_len=sample_len, unseen=True)
-            return batch.inputs if batch.mask is None else batch.inputs[:, batch.mask[0]]
-        if sample_len is not None:
-            raise InputError("input is given: leave out sample_len, which applies only to random inputs")
-        return self.task.parse(input)

@@ -22,8 +22,7 @@ from regard.runs.answer_run import AnswerRun
 from regard.runs.pair_run import PairRun
 from regard.runs.run_types import AnyRun
 from regard.streams import make_generator
-from regard.tasks.counting import Counting, Difference
-from regard.tasks.signal import Signal, Signal2
+from regard.tasks.counting import Counting, Difference, Signal, Signal2
 from regard.viz.serialization import map_data
 
 # Parameters of a model as short text, for pages that compute the model's answers.
@@ -117,16 +116,9 @@ def live_data(run: AnyRun) -> dict[str, Any]:
     parameters, change = pack_parameters(run.model, logits, tolerance=TOLERANCE)
     attention = map_data(run.attend(inputs[0]["source"]))
     layers = [{name: layer[name] for name in ("name", "title", "kind")} for layer in attention["layers"]]
-    about = {
-        **run.about(),
-        "where": run.where,
-        "without": WITHOUT,
-        "snapshots": False,
-        "writes": False,
-        "back": None,
-    }
+    page = {"without": WITHOUT, "snapshots": False, "writes": False, "back": None, "draws": True}
     return {
-        "about": {**about, "draws": True, "back": None},
+        "about": {**run.about(), "where": run.where, **page},
         "kind": MODELS[type(run.model)],
         "config": asdict(run.config.model),
         "task": _task(run),

@@ -54,19 +54,14 @@ class LoadOptions(TypedDict, total=False):
     trust_edited: bool
 
 
-@public
 @overload
 def load(run: AnswerTask, **options: Unpack[LoadOptions]) -> AnswerRun[Any, Any]: ...
-@public
 @overload
 def load(run: PairTask, **options: Unpack[LoadOptions]) -> PairRun[Any, Any]: ...
-@public
 @overload
 def load(run: TextTask, **options: Unpack[LoadOptions]) -> TranslationRun[Any, Any]: ...
-@public
 @overload
 def load(run: LanguageTask, **options: Unpack[LoadOptions]) -> LanguageRun[Any, Any]: ...
-@public
 @overload
 def load(run: str | Path, **options: Unpack[LoadOptions]) -> AnyRun: ...
 @public

@@ -18,8 +18,6 @@ from regard.streams import make_generator
 from regard.training.config import ModelPart, TaskPart
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from regard.decoding.translation import Candidate
     from regard.interpret.alignment import Alignment
     from regard.tasks.pairs import Pair, PairTask
@@ -49,16 +47,6 @@ class PairReport(Result):
             lines.append(f"{short_name(name)}: alignment error rate {alignment.error_text}, {share}")
             lines.append(f"  the source of each symbol (uniform attention: {percent(alignment.uniform)})")
         return "\n".join(lines)
-
-    def table(self) -> Table:
-        from rich.table import Table
-
-        table = Table("", "exact match", "alignment error", "fraction", "uniform", box=None, pad_edge=False)
-        table.add_row(plural(self.samples, "unseen sample"), percent(self.exact_match, 2))
-        for name, alignment in self.alignments.items():
-            shares = map(percent, (alignment.share, alignment.uniform))
-            table.add_row(name, "", alignment.error_text, *shares)
-        return table
 
 
 @public
@@ -107,7 +95,7 @@ class PairRun(SequenceRun[TaskPart, ModelPart]):
         if input is None:
             input = self.draw(sample_len=sample_len, seed=seed)
         elif sample_len is not None:
-            raise InputError("input is given: leave out sample_len, which applies only to random inputs")
+            raise InputError("input is given: leave out sample_len, only for random inputs")
         return super().attend(input, answer=answer, beam=beam, length_penalty=length_penalty)
 
     @property

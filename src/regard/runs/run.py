@@ -6,37 +6,34 @@ import copy
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
-from torch import nn
+import torch
+from torch import Tensor
 
 from regard.activations.components import Components, find_components
-from regard.arguments import public
+from regard.arguments import check_value, public
 from regard.attention.hooks import attention_layers, find_layer
 from regard.attention.interventions import intervene
 from regard.attention.multihead import MultiHeadAttention, keep_heads
 from regard.attention.names import short_name
 from regard.attention.recording import record_own
-from regard.data.vocabulary import replace_surrogates
-from regard.errors import InputError
+from regard.errors import InputError, unknown_choice
 from regard.interpret.score_calls import own_forward_pass
-from regard.models.base import Seq2Seq
 from regard.result import Result, percent, to_plain
-from regard.runs.attention_maps import pair_batch
-from regard.runs.probe_input import patchable_run
 from regard.statistics import Interval
 from regard.training.building import build_model
-from regard.training.checkpoint import Checkpoint
+from regard.training.checkpoint import load_snapshots
 from regard.training.config import ModelPart, TaskPart, changed_config
 from regard.training.run_folder import RunFolder
-from regard.training.tensor_file import tensor_specs
 from regard.viz.attention_map import Playback
 from regard.viz.maps import layer_kind
-from regard.viz.subject import Layer
+from regard.viz.records import attach_original
+from regard.viz.subject import Layer, Patchable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,50 +50,11 @@ if TYPE_CHECKING:
     from regard.training.config import RunConfig
     from regard.viz.attention_map import AttentionMap
     from regard.viz.forward_pass import ForwardPass
-    from regard.viz.subject import Patchable, ProbeInput
+    from regard.viz.subject import ProbeInput
     from regard.viz.widget import AttentionWidget
 
-# Playback: the attention map for one input at each snapshot of a training run.
-
 MOST_POINTS = 300
-"""Largest number of points of the loss curve."""
-Model = TypeVar("Model", bound=nn.Module)
-
-
-def play_back(run: RunFolder, model: Model, attend: Callable[[Model], AttentionMap]) -> Playback:
-    """Return the result of `attend` for the model of each snapshot, and the loss curve.
-
-    Raises `InputError` for a run without snapshots, and for a damaged snapshot.
-    """
-    if not run.snapshots:
-        raise InputError(f"run {str(run.path)!r} has no snapshots: train it with --snapshots 50")
-    model = copy.deepcopy(model)
-    expected = tensor_specs(model.state_dict(), half=True)
-    steps, frames = [], []
-    for path in run.snapshots:
-        snapshot = Checkpoint.load_snapshot(run, path, expected)
-        model.load_state_dict(snapshot.weights or {})
-        steps.append(snapshot.step)
-        frames.append(attend(model))
-    lines = run.read_metrics()
-    every = -(-len(lines) // MOST_POINTS) or 1
-    return Playback(
-        steps=steps, frames=frames, losses=[(line["step"], round(line["loss"], 5)) for line in lines[::every]]
-    )
-
-
-# The forward pass of a run whose attention `attend` shows.
-
-
-def replay(run: Any, input: str) -> ForwardPass:
-    """Return the pass of a run on an input; the decoder input of a sequence model is its best answer."""
-    model = run.model.eval()
-    if isinstance(model, Seq2Seq):
-        [[best, *_]] = run.search([input])
-        batch = pair_batch(model, run.task, replace_surrogates(input), best.tokens)
-        return own_forward_pass(model, partial(model, batch.source, batch.source_mask, batch.target_in))
-    inputs = run.task.parse(input).to(next(model.parameters()).device)
-    return own_forward_pass(model, partial(model, inputs))
+"""Largest number of points of the loss curve of a playback."""
 
 
 @public
@@ -305,9 +263,9 @@ class Run(ABC, Generic[TaskPart, ModelPart]):
             self, input, layer=layer, head=head, output=output, key=key, temperature=temperature, seed=seed
         )
 
+    @abstractmethod
     def forward_pass(self, input: str) -> ForwardPass:
         """Return the forward pass whose attention `attend` shows. Raises `InputError` for an invalid input."""
-        return replay(self, input)
 
     def with_sums(self, shown: AttentionMap) -> AttentionMap:
         """Return an attention map with the intermediate results of each weight; see
@@ -381,6 +339,17 @@ class Run(ABC, Generic[TaskPart, ModelPart]):
     def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
         """Return the attention map for one input at each snapshot; raises `InputError` without snapshots."""
 
+    def _play_back(self, attend: Callable[[Any], AttentionMap]) -> Playback:
+        """Return the result of `attend` for the model of each snapshot, and the loss curve."""
+        model, steps, frames = copy.deepcopy(self.model), [], []
+        for step in load_snapshots(self.files, model):
+            steps.append(step)
+            frames.append(attend(model))
+        lines = self.files.read_metrics()
+        every = -(-len(lines) // MOST_POINTS) or 1
+        losses = [(line["step"], round(line["loss"], 5)) for line in lines[::every]]
+        return Playback(steps=steps, frames=frames, losses=losses)
+
     @abstractmethod
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Any]:
         """Return at most `samples` inputs outside the training data, sampled separately for each purpose."""
@@ -406,7 +375,21 @@ class Run(ABC, Generic[TaskPart, ModelPart]):
     @property
     def patchable(self) -> Patchable:
         """Forward passes on one input, for patching."""
-        return patchable_run(self)
+
+        def prepare(value: Any, clean: Any = None) -> Any:
+            is_source = isinstance(clean, tuple) and isinstance(value, str)
+            return self.prepare((value, clean[1]) if is_source else value)
+
+        def outputs(prepared: Any) -> Tensor:
+            return self.trial(prepared).run(1)[0].float()
+
+        def answer_class(text: str, classes: int, argument: str = "answer") -> int:
+            names = self.called(range(classes))
+            if text not in names:
+                raise unknown_choice(argument, text, names)
+            return names.index(text)
+
+        return Patchable(prepare, outputs, answer_class, nullcontext)
 
     @abstractmethod
     def prepare(self, input: Any) -> Any:
@@ -419,3 +402,112 @@ class Run(ABC, Generic[TaskPart, ModelPart]):
     @abstractmethod
     def figures(self, *, seed: int = 0) -> Figures:
         """Return the measurements for a comparison."""
+
+
+@dataclass(frozen=True, repr=False)
+class TensorRun(Run[TaskPart, ModelPart]):
+    """Base class of runs whose inputs are tensors (T,) or (T, W): `AnswerRun` and `LanguageRun`."""
+
+    task: Any
+
+    def attend(
+        self,
+        input: str | None = None,
+        *,
+        sample_len: int | None = None,
+        signal: str | None = None,
+        seed: int = 0,
+    ) -> AttentionMap:
+        """Answer an input such as `"BCCCBAABACCCA"`, and return the attention of each layer.
+
+        If `input` is None, a random input is generated with `seed`, `sample_len` letters or tokens and, for a
+        task with signals, the signals `signal`. During an intervention, the map describes the intervention, and
+        `original` is the map without the intervention. Raises `InputError` for an invalid input.
+        """
+        inputs = self._inputs(input, sample_len, signal, seed)
+        attention = attach_original(self.model, self.where, partial(self._map, self.model, inputs))
+        return add_note(attention, self.unusual(inputs.shape[1]))
+
+    def playback(
+        self,
+        input: str | None = None,
+        *,
+        sample_len: int | None = None,
+        signal: str | None = None,
+        seed: int = 0,
+    ) -> Playback:
+        """Return the attention map for an input at each training snapshot; options as in `attend`.
+
+        Raises `InputError` for a run without snapshots.
+        """
+        inputs = self._inputs(input, sample_len, signal, seed)
+        return self._play_back(lambda model: self._map(model, inputs))
+
+    def draw(self, *, sample_len: int | None = None, signal: str | None = None, seed: int = 0) -> str:
+        """Return a random input that is not in the training data; options as in `attend`."""
+        rendered: str = self.task.render(self._drawn(sample_len, signal, seed)[0])
+        return rendered
+
+    def check(self, input: str) -> None:
+        self.task.parse(input)
+
+    def forward_pass(self, input: str) -> ForwardPass:
+        inputs = self.task.parse(input).to(next(self.model.parameters()).device)
+        return own_forward_pass(self.model.eval(), partial(self.model, inputs))
+
+    def look(self, input: Tensor) -> AttentionMap:
+        return self._map(self.model, self.prepare(input).unsqueeze(0))
+
+    def prepare(self, input: str | Tensor) -> Tensor:
+        """Return the input of a text; an input is returned unchanged, if it has the task's shape and tokens."""
+        tokens: Tensor = (
+            self.task.parse(input)[0] if isinstance(input, str) else check_value("input", input, torch.Tensor)
+        )
+        symbols, shape, width = len(self.task.vocabulary), tuple(tokens.shape), self.task.input_width
+        if width and (tokens.dim() != 2 or shape[1] != width):
+            raise InputError(f"input of shape {shape} is not (T, {width}): give a text, or one input")
+        if not width and (
+            tokens.dim() != 1 or tokens.is_floating_point() or not 0 <= tokens.min() <= tokens.max() < symbols
+        ):
+            raise InputError(
+                f"input of shape {shape} and {tokens.dtype} is not one sequence of tokens (T,) from 0 to "
+                f"{symbols - 1}: give a text, or an input of `unseen`"
+            )
+        return tokens
+
+    def _inputs(self, input: str | None, sample_len: int | None, signal: str | None, seed: int) -> Tensor:
+        """Return `input` as a batch (1, T), or a random batch if `input` is None."""
+        if input is None:
+            return self._drawn(sample_len, signal, seed)
+        if sample_len is not None or signal is not None:
+            raise InputError(f"input is given: leave out {' and '.join(self.drawn_by)}, only for random inputs")
+        inputs: Tensor = self.task.parse(input)
+        return inputs
+
+    def _logits(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.model(inputs.to(next(self.model.parameters()).device))
+        return logits
+
+    @abstractmethod
+    def _drawn(self, sample_len: int | None, signal: str | None, seed: int) -> Tensor:
+        """Return a random batch (1, T)."""
+
+    @abstractmethod
+    def _map(self, model: Any, inputs: Tensor) -> AttentionMap:
+        """Return the attention map of a model, such as that of a snapshot, on one input (1, T)."""
+
+    @abstractmethod
+    def unusual(self, steps: int) -> str:
+        """Return a warning if no training input has this number of steps, else an empty string."""
+
+
+def add_note(attention: AttentionMap, note: str) -> AttentionMap:
+    return dataclasses.replace(attention, note="; ".join(filter(None, (note, attention.note))))
+
+
+NULL_LABEL = "␣"
+"""Label of the null character and of whitespace characters on an axis."""
+
+
+def visible(label: str) -> str:
+    return NULL_LABEL if label.isspace() else label

@@ -8,11 +8,10 @@ another model, use `regard.make_config(task, {"model": ...})`.
 True
 """
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, dataclass_transform
 
 from regard.tasks.all_tasks import TASKS
-from regard.training.config import Options, TaskPart, class_name, options_class
+from regard.training.config import Options, RunType, TaskPart, class_name, options_class
 
 if TYPE_CHECKING:
     from regard.models.decoder_only import DecoderOnlyConfig
@@ -37,112 +36,61 @@ if TYPE_CHECKING:
     from regard.tasks.selective_copy import SelectiveCopyTaskConfig
     from regard.tasks.sequences import SequenceConfig
     from regard.tasks.text import TextTaskConfig
-    from regard.tasks.translation_config import TranslationTaskConfig
-    from regard.training.settings import TrainingConfig
+    from regard.tasks.translation import TranslationTaskConfig
+    from regard.training.config import TrainingConfig
 
     # Type checkers and editors see these classes, which have the same fields. `__getattr__` makes those that run.
 
-    @dataclass(frozen=True, kw_only=True)
-    class _CountingTask(
-        Options[AnswerRun[TaskConfig, QueryModelConfig]], TaskConfig, QueryModelConfig, TrainingConfig
-    ):
-        """Options of Counting."""
+    @dataclass_transform(frozen_default=True, kw_only_default=True)
+    class _Task(Options[RunType], TrainingConfig): ...
 
-    @dataclass(frozen=True, kw_only=True)
-    class _RecurrentTask(Options[PairRun[TaskPart, RecurrentConfig]], RecurrentConfig, TrainingConfig):
-        """Options of Recurrent."""
+    class _Counting(_Task[AnswerRun[TaskConfig, QueryModelConfig]], TaskConfig, QueryModelConfig): ...
 
-    @dataclass(frozen=True, kw_only=True)
-    class _LanguageTask(Options[LanguageRun[TaskPart, DecoderOnlyConfig]], DecoderOnlyConfig, TrainingConfig):
-        """Options of Language."""
+    class _Sequence(_Task[PairRun[TaskPart, RecurrentConfig]], RecurrentConfig): ...
 
-    @dataclass(frozen=True, kw_only=True)
-    class CountingConfig(_CountingTask):
-        """Options of Counting."""
+    class _Language(_Task[LanguageRun[TaskPart, DecoderOnlyConfig]], DecoderOnlyConfig): ...
 
-    @dataclass(frozen=True, kw_only=True)
-    class DifferenceConfig(_CountingTask):
-        """Options of Difference."""
+    class CountingConfig(_Counting): ...
 
-    @dataclass(frozen=True, kw_only=True)
-    class SignalConfig(_CountingTask):
-        """Options of Signal."""
+    class DifferenceConfig(_Counting): ...
 
-    @dataclass(frozen=True, kw_only=True)
-    class Signal2Config(_CountingTask):
-        """Options of Signal2."""
+    class SignalConfig(_Counting): ...
 
-    @dataclass(frozen=True, kw_only=True)
-    class CopyConfig(_RecurrentTask[SequenceConfig], SequenceConfig):
-        """Options of Copy."""
+    class Signal2Config(_Counting): ...
 
-    @dataclass(frozen=True, kw_only=True)
-    class ReverseConfig(_RecurrentTask[SequenceConfig], SequenceConfig):
-        """Options of Reverse."""
+    class RecallConfig(_Task[AnswerRun[RecallTaskConfig, PoolingConfig]], RecallTaskConfig, PoolingConfig): ...
 
-    @dataclass(frozen=True, kw_only=True)
-    class SortConfig(_RecurrentTask[SequenceConfig], SequenceConfig):
-        """Options of Sort."""
+    class CopyConfig(_Sequence[SequenceConfig], SequenceConfig): ...
 
-    @dataclass(frozen=True, kw_only=True)
-    class DatesConfig(_RecurrentTask[DatesTaskConfig], DatesTaskConfig):
-        """Options of Dates."""
+    class ReverseConfig(_Sequence[SequenceConfig], SequenceConfig): ...
 
-    @dataclass(frozen=True, kw_only=True)
-    class RecallConfig(
-        Options[AnswerRun[RecallTaskConfig, PoolingConfig]], RecallTaskConfig, PoolingConfig, TrainingConfig
-    ):
-        """Options of Recall."""
+    class SortConfig(_Sequence[SequenceConfig], SequenceConfig): ...
 
-    @dataclass(frozen=True, kw_only=True)
+    class DatesConfig(_Sequence[DatesTaskConfig], DatesTaskConfig): ...
+
     class PhrasesConfig(
-        Options[PairRun[PhrasesTaskConfig, TransformerConfig]],
-        PhrasesTaskConfig,
-        TransformerConfig,
-        TrainingConfig,
-    ):
-        """Options of Phrases."""
+        _Task[PairRun[PhrasesTaskConfig, TransformerConfig]], PhrasesTaskConfig, TransformerConfig
+    ): ...
 
-    @dataclass(frozen=True, kw_only=True)
     class TranslationConfig(
-        Options[TranslationRun[TranslationTaskConfig, TransformerConfig]],
-        TranslationTaskConfig,
-        TransformerConfig,
-        TrainingConfig,
-    ):
-        """Options of Translation."""
+        _Task[TranslationRun[TranslationTaskConfig, TransformerConfig]], TranslationTaskConfig, TransformerConfig
+    ): ...
 
-    @dataclass(frozen=True, kw_only=True)
-    class InductionConfig(_LanguageTask[InductionTaskConfig], InductionTaskConfig):
-        """Options of Induction."""
+    class InductionConfig(_Language[InductionTaskConfig], InductionTaskConfig): ...
 
-    @dataclass(frozen=True, kw_only=True)
-    class MqarConfig(_LanguageTask[MqarTaskConfig], MqarTaskConfig):
-        """Options of Mqar."""
+    class MqarConfig(_Language[MqarTaskConfig], MqarTaskConfig): ...
 
-    @dataclass(frozen=True, kw_only=True)
-    class ModularConfig(_LanguageTask[ModularTaskConfig], ModularTaskConfig):
-        """Options of Modular."""
+    class ModularConfig(_Language[ModularTaskConfig], ModularTaskConfig): ...
 
-    @dataclass(frozen=True, kw_only=True)
-    class SelectiveCopyConfig(_LanguageTask[SelectiveCopyTaskConfig], SelectiveCopyTaskConfig):
-        """Options of SelectiveCopy."""
+    class SelectiveCopyConfig(_Language[SelectiveCopyTaskConfig], SelectiveCopyTaskConfig): ...
 
-    @dataclass(frozen=True, kw_only=True)
-    class ParityConfig(_LanguageTask[ParityTaskConfig], ParityTaskConfig):
-        """Options of Parity."""
+    class ParityConfig(_Language[ParityTaskConfig], ParityTaskConfig): ...
 
-    @dataclass(frozen=True, kw_only=True)
-    class DyckConfig(_LanguageTask[DyckTaskConfig], DyckTaskConfig):
-        """Options of Dyck."""
+    class DyckConfig(_Language[DyckTaskConfig], DyckTaskConfig): ...
 
-    @dataclass(frozen=True, kw_only=True)
-    class RegressionConfig(_LanguageTask[RegressionTaskConfig], RegressionTaskConfig):
-        """Options of Regression."""
+    class RegressionConfig(_Language[RegressionTaskConfig], RegressionTaskConfig): ...
 
-    @dataclass(frozen=True, kw_only=True)
-    class TextConfig(_LanguageTask[TextTaskConfig], TextTaskConfig):
-        """Options of Text."""
+    class TextConfig(_Language[TextTaskConfig], TextTaskConfig): ...
 
 
 def __getattr__(name: str) -> type[Options]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from regard.arguments import public
 from regard.data.unknown_tokens import write_unknown
 from regard.errors import InputError
-from regard.evaluation.validation import language_validation
+from regard.evaluation.validation import language_validation, validation
 from regard.fast.memory import keep_memory
 from regard.fast.threads import limit_threads
 from regard.libraries import import_library
@@ -39,7 +39,6 @@ from regard.training.adam import trained_parameters
 from regard.training.building import start
 from regard.training.config import Options, RunConfig, changed_config, checked, make_config
 from regard.training.distributed import DistributedContext, join_processes
-from regard.training.precision import PRECISION, measure_choices
 from regard.training.run_folder import (
     RunFolder,
     check_run_path,
@@ -48,18 +47,16 @@ from regard.training.run_folder import (
     vocabulary_digest,
 )
 from regard.training.tensor_file import digest_tensors
-from regard.training.trainer import Learner, train_steps
+from regard.training.trainer import PRECISION, Learner, measure_choices
 from regard.training.trust_code import trust
 
 if TYPE_CHECKING:
-    from regard.data.parallel import TextDigest
     from regard.runs.answer_run import AnswerRun
     from regard.runs.language_run import LanguageRun
     from regard.runs.pair_run import PairRun
     from regard.runs.run_types import AnyRun
     from regard.runs.translation_run import TranslationRun
     from regard.tasks.base import AnyTask
-    from regard.training.checkpoint import TrainingState
     from regard.training.trainer import Validate
 
 PREPARED = "prepared"
@@ -68,7 +65,6 @@ Folder = str | Path
 RunType = TypeVar("RunType")
 
 
-@public
 @overload
 def train(
     task: Options[RunType],
@@ -81,19 +77,14 @@ def train(
     trust_code: bool = ...,
     trust_edited: bool = ...,
 ) -> RunType: ...
-@public
 @overload
 def train(task: AnswerTask, **flags: Any) -> AnswerRun[Any, Any]: ...
-@public
 @overload
 def train(task: PairTask, **flags: Any) -> PairRun[Any, Any]: ...
-@public
 @overload
 def train(task: TextTask, **flags: Any) -> TranslationRun[Any, Any]: ...
-@public
 @overload
 def train(task: LanguageTask, **flags: Any) -> LanguageRun[Any, Any]: ...
-@public
 @overload
 def train(task: str | RunConfig, **flags: Any) -> AnyRun: ...
 @public
@@ -125,8 +116,30 @@ def train(
     """
     if resume and overwrite:
         raise InputError("resume continues the run in the folder, overwrite replaces it: choose one of them")
-    config, before = _config_and_origin(task, flags, Path(savepath), start_from, resume, trust_code, trust_edited)
-    folder, prepared = RunFolder(Path(savepath) / config.name, trust_edited), Path(savepath) / PREPARED
+    root, before = Path(savepath), None
+
+    # Config: of the stored run, of the earlier run with other flags, or new.
+    if isinstance(task, Options):
+        task = checked(task.run_config())
+    if not isinstance(task, str | RunConfig):
+        raise InputError(f"task {task!r} is not a task: give its name, a Python file or a config")
+    if isinstance(task, RunConfig) and flags and not resume:
+        raise InputError(
+            f"a config is given: leave out {', '.join(flags)}, or change these options in the config"
+        )
+    if resume:
+        config = resumed_config(task, flags, root, start_from, trust_code, trust_edited)
+    elif start_from is not None:
+        before = read_run(find_run(start_from, root, trust_edited=trust_edited), trust_code=trust_code)
+        config = derived_config(before, task, flags)
+    else:
+        config = (make_config(task, flags) if isinstance(task, str) else task).resolved()
+    if config.training.tensorboard:  # what torch.utils.tensorboard imports
+        import_library("tensorboard.summary.writer.event_file_writer", "the flag tensorboard", "track")
+    if config.custom_parts and not resume:  # whoever trains with code trusts it
+        trust(config.json())
+
+    folder, prepared = RunFolder(root / config.name, trust_edited), root / PREPARED
     # The models of the synthetic tasks are so small that a GPU would slow them down.
     processes = join_processes(gpu=not config.task_class.draws, sharded=config.training.sharded)
     with processes as context, context.lock(folder.path):
@@ -135,9 +148,12 @@ def train(
             resume, config, before = True, folder.read_config(), None
         if not resume:
             check_run_path(folder.path, overwrite=overwrite)  # before minutes of preparation
-        config, built, validate = _prepare_task(
-            config, folder if resume else None, before, prepared, context, show=show
-        )
+
+        # Task, with its text and vocabularies.
+        stored = folder if resume else None
+        config, built, validate = _prepare_task(config, stored, before, prepared, context, show=show)
+
+        # Model and training state.
         keep_memory()
         state = start(config, built, context, None if before is None else before.model.state_dict())
         before = None  # frees its parameters
@@ -149,64 +165,42 @@ def train(
             settings = changed_config(config, {"precision": measured[PRECISION]}).training
             reason = "as at the start of the run" if resume else "the faster one on this machine"
             print_status(f"Precision: {measured[PRECISION]}, {reason}", show=show)
+        if settings.freeze:
+            total = sum(parameter.numel() for parameter in state.model.parameters())
+            trained = sum(parameter.numel() for parameter in trained_parameters(state.model).values())
+            print_status(f"Training {trained:,} of {total:,} parameters", show=show)
+
+        # Batches and the folder of the run, with its first checkpoint.
         with context.first_before_others():
             place, ranks = state.progress.place, (context.rank, context.size)
             beginning = BatchContext(
                 generator=state.generator, place=place, folder=prepared, sharing=ranks, progress=show
             )
             batches = built.batches(config.training, beginning)
-            if config.training.freeze:
-                _print_frozen(state, show=show)
             if context.first and resume:
                 continue_run(folder, config, state)
             elif context.first:
-                config = _create_run(folder, config, built, state, overwrite=overwrite)
+                config = dataclasses.replace(config, initial=digest_tensors(state.initial()))
+                with create_run(folder.path, config, overwrite=overwrite) as building:
+                    if config.tokenizer is not None:
+                        building.write_vocabularies(built.files)
+                        write_unknown(building.path, getattr(built, "unknown", ()))
+                    state.save_first(building)
             if context.first:
                 context.note_created(folder.path)
-        first_step, drops = state.step, config.model.dropout > 0
+
+        # Loop, which saves checkpoints.
+        first_step = state.step
         threads = limit_threads(state.model) if built.draws else nullcontext()
-        learner = Learner(state, settings, batches, folder, context=context, drops=drops)
+        learner = Learner(state, settings, batches, folder, context=context, drops=config.model.dropout > 0)
         display = _metrics_display(config, folder, first_step, context, show=show)
         with display as on_metrics, threads, use_choices(measured):
-            train_steps(learner, settings, on_metrics, validate=validate, first=config.first_step)
+            learner.train(on_metrics, validate=validate, first=config.first_step)
         context.wait()
     if built.draws and context.size == 1 and state.step > first_step:
         # The model already has the last saved parameters, so its file is not read.
         return make_run(folder, config, state.step, built, state.release_model())
     return read_run(folder)
-
-
-def _config_and_origin(
-    task: str | RunConfig | Options[Any],
-    flags: dict[str, Any],
-    savepath: Path,
-    start_from: Folder | None,
-    resume: bool,
-    trust_code: bool,
-    trust_edited: bool,
-) -> tuple[RunConfig, AnyRun | None]:
-    """Return the config of a training run, and the run that it starts from, if any."""
-    if isinstance(task, Options):
-        task = checked(task.run_config())
-    if not isinstance(task, str | RunConfig):
-        raise InputError(f"task {task!r} is not a task: give its name, a Python file or a config")
-    if isinstance(task, RunConfig) and flags and not resume:
-        raise InputError(
-            f"a config is given: leave out {', '.join(flags)}, or change these options in the config"
-        )
-    before = None
-    if resume:
-        config = resumed_config(task, flags, savepath, start_from, trust_code, trust_edited)
-    elif start_from is not None:
-        before = read_run(find_run(start_from, savepath, trust_edited=trust_edited), trust_code=trust_code)
-        config = derived_config(before, task, flags)
-    else:
-        config = (make_config(task, flags) if isinstance(task, str) else task).resolved()
-    if config.training.tensorboard:  # what torch.utils.tensorboard imports
-        import_library("tensorboard.summary.writer.event_file_writer", "the flag tensorboard", "track")
-    if config.custom_parts and not resume:  # whoever trains with code trusts it
-        trust(config.json())
-    return config, before
 
 
 def _prepare_task(
@@ -224,13 +218,19 @@ def _prepare_task(
     `stored`: folder of a resumed run, which provides the vocabularies, the digests and the BLEU tokenizer.
     `before`: run that provides the vocabularies of a new run. None: the vocabularies are learned from text.
     """
-    from regard.evaluation.validation import validation
-
     task_class = config.task_class
     if task_class.draws:
         task = task_class.restore(config.task, {})
         return config, task, language_validation(task, config.training)
-    text = _text_digests(config, resume=stored is not None, show=show)
+    try:
+        text = task_class.digests(config.task, progress=show)
+    except InputError as error:
+        if stored is None:
+            raise
+        flag = "text" if task_class.answers == "tokens" else "train"
+        raise InputError(f"{error}; if the text was moved, give its new path: --resume --{flag} ...") from error
+    if stored is not None:
+        check_text(config, text)
     with context.first_before_others():
         if stored is not None:
             task = read_task(config, stored)
@@ -247,39 +247,6 @@ def _prepare_task(
         text=config.text if stored is not None else text,
     )
     return config, task, bleu or language_validation(task, config.training)
-
-
-def _text_digests(config: RunConfig, *, resume: bool, show: bool) -> dict[str, list[TextDigest]]:
-    """Return the digests of the text of a training run. Raises `InputError` for unreadable or changed text."""
-    try:
-        text = config.task_class.digests(config.task, progress=show)
-    except InputError as error:
-        if not resume:
-            raise
-        flag = "text" if config.task_class.answers == "tokens" else "train"
-        raise InputError(f"{error}; if the text was moved, give its new path: --resume --{flag} ...") from error
-    if resume:
-        check_text(config, text)
-    return text
-
-
-def _create_run(
-    folder: RunFolder, config: RunConfig, task: AnyTask, state: TrainingState, *, overwrite: bool
-) -> RunConfig:
-    """Create a run's folder with its first checkpoint. Return the config with the digest of the parameters."""
-    config = dataclasses.replace(config, initial=digest_tensors(state.initial()))
-    with create_run(folder.path, config, overwrite=overwrite) as building:
-        if config.tokenizer is not None:
-            building.write_vocabularies(task.files)
-            write_unknown(building.path, getattr(task, "unknown", ()))
-        state.save_first(building)
-    return config
-
-
-def _print_frozen(state: TrainingState, *, show: bool) -> None:
-    parts = (state.model.parameters(), trained_parameters(state.model).values())
-    total, trained = (sum(parameter.numel() for parameter in part) for part in parts)
-    print_status(f"Training {trained:,} of {total:,} parameters", show=show)
 
 
 @contextmanager

@@ -22,8 +22,6 @@ from regard.runs.sequence_run import SequenceRun
 from regard.training.config import ModelPart, TaskPart
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from regard.data.parallel import PairSource
     from regard.evaluation.bleu import Quality
     from regard.tasks.translation import Translation
@@ -75,18 +73,6 @@ class TranslationReport(Result):
         """The translations as text, each on the line of its source. Omitted lines are empty."""
         by_line = dict(zip(self.lines, self.translations, strict=True))
         return "".join(f"{by_line.get(line, '')}\n" for line in range(1, self.total_lines + 1))
-
-    def table(self) -> Table:
-        from rich.table import Table
-
-        table = Table("", "", box=None, pad_edge=False, show_header=False)
-        for line in self.quality.lines():
-            score, _, signature = line.partition("   ")
-            table.add_row(score, signature)
-        table.add_row(
-            f"exact match {percent(self.quality.exact_match, 2)}", plural(len(self.translations), "sentence")
-        )
-        return table
 
 
 @public
@@ -176,7 +162,6 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart]):
         return self.short_enough(read_pairs(text, "validation"))[:samples]
 
     def short_enough(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Return the pairs whose source is not too long for the model."""
         return [pair for pair in pairs if self.too_long(pair[0]) is None]
 
     @property
@@ -184,7 +169,6 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart]):
         return self.task.config.guide is not None
 
     def trained_on(self, most: int) -> list[tuple[str, str]]:
-        """Return the first pairs of the training text."""
         text = self.task.config.text("train")
         return [] if text is None else list(islice(text, most))
 

@@ -23,8 +23,8 @@ from regard.tasks.tokens import TokenTask
 TASKS = {
     "counting": "counting:Counting",
     "difference": "counting:Difference",
-    "signal": "signal:Signal",
-    "signal2": "signal:Signal2",
+    "signal": "counting:Signal",
+    "signal2": "counting:Signal2",
     "recall": "recall:Recall",
     "copy": "sequences:Copy",
     "reverse": "sequences:Reverse",

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -33,52 +33,27 @@ NULL = " "
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskConfig:
+class TaskOptions:
+    """Base class of the options of a task. `check_sizes` checks options against each other."""
+
+    def __post_init__(self) -> None:
+        """Raise `InputError` if a value is out of range."""
+        check_fields(self)
+        # Also called for the options of a run, which derive from those of the task, the model and the training.
+        self.check_sizes()
+
+    def check_sizes(self) -> None:
+        return
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskConfig(TaskOptions):
     """Size of a task."""
 
     max_len: Annotated[int, Limits(1, 10_000)] = 10
     """Maximum number of letters in a sequence, without signals."""
     vocab_size: Annotated[int, Limits(1, len(string.ascii_uppercase))] = 3
     """Number of letters in the vocabulary, without the null character."""
-
-    def __post_init__(self) -> None:
-        """Raise `InputError` if a value is out of range."""
-        check_fields(self)
-
-
-class Defaults(TypedDict, total=False):
-    """Flags of `regard train` whose defaults a task can set. `regard train --help` describes the flags."""
-
-    model: str
-    steps: int
-    lr: float
-    batchsize: int
-    vary_len: bool
-    max_len: int
-    vocab_size: int
-    hidden: int
-    embedding: int
-    heads: int
-    enc_layers: int
-    dec_layers: int
-    inner: int
-    dropout: float
-    multihead: bool
-    pos_enc: bool
-    self_att: bool
-    cell: str
-    pooling: str
-    score: str
-    context: str
-    positions: str
-    pre_norm: bool
-    r_drop: float
-    feed_forward: bool
-    layers: int
-    activation: str
-    tied: bool
-    weight_decay: float
-    snapshots: int
 
 
 class AnyTask(ABC):
@@ -87,8 +62,8 @@ class AnyTask(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     """Description of the task in one line, printed by `regard tasks`."""
-    defaults: ClassVar[Defaults] = {}
-    """Defaults of flags that differ from the general defaults, such as `{"steps": 1000}`."""
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    """Defaults of flags of `regard train` that differ from the general defaults, such as `{"steps": 1000}`."""
     config_class: ClassVar[type]
     """Dataclass of the task's options."""
     answers: ClassVar[Literal["numbers", "text", "tokens"]]
@@ -102,6 +77,9 @@ class AnyTask(ABC):
     loose: ClassVar[tuple[str, ...]] = ()
     """Additional config fields that do not affect the meaning of the parameters. These fields may differ when a
     run starts from the parameters of another run."""
+
+    input_width: int = 0
+    """Numbers per input; 0 for letters, tokens and text."""
 
     config: Any
     """An instance of `config_class`."""
@@ -316,7 +294,6 @@ class SampleBatches:
             self.place = (0, 0, self.taken)
 
     def draw(self, step: int) -> Batch:
-        """Return the next batch. The training step is ignored."""
         del step
         if self.together == 1:
             return self.task.sample(self.settings.batchsize, self.generator, vary_len=self.settings.vary_len)

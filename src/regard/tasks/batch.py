@@ -85,27 +85,18 @@ def no_output(targets: Tensor) -> float:
 
 
 class BatchSettings(Protocol):
-    """Settings of a training run that determine the batches."""
+    """Training options that determine the batches; see `TrainingConfig`."""
 
     @property
-    def seed(self) -> int:
-        """Random seed."""
-
+    def seed(self) -> int: ...
     @property
-    def batchsize(self) -> int:
-        """Number of samples per batch; for a corpus, the maximum number of sentences (0 for no limit)."""
-
+    def batchsize(self) -> int: ...
     @property
-    def vary_len(self) -> bool:
-        """Whether the length of samples varies."""
-
+    def vary_len(self) -> bool: ...
     @property
-    def tokens(self) -> int:
-        """Maximum number of tokens per batch of a corpus."""
-
+    def tokens(self) -> int: ...
     @property
-    def merge_dropout(self) -> float:
-        """Probability of skipping a BPE merge."""
+    def merge_dropout(self) -> float: ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,7 +43,6 @@ class DatesTaskConfig:
     """CLDR names of languages, with or without a region (en_GB), separated by commas."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` for a locale that is unknown, unusable or repeated."""
         names = self.names
         if not names or len(set(names)) < len(names):
             raise InputError(f"locales {self.locales!r}: give one or more different locales, separated by commas")
@@ -109,12 +108,10 @@ class Dates(PairTask):
         return write_date(styles[style % len(styles)], FIRST + datetime.timedelta(days=day))
 
     def check_sample_len(self, sample_len: int | None) -> None:
-        """Raise `InputError` for any length, because dates have no adjustable length."""
         if sample_len is not None:
             raise InputError(f"sample_len {sample_len} does not apply: dates have no adjustable length")
 
     def known(self, source: str) -> Pair | None:
-        """Return the pair of a source written in one of the styles; None for other sources."""
         for style in (style for styles in self.styles for style in styles):
             match = _pattern(style).fullmatch(source)
             if not match:

@@ -11,8 +11,9 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from regard.arguments import Limits, check_fields
+from regard.arguments import Limits
 from regard.errors import InputError, check_range, shorten
+from regard.tasks.base import TaskOptions
 from regard.tasks.batch import IGNORE
 from regard.tasks.tokens import TokenTask, mark_positions
 
@@ -20,7 +21,7 @@ BRACKETS = ("()", "[]", "{}", "<>", "aA", "bB", "cC", "dD")
 
 
 @dataclass(frozen=True, kw_only=True)
-class DyckTaskConfig:
+class DyckTaskConfig(TaskOptions):
     """Size of the task."""
 
     max_len: Annotated[int, Limits(2, 10_000)] = 40
@@ -33,9 +34,7 @@ class DyckTaskConfig:
     depth: Annotated[int, Limits(1, 1000)] = 5
     """Largest number of brackets that are open at the same time."""
 
-    def __post_init__(self) -> None:
-        """Raise `InputError` if a value is out of range."""
-        check_fields(self)
+    def check_sizes(self) -> None:
         check_range("test_len", self.test_len, self.max_len, 10_000)
 
 
@@ -84,8 +83,6 @@ class Dyck(TokenTask):
         return inputs
 
     def answer(self, inputs: Tensor) -> Tensor:
-        """Return the closing bracket at each position before a closing bracket, and at the last position if a
-        bracket is open."""
         innermost, has_answer = self._innermost(inputs)
         return torch.where(has_answer, self.kinds + inputs.gather(1, innermost), IGNORE)
 

@@ -12,8 +12,9 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from regard.arguments import Limits, check_fields
+from regard.arguments import Limits
 from regard.errors import check_range
+from regard.tasks.base import TaskOptions
 from regard.tasks.batch import IGNORE
 from regard.tasks.tokens import TokenTask, earlier_equal, mark_positions
 
@@ -21,7 +22,7 @@ SYMBOLS = string.ascii_uppercase + string.ascii_lowercase + string.digits
 
 
 @dataclass(frozen=True, kw_only=True)
-class InductionTaskConfig:
+class InductionTaskConfig(TaskOptions):
     """Size of the task."""
 
     max_len: int = 24
@@ -31,9 +32,7 @@ class InductionTaskConfig:
     vocab_size: Annotated[int, Limits(4, len(SYMBOLS))] = 20
     """Number of different tokens (4 to 62)."""
 
-    def __post_init__(self) -> None:
-        """Raise `InputError` if a value is out of range."""
-        check_fields(self)
+    def check_sizes(self) -> None:
         check_range("repeated", self.repeated, 2, self.vocab_size)
         check_range("max_len", self.max_len, 2 * self.repeated, self.vocab_size + self.repeated)
 
@@ -72,13 +71,10 @@ class Induction(TokenTask):
         return tokens.gather(1, torch.where(positions < different, positions.expand(batch, -1), repeats))
 
     def answer(self, inputs: Tensor) -> Tensor:
-        """Return the token after the last earlier occurrence of each token."""
         earlier = earlier_equal(inputs)
         return torch.where(earlier < 0, IGNORE, inputs.gather(1, earlier + 1))
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Return the inputs on which answers depend: the token, its last earlier occurrence, and the token
-        after that occurrence."""
         earlier = earlier_equal(inputs)
         current = torch.arange(inputs.shape[1], device=inputs.device).expand_as(inputs)
         return mark_positions([current, earlier, earlier + 1], earlier >= 0)

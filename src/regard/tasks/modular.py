@@ -12,15 +12,16 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from regard.arguments import Limits, check_fields
+from regard.arguments import Limits
 from regard.errors import InputError
 from regard.streams import make_generator
+from regard.tasks.base import TaskOptions
 from regard.tasks.batch import IGNORE, BatchContext, BatchSettings, TokenBatch
 from regard.tasks.tokens import TokenBatches, TokenTask, mark_positions
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModularTaskConfig:
+class ModularTaskConfig(TaskOptions):
     """Size of the task."""
 
     modulus: Annotated[int, Limits(2, 1000)] = 59
@@ -29,9 +30,7 @@ class ModularTaskConfig:
     """Fraction of the p * p pairs that are used for training (above 0 and less than 1). The held-out pairs are
     the same for every seed."""
 
-    def __post_init__(self) -> None:
-        """Raise `InputError` if a value is out of range."""
-        check_fields(self)
+    def check_sizes(self) -> None:
         pairs = self.modulus**2
         if not 1 <= round(self.train_share * pairs) < pairs:
             raise InputError(

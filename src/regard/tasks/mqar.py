@@ -12,8 +12,9 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from regard.arguments import Limits, check_fields
+from regard.arguments import Limits
 from regard.errors import check_range
+from regard.tasks.base import TaskOptions
 from regard.tasks.batch import IGNORE
 from regard.tasks.tokens import TokenTask, mark_positions
 
@@ -23,7 +24,7 @@ POWER = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
-class MqarTaskConfig:
+class MqarTaskConfig(TaskOptions):
     """Size of the task."""
 
     max_len: int = 48
@@ -33,9 +34,7 @@ class MqarTaskConfig:
     vocab_size: Annotated[int, Limits(2, 100_000)] = 64
     """Number of tokens without noise (even): the first half are keys, the second half are values."""
 
-    def __post_init__(self) -> None:
-        """Raise `InputError` if a value is out of range."""
-        check_fields(self)
+    def check_sizes(self) -> None:
         check_range("pairs", self.pairs, 1, self.vocab_size // 2)
         check_range("max_len", self.max_len, 4 * self.pairs, 10_000)
 
@@ -60,7 +59,6 @@ class Mqar(TokenTask):
 
     @property
     def lengths(self) -> range:
-        """Lengths from 4 * `pairs`, without noise, to `max_len`."""
         return range(4 * self.config.pairs, self.config.max_len + 1)
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
@@ -79,12 +77,10 @@ class Mqar(TokenTask):
         return inputs.scatter_(1, queries, keys)
 
     def answer(self, inputs: Tensor) -> Tensor:
-        """Return the value after the first occurrence of each key that occurs again."""
         first, is_query = self._first(inputs)
         return torch.where(is_query, inputs.gather(1, (first + 1).clamp_max(inputs.shape[1] - 1)), IGNORE)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Each answer depends on the query, the first occurrence of the key, and the value after that."""
         first, is_query = self._first(inputs)
         current = torch.arange(inputs.shape[1], device=inputs.device).expand_as(inputs)
         return mark_positions([current, first, first + 1], is_query)

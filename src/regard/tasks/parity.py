@@ -12,8 +12,9 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from regard.arguments import Limits, check_fields
+from regard.arguments import Limits
 from regard.errors import check_range
+from regard.tasks.base import TaskOptions
 from regard.tasks.batch import IGNORE
 from regard.tasks.tokens import TokenTask
 
@@ -22,7 +23,7 @@ END = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class ParityTaskConfig:
+class ParityTaskConfig(TaskOptions):
     """Size of the task."""
 
     max_len: Annotated[int, Limits(1, 10_000)] = 10
@@ -30,9 +31,7 @@ class ParityTaskConfig:
     test_len: int = 100
     """Largest number of bits in a test. --sample-len also counts the final "="."""
 
-    def __post_init__(self) -> None:
-        """Raise `InputError` if a value is out of range."""
-        check_fields(self)
+    def check_sizes(self) -> None:
         check_range("test_len", self.test_len, self.max_len, 10_000)
 
 

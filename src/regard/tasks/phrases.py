@@ -202,12 +202,10 @@ class Phrases(PairTask):
         return pair
 
     def check_sample_len(self, sample_len: int | None) -> None:
-        """Raise `InputError` for any length, because sentences have no adjustable length."""
         if sample_len is not None:
             raise InputError(f"sample_len {sample_len} does not apply: sentences have no adjustable length")
 
     def known(self, source: str) -> Pair | None:
-        """Return the pair of a sentence, or None if the grammar does not generate the sentence."""
         pieces = PhraseTranslator(source.split()).sentence()
         if pieces is None:
             return None
@@ -268,8 +266,8 @@ class PhraseTranslator:
 
     def _sentence(self) -> list[Piece]:
         if self.words[0] in TIMES:
-            time = self._next(TIMES)
-            subject, _, finite, object_, rest = self._clause()
+            time = TIMES[self._word()], (0,)
+            subject, finite, object_, rest = self._clause()
             return [time, finite, *subject, *object_, *rest]
         if self.words[0] in THINKERS:
             german, _ = THINKERS[self.words[0]]
@@ -277,13 +275,13 @@ class PhraseTranslator:
             if self.words[2] != "that":
                 raise KeyError(self.words[2])
             self.position = 3
-            subject, _, finite, object_, rest = self._clause()
+            subject, finite, object_, rest = self._clause()
             return [thinker, thinks, (",", (2,)), ("dass", (2,)), *subject, *object_, *rest, finite]
-        subject, _, finite, object_, rest = self._clause()
+        subject, finite, object_, rest = self._clause()
         return [*subject, finite, *object_, *rest]
 
-    def _clause(self) -> tuple[list[Piece], bool, Piece, list[Piece], list[Piece]]:
-        """Return the subject, whether it is singular, the finite verb, the object, and the rest of the clause."""
+    def _clause(self) -> tuple[list[Piece], Piece, list[Piece], list[Piece]]:
+        """Return the subject, the finite verb, the object, and the rest of the clause."""
         subject, singular = self._noun_phrase(NOMINATIVE)
         start, word = self.position, self.words[self.position]
         self.position += 1
@@ -305,7 +303,7 @@ class PhraseTranslator:
             if third != singular:
                 raise KeyError(word)
         object_, _ = self._noun_phrase(ACCUSATIVE)
-        return subject, singular, (finite, (place,)), object_, rest
+        return subject, (finite, (place,)), object_, rest
 
     def _noun_phrase(self, case: int) -> tuple[list[Piece], bool]:
         """Return a German noun phrase, and whether the noun phrase is singular."""
@@ -331,9 +329,6 @@ class PhraseTranslator:
             (entry.german_singular if singular else entry.german_plural, (self.position - 1,)),
         ], singular
 
-    def _next(self, words: dict[str, str]) -> Piece:
-        return words[self._word()], (self.position - 1,)
-
     def _word(self) -> str:
         self.position += 1
         return self.words[self.position - 1]
@@ -352,15 +347,8 @@ def english_words() -> set[str]:
     thoughts = {word for forms in THOUGHTS for word in forms[:2]}
     articles = {word for word, _ in (*DEFINITE, *INDEFINITE)}
     modals = {forms[0] for forms in MODALS}
-    small = {"has", "have", "does", "do", "not", "that"}
-    return (
-        {*SINGULARS, *PLURALS, *ADJECTIVES, *TIMES, *NUMBERS, *THINKERS}
-        | verbs
-        | thoughts
-        | articles
-        | modals
-        | small
-    )
+    small = {*SINGULARS, *PLURALS, *ADJECTIVES, *TIMES, *NUMBERS, *THINKERS}
+    return small | verbs | thoughts | articles | modals | {"has", "have", "does", "do", "not", "that"}
 
 
 def german_words() -> set[str]:

@@ -11,9 +11,9 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from regard.arguments import Limits, check_fields
+from regard.arguments import Limits
 from regard.errors import InputError, check_range, shorten
-from regard.tasks.base import PAST_END, Task
+from regard.tasks.base import PAST_END, Task, TaskOptions
 from regard.tasks.batch import Batch
 
 NOISE = "abcd"
@@ -21,7 +21,7 @@ VALUES = string.digits
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecallTaskConfig:
+class RecallTaskConfig(TaskOptions):
     """Size of the task."""
 
     max_len: int = 50
@@ -31,9 +31,7 @@ class RecallTaskConfig:
     vocab_size: Annotated[int, Limits(1, 26)] = 8
     """Number of different keys (letters, 1 to 26); at least the number of pairs."""
 
-    def __post_init__(self) -> None:
-        """Raise `InputError` if a value is out of range."""
-        check_fields(self)
+    def check_sizes(self) -> None:
         check_range("pairs", self.pairs, 1, self.vocab_size)
         check_range("max_len", self.max_len, 2 * self.pairs + 1, 10_000)
 
@@ -59,13 +57,10 @@ class Recall(Task):
         self.vocabulary = self.keys + VALUES + NOISE
 
     def answer(self, inputs: Tensor) -> Tensor:
-        """Return the value (B, 1) of the key that the last step repeats."""
         value = self._key_step(inputs) + 1
         return inputs.gather(1, value) - len(self.keys)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Return the relevance (B, 1, T): the output depends on the first step of the key and on the next
-        step."""
         steps, key = torch.arange(inputs.shape[1], device=inputs.device), self._key_step(inputs)
         return ((steps == key) | (steps == key + 1)).unsqueeze(1)
 

@@ -13,23 +13,20 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from regard.arguments import Limits, check_fields
+from regard.arguments import Limits
 from regard.errors import InputError, plural, shorten
+from regard.tasks.base import TaskOptions
 from regard.tasks.tokens import TokenTask
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegressionTaskConfig:
+class RegressionTaskConfig(TaskOptions):
     """Size of the task."""
 
     dims: Annotated[int, Limits(1, 100)] = 3
     """Number of dimensions of x."""
     points: Annotated[int, Limits(1, 1000)] = 7
     """Number of points in a sequence, each with its value. Garg et al. use 2 * dims + 1 points."""
-
-    def __post_init__(self) -> None:
-        """Raise `InputError` if a value is out of range."""
-        check_fields(self)
 
 
 class Regression(TokenTask):
@@ -57,7 +54,6 @@ class Regression(TokenTask):
         return range(2, 2 * self.config.points + 1, 2)
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Sample a function for each sequence, and the points of the sequence: (B, T, W) float32."""
         del unseen  # training never draws the same function again
         batch, points, dims = len(lengths), int(lengths.max()) // 2, self.config.dims
         weights = torch.randn(batch, dims, 1, generator=generator)
@@ -68,15 +64,12 @@ class Regression(TokenTask):
     def draw_with_targets(
         self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Draw inputs like `draw`, and return them with targets (B, T): the value of each x, and nan
-        elsewhere."""
         inputs = self.draw(lengths, generator, unseen=unseen)
         targets = torch.full(inputs.shape[:2], math.nan)
         targets[:, ::2] = inputs[:, 1::2, 0]
         return inputs, targets
 
     def answer(self, inputs: Tensor) -> Tensor:
-        """Return the least-squares prediction (B, T) at each x, and nan elsewhere."""
         inputs, answers = inputs.double(), torch.full(inputs.shape[:2], math.nan, device=inputs.device)
         x, y = inputs[:, ::2], inputs[:, 1::2, :1]
         for point in range(x.shape[1]):
@@ -125,11 +118,9 @@ class Regression(TokenTask):
         return torch.tensor([rows])
 
     def render(self, tokens: Tensor) -> str:
-        """Return inputs (T, W) as text, with four digits per number."""
         rows = [",".join(f"{value:.4g}" for value in row) for row in tokens[::2].tolist()]
         values = [f"={value:.4g}" for value in tokens[1::2, 0].tolist()]
         return "; ".join(row + value for row, value in zip(rows, [*values, ""], strict=False))
 
     def labels(self, inputs: Tensor) -> list[str]:
-        """Return a name for each input, such as x1 and y1 for the first point."""
         return [f"{'xy'[step % 2]}{step // 2 + 1}" for step in range(len(inputs))]

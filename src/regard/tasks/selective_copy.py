@@ -12,8 +12,9 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from regard.arguments import Limits, check_fields
+from regard.arguments import Limits
 from regard.errors import check_range
+from regard.tasks.base import TaskOptions
 from regard.tasks.batch import IGNORE
 from regard.tasks.tokens import TokenTask, mark_positions
 
@@ -21,7 +22,7 @@ NOISE, SEPARATOR = ".", "|"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelectiveCopyTaskConfig:
+class SelectiveCopyTaskConfig(TaskOptions):
     """Size of the task."""
 
     max_len: int = 64
@@ -31,9 +32,7 @@ class SelectiveCopyTaskConfig:
     vocab_size: Annotated[int, Limits(1, 26)] = 16
     """Number of different letters."""
 
-    def __post_init__(self) -> None:
-        """Raise `InputError` if a value is out of range."""
-        check_fields(self)
+    def check_sizes(self) -> None:
         check_range("max_len", self.max_len, 2 * self.letters, 10_000)
 
 
@@ -54,7 +53,6 @@ class SelectiveCopy(TokenTask):
 
     @property
     def lengths(self) -> range:
-        """Numbers of tokens: from letters without noise to `max_len`."""
         return range(2 * self.config.letters, self.config.max_len + 1)
 
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
@@ -69,7 +67,6 @@ class SelectiveCopy(TokenTask):
         return inputs.scatter_(1, before + 1 + torch.arange(letters), copied)[:, :longest]
 
     def answer(self, inputs: Tensor) -> Tensor:
-        """Return the letters in order, starting at the separator."""
         places, has_answer = self._places(inputs)
         return torch.where(has_answer, inputs.gather(1, places), IGNORE)
 

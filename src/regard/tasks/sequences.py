@@ -7,24 +7,21 @@ from typing import Annotated
 
 import torch
 
-from regard.arguments import Limits, check_fields
+from regard.arguments import Limits
 from regard.data.vocabulary import CharacterVocabulary
 from regard.errors import check_range
+from regard.tasks.base import TaskOptions
 from regard.tasks.pairs import Pair, PairTask
 
 
 @dataclass(frozen=True, kw_only=True)
-class SequenceConfig:
+class SequenceConfig(TaskOptions):
     """Size of a reordering task."""
 
     max_len: Annotated[int, Limits(1, 1000)] = 20
     """Maximum number of symbols in a sequence. Lengths are uniform from 1 to this number."""
     vocab_size: Annotated[int, Limits(1, 26)] = 26
     """Number of different symbols: 1 to 26 letters, or 1 to 10 digits for sort."""
-
-    def __post_init__(self) -> None:
-        """Raise `InputError` if a value is out of range."""
-        check_fields(self)
 
 
 class _Reordering(PairTask):
@@ -68,7 +65,6 @@ class Copy(_Reordering):
     summary = "repeat the sequence"
 
     def order(self, source: str) -> list[int]:
-        """Return the source positions from first to last."""
         return list(range(len(source)))
 
 
@@ -79,7 +75,6 @@ class Reverse(_Reordering):
     summary = "write the sequence backwards"
 
     def order(self, source: str) -> list[int]:
-        """Return the source positions from last to first."""
         return list(range(len(source)))[::-1]
 
 
@@ -92,7 +87,6 @@ class Sort(_Reordering):
     symbols = string.digits
 
     def order(self, source: str) -> list[int]:
-        """Return the positions of the digits in ascending order."""
         return sorted(range(len(source)), key=source.__getitem__)
 
     def alignment(self, source: str) -> tuple[tuple[int, ...], ...]:

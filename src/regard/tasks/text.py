@@ -103,7 +103,6 @@ class Text(TokenTask):
 
     @classmethod
     def restore(cls, config: TextTaskConfig, files: Mapping[str, str]) -> Self:
-        """Create the task with the vocabulary of a run. Raises `InputError` if the vocabulary is damaged."""
         from regard.data.imported_tokenizer import ImportedTokenizer
         from regard.data.subwords import SubwordVocabulary
 
@@ -176,7 +175,6 @@ class Text(TokenTask):
         return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
     def answer(self, inputs: Tensor) -> Tensor:
-        """Return the next token of each token. The last token has no answer."""
         return torch.cat([inputs[:, 1:], torch.full_like(inputs[:, :1], IGNORE)], dim=1)
 
     def relevance(self, inputs: Tensor) -> Tensor:
@@ -211,7 +209,6 @@ class Text(TokenTask):
         return torch.tensor([tokens])
 
     def render(self, tokens: Tensor) -> str:
-        """Return tokens (T,) as text."""
         from regard.data.token_file import decode_tokens
 
         return decode_tokens(tokens.tolist(), self.tokenizer)

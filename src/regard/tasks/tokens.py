@@ -33,16 +33,14 @@ LISTED_TOKENS = 40
 
 
 class TokenTask(AnyTask):
-    """A task for language models.
+    """A task for language models. A task with an `input_width` has one real output per position, with the squared
+    error as loss.
 
     Subclasses set `name`, `summary`, `defaults` and `config_class`, and define `vocabulary`, `lengths`, `draw`,
     `answer` and `relevance`.
     """
 
     answers = "tokens"
-    input_width: int = 0
-    """Numbers per input; 0 for tokens. A real-valued task has one real output per position, with the squared
-    error as loss."""
     knows_relevance: ClassVar[bool] = True
     """Whether `relevance` is known."""
     varied: ClassVar[bool] = False

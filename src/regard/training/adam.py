@@ -13,7 +13,7 @@ from torch import nn
 
 from regard import fast
 from regard.fast.adam import fused_adam_step
-from regard.training.settings import Recipe
+from regard.training.config import Recipe
 
 EPSILON = 1e-8
 """Number added to the square root of the second moment, as in the paper."""
@@ -62,7 +62,6 @@ class Adam:
         return [{"params": list(self.parameters.values())}]
 
     def zero_grad(self) -> None:
-        """Delete the gradients of the last step."""
         for parameter in self.parameters.values():
             parameter.grad = None
 
@@ -123,8 +122,8 @@ def make_optimizer(model: nn.Module, recipe: Recipe) -> Adam:
     """Return Adam for the trainable parameters of a model, with the recipe's factor for the rate of the output
     layer.
 
-    >>> from regard.training.settings import seed_recipe
-    >>> make_optimizer(nn.Linear(2, 1), seed_recipe()).lr_factors
+    >>> from regard.training.config import RECIPES
+    >>> make_optimizer(nn.Linear(2, 1), RECIPES["seed"]).lr_factors
     {'weight': 1.0, 'bias': 1.0}
     """
     parameters = trained_parameters(model)

@@ -2,8 +2,8 @@
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -34,94 +34,6 @@ from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.objective import make_objective
 from regard.training.run_folder import RunFolder
 from regard.training.tensor_file import tensor_specs
-
-# Checks of custom parts of an attention mechanism: a part that fails raises an error before training.
-
-BATCH, HEADS, STEPS, HEAD_WIDTH = 2, 2, 5, 6
-WIDTH = 14
-"""Width of the states."""
-
-
-def check_custom_attention(mechanism: Mechanism) -> None:
-    """Raise `PluginError` unless each custom part of a mechanism works separately."""
-    for choice in mechanism.choices:
-        if ":" in choice.name:
-            check_part(choice)
-
-
-def check_part(choice: PartChoice) -> None:
-    """Raise `PluginError` unless a part accepts and returns tensors of the shapes in the docstring of its base
-    class."""
-    if not choice.kinds:
-        raise PluginError(f"attention part {choice.name!r} names no kind of layer in its kinds: name one or more")
-    kind = choice.kinds[0]
-    sizes = LayerSizes(width=WIDTH, memory_width=WIDTH, heads=HEADS, head_width=HEAD_WIDTH, kind=kind)
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        part = choice.build(sizes)
-        weights = (BATCH, HEADS, STEPS, STEPS)
-        steps, states = positions_of(STEPS, STEPS, torch.device("cpu")), torch.zeros(BATCH, STEPS, WIDTH)
-        heads = torch.zeros(BATCH, HEADS, STEPS, HEAD_WIDTH)
-        if isinstance(part, Score):
-            _call(choice, "scores", lambda: part(heads, part.prepare(heads)), weights)
-        elif isinstance(part, MaskPart):
-            allowed = _call(choice, "mask", lambda: part.allowed(*steps), (STEPS, STEPS))
-            if allowed.dtype != torch.bool:
-                raise PluginError(
-                    f"attention part {choice.name!r} gives a mask of {allowed.dtype}: expected bool"
-                )
-        elif isinstance(part, PositionBias):
-            _call(choice, "biases", lambda: part(*steps), (HEADS, STEPS, STEPS))
-        elif isinstance(part, Normalizer):
-            mask = causal_mask(STEPS, STEPS).tril(-1)  # row 0 is fully masked
-            result = _call(choice, "weights", lambda: part(torch.zeros(weights), mask[None, None]), weights)
-            _check_masked(choice, result, mask)
-        elif isinstance(part, Gate):
-            _call(choice, "context", lambda: part(heads, states), tuple(heads.shape))
-        layer = MultiHeadAttention(WIDTH, HEADS, head_width=HEAD_WIDTH, mechanism=Mechanism((choice,)), kind=kind)
-        with record_own(layer) as records:
-            _call(choice, "output of the layer", lambda: layer(torch.randn(BATCH, STEPS, WIDTH)), states.shape)
-        [record] = records.values()
-        if tuple(record.weights.shape) != weights:
-            raise PluginError(_wrong_shape(choice, "weights", record.weights, weights))
-        if kind == "causal":
-            _check_masked(choice, record.weights, causal_mask(STEPS, STEPS))
-
-
-def _call(choice: PartChoice, what: str, call: Callable[[], Any], expected: tuple[int, ...]) -> Tensor:
-    """Return the result of a call. Raises `PluginError` unless it is a tensor of the expected shape."""
-    try:
-        result = call()
-    except InputError:
-        raise
-    except Exception as error:  # custom code can raise anything
-        raise PluginError(
-            f"attention part {choice.name!r} fails in a layer with {HEADS} heads of width {HEAD_WIDTH} on "
-            f"{STEPS} steps: {describe_error(error)}; fix it"
-        ) from error
-    if not isinstance(result, Tensor):
-        raise PluginError(
-            f"attention part {choice.name!r} gives {what} of type {type(result).__name__}: expected a tensor "
-            f"{tuple(expected)}"
-        )
-    if tuple(result.shape) != tuple(expected):
-        raise PluginError(_wrong_shape(choice, what, result, expected))
-    return result
-
-
-def _check_masked(choice: PartChoice, weights: Tensor, mask: Tensor) -> None:
-    """Raise `PluginError` unless weights are zero where the mask (Tq, Tk) is False."""
-    if not (weights.masked_fill(mask, 0.0) == 0).all():
-        raise PluginError(
-            f"attention part {choice.name!r} gives masked keys a weight, or NaN in a fully masked row: masked "
-            f"keys need the weight 0"
-        )
-
-
-def _wrong_shape(choice: PartChoice, what: str, result: Tensor, expected: tuple[int, ...]) -> str:
-    return (
-        f"attention part {choice.name!r} gives {what} of shape {tuple(result.shape)}: expected {tuple(expected)}"
-    )
-
 
 # Freezing: parts of a model whose parameters are not trained.
 #
@@ -168,134 +80,170 @@ def _is_in(name: str, part: str) -> bool:
 
 
 def _without_side(name: str) -> str:
-    """Return a name without `source_` or `target_`."""
     return next((name.removeprefix(side) for side in SIDES if name.startswith(side)), name)
 
 
-# Checks of custom code: a score, layer, model or task that fails raises an error before training.
+# Checks of custom code: a score, part of the attention, layer, model or task that fails raises an error before
+# training.
 #
-# Each check runs the forward and backward pass for a batch of two samples. A check takes about as long as a
-# training step, and does not change the random state. An error is one line, and is raised before files are
-# written.
+# Each part runs separately on small tensors, then the model runs the forward and backward pass for a batch of two
+# samples. A check takes about as long as a training step, and does not change the random state. An error is one
+# line, and is raised before files are written.
 
 SAMPLES = 2
 """Number of samples in the test batch."""
 WIDTH = 8
-"""Width of the queries, keys and states for testing a custom part."""
+"""Width of the states for testing a score, positions or a layer."""
+BATCH, HEADS, STEPS, HEAD_WIDTH, STATE_WIDTH = 2, 2, 5, 6, 14
+"""Sizes for testing a part of an attention mechanism."""
+
+
+@contextmanager
+def custom_code(failure: str, way_out: str = "fix it") -> Iterator[None]:
+    """Convert an error of custom code in the block to a one-line error that begins with `failure`."""
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    except InputError:
+        raise
+    except Exception as error:  # custom code can raise anything
+        raise PluginError(f"{failure}: {describe_error(error)}; {way_out}") from error
+
+
+def _check_tensor(code: str, name: str, value: object, expected: tuple[int, ...]) -> Tensor:
+    """Return a tensor. Raises `PluginError` for a value of another type or shape."""
+    if not isinstance(value, Tensor):
+        raise PluginError(f"{code} gives {name} of type {type(value).__name__}: expected a tensor {expected}")
+    if tuple(value.shape) != expected:
+        raise PluginError(f"{code} gives {name} of shape {tuple(value.shape)}: expected {expected}")
+    return value
 
 
 def check_custom_parts(model: ModelConfig) -> None:
     """Raise `PluginError` unless each custom score, positional encoding, layer and part of the attention works
     separately."""
-    check_custom_attention(model.mechanism)
+    for choice in model.mechanism.choices:
+        if ":" in choice.name:
+            check_attention_part(choice)
+    query, keys, states = torch.zeros(2, 3, 5, WIDTH), torch.zeros(2, 3, 7, WIDTH), torch.zeros(2, 5, WIDTH)
     if ":" in model.score:
-        check_score(model.score)
-    if ":" in model.positions:
-        states = torch.zeros(2, 5, WIDTH)
-        part = f"positions {model.positions!r}"
-        make: Any = partial(
-            make_positions, model.positions, WIDTH, 7
-        )  # a custom class is neither None nor joined
-        _check_part(part, make, states, offset=2)
-    if ":" in model.layer:
-        states, mask = torch.zeros(2, 5, WIDTH), torch.ones(2, 1, 5, dtype=torch.bool)
-        part = f"layer {model.layer!r}"
-        _check_part(part, lambda: make_encoder_layer(model.layer, WIDTH, 2, 11), states, mask=mask)
-
-
-def check_score(name: str) -> None:
-    """Raise `PluginError` unless a custom score returns a number for each query and key."""
-    query, keys = torch.zeros(2, 3, 5, WIDTH), torch.zeros(2, 3, 7, WIDTH)
-    try:
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            score = make_score(name, WIDTH, WIDTH)
+        code = f"score {model.score!r}"
+        failure = f"{code} fails on queries {tuple(query.shape)} and keys {tuple(keys.shape)}"
+        with (
+            custom_code(failure, "its forward must accept queries and the result of its prepare"),
+            torch.no_grad(),
+        ):
+            score = make_score(model.score, WIDTH, WIDTH)
             scores = score(query, score.prepare(keys))
-    except InputError:
-        raise
-    except Exception as error:  # custom code can raise anything
-        raise PluginError(
-            f"score {name!r} fails on queries {tuple(query.shape)} and keys {tuple(keys.shape)}: "
-            f"{describe_error(error)}; its forward must accept queries and the result of its prepare"
-        ) from error
-    _check_tensor(f"score {name!r}", "scores", scores, (2, 3, 5, 7))
+        _check_tensor(code, "scores", scores, (2, 3, 5, 7))
+    if ":" in model.positions:
+        code = f"positions {model.positions!r}"
+        failure = f"{code} fails when it is called with states {tuple(states.shape)} and offset 2"
+        with custom_code(failure), torch.no_grad():
+            # A custom class is neither None nor joined.
+            positions: Any = make_positions(model.positions, WIDTH, 7)
+            moved = positions(states, 2)
+        _check_tensor(code, "states", moved, tuple(states.shape))
+    if ":" in model.layer:
+        code, mask = f"layer {model.layer!r}", torch.ones(2, 1, 5, dtype=torch.bool)
+        failure = f"{code} fails when it is called with states {tuple(states.shape)} and mask {tuple(mask.shape)}"
+        with custom_code(failure), torch.no_grad():
+            output = make_encoder_layer(model.layer, WIDTH, 2, 11)(states, mask)
+        _check_tensor(code, "states", output, tuple(states.shape))
+
+
+def check_attention_part(choice: PartChoice) -> None:
+    """Raise `PluginError` unless a part accepts and returns tensors of the shapes in the docstring of its base
+    class."""
+    code = f"attention part {choice.name!r}"
+    if not choice.kinds:
+        raise PluginError(f"{code} names no kind of layer in its kinds: name one or more")
+    kind = choice.kinds[0]
+    failure = f"{code} fails in a layer with {HEADS} heads of width {HEAD_WIDTH} on {STEPS} steps"
+
+    def check_masked(weights: Tensor, mask: Tensor) -> None:
+        """Raise `PluginError` unless weights are zero where the mask (Tq, Tk) is False."""
+        if not (weights.masked_fill(mask, 0.0) == 0).all():
+            raise PluginError(
+                f"{code} gives masked keys a weight, or NaN in a fully masked row: masked keys need the weight 0"
+            )
+
+    with custom_code(failure), torch.no_grad():
+        sizes = LayerSizes(
+            width=STATE_WIDTH, memory_width=STATE_WIDTH, heads=HEADS, head_width=HEAD_WIDTH, kind=kind
+        )
+        part = choice.build(sizes)
+        weights = (BATCH, HEADS, STEPS, STEPS)
+        steps, states = positions_of(STEPS, STEPS, torch.device("cpu")), torch.zeros(BATCH, STEPS, STATE_WIDTH)
+        heads = torch.zeros(BATCH, HEADS, STEPS, HEAD_WIDTH)
+        if isinstance(part, Score):
+            _check_tensor(code, "scores", part(heads, part.prepare(heads)), weights)
+        elif isinstance(part, MaskPart):
+            allowed = _check_tensor(code, "mask", part.allowed(*steps), (STEPS, STEPS))
+            if allowed.dtype != torch.bool:
+                raise PluginError(f"{code} gives a mask of {allowed.dtype}: expected bool")
+        elif isinstance(part, PositionBias):
+            _check_tensor(code, "biases", part(*steps), (HEADS, STEPS, STEPS))
+        elif isinstance(part, Normalizer):
+            mask = causal_mask(STEPS, STEPS).tril(-1)  # row 0 is fully masked
+            check_masked(
+                _check_tensor(code, "weights", part(torch.zeros(weights), mask[None, None]), weights), mask
+            )
+        elif isinstance(part, Gate):
+            _check_tensor(code, "context", part(heads, states), tuple(heads.shape))
+        mechanism = Mechanism((choice,))
+        layer = MultiHeadAttention(STATE_WIDTH, HEADS, head_width=HEAD_WIDTH, mechanism=mechanism, kind=kind)
+        with record_own(layer) as records:
+            output = layer(torch.randn(BATCH, STEPS, STATE_WIDTH))
+        _check_tensor(code, "output of the layer", output, tuple(states.shape))
+        [record] = records.values()
+        recorded = _check_tensor(code, "weights", record.weights, weights)
+        if kind == "causal":
+            check_masked(recorded, causal_mask(STEPS, STEPS))
 
 
 def check_custom_model(config: RunConfig, task: AnyTask, model: TaskModel) -> None:
     """Raise `PluginError` unless custom code works on a small batch. The model is not changed."""
     code = " with ".join(config.custom_parts)
-    try:
-        with torch.random.fork_rng(devices=[]):
-            _check_batch(code, config, task, copy.deepcopy(model))
-    except InputError:
-        raise
-    except Exception as error:  # custom code can raise anything
-        raise PluginError(f"{code} fails on a batch of {SAMPLES}: {describe_error(error)}; fix it") from error
+    with custom_code(f"{code} fails on a batch of {SAMPLES}"):
+        logits = _logits(code, config, task, copy.deepcopy(model))
+        if not logits.requires_grad:
+            raise PluginError(f"{code} gives logits that depend on no parameter: there is nothing to train")
+        logits.float().logsumexp(-1).mean().backward()
 
 
-def _check_part(part: str, make: Callable[[], nn.Module], states: Tensor, **others: Any) -> None:
-    """Raise `PluginError` unless a part returns states of the same shape as its input."""
-    try:
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            result = make()(states, *others.values())
-    except InputError:
-        raise
-    except Exception as error:  # custom code can raise anything
-        arguments = {"states": states, **others}
-        shown = [
-            f"{name} {tuple(value.shape) if isinstance(value, Tensor) else value}"
-            for name, value in arguments.items()
-        ]
-        raise PluginError(
-            f"{part} fails when it is called with {' and '.join(shown)}: {describe_error(error)}; fix it"
-        ) from error
-    _check_tensor(part, "states", result, tuple(states.shape))
-
-
-def _check_batch(code: str, config: RunConfig, task: AnyTask, model: TaskModel) -> None:
+def _logits(code: str, config: RunConfig, task: AnyTask, model: TaskModel) -> Tensor:
+    """Return the logits of a small batch, sampled by the task or, for a task with text, arbitrary."""
     device = next((parameter.device for parameter in model.parameters()), None)
     if device is None:
         raise PluginError(
             f"{code} has no parameters: there is nothing to train; wrap its tensors in nn.Parameter"
         )
-    batch = _draw_batch(code, config, task).to(device)
+    if task.draws:
+        settings = dataclasses.replace(config.training, batchsize=SAMPLES)
+        batch = task.batches(settings, BatchContext(generator=torch.Generator().manual_seed(0))).draw(0)
+    else:
+        text = collate([[index] for index in range(SAMPLES)])
+        batch = PairBatch(text, text)
+    if isinstance(batch, Batch) and config.on not in TASKS:
+        _check_answers(code, task, batch)
+    batch = batch.to(device)
     if isinstance(batch, Batch):
         assert isinstance(model, AnswerModel)
-        logits = model(batch.inputs, batch.mask)
-        _check_tensor(code, "logits", logits, (SAMPLES, task.sizes["outputs"], task.sizes["classes"]))
-    elif isinstance(batch, TokenBatch):
+        expected = (SAMPLES, task.sizes["outputs"], task.sizes["classes"])
+        return _check_tensor(code, "logits", model(batch.inputs, batch.mask), expected)
+    if isinstance(batch, TokenBatch):
         assert isinstance(model, LanguageModel)
-        logits = model(batch.inputs, batch.mask)
-        _check_tensor(code, "logits", logits, (*batch.targets.shape, task.sizes["symbols"]))
-    else:
-        assert isinstance(model, Seq2Seq) and isinstance(batch, PairBatch)
-        logits = _check_steps(code, model, task, batch)
-    if not logits.requires_grad:
-        raise PluginError(f"{code} gives logits that depend on no parameter: there is nothing to train")
-    logits.float().logsumexp(-1).mean().backward()
-
-
-def _check_steps(code: str, model: Seq2Seq, task: AnyTask, batch: PairBatch) -> Tensor:
-    """Decode a complete target, then its first token as a single step. Returns the logits of the complete
-    target."""
+        expected = (*batch.targets.shape, task.sizes["symbols"])
+        return _check_tensor(code, "logits", model(batch.inputs, batch.mask), expected)
+    # The complete target, then its first token as a single step.
+    assert isinstance(model, Seq2Seq)
     memory, symbols = model.encode(batch.source, batch.source_mask), task.sizes["target_symbols"]
     logits = model.decode(batch.target_in, memory)
     _check_tensor(code, "logits", logits, (*batch.target_in.shape, symbols))
     states, _ = model.step(batch.target_in[:, :1], model.start(memory))
     _check_tensor(code, "logits of one step", model.logits(states), (SAMPLES, 1, symbols))
     return logits
-
-
-def _draw_batch(code: str, config: RunConfig, task: AnyTask) -> Batch | PairBatch | TokenBatch:
-    """Return a small batch, sampled by the task or, for a task with text, random. Batches of custom tasks are
-    checked."""
-    if not task.draws:
-        text = collate([[index] for index in range(SAMPLES)])
-        return PairBatch(text, text)
-    settings = dataclasses.replace(config.training, batchsize=SAMPLES)
-    batch = task.batches(settings, BatchContext(generator=torch.Generator().manual_seed(0))).draw(0)
-    if isinstance(batch, Batch) and config.on not in TASKS:
-        _check_answers(code, task, batch)
-    return batch
 
 
 def _check_answers(code: str, task: Any, batch: Batch) -> None:
@@ -311,13 +259,6 @@ def _check_answers(code: str, task: Any, batch: Batch) -> None:
     task.render(batch.inputs[0])
 
 
-def _check_tensor(code: str, name: str, value: object, expected: tuple[int, ...]) -> None:
-    if not isinstance(value, Tensor):
-        raise PluginError(f"{code} gives {name} of type {type(value).__name__}: expected a tensor {expected}")
-    if tuple(value.shape) != expected:
-        raise PluginError(f"{code} gives {name} of shape {tuple(value.shape)}: expected {expected}")
-
-
 def build_model(config: RunConfig, task: AnyTask) -> TaskModel:
     """Return the model of a run, initialized with the seed of the run and without the pruned heads.
 
@@ -329,16 +270,9 @@ def build_model(config: RunConfig, task: AnyTask) -> TaskModel:
         sizes["vary_len"] = config.training.vary_len
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.training.seed)
-        try:
+        custom = " with ".join(config.custom_parts)
+        with custom_code(f"{custom} cannot be built", "correct it") if custom else nullcontext():
             model = config.model_class(config.model, **sizes)
-        except InputError:
-            raise
-        except Exception as error:  # custom code can raise anything
-            if not config.custom_parts:
-                raise
-            raise PluginError(
-                f"{' with '.join(config.custom_parts)} cannot be built: {describe_error(error)}; correct it"
-            ) from error
     for layer, heads in config.kept_heads.items():
         keep_heads(find_layer(model, layer), heads)
     return model

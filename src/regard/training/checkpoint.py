@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -85,34 +85,37 @@ class Checkpoint:
         state, step = _read(folder, states[-1], training or None)
         return cls(step=step, weights=weights, training=state)
 
-    def save_snapshot(self, folder: RunFolder) -> None:
-        """Write the weights in half precision as a snapshot. Raises `MachineError` if the file cannot be
-        written."""
+    def save_weights(self, folder: RunFolder, kind: Literal["kept", "snapshots"]) -> None:
+        """Write the weights as a kept model, or in half precision as a snapshot. Raises `MachineError` if the
+        file cannot be written."""
         assert self.weights is not None
-        small = {
-            name: value.half() if value.is_floating_point() else value for name, value in self.weights.items()
-        }
-        _write(folder, {f"snapshots/step-{self.step}.safetensors": small}, self.step)
-
-    def save_kept(self, folder: RunFolder) -> None:
-        """Write the weights as a kept model. Raises `MachineError` if the file cannot be written."""
-        assert self.weights is not None
-        path = folder.kept_folder / f"step-{self.step}.safetensors"
-        _write(folder, {str(path.relative_to(folder.path)): self.weights}, self.step)
+        weights = self.weights
+        if kind == "snapshots":
+            weights = {
+                name: value.half() if value.is_floating_point() else value for name, value in weights.items()
+            }
+        _write(folder, {f"{kind}/step-{self.step}.safetensors": weights}, self.step)
 
     @classmethod
-    def load_kept(cls, folder: RunFolder, path: Path, expected: Expected | None = None) -> Self:
-        """Read a kept model. Raises `InputError` if it is damaged or its tensors differ from `expected`."""
-        tensors, step = _read(folder, path, expected)
-        return cls(step=step, weights=tensors)
-
-    @classmethod
-    def load_snapshot(cls, folder: RunFolder, path: Path, expected: Expected | None = None) -> Self:
-        """Read a snapshot. Raises `InputError` if the snapshot is damaged or its tensors differ from
-        `expected`."""
+    def load_weights(cls, folder: RunFolder, path: Path, expected: Expected | None = None) -> Self:
+        """Read a snapshot or a kept model, in single precision. Raises `InputError` if the file is damaged or its
+        tensors differ from `expected`."""
         tensors, step = _read(folder, path, expected)
         weights = {name: value.float() if value.dtype == torch.half else value for name, value in tensors.items()}
         return cls(step=step, weights=weights)
+
+
+def load_snapshots(folder: RunFolder, model: nn.Module) -> Iterator[int]:
+    """Load each snapshot of a run into a model, oldest first, and yield its step.
+
+    Raises `InputError` for a run without snapshots, and for a damaged snapshot.
+    """
+    folder.check_snapshots()
+    expected = tensor_specs(model.state_dict(), half=True)
+    for path in folder.snapshots:
+        snapshot = Checkpoint.load_weights(folder, path, expected)
+        model.load_state_dict(snapshot.weights or {})
+        yield snapshot.step
 
 
 def copy_tensors(source: RunFolder, target: RunFolder) -> None:
@@ -154,7 +157,7 @@ def _read(folder: RunFolder, path: Path, expected: Expected | None) -> tuple[dic
         )
     elif folder.trust_edited and not has_valid_digest(stored):
         pass  # reading the config has reported the edit
-    elif (mismatch := config_mismatch(file, stored, path.name)) is not None:
+    elif (mismatch := config_mismatch(file.config, stored, path.name)) is not None:
         folder.refuse_edited(path.name, mismatch)
     if path != folder.model_file and path.stem != f"step-{file.step}":
         raise folder.damaged_file(path.name, f"it is of step {file.step}")
@@ -259,7 +262,6 @@ class TrainingState:
         return self.model.requires_grad_(True)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the complete state as named tensors."""
         tensors = {"generator": self.generator.get_state()}
         tensors |= {f"model/{name}": value for name, value in self.model.state_dict().items()}
         tensors |= {f"average/{name}": value for name, value in self.average.items()}

@@ -26,7 +26,7 @@ from regard.errors import InputError
 from regard.fast.query_gradient import QueryGradient
 from regard.models.base import AnswerModel, LanguageModel, Seq2Seq, TaskModel
 from regard.tasks.batch import Batch, TokenBatch
-from regard.training.settings import TrainingConfig
+from regard.training.config import TrainingConfig
 
 # Cross-entropy over a large vocabulary, computed in chunks without storing all logits.
 #

@@ -45,7 +45,7 @@ from regard.io.writing import append_inside, new_folder, refuse_links, tidy, wri
 from regard.plugins import PluginError
 from regard.progress import print_status
 from regard.training.config import RunConfig, options_class
-from regard.training.tensor_file import TensorFile, read_metadata
+from regard.training.tensor_file import read_metadata
 from regard.training.trust_code import check_trusted
 
 # Stored configs: formats, digests, reading, and differences between two configs.
@@ -86,20 +86,17 @@ def config_from_json(stored: Mapping[str, Any]) -> RunConfig:
     return RunConfig(**parts, options=options(**values))
 
 
-def config_mismatch(file: TensorFile, stored: dict[str, Any], name: str) -> str | None:
-    """Return a description of the differences between the config in a tensor file and config.json, or None if
-    equal."""
-    if file.config == canonical_json(without_digest(stored)):
+def config_mismatch(config: str, stored: Mapping[str, Any], name: str) -> str | None:
+    """Return a description of the differences between the config (JSON) in the file `name` and config.json (plain
+    data), or None if equal."""
+    if config == canonical_json(without_digest(stored)):
         return None
-    return differences(stored, file.config, name) or "it names no config"
+    return _differences(stored, config, name) or "it names no config"
 
 
-def differences(stored: Mapping[str, Any], config: str, name: str) -> str:
-    """Return a description of the differences between config.json (plain data) and the config (JSON) in the
-    file `name`.
-
-    Returns an empty string for equal configs, and for JSON that is not a config.
-    """
+def _differences(stored: Mapping[str, Any], config: str, name: str) -> str:
+    """Return a description of the differences between config.json and the config in the file `name`; empty for
+    JSON that is not a config."""
     try:
         other = parse_json(config, finite=False)
     except DamageError:
@@ -217,6 +214,11 @@ class RunFolder:
         """Files of the snapshots, oldest first."""
         return list_steps(self.path / "snapshots")
 
+    def check_snapshots(self) -> None:
+        """Raise `InputError` without snapshots."""
+        if not self.snapshots:
+            raise InputError(f"run {str(self.path)!r} has no snapshots: train it with --snapshots 50")
+
     @property
     def kept_folder(self) -> Path:
         return self.path / "kept"
@@ -273,7 +275,6 @@ class RunFolder:
 
     @property
     def model_identity(self) -> dict[str, str | None]:
-        """Digests of the config and of model.safetensors."""
         try:
             _, model = read_metadata(self.model_file)
         except DamageError as error:
@@ -289,7 +290,7 @@ class RunFolder:
             config, _ = read_metadata(self.model_file)
         except (DamageError, InputError):
             config = ""
-        return differences(stored, config, self.model_file.name) or "the file has changed since it was written"
+        return _differences(stored, config, self.model_file.name) or "the file has changed since it was written"
 
     def damaged_file(self, name: str, problem: object) -> InputError:
         return InputError(f"run {str(self.path)!r} is damaged: {name}: {problem}; {MEND}")
@@ -338,7 +339,6 @@ class RunFolder:
         append_inside(self.path, self.metrics_file, json.dumps(metrics).encode() + b"\n")
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """Return the metrics, without a truncated last line."""
         return read_metrics(self.metrics_file)
 
     def known_metrics(self) -> list[dict[str, Any]]:

@@ -33,7 +33,7 @@ from regard.io.writing import refuse_links, remove_quietly, write_json
 from regard.training.checkpoint import Checkpoint, TrainingState
 from regard.training.distributed import SINGLE_PROCESS, DistributedContext
 from regard.training.objective import Objective
-from regard.training.run_folder import MEND, RunFolder, differences, file_digest
+from regard.training.run_folder import MEND, RunFolder, config_mismatch, file_digest
 
 DIGESTS = "digests"
 """Prefix of the names of digest files in a checkpoint."""
@@ -82,7 +82,6 @@ class ShardedState(TrainingState):
         yield self.model if self.replica is None else self.replica.eval()
 
     def initial(self) -> dict[str, Tensor]:
-        """Return the unsharded parameters before the first step, in the first process."""
         assert self.replica is not None
         return self.replica.state_dict()
 
@@ -117,8 +116,6 @@ class ShardedState(TrainingState):
         context.wait()
 
     def restore(self, folder: RunFolder) -> None:
-        """Load the last checkpoint. Raises `InputError` if the checkpoint is missing, damaged or
-        incompatible."""
         Checkpoint.load(folder)
         checkpoints = _checkpoints(folder)
         if not checkpoints:
@@ -170,8 +167,7 @@ def check_digests(folder: RunFolder, checkpoint: Path, rank: int, size: int) -> 
         folder.refuse_edited(checkpoint.name, "the checkpoint's files have changed since they were written")
     elif not folder.trust_edited or has_valid_digest(stored):
         for content in digests:
-            if content.config != folder.config_text:
-                problem = differences(stored, content.config, checkpoint.name) or "it names no config"
+            if (problem := config_mismatch(content.config, stored, checkpoint.name)) is not None:
                 folder.refuse_edited(checkpoint.name, problem)
 
 

@@ -13,7 +13,6 @@ import stat
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -84,14 +83,6 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     data_offsets: tuple[int, int]
 
 
-@dataclass(frozen=True)
-class _Header:
-    metadata: _Metadata
-    entries: dict[str, _Entry]
-    begin: int
-    """Offset of the first value."""
-
-
 class TensorFile(NamedTuple):
     """Content of a tensor file."""
 
@@ -149,11 +140,10 @@ def read_tensors(path: Path, expected: Expected | None = None) -> TensorFile:
     unexpected tensors or an incomplete file, and `InputError` for a file that cannot be read.
     """
     with _opened(path) as (file, size):
-        header = _read_header(file, size)
+        metadata, entries = _read_header(file, size)
         if expected is not None:
-            _check_expected(header.entries, expected)
-        tensors, intact = _read_values(file, header)
-        metadata = header.metadata
+            _check_expected(entries, expected)
+        tensors, intact = _read_values(file, metadata, entries)
         return TensorFile(tensors, int(metadata.step), metadata.config, metadata.sha256, intact)
 
 
@@ -163,7 +153,7 @@ def read_metadata(path: Path) -> tuple[str, str | None]:
     Raises the same errors as `read_tensors`.
     """
     with _opened(path) as (file, size):
-        metadata = _read_header(file, size).metadata
+        metadata, _ = _read_header(file, size)
         return metadata.config, metadata.sha256
 
 
@@ -181,7 +171,8 @@ def _opened(path: Path) -> Iterator[tuple[BinaryIO, int]]:
         raise DamageError(f"the file cannot be read: {error.strerror or 'its end is missing'}") from error
 
 
-def _read_header(file: BinaryIO, size: int) -> _Header:
+def _read_header(file: BinaryIO, size: int) -> tuple[_Metadata, dict[str, _Entry]]:
+    """Read metadata and entries. The values follow at the position of the file."""
     length = int.from_bytes(file.read(8), "little")
     if size < 8 or length > size - 8:
         raise DamageError("the end of the file is missing, or the file is not a tensor file")
@@ -195,7 +186,7 @@ def _read_header(file: BinaryIO, size: int) -> _Header:
         raise DamageError(f"the file's step {metadata.step[:MAX_DIGITS]!r} is not a number")
     entries = convert_json(content, dict[str, _Entry])
     _check_offsets(entries, size - 8 - length)
-    return _Header(metadata, entries, 8 + length)
+    return metadata, entries
 
 
 def _check_offsets(entries: dict[str, _Entry], size: int) -> None:
@@ -227,22 +218,22 @@ def _check_expected(entries: Mapping[str, _Entry], expected: Expected) -> None:
             raise DamageError(f"tensor {name!r} is {spec}, not {expected[name]}")
 
 
-def _read_values(file: BinaryIO, header: _Header) -> tuple[dict[str, Tensor], bool]:
+def _read_values(
+    file: BinaryIO, metadata: _Metadata, entries: Mapping[str, _Entry]
+) -> tuple[dict[str, Tensor], bool]:
     """Return the tensors of a file, and whether header and values match the digest."""
-    metadata = header.metadata
-    entries = {name: msgspec.to_builtins(entry) for name, entry in header.entries.items()}
-    digest = _header_digest({"step": metadata.step, "config": metadata.config}, entries)
-    file.seek(header.begin)
+    plain = {name: msgspec.to_builtins(entry) for name, entry in entries.items()}
+    digest = _header_digest({"step": metadata.step, "config": metadata.config}, plain)
     tensors: dict[str, Tensor] = {}
     # The tensors are contiguous (`_check_offsets`), so one pass reads the values and computes the digest.
-    for name, entry in sorted(header.entries.items(), key=lambda item: item[1].data_offsets):
+    for name, entry in sorted(entries.items(), key=lambda item: item[1].data_offsets):
         tensor = torch.empty(entry.shape, dtype=TYPES[entry.dtype])
         values = tensor.reshape(-1).view(torch.uint8).numpy().data
         if file.readinto(values) != len(values):  # type: ignore[attr-defined]
             raise DamageError("the end of the file is missing")
         tensors[name] = tensor
         digest.update(values)
-    return {name: tensors[name] for name in header.entries}, digest.hexdigest() == metadata.sha256
+    return {name: tensors[name] for name in entries}, digest.hexdigest() == metadata.sha256
 
 
 def _header_digest(metadata: Mapping[str, str], entries: Mapping[str, Any]) -> "hashlib._Hash":

@@ -13,8 +13,7 @@ from regard.runs.answer_run import AnswerRun
 from regard.runs.language_run import LanguageRun
 from regard.runs.pair_run import PairRun
 from regard.runs.run_types import AnyRun
-from regard.training.config import combine
-from regard.training.settings import FLAGS
+from regard.training.config import FLAGS, combine
 from regard_lab.programs.compiler import Circuit, Compiled, compile_program
 from regard_lab.programs.language import Family
 from regard_lab.programs.library import PROGRAMS

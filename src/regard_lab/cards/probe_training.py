@@ -22,7 +22,7 @@ from regard.streams import derive_seed, make_generator
 from regard.tasks.batch import TokenBatch
 from regard.tasks.tokens import TokenTask
 from regard.training.adam import make_optimizer
-from regard.training.settings import Recipe
+from regard.training.config import Recipe
 from regard_lab.cards.probes import CardProbe
 
 BASELINE = "softmax"

@@ -18,8 +18,8 @@ from regard.decoding.search import SearchTrace
 from regard.errors import InputError
 from regard.io.writing import write_file, write_json
 from regard.result import Result, percent
-from regard.runs.attention_maps import add_note
 from regard.runs.loading import load_translator
+from regard.runs.run import add_note
 from regard.runs.sequence_run import SequenceRun
 from regard.viz.page import write_page
 from regard.viz.report_page import Part, render_page

@@ -43,7 +43,7 @@ test("the gradient is the limit of differences", () => {
 test("the rate rises, then falls to zero", () => {
   const recipe = { steps: 4, warmup: 0.5, lr: 1, output_lr: 1, betas: [0.9, 0.98], batchsize: 1 };
   const rates = [0, 1, 2, 3].map((step) => Number(scheduled(step, recipe).toFixed(2)));
-  assert.deepEqual(rates, [0.5, 1, 0.75, 0.25]); // as in regard.training.settings
+  assert.deepEqual(rates, [0.5, 1, 0.75, 0.25]); // as in regard.training.config
   assert.equal(scheduled(3, { ...recipe, warmup: null }), 1);
 });
 

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import regard
 from regard.interpret.saved_examination import read_examination
-from regard.runs import examined_runs
+from regard.runs import seeds as several_seeds
 from regard.training.run_folder import RunFolder
 from regard_lab.bench.known_models import compiled_model
 
@@ -34,16 +35,20 @@ def runs(seeds: list[Path], tmp_path: Path) -> list[Path]:
     return [Path(shutil.copytree(path, tmp_path / path.parent.name / path.name)) for path in seeds[:2]]
 
 
-def test_runs_are_examined_as_each_alone(runs: list[Path]) -> None:
+@pytest.fixture(scope="module")
+def alone(seeds: list[Path]) -> list[regard.Examination]:
+    """The examination of each of the two seeds."""
+    return [regard.load(path).examine(samples=10) for path in seeds[:2]]
+
+
+def test_runs_are_examined_as_each_alone(runs: list[Path], alone: list[regard.Examination]) -> None:
     result = regard.examine_runs(runs, samples=10, progress=False)
-    assert result.seeds == [0, 1] and result.runs == list(map(str, runs))
-    for path, examination in zip(runs, result.examinations, strict=True):
-        assert examination == regard.load(path).examine(samples=10)
+    assert result.seeds == [0, 1] and result.runs == list(map(str, runs)) and result.examinations == alone
     heads = {layer: len(added) for layer, added in result.examinations[0].importance.added.items()}
     for count in result.counts:
         assert count.of is None or count.of == heads[count.layer]
-    in_memory = regard.examine_runs([regard.load(path) for path in runs], samples=10, progress=False)
-    assert in_memory == result
+    in_memory = regard.examine_runs([regard.load(runs[1])], samples=10, progress=False)
+    assert in_memory.examinations == alone[1:]
 
 
 def test_the_needed_heads_of_a_compiled_program_are_counted() -> None:
@@ -59,10 +64,13 @@ def test_the_needed_heads_of_a_compiled_program_are_counted() -> None:
 
 
 def test_a_repeated_call_continues(
-    runs: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    runs: list[Path],
+    alone: list[regard.Examination],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """An examination that was saved is read, unless its samples, its seed or its model differ."""
-    first = regard.load(runs[0]).examine(samples=10)
+    first = alone[0]
     first.save(runs[0] / "examined.json")
     assert read_examination(RunFolder(runs[0]), 10, 0) == first
     assert read_examination(RunFolder(runs[0]), 11, 0) is None
@@ -79,15 +87,19 @@ def test_a_repeated_call_continues(
     assert examined == [str(runs[1])] and result.examinations[0] == first
     assert f"read from examined.json, not measured again: {runs[0]}\n" in capsys.readouterr().err
     assert regard.examine_runs(runs, samples=10, progress=False) == result and len(examined) == 1
-    assert regard.examine_runs(runs, samples=11, progress=False) != result and len(examined) == 3
+    assert (
+        regard.examine_runs(runs[:1], samples=11, progress=False).examinations != [first] and len(examined) == 2
+    )
 
 
-def test_an_examination_of_another_version_is_measured_again(runs: list[Path]) -> None:
-    folder, result = RunFolder(runs[0]), regard.load(runs[0]).examine(samples=4)
+def test_an_examination_of_another_version_is_measured_again(
+    runs: list[Path], alone: list[regard.Examination]
+) -> None:
+    folder, result = RunFolder(runs[0]), alone[0]
     folder.write_derived("examined.json", {**result.json(), "version": "0.0.0"})
-    assert read_examination(folder, 4, 0) is None
+    assert read_examination(folder, 10, 0) is None
     folder.write_derived("examined.json", {**result.json(), "heads": [{"layer": "cross"}]})
-    assert read_examination(folder, 4, 0) is None
+    assert read_examination(folder, 10, 0) is None
 
 
 def test_runs_that_are_not_seeds_of_one_model_are_refused(seeds: list[Path], tmp_path: Path) -> None:
@@ -118,14 +130,14 @@ def test_a_pruned_run_is_refused(runs: list[Path], tmp_path: Path) -> None:
 
 
 def test_an_interrupted_training_run_is_refused(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    load = examined_runs.load
+    load = several_seeds.load
 
     def unfinished(run: Path, **options: Any) -> Any:
         loaded = load(run, **options)
         object.__setattr__(loaded, "step", 2 if run == runs[1] else 3)
         return loaded
 
-    monkeypatch.setattr(examined_runs, "load", unfinished)
+    monkeypatch.setattr(several_seeds, "load", unfinished)
     with pytest.raises(regard.InputError, match="has 3 training steps, .* has 2: continue an interrupted"):
         regard.examine_runs(runs, samples=4, progress=False)
 
@@ -157,3 +169,75 @@ def test_bad_input_by_command(command: Callable[..., tuple[int, str, str]], seed
         status, out, err = command("examine", *argv)
         assert (status, out) == (2, "") and words in err and err.count("\n") == 1
     assert "RUN..." in command("examine", "--help")[1]
+
+
+SMALL: dict[str, Any] = {"max_len": 10, "repeated": 4, "vocab_size": 8, "hidden": 8, "heads": 2, "snapshots": 4}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two short runs of induction that differ in their seed."""
+    base = tmp_path_factory.mktemp("seeds")
+    runs = [
+        regard.train("induction", **SMALL, steps=20, seed=seed, savepath=base / f"seed{seed}", progress=False)
+        for seed in range(2)
+    ]
+    return [run.folder for run in runs]
+
+
+def test_every_snapshot_is_measured(folders: list[Path]) -> None:
+    timeline = regard.timeline(folders, samples=40, progress=False)
+    run = regard.load(folders[1])
+    assert timeline.steps == run.config.training.snapshot_steps and len(timeline.runs) == 2
+    last = timeline.runs[1]
+    assert last.seed == 1 and last.roles["induction"].shape == (4, 4)
+    # Other samples and half precision: about the same loss as that of the run.
+    assert last.loss[-1] == pytest.approx(run.loss(run.unseen(200, 3)), abs=0.1)
+    again = regard.timeline([run], samples=40, progress=False)
+    assert np.array_equal(again.runs[0].roles["induction"], last.roles["induction"])
+
+
+def test_other_kinds_of_models_have_timelines(tmp_path: Path) -> None:
+    flags: dict[str, Any] = {"steps": 3, "snapshots": 3, "savepath": tmp_path, "progress": False}
+    run: Any = regard.train("signal2", hidden=8, heads=2, **flags)
+    roles = {role.role for role in regard.timeline([run], samples=10, progress=False).roles}
+    assert {"relevant-input", "same-position", "previous-token", "next-token"} <= roles
+    run = regard.train("copy", model="transformer", hidden=8, heads=2, enc_layers=1, dec_layers=1, **flags)
+    timeline = regard.timeline([run], samples=10, progress=False)
+    assert {"encoder.0.self_attention", "decoder.0.cross"} <= {head.layer for head in timeline.runs[0].heads}
+    assert timeline.runs[0].importance.shape == (3, 6)
+    run = regard.train("reverse", model="recurrent", hidden=8, **flags)
+    assert "relevant-input" in {role.role for role in regard.timeline([run], samples=10, progress=False).roles}
+
+
+def test_runs_that_do_not_fit_are_refused_in_one_line(folders: list[Path], tmp_path: Path) -> None:
+    flags: dict[str, Any] = {**SMALL, "steps": 20, "progress": False}
+    other = regard.train("induction", **(flags | {"hidden": 12}), seed=2, savepath=tmp_path / "a").folder
+    none = regard.train("induction", **(flags | {"snapshots": 0}), savepath=tmp_path / "b").folder
+    task: Any = regard.train("counting", hidden=8, steps=4, snapshots=3, savepath=tmp_path, progress=False)
+    for runs, message in (
+        ([], "there are no runs"),
+        ([none], "has no snapshots: train it with --snapshots 50"),
+        ([folders[0], task.folder], "is a run of induction, .* of counting: give runs of one task"),
+        ([folders[0], other], "hidden is 8 in .* and 12 in .*: give runs that differ only in their seed"),
+        ([folders[0], folders[0]], "seed 0 is that of .*: give each seed once"),
+        ([tmp_path / "missing"], "no run"),
+    ):
+        with pytest.raises(regard.InputError, match=message):
+            regard.timeline(runs, progress=False)
+    with pytest.raises(regard.InputError, match="threshold 1.5 is out of range"):
+        regard.timeline(folders, threshold=1.5)
+
+
+def test_the_command_prints_and_writes(
+    command: Callable[..., tuple[int, str, str]], folders: list[Path], tmp_path: Path
+) -> None:
+    page, data = tmp_path / "page.html", tmp_path / "timeline.json"
+    status, out, err = command("timeline", *folders, "--samples", "20", "--html", page, "--json", data)
+    assert status == 0, err
+    assert "Order over seeds" in out and "Roles of the heads of induction, 2 seeds, 4 snapshots" in out
+    assert "4 of 8 done" in err and page.exists()
+    assert json.loads(data.read_text())["samples"] == 20
+    status, out, _ = command("timeline", "--help")
+    assert status == 0 and "--threshold" in out and "RUN..." in out
+    assert command("timeline")[0] == 2
