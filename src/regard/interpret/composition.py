@@ -157,5 +157,6 @@ def _random_score(width: int, head_width: int) -> float:
     def draw() -> Tensor:
         return torch.randn(width, head_width, generator=generator, dtype=torch.float64)
 
+    # Random matrices have no norm or bias either, so that the scores of trained heads are comparable with theirs.
     pairs = [[_Head(draw(), draw(), draw(), draw().T) for _ in range(2)] for _ in range(DRAWS)]
     return sum(composition_score(first, second, "value") for first, second in pairs) / DRAWS

@@ -105,6 +105,7 @@ def head_effect(subject: Subject[Any], input: Any, layer: str, head: int) -> Hea
     name = _check_head(subject, layer, head)
     prepared = subject.prepare(input)
     probe = subject.trial(prepared)
+    # One probe for both passes, so that an encoder-decoder reads the same answer with and without the head.
     before = probe.run(1)[0].float()
     with subject.intervene(name, heads=[head]):
         after = probe.run(1)[0].float()

@@ -31,6 +31,7 @@ INCOMPLETE = 0.05
 
 def replace_each(trial: Trial[Any], replacement: Tensor) -> Tensor:
     """Return the absolute changes (S, Tk) when each embedding is replaced by its row of `replacement` (Tk, D)."""
+    # One copy of the input for each position, all in one batch: in copy j, position j is replaced.
     keys = len(trial.embedding)
     chosen = torch.eye(keys, dtype=torch.bool, device=trial.embedding.device).unsqueeze(-1)
     embeddings = torch.where(chosen, replacement.to(trial.embedding), trial.embedding)

@@ -289,6 +289,7 @@ def attribute(
     """
     check_subject(subject)
     chosen = find_method(method, level)
+    # All inputs share the background, so that its embeddings and contexts are computed once.
     background = Background(subject, None if others is None else list(map(subject.prepare, others)), seed=seed)
     step, label = target if isinstance(target, tuple) else (target, None)
     trials = [
