@@ -38,10 +38,8 @@ COURSE = Path(__file__).parent
 REGARD = tuple(f"{COURSE.with_name(name)}{os.sep}" for name in ("regard", "regard_course", "regard_lab"))
 """Folders of Regard. Their parent may contain other packages, too."""
 SOLUTIONS = "mistakes"
-"""Folder of the course that contains solutions.
-
-The other code of the learner's file runs whenever an answer is called.
-"""
+"""Folder of the course that contains solutions. The other code of the learner's file runs whenever an answer is
+called."""
 PACKAGES = ("site-packages", "dist-packages")
 """Folders of installed packages, in this environment or another one that it uses."""
 STANDARD_LIBRARY = sysconfig.get_path("stdlib")

@@ -72,10 +72,8 @@ decoder layer calls its two attentions self_attn and multihead_attn."""
 IMPOSSIBLE = 1e6
 """Cost of a slot whose shape does not fit a weight."""
 MAX_VECTOR_COST = 60.0
-"""Largest name cost at which a slot may hold a bias, gain or shift.
-
-All vectors of the same length fit by shape.
-"""
+"""Largest name cost at which a slot may hold a bias, gain or shift. All vectors of the same length fit by
+shape."""
 
 
 def find_parameters(module: Any) -> dict[str, tuple[Any, str]]:
@@ -227,10 +225,8 @@ def possible_layouts(
 
 
 View = Callable[[Array], Array]
-"""Function that returns the part of a parameter that holds a weight, as a view.
-
-The numbers of the view are in the order of the weight.
-"""
+"""Function that returns the part of a parameter that holds a weight, as a view. The numbers of the view are in
+the order of the weight."""
 
 
 @dataclass
