@@ -147,6 +147,19 @@ def test_replacing(name: str) -> None:
                     torch.testing.assert_close(model(**inputs).last_hidden_state, changed, atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+def test_a_softmax_in_float32_in_a_model_of_float64_has_scores_and_no_warning(implementation: str) -> None:
+    model, inputs, _ = make("llama")
+    model.double().set_attn_implementation(implementation)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with regard.record(model, "*") as cache:
+            model(**inputs)
+    weights = cache["layer.1.weights"]
+    scores = cache["layer.1.scores"].masked_fill(weights == 0, -torch.inf)
+    torch.testing.assert_close(scores.softmax(-1), weights, atol=1e-6, rtol=0)
+
+
 def test_gradients_flow_through_external_activations() -> None:
     model, inputs, _ = make("llama")
     with regard.record(model, "layer.0.*") as cache:
