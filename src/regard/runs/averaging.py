@@ -17,8 +17,6 @@ from regard.training.run_folder import check_run_path, create_run
 from regard.training.tensor_file import tensor_specs
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from regard.runs.run_types import AnyRun
 
 
@@ -43,8 +41,18 @@ def average(run: AnyRun, output: str | Path | None = None, *, overwrite: bool = 
             f"--keep, such as --keep 5"
         )
     check_run_path(target, overwrite=overwrite, flag="--output")
-    models = (Checkpoint.load_weights(files, path, expected) for path in paths)
-    steps, weights = _mean(models)
+    steps: list[int] = []
+    totals: dict[str, Any] = {}
+    for path in paths:  # oldest first, only one model in memory at a time
+        model = Checkpoint.load_weights(files, path, expected)
+        steps.append(model.step)
+        last = model.weights or {}
+        for name, value in last.items():
+            if value.is_floating_point():
+                totals[name] = totals.get(name, 0) + value.double()
+    # The sums are float64. Tensors of whole numbers are those of the last model.
+    means = {name: (total / len(steps)).to(last[name].dtype) for name, total in totals.items()}
+    weights = {name: means.get(name, value) for name, value in last.items()}
     config: Any = dataclasses.replace(run.config, averaged=steps)
     with hold_lock(target), create_run(target, config, overwrite=overwrite, flag="--output") as folder:
         folder.write_vocabularies(files.read_vocabularies(run.config.tokenizer, run.task.file_names))
@@ -53,23 +61,3 @@ def average(run: AnyRun, output: str | Path | None = None, *, overwrite: bool = 
                 folder.append_metrics(line)
         Checkpoint(step=steps[-1], weights=weights).save(folder)
     return load(target)
-
-
-def _mean(models: Any) -> tuple[list[int], dict[str, Tensor]]:
-    """Return the steps of models, oldest first, and the mean of their weights, summed in float64.
-
-    Only one model is in memory at a time. Tensors of whole numbers are those of the last model.
-    """
-    steps: list[int] = []
-    totals: dict[str, Tensor] = {}
-    last: dict[str, Tensor] = {}
-    for model in models:
-        steps.append(model.step)
-        last = model.weights
-        for name, value in last.items():
-            if value.is_floating_point():
-                totals[name] = totals.get(name, 0) + value.double()
-    return steps, {
-        name: (totals[name] / len(steps)).to(value.dtype) if name in totals else value
-        for name, value in last.items()
-    }
