@@ -23,7 +23,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 import regard
 from regard.server.app import make_app
 from regard.server.explorer import Explorer
-from regard.viz.serialization import map_data
+from regard.viz.page import map_data
 
 ROUNDS = 9
 WORDS = 500

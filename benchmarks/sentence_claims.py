@@ -14,23 +14,28 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from regard.interpret.estimates import resample_counts
-from regard.interpret.findings import QUALITIES, RAISES, alignment_quality
+from regard.interpret.examination import QUALITIES, RAISES, alignment_quality
 from regard.interpret.importance import HeadImportance, head_importance
 from regard.interpret.needs import Group, Needs, find_needs, not_learned
-from regard.interpret.patterns import FIXED, PAIRED, UNIFORM, role_kind, searched_roles
 from regard.interpret.probing import STEADY, claim_relevance, measure_movement, measure_relevance, share
 from regard.interpret.relevance import even_weights
 from regard.interpret.roles import (
     EVEN,
+    FIXED,
+    PAIRED,
+    UNIFORM,
     UNTRAINED,
     HeadCandidates,
     choose_roles,
     measure_candidates,
+    role_kind,
     role_strengths,
+    searched_roles,
     uniform_deviation,
 )
 from regard.statistics import LEVEL, Interval, benjamini_hochberg
 from regard.viz.maps import LayerMap
+from regard.viz.subject import KnowsAlignment
 from regard_lab.bench.known_models import KnownModel
 from regard_lab.programs.compiler import Circuit
 
@@ -122,7 +127,7 @@ def measure(known: KnownModel, *, attention_only: bool = False) -> MeasuredSente
     ]
     judged = [
         _judge_relevance(own, other, known.family == "decoder-only", circuit),
-        _judge_alignment(subject.alignment_error(inputs), subject.alignment_error(others)),
+        _judge_alignment(_alignment_error(subject, inputs), _alignment_error(subject, others)),
     ]
     if not attention_only:
         importance = head_importance(subject, samples=SAMPLES, seed=known.seed)
@@ -151,7 +156,7 @@ def measure_reading(known: KnownModel) -> MeasuredSentences:
     maps = [[subject.look(input).layers for input in inputs] for inputs in drawn]
     judged = [
         _judge_relevance(maps[0], maps[1], False, known.circuit),
-        _judge_alignment(*(subject.alignment_error(inputs) for inputs in drawn)),
+        _judge_alignment(*(_alignment_error(subject, inputs) for inputs in drawn)),
     ]
     return MeasuredSentences(
         program=known.name,
@@ -301,6 +306,10 @@ def _relevance(maps: Sequence[LayerMap], head: int, causal: bool) -> dict[str, A
 @cache
 def _resamples(count: int) -> np.ndarray:
     return resample_counts(count, 0)
+
+
+def _alignment_error(subject: Any, inputs: Sequence[Any]) -> Mapping[str, Interval]:
+    return subject.alignment_error(inputs) if isinstance(subject, KnowsAlignment) else {}
 
 
 def _judge_alignment(rates: Mapping[str, Interval], true: Mapping[str, Interval]) -> Judged:

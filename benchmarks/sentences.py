@@ -25,8 +25,8 @@ from drawn_programs import drawn_model
 from sentence_claims import MeasuredSentences, measure, measure_reading, untrained_claims
 
 import regard.interpret
-from regard.interpret.findings import RAISES
-from regard.interpret.patterns import ROLE_KINDS
+from regard.interpret.examination import RAISES
+from regard.interpret.roles import ROLE_KINDS
 from regard.interpret.sentence_errors import FILE
 from regard.statistics import count_interval, ratio_interval
 from regard_lab.bench.known_models import KnownModel, compiled_model, trap_model

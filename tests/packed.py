@@ -5,7 +5,7 @@ import zlib
 
 import numpy as np
 
-from regard.viz.serialization import LEVELS, PackedWeights
+from regard.viz.page import LEVELS, PackedWeights
 
 
 def unpack(packed: PackedWeights, queries: int, keys: int) -> np.ndarray:

@@ -42,17 +42,13 @@ from regard.interpret.alignment import Alignment as Alignment
 from regard.interpret.attribution.methods import Attribution as Attribution, attribute as attribute
 from regard.interpret.composition import Composition as Composition, composition as composition
 from regard.interpret.estimates import Estimate as Estimate
-from regard.interpret.examination import Examination as Examination, examine as examine
-from regard.interpret.examined_runs import ExaminedRuns as ExaminedRuns
+from regard.interpret.examination import (
+    Examination as Examination,
+    HeadFindings as HeadFindings,
+    examine as examine,
+)
 from regard.interpret.explanation import Explanation as Explanation, explain as explain
 from regard.interpret.figures import plot as plot
-from regard.interpret.findings import HeadFindings as HeadFindings
-from regard.interpret.formation import (
-    Development as Development,
-    MedianInterval as MedianInterval,
-    Order as Order,
-    RoleHead as RoleHead,
-)
 from regard.interpret.head_selection import (
     Agreement as Agreement,
     AligningHeads as AligningHeads,
@@ -79,7 +75,14 @@ from regard.interpret.single_heads import (
     head_writes as head_writes,
     heads_between as heads_between,
 )
-from regard.interpret.timeline import RoleTimeline as RoleTimeline, Timeline as Timeline
+from regard.interpret.timeline import (
+    Development as Development,
+    MedianInterval as MedianInterval,
+    Order as Order,
+    RoleHead as RoleHead,
+    RoleTimeline as RoleTimeline,
+    Timeline as Timeline,
+)
 from regard.interpret.why import (
     ScorePart as ScorePart,
     Trace as Trace,
@@ -96,7 +99,7 @@ from regard.runs.pair_run import PairReport as PairReport, PairRun as PairRun
 from regard.runs.pruning import PruneReport as PruneReport, prune as prune
 from regard.runs.run import Figures as Figures, Run as Run
 from regard.runs.run_types import AnyRun as AnyRun
-from regard.runs.seeds import examine_runs as examine_runs, timeline as timeline
+from regard.runs.seeds import ExaminedRuns as ExaminedRuns, examine_runs as examine_runs, timeline as timeline
 from regard.runs.sequence_run import SequenceRun as SequenceRun
 from regard.runs.task_configs import (
     CopyConfig as CopyConfig,
@@ -135,12 +138,21 @@ from regard.tasks.all_tasks import Example as Example, list_tasks as list_tasks
 from regard.tasks.pairs import Pair as Pair
 from regard.training.config import RunConfig as RunConfig, make_config as make_config
 from regard.version import __version__ as __version__
-from regard.viz.attention_map import AttentionMap as AttentionMap, Maps as Maps, Playback as Playback
+from regard.viz.attention_map import (
+    AttentionMap as AttentionMap,
+    Maps as Maps,
+    Playback as Playback,
+    make_maps as make_maps,
+    view_weights as view_weights,
+)
 from regard.viz.maps import LayerMap as LayerMap
-from regard.viz.paper_figure import PaperFigure as PaperFigure
-from regard.viz.records import make_maps as make_maps
-from regard.viz.subject import Layer as Layer, ProbeInput as ProbeInput, Subject as Subject
-from regard.viz.tensors import view_weights as view_weights
+from regard.viz.plots import PaperFigure as PaperFigure
+from regard.viz.subject import (
+    ForwardPass as ForwardPass,
+    Layer as Layer,
+    ProbeInput as ProbeInput,
+    Subject as Subject,
+)
 from regard_course.check import check as check
 from regard_course.report import (
     CaseReport as CaseReport,

@@ -13,8 +13,8 @@ from regard.errors import InputError
 from regard.server.explorer import Explorer
 from regard.viz.attention_map import AttentionMap, Playback
 from regard.viz.maps import LayerMap
-from regard.viz.page import write_page
-from regard.viz.serialization import view_json
+from regard.viz.page import view_json, write_page
+from regard.viz.subject import Traits
 from tests.server.running import serving
 
 make_app = pytest.importorskip("regard.server.app").make_app
@@ -54,7 +54,7 @@ class Hostile:
     """A subject with hostile names."""
 
     name = where = SCRIPT
-    importance_samples = 1
+    traits = Traits(samples=1)
     layers = ()
 
     def __init__(self) -> None:
@@ -73,13 +73,10 @@ class Hostile:
         """Raise an error with a hostile message: the score of a weight has no parts."""
         raise InputError(f"{SCRIPT} has no parts")
 
-    def check(self, input: str) -> None:
-        """Raise an error with a hostile message for short inputs."""
+    def attend(self, input: str, *, seed: int = 0) -> AttentionMap:
+        """Return a hostile map, or raise an error with a hostile message for short inputs."""
         if len(input) < 5:
             raise InputError(f"{SCRIPT} is no input")
-
-    def attend(self, input: str | None = None, *, seed: int = 0) -> AttentionMap:
-        """Return a hostile map."""
         return _map()
 
     def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
@@ -118,7 +115,7 @@ def _unharmed(page: Any, title: str) -> None:
 
 
 def test_in_an_exported_page(page: Any, tmp_path: Path) -> None:
-    path = write_page(tmp_path / "p.html", [_map()], original=_map(), playback=_playback().data())
+    path = write_page(tmp_path / "p.html", [_map()], original=_map(), playback=vars(_playback()))
     page.goto(path.as_uri())
     _look_around(page)
     _unharmed(page, SCRIPT)

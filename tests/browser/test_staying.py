@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import regard
-from regard.viz.page import write_page
-from regard.viz.serialization import view_json
+from regard.viz.page import view_json, write_page
 from tests.browser.conftest import map_of, settle
 
 INPUT = "BCCCBAABACCCA"

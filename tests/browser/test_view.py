@@ -9,8 +9,7 @@ import pytest
 
 import regard
 from regard.interpret.importance import importance_by_layer
-from regard.viz.page import write_page
-from regard.viz.serialization import view_json
+from regard.viz.page import view_json, write_page
 from tests.browser.conftest import map_of, settle
 
 
@@ -131,7 +130,7 @@ def test_data_of_the_caller_is_unchanged(page: Any, address: str, learned: regar
         packed=True,
         original=attention,
         importance=importance_by_layer(learned.importance()),
-        playback=playback.data(),
+        playback=vars(playback),
     )
     page.evaluate(
         """async (text) => {
@@ -199,7 +198,7 @@ def test_widget_requests_exact_weights(page: Any, address: str, learned: regard.
             };
             window.leave = await widget.render({ model, el: document.getElementById("view") });
         }""",
-        view_json(playback.frames[-1:], packed=True, playback=playback.data()),
+        view_json(playback.frames[-1:], packed=True, playback=vars(playback)),
     )
     settle(page)
     page.locator("figure [role=grid]").nth(1).focus()

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import regard
 from regard.decoding.controls import Controls
-from regard.viz.serialization import map_data
+from regard.viz.page import map_data
 from tests.conftest import TINY
 from tests.german import sentences, write
 

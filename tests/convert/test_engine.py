@@ -160,7 +160,7 @@ def test_auto_uses_regards_search_for_unsupported_options(
     with regard.record(run.model) as records:
         translate(run, engine="auto", beam=1)
     assert records and "layers are being recorded" in capsys.readouterr().err
-    with run.intervene(run.layers[0].name, heads=[0, 1]):
+    with regard.intervene(run, run.layers[0].name, heads=[0, 1]):
         assert translate(run, engine="auto", beam=1) == run.translate(SOURCES, beam=1)
     from regard.convert import ctranslate2
 

@@ -309,7 +309,7 @@ def test_one_name_everywhere(model_of: Callable[[str], Any], tokenizer: Any) -> 
     for name in (names[1], short):
         assert records[name] is records[names[1]]
         assert list(subject.attend(clean).select(layers=[name]).layers) == [names[1]]
-        with subject.intervene(name, heads=[0]):
+        with regard.intervene(subject, name, heads=[0]):
             assert not subject.attend(clean).layers[names[1]].weights[0].any()
         regard.patch_paths(subject, clean, corrupted, f"{name}.0.query", answers=answers)
 

@@ -111,7 +111,7 @@ def test_heads_of_bert_pass_every_norm_behind_them(model_of: Callable[[str], Any
 def test_a_head_that_is_off_adds_nothing(model_of: Callable[[str], Any], tokenizer: Any, tmp_path: Path) -> None:
     subject = regard.look(model_of("gpt2"), tokenizer)
     name = subject.layers[1].name
-    with subject.intervene(name, heads=[2]):
+    with regard.intervene(subject, name, heads=[2]):
         result = regard.logit_attribution(subject, TEXT)
     assert result.heads[name][2] == 0 and result.heads[name][1] != 0
     assert result.interventions and result.total == pytest.approx(result.logit, abs=1e-4)

@@ -403,7 +403,7 @@ def test_looked_at_models(model_of: Callable[[str], Any], tokenizer: Any) -> Non
     def use() -> None:
         subject = regard.look(model, tokenizer)
         shown = subject.attend("the cat sat on the mat")
-        with subject.intervene(subject.layers[0].name, heads=[0]):
+        with regard.intervene(subject, subject.layers[0].name, heads=[0]):
             assert subject.attend("the cat sat on the mat").original is not None
         with regard.record(model, tokenizer=tokenizer) as records:
             model(TOKENS)

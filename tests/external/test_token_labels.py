@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 import regard
 from regard.activations.token_labels import TokenLabeler
-from regard.viz.labels import word_pieces
-from regard.viz.serialization import map_data
+from regard.viz.maps import word_pieces
+from regard.viz.page import map_data
 
 
 class FixedTokenizer:

@@ -15,9 +15,8 @@ from regard.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 from regard.models.query import QueryModel, QueryModelConfig
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.viz.attention_map import AttentionMap
-from regard.viz.forward_pass import ForwardPass
 from regard.viz.maps import layer_kind
-from regard.viz.subject import Layer
+from regard.viz.subject import ForwardPass, Layer
 
 STEPS, SYMBOLS = 6, 11
 

@@ -14,8 +14,7 @@ from hypothesis.extra.numpy import arrays
 
 import regard
 from regard.interpret.estimates import Estimate, estimate
-from regard.interpret.examination import make_examination
-from regard.interpret.findings import HeadFindings
+from regard.interpret.examination import HeadFindings, make_examination
 from regard.interpret.importance import HeadImportance
 from regard.interpret.probing import Probe, correlation
 

@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 
 from regard.interpret.estimates import Estimate
-from regard.interpret.examination import Examination
-from regard.interpret.examined_runs import ExaminedRuns
-from regard.interpret.findings import HeadFindings
+from regard.interpret.examination import Examination, HeadFindings
 from regard.interpret.importance import HeadImportance
 from regard.interpret.needs import Need
 from regard.interpret.roles import HeadRole, HeadRoles
+from regard.runs.seeds import ExaminedRuns
 
 
 def _near(value: float) -> Estimate:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from regard.interpret.formation import (
+from regard.interpret.timeline import (
     count_in_order,
     formed_at,
     interval_rank,

@@ -7,6 +7,7 @@ import pytest
 
 from regard.data.word_alignment import Link, WordAlignment
 from regard.errors import InputError
+from regard.interpret.alignment import Head, extract_links
 from regard.interpret.head_selection import (
     AligningHeads,
     agreement,
@@ -15,7 +16,6 @@ from regard.interpret.head_selection import (
     combine_heads,
     count_links,
 )
-from regard.interpret.word_links import Head, extract_links
 
 HEADS: list[Head] = [("decoder.layers.0.cross", 0), ("decoder.layers.0.cross", 1), ("decoder.layers.1.cross", 0)]
 RANDOM = np.random.default_rng(0)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import regard
-from regard.interpret import intermediates
-from regard.viz.serialization import map_data
+from regard.interpret import explanation
+from regard.viz.page import map_data
 
 INPUT = "BCCCBAABACCCA"
 
@@ -67,9 +67,9 @@ def test_large_maps_get_no_intermediate_values(
     trained: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = trained.attend(INPUT)
-    monkeypatch.setattr(intermediates, "MAX_NUMBERS", 100)
+    monkeypatch.setattr(explanation, "MAX_NUMBERS", 100)
     assert trained.with_sums(shown) is shown
-    monkeypatch.setattr(intermediates, "MAX_WEIGHTS", 100)
+    monkeypatch.setattr(explanation, "MAX_WEIGHTS", 100)
     assert trained.with_sums(shown) is shown
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import regard
-from regard.interpret.patterns import ROLE_KINDS, searched_roles
-from regard.interpret.roles import choose_roles, head_roles, measure_candidates
+from regard.interpret.roles import ROLE_KINDS, choose_roles, head_roles, measure_candidates, searched_roles
 from regard.viz.maps import LayerMap
+from regard.viz.subject import Traits
 
 LENGTH, OUTPUTS, SAMPLES = 12, 4, 30
 LETTERS = "ABCDE"
@@ -87,7 +87,7 @@ def _planted(role: str, letters: list[str], random: np.random.Generator) -> np.n
 class Planted:
     """A subject with one planted head for each role."""
 
-    origin = "run"
+    traits = Traits()
     model = torch.nn.Identity()
 
     planted: bool = True

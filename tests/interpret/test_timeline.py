@@ -5,9 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from regard.interpret.formation import Development
 from regard.interpret.head_scores import Head
-from regard.interpret.timeline import Timeline
+from regard.interpret.timeline import Development, Timeline
 
 STEPS = [0, 10, 100, 1000]
 

@@ -14,7 +14,7 @@ from regard.attention.hooks import attention_layers, find_layer
 from regard.attention.mechanism import PARTS
 from regard.attention.multihead import MultiHeadAttention
 from regard.errors import InputError
-from regard.runs.live_data import live_data
+from regard.server.live_page import live_data
 from regard.training.signals import Interrupted
 from regard.training.trust_code import check_trusted, code_digests
 
@@ -197,7 +197,7 @@ def test_temperature_is_refused_unless_weights_are_a_softmax(runs: dict[str, Any
 
 def test_a_single_weight_is_not_set_among_negative_weights(runs: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="its weights can be negative"):
-        runs["differential"].intervene("decoder.0.self_attention", to=0.5, query=2, key=1).__enter__()
+        regard.intervene(runs["differential"], "decoder.0.self_attention", to=0.5, query=2, key=1).__enter__()
 
 
 def test_pages_without_the_computation_say_so(runs: dict[str, Any]) -> None:
@@ -247,7 +247,7 @@ def test_pruning_needs_parts_without_a_value_for_each_head(runs: dict[str, Any],
     report = regard.prune(runs["entmax"], output=tmp_path / "pruned")
     [(layer, head)] = report.removed
     loss = runs["entmax"].loss(runs["entmax"].unseen(5, 0))
-    with runs["entmax"].intervene(layer, heads=[head]):
+    with regard.intervene(runs["entmax"], layer, heads=[head]):
         assert runs["entmax"].loss(runs["entmax"].unseen(5, 0)) != loss
         expected = runs["entmax"].loss(runs["entmax"].unseen(5, 0))
     assert report.run.loss(report.run.unseen(5, 0)) == pytest.approx(expected, abs=1e-5)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import regard
-from regard.interpret.saved_examination import read_examination
+from regard.interpret.examination import read_examination
 from regard.runs import seeds as several_seeds
 from regard.training.run_folder import RunFolder
 from regard_lab.bench.known_models import compiled_model

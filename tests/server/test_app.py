@@ -195,7 +195,7 @@ def test_about(client: Client) -> None:
         (b'{"interventions": [{}]}', 422, "layer is missing in interventions[0]: give the name of a layer"),
         (b'{"interventions": [{"layer": "cross", "tO": 1}]}', 422, "'tO' is unknown in interventions[0]: choose"),
         (b'{"interventions": [%s]}' % b",".join([b'{"layer": "cross"}'] * 201), 422, "a list of at most 200"),
-        (b'{"interventions": [{"layer": "x"}]}', 422, "layer 'x' is not in the model"),
+        (b'{"interventions": [{"layer": "x"}]}', 422, "layer 'x' is unknown: choose encoder.0"),
         (b'{"interventions": [{"layer": "cross", "heads": [9]}]}', 422, "head 9 is out of range"),
         (b'{"interventions": [{"layer": "cross", "heads": ["0"]}]}', 422, "heads[0] '0' does not fit"),
         (

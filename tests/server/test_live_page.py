@@ -17,11 +17,10 @@ import torch
 
 import regard
 from regard.data.batch import PairBatch, collate, read_source
-from regard.runs.live_data import MAX_PARAMETERS, live_data
 from regard.runs.run_types import AnyRun
 from regard.server.explorer import Explorer
-from regard.server.live_page import live_page
-from regard.server.messages import AttendRequest, ExplainRequest, InterventionRequest
+from regard.server.live_page import MAX_PARAMETERS, live_data, live_page
+from regard.server.messages import InterventionRequest, Question
 
 NODE = shutil.which("node")
 ANSWER = Path(__file__).parents[1] / "js" / "live" / "answer.js"
@@ -110,7 +109,7 @@ def test_answers_are_those_of_the_server(run: AnyRun, ask: Callable[..., list[An
     for change in changes:
         interventions = [InterventionRequest(**fields) for fields in change]
         requests.append(["api/attend", {"input": text, "interventions": change}])
-        expected.append(explorer.attend(AttendRequest(text, 0, interventions)))
+        expected.append(explorer.attend(Question(text, 0, interventions)))
         for layer in run.layers:
             which: dict[str, Any] = {
                 "layer": layer.name,
@@ -120,7 +119,7 @@ def test_answers_are_those_of_the_server(run: AnyRun, ask: Callable[..., list[An
                 "temperature": 2.0,
             }
             requests.append(["api/explain", {"input": text, "interventions": change, **which}])
-            expected.append(explorer.explain(ExplainRequest(text, 0, interventions, **which)))
+            expected.append(explorer.explain(Question(text, 0, interventions), **which))
     for answer, wanted in zip(ask(data, requests), expected, strict=True):
         for name in ("layer", "input", "note"):  # of an explanation: the page has them already
             if "scores" in wanted:

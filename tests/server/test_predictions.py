@@ -30,7 +30,7 @@ def test_tokens_of_a_changed_model(language: Client, subject: Any) -> None:
     change = {"layer": subject.layers[0].name, "heads": [1]}
     body = {"input": TEXT, "count": 3, "temperature": 0.5, "top_k": 7, "draw": 4, "interventions": [change]}
     answer = language.post("/api/next_tokens", body).json()
-    with subject.intervene(change["layer"], heads=[1]):
+    with regard.intervene(subject, change["layer"], heads=[1]):
         expected = regard.next_tokens(subject, TEXT, count=3, temperature=0.5, top_k=7, seed=4).json()
     assert answer == {**expected, "interventions": list(expected["interventions"])}
     assert answer["kept"] == 7 and answer["tokens"][0]["original"] is not None

@@ -2,8 +2,7 @@
 
 import pytest
 
-from regard.viz import serialization
-from regard.viz.serialization import map_data
+from regard.viz.page import LayerData, MapData, PackedWeights, map_data
 from tests.viz.test_terminal import example
 from tests.viz.view_types import SHAPES, type_definitions
 
@@ -18,8 +17,8 @@ def test_every_shape_has_a_type() -> None:
 @pytest.mark.parametrize("packed", [True, False])
 def test_a_map_has_its_shape(packed: bool) -> None:
     stored = map_data(example(), packed=packed)
-    assert set(stored) == serialization.MapData.__required_keys__
+    assert set(stored) == MapData.__required_keys__
     [layer] = stored["layers"]
-    assert set(layer) == serialization.LayerData.__required_keys__
+    assert set(layer) == LayerData.__required_keys__
     if packed:
-        assert set(layer["weights"]) == serialization.PackedWeights.__required_keys__
+        assert set(layer["weights"]) == PackedWeights.__required_keys__

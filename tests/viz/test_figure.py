@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 import regard
 from regard.viz import figure
-from regard.viz.figure import BLUES, drawable, shades
+from regard.viz.figure import BLUES, drawable
 from regard.viz.page import VIEW
 from regard.viz.plots import draw_head_table
 
@@ -99,10 +99,3 @@ def test_colours_equal_those_of_the_page() -> None:
     text = (VIEW / "colours.js").read_text(encoding="utf-8")
     [stops] = re.findall(r"const LIGHT = \[(.*?)\];", text, re.DOTALL)
     assert tuple(re.findall(r'"(#\w{6})"', stops)) == BLUES
-
-
-def test_shades_interpolate_between_the_stops() -> None:
-    colours = shades(17)
-    assert colours[0] == (1, 1, 1) and colours[16] == (28 / 255, 67 / 255, 125 / 255)
-    assert colours[2] == tuple(int(BLUES[1][start : start + 2], 16) / 255 for start in (1, 3, 5))
-    assert [sum(colour) for colour in colours] == sorted((sum(colour) for colour in colours), reverse=True)

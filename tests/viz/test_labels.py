@@ -3,8 +3,7 @@
 import numpy as np
 
 import regard
-from regard.viz.labels import merge_words
-from regard.viz.maps import LayerMap
+from regard.viz.maps import LayerMap, merge_words
 
 
 def test_a_worked_example() -> None:

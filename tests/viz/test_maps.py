@@ -10,7 +10,7 @@ import torch
 import regard
 from regard import record
 from regard.viz.maps import LayerMap
-from regard.viz.serialization import map_data
+from regard.viz.page import map_data
 from tests.viz.test_terminal import example
 
 

@@ -14,8 +14,7 @@ from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 
 import regard
-from regard.viz.page import page
-from regard.viz.serialization import map_data, pack
+from regard.viz.page import map_data, pack, page
 from tests.packed import unpack
 from tests.viz.test_terminal import example
 

@@ -14,11 +14,12 @@ from PIL import Image
 import regard
 from regard.errors import InputError
 from regard.interpret.figures import FIGURE_KINDS
-from regard.viz.paper_figure import WIDTHS, figure_style
 from regard.viz.plots import (
+    WIDTHS,
     HeadGrid,
     MatrixPlot,
     drawn_dimensions,
+    figure_style,
     new_figure,
     position_scale,
     spread_labels,

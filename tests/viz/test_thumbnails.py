@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from regard.viz.maps import LayerMap
-from regard.viz.serialization import first_data, head_measures, pool, thumbnail_side
+from regard.viz.page import first_data, head_measures, pool, thumbnail_side
 from tests.viz.test_terminal import example
 
 

@@ -1,16 +1,24 @@
-"""Write the types of the data in `regard.viz.serialization` as TypeScript, for the type checker of the view:
+"""Write the types of the data in `regard.viz.page` as TypeScript, for the type checker of the view:
 `python tests/viz/view_types.py FILE`."""
 
 import sys
 import types
 import typing
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from regard.viz import serialization
+from regard.viz import maps, page
 
+SUMS = {
+    maps.ScoreStep: "StepData",
+    maps.LayerIntermediates: "LayerSumsData",
+    maps.AnswerIntermediates: "AnswerData",
+    maps.Intermediates: "SumsData",
+}
+"""Intermediate values, whose arrays are packed as `NumbersData`."""
 NAMES = {
     str: "string",
     bool: "boolean",
@@ -18,8 +26,12 @@ NAMES = {
     float: "number",
     type(None): "null",
     np.ndarray: "number[][][]",
+    dict[str, Any]: "SumsData",
+    tuple[int, int]: "number[]",
+    **SUMS,
 }
-SHAPES = {name: kind for name, kind in vars(serialization).items() if typing.is_typeddict(kind)}
+SHAPES: dict[str, Any] = {name: kind for name, kind in vars(page).items() if typing.is_typeddict(kind)}
+SHAPES |= {name: kind for kind, name in SUMS.items()}
 
 
 def in_typescript(kind: Any) -> str:
@@ -29,15 +41,18 @@ def in_typescript(kind: Any) -> str:
     'number[] | null'
     """
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if kind in NAMES:
+        return NAMES[kind]
     if origin is typing.Literal:
         return " | ".join(f'"{part}"' for part in parts)
     if origin in (typing.Union, types.UnionType):
         return " | ".join(map(in_typescript, parts))
-    if origin is list:
+    if origin in (list, Sequence):
         return f"{in_typescript(parts[0])}[]"
     if origin is dict:
         return f"Record<{in_typescript(parts[0])}, {in_typescript(parts[1])}>"
-    return kind.__name__ if typing.is_typeddict(kind) else NAMES[kind]
+    assert typing.is_typeddict(kind), kind
+    return str(kind.__name__)
 
 
 def type_definitions() -> str:
@@ -46,7 +61,9 @@ def type_definitions() -> str:
     for name, shape in SHAPES.items():
         lines.append(f"export type {name} = {{")
         for key, kind in typing.get_type_hints(shape).items():
-            lines.append(f"  {key}{'?' * (key in shape.__optional_keys__)}: {in_typescript(kind)};")
+            text = in_typescript(kind)
+            text = text.replace("number[][][]", "NumbersData") if shape in SUMS else text
+            lines.append(f"  {key}{'?' * (key in getattr(shape, '__optional_keys__', ()))}: {text};")
         lines.append("};")
     return "\n".join(lines) + "\n"
 

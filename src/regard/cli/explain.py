@@ -9,13 +9,13 @@ from regard.cli.parsing import check_needed, read_command
 from regard.cli.run_flags import RunFlags
 from regard.cli.terminal import EXPLORER, print_paragraphs, print_table, report_width, resumable, say_saved
 from regard.errors import InputError
-from regard.interpret.formation import SAMPLE_COUNT, THRESHOLD
+from regard.interpret.timeline import SAMPLE_COUNT, THRESHOLD
 from regard.interpret.why import DEPTH, why
 from regard.io.writing import check_writable, write_json
 
 if TYPE_CHECKING:
     from regard.interpret.examination import Examination
-    from regard.interpret.examined_runs import ExaminedRuns
+    from regard.runs.seeds import ExaminedRuns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ class ExamineFlags:
 
 def run_examine(argv: list[str]) -> None:
     """Examine the runs, then print and save the report."""
-    from regard.interpret.saved_examination import FILE  # slow to import, and not needed to explain a weight
+    from regard.interpret.examination import FILE  # slow to import, and not needed to explain a weight
     from regard.runs.seeds import examine_runs
 
     names, flags = read_command(ExamineFlags, argv, "regard examine RUN...")

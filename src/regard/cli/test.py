@@ -184,7 +184,7 @@ def _test_task(run: AnswerRun | PairRun | LanguageRun, argv: list[str]) -> None:
         if plot.suffix.lower() == PAGE and run.has_snapshots:
             from regard.viz.page import write_page
 
-            write_page(plot, [run.with_sums(attention)], playback=run.playback(attention.input).data())
+            write_page(plot, [run.with_sums(attention)], playback=vars(run.playback(attention.input)))
         elif plot.suffix.lower() == PAGE:
             run.with_sums(attention).to_html(plot)
         else:

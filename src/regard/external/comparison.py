@@ -114,10 +114,10 @@ def compare_models(first: Any, second: Any, texts: Iterable[Any]) -> ModelCompar
     first = first.over(texts)
     inputs: Sequence[Any] = first.inputs
     second = second.over(inputs)
-    if first.measure != second.measure:
+    measure, other = first.traits.measure, second.traits.measure
+    if measure != other:
         raise InputError(
-            f"{first.name} has a {first.measure}, {second.name} a {second.measure}: these losses cannot be "
-            f"compared"
+            f"{first.name} has a {measure}, {second.name} a {other}: these losses cannot be compared"
         )
     check_comparable(first, [second])
     models = (first, second)
@@ -130,7 +130,7 @@ def compare_models(first: Any, second: Any, texts: Iterable[Any]) -> ModelCompar
     return ModelComparison(
         names=(first.name, second.name),
         samples=len(inputs),
-        measure=first.measure,
+        measure=measure,
         losses=(importance[0].loss, importance[1].loss),
         added=(importance[0].added, importance[1].added),
         entropy=(_mean_entropy(maps[0]), _mean_entropy(maps[1])),

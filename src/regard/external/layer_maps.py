@@ -27,8 +27,8 @@ from regard.attention.records import Kind, Recorder, check_indices, describe_lef
 from regard.errors import InputError
 from regard.external.adapters import Adapter, CustomModel, PreparedInput, call_model
 from regard.external.model_input import ImageProcessor, ModelInput, TextEncoder, as_pair
+from regard.viz.attention_map import make_layer_maps
 from regard.viz.maps import LayerMap, LongRows, Patches
-from regard.viz.records import make_layer_maps
 from regard.viz.subject import Layer
 
 # Record long inputs without storing all weights.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -24,10 +24,9 @@ from regard.activations.capture_session import AttentionCall, AttentionInputs, C
 from regard.activations.components import Components
 from regard.activations.forward_tracker import ForwardTracker
 from regard.activations.modules import count_parameters, find_device, random_init
-from regard.activations.recording import capture, intervene, record
+from regard.activations.recording import capture
 from regard.arguments import public
-from regard.attention.interventions import To
-from regard.attention.records import Recorder, Records, check_indices
+from regard.attention.records import Recorder, check_indices
 from regard.errors import InputError, check_range
 from regard.external import adapters
 from regard.external.adapters import Adapter, Answer, CustomModel, PreparedInput, call_model
@@ -46,18 +45,13 @@ from regard.external.model_input import (
     label_input,
 )
 from regard.external.patchable import Embeddings, make_trial, patchable_model
-from regard.statistics import Interval
-from regard.viz import forward_pass as passes
-from regard.viz.attention_map import AttentionMap, Playback
-from regard.viz.forward_pass import Calls, ScoreCall
-from regard.viz.records import attach_original
-from regard.viz.subject import Layer, Patchable, ProbeInput
+from regard.viz.attention_map import AttentionMap, attach_original
+from regard.viz.subject import Calls, ForwardPass, Layer, Patchable, ProbeInput, ScoreCall, Traits
 
 if TYPE_CHECKING:
     from regard.interpret.examination import Examination
     from regard.interpret.importance import HeadImportance
     from regard.interpret.roles import HeadRoles
-    from regard.viz.forward_pass import ForwardPass
     from regard.viz.widget import AttentionWidget
 
 
@@ -169,29 +163,18 @@ class ExternalModel:
     """Inputs with the answers that the model gave before pruning."""
 
     @property
-    def importance_samples(self) -> int:
-        """Number of inputs for head importance: all inputs."""
-        return max(len(self.inputs), 1)
-
-    @property
-    def measure(self) -> str:
-        """Name of the loss that `loss` returns."""
-        own = self.adapter.uses_own_answers(self.inputs)
-        return "loss against its own answers" if own else self.adapter.measure
-
-    @property
-    def origin(self) -> str:
-        """How the model was given, in words."""
+    def traits(self) -> Traits:
+        """The name of the loss, the number of inputs, how the model was given, and which analyses are missing."""
+        own_answers = self.adapter.uses_own_answers(self.inputs)
         own_loss = isinstance(self.adapter, CustomModel) and self.adapter.own_loss is not None
-        return f"{self.adapter.summary}{' with a loss' * own_loss}"
-
-    @property
-    def unanswered(self) -> Sequence[str]:
-        """Sentences that say which analyses are not available."""
         relevance = "The relevant inputs are unknown, so the attention on relevant inputs is not shown."
         labels = "No labels are available: head importance is measured against the unmodified model's answers."
-        more = (labels, relevance) if self.adapter.uses_own_answers(self.inputs) else (relevance,)
-        return (*self.adapter.unanswered, *more)
+        return Traits(
+            measure="loss against its own answers" if own_answers else self.adapter.measure,
+            samples=max(len(self.inputs), 1),
+            origin=f"{self.adapter.summary}{' with a loss' * own_loss}",
+            unanswered=(*self.adapter.unanswered, *([labels] if own_answers else []), relevance),
+        )
 
     @property
     def tokenizer(self) -> Any:
@@ -257,22 +240,6 @@ class ExternalModel:
 
     def __repr__(self) -> str:
         return f"<ExternalModel: {self}>"
-
-    def recording(self, layers: Sequence[str] | None = None) -> AbstractContextManager[Records]:
-        """Record some layers of the model, or all, inside a block."""
-        return record(self.model, layers=layers, modules=self.modules, tokenizer=self.tokenizer)
-
-    def intervene(
-        self,
-        layer: str,
-        *,
-        heads: Sequence[int] | None = None,
-        to: To | float = "off",
-        query: int | None = None,
-        key: int | None = None,
-    ) -> AbstractContextManager[None]:
-        """Change the attention of some heads of a layer inside a block; see `regard.intervene`."""
-        return intervene(self.model, layer, heads=heads, to=to, query=query, key=key, modules=self.modules)
 
     @property
     def removable(self) -> Mapping[str, Sequence[Sequence[int]]]:
@@ -363,15 +330,11 @@ class ExternalModel:
     def forward_pass(self, input: str) -> ForwardPass:
         """Return the forward pass whose attention `attend` shows."""
         answer = self.adapter.answer(self.model, find_input(self.inputs, input), self.generate)
-        return passes.ForwardPass(
+        return ForwardPass(
             run=partial(call_model, self.model, answer.prepared.arguments),
             record=partial(record_calls, self.model),
             embeddings=token_embeddings(self.model),
         )
-
-    def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
-        """Raise `InputError`, because an external model has no snapshots of its training."""
-        raise InputError(f"{self.name} was not trained by Regard: there are no snapshots of its attention")
 
     @torch.no_grad()
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Any]:
@@ -428,14 +391,10 @@ class ExternalModel:
         """Return an input that accepts a changed embedding; raises `InputError` for a model without one."""
         return make_trial(self.model, self.adapter, self.layers, input, self._embeddings)
 
-    def alignment_error(self, inputs: Sequence[PreparedInput]) -> dict[str, Interval]:
-        """Return an empty dict, because the alignment of external models is unknown."""
-        return {}
-
     def importance(self, texts: str | Iterable[Any] | None = None) -> HeadImportance:
         """Return the increase of the loss when each head is disabled, over some inputs (None: its own).
 
-        `measure` names the loss. Raises `InputError` without inputs.
+        `traits.measure` names the loss. Raises `InputError` without inputs.
         """
         from regard.interpret.importance import head_importance
 
@@ -471,7 +430,7 @@ class ExternalModel:
         Raises `InputError` for too many heads or an existing folder.
         """
         subject = self if texts is None else self.over(texts)
-        samples = subject.importance_samples
+        samples = subject.traits.samples
         return prune_model(subject, heads, Path(output), samples=samples, overwrite=overwrite)
 
     def compare_with(self, other: ExternalModel, texts: str | Iterable[Any]) -> ModelComparison:

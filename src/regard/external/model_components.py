@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from regard.activations.components import KINDS, Components, HeadContexts, HeadInputs, Kind, ProjectedPart
 from regard.activations.forward_tracker import modules_by_name
 from regard.activations.interface import find_block, find_feed_forward, is_linear
+from regard.activations.recording import intervene
 from regard.attention.interventions import suspend_interventions
 from regard.errors import InputError
 from regard.external.shrinking import GROUP_COUNTS
@@ -46,7 +47,7 @@ def find_contexts(subject: Any, run: Callable[[], object]) -> dict[str, HeadCont
         for layer in layers
         if isinstance(modules[layer.name], nn.MultiheadAttention)
     }
-    before = _linear_inputs(subject, run, None, ())
+    before = _linear_inputs(subject, run, 0, ())
     for head in range(max((layer.heads for layer in layers), default=0)):
         unknown = [layer for layer in layers if layer.name not in contexts and head < layer.heads]
         after = _linear_inputs(subject, run, head, unknown) if unknown else {}
@@ -67,7 +68,7 @@ def find_contexts(subject: Any, run: Callable[[], object]) -> dict[str, HeadCont
 
 
 def _linear_inputs(
-    subject: Any, run: Callable[[], object], head: int | None, layers: Sequence[Layer]
+    subject: Any, run: Callable[[], object], head: int, layers: Sequence[Layer]
 ) -> dict[nn.Module, Tensor]:
     """Return what each linear module reads while a head of some layers is off."""
     inputs: dict[nn.Module, Tensor] = {}
@@ -77,7 +78,7 @@ def _linear_inputs(
 
     with ExitStack() as stack:
         for layer in layers:
-            stack.enter_context(subject.intervene(layer.name, heads=[head]))
+            stack.enter_context(intervene(subject, layer.name, heads=[head]))
         for module in filter(is_linear, subject.model.modules()):
             stack.callback(module.register_forward_pre_hook(keep).remove)
         run()

@@ -13,12 +13,13 @@ head that attends to fixed positions in every input has an equal fraction on ano
 A quantity that was not measured is None, and the sentences omit this quantity.
 """
 
-import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -29,14 +30,15 @@ from regard.attention.descriptions import describe_model
 from regard.errors import InputError, check_range
 from regard.fast.threads import limit_threads
 from regard.interpret.estimates import Estimate, describe_interval, estimate, format_estimate, resample_counts
-from regard.interpret.findings import HeadFindings, correct_heads, describe_alignment, importance_kind
-from regard.interpret.importance import HeadImportance, head_importance
+from regard.interpret.importance import HeadImportance, head_importance, importance_by_layer
 from regard.interpret.needs import Need, find_needs, inputs_needed
 from regard.interpret.probing import (
     SHARE,
     YARDSTICKS,
     Probe,
+    RelevanceClaim,
     choose_yardstick,
+    claim_relevance,
     measure_movement,
     measure_ranking,
     measure_relevance,
@@ -45,66 +47,211 @@ from regard.interpret.probing import (
 )
 from regard.interpret.relevance import even_weights
 from regard.interpret.roles import MIN_SAMPLES, HeadRoles, head_roles
-from regard.interpret.sentence_errors import RUN, describe_error, is_reliable
+from regard.interpret.sentence_errors import RUN, describe_error, error_bracket, is_reliable, threshold
 from regard.io.writing import write_file, write_json
-from regard.result import Result
-from regard.statistics import Interval
+from regard.result import Result, percent, signed
+from regard.statistics import LEVEL, Interval, benjamini_hochberg
 from regard.training.run_folder import RunFolder
 from regard.version import __version__
 from regard.viz.report_page import Links, Part, Plot, render_page
-from regard.viz.subject import Input, Subject
+from regard.viz.subject import Input, KnowsAlignment, Subject
 
-# Plots of an examination: the importance of each head, and its attention on relevant inputs.
+RAISES = "raises the loss"
+"""Kind of the sentence that switching a head off raises the loss."""
+NO_DIFFERENCE = "makes no difference that can be measured to"
+QUALITIES = (("nearly always", 0.1), ("often", 0.4))
+"""Claims on alignment, with the error rate below which they hold."""
+
+
+@public
+@dataclass(frozen=True, kw_only=True, repr=False)
+class HeadFindings(Result):
+    """The measurements of one head."""
+
+    layer: str
+    head: int
+    relevance: Estimate | None = None
+    """Fraction (0 to 1) of the head's attention on relevant inputs; None if the task does not define relevant
+    inputs.
+    """
+    beyond_uniform: Estimate | None = None
+    """`relevance` minus the fraction under uniform attention, as the mean of the differences in each sample."""
+    beyond_permuted: Estimate | None = None
+    """`relevance` minus the fraction on the relevant inputs of another sample."""
+    relevance_p: float | None = None
+    """p-value of both differences, corrected over all heads."""
+    learned: bool = True
+    """Whether the model predicts clearly better than untrained models."""
+    ranking: Estimate | None = None
+    """Rank correlation (-1 to 1) of the weights with the dependence of the answer on each input; None if it could
+    not be measured."""
+    ranking_beyond: Estimate | None = None
+    """`ranking` minus the correlation with another sample's values, as the mean of the differences in each
+    sample."""
+    ranking_permuted: Estimate | None = None
+    """Rank correlation of the weights with the dependence on another sample's inputs."""
+    moved: float | None = None
+    """Fraction (0 to 1) of the head's attention that differs between samples; 0 if attention depends only on
+    positions.
+    """
+    importance: float
+    """Loss increase when the head is disabled, in nats."""
+    interval: Estimate | None = None
+    """`importance` with its interval; None if it is unknown."""
+    measure: str = "loss"
+    """Name of the loss of `importance`, if the loss is not computed against known answers."""
+    unchanged: str = ""
+    """Why nothing can be said about `importance`; empty if the head's context changes when it is disabled."""
+    origin: str = RUN
+    """How the model was given, as `Subject.origin`."""
+
+    def __str__(self) -> str:
+        return self.sentence()
+
+    def summary(self) -> str:
+        return f"{self.layer} head {self.head}"
+
+    def sentence(self) -> str:
+        """Return a sentence with the claims that the measurements support."""
+        clauses = [self._describe_relevance(), self._describe_ranking(), self._describe_importance()]
+        return f"{self.layer}, head {self.head}: {'; '.join(filter(None, clauses))}."
+
+    @property
+    def relevance_kind(self) -> str | None:
+        """What the intervals support about the attention to relevant inputs; None if it was not measured."""
+        if self.relevance is None or self.beyond_uniform is None or self.beyond_permuted is None:
+            return None
+        if self.beyond_uniform.high < 0:
+            return "less than with uniform attention"
+        # The whole interval must be above 0.
+        if self.beyond_uniform.low <= 0:
+            return "not shown to be more than with uniform attention"
+        if self.relevance_claim is None and self.beyond_permuted.low > 0:
+            return "more than with uniform attention; whether more than for another sample cannot be told"
+        if self.beyond_permuted.low > 0:
+            return "more than with uniform attention and more than for another sample's inputs"
+        return "more than with uniform attention, but not more than for another sample's inputs"
+
+    @property
+    def relevance_claim(self) -> RelevanceClaim | None:
+        """The claim on relevant inputs or fixed positions that is reliable enough to be said; None if there is
+        none."""
+        if not self.learned or self.beyond_uniform is None or self.beyond_permuted is None:
+            return None
+        claim = claim_relevance(self.beyond_uniform, self.beyond_permuted, self.moved)
+        if claim is None or not is_reliable(claim.kind) or claim.value <= threshold(claim.kind):
+            return None
+        if (
+            claim.kind == "relevant inputs"
+            and self.relevance_p is not None
+            and self.relevance_p > (1 - LEVEL) / 2
+        ):
+            return None
+        return claim
+
+    @property
+    def ranking_kind(self) -> str | None:
+        """What the intervals support about the ranking of the inputs; None if it was not measured."""
+        if self.ranking is None:
+            return None
+        if self.ranking.low <= 0:
+            return "is opposite to" if self.ranking.high < 0 else "is not shown to agree with"
+        # The values of another sample show how strongly the ranks agree because of positions alone.
+        if self.ranking_beyond is not None and self.ranking_beyond.low <= 0:
+            return "agrees, but not more than for another sample, with"
+        # The limits 0.7 and 0.3 are conventions. The interval's lower end must reach them.
+        strength = "closely" if self.ranking.low >= 0.7 else "in part" if self.ranking.low >= 0.3 else "weakly"
+        return f"agrees {strength} with"
+
+    def _describe_importance(self) -> str:
+        """Return a clause on the change of the loss without the head."""
+        if self.unchanged:
+            return f"what switching it off does cannot be told: {self.unchanged}"
+        if self.interval is None:
+            change = signed(self.importance, small=True)
+            return f"switching it off changes the {self.measure} by {change} (interval unknown)"
+        kind = importance_kind(self.interval)
+        if kind == NO_DIFFERENCE:
+            return f"switching it off {kind} the {self.measure}"
+        mean, low, high = (
+            signed(value, small=True) for value in (self.importance, self.interval.low, self.interval.high)
+        )
+        error = error_bracket(RAISES, self.origin) if kind == "raises" else ""
+        return f"switching it off {kind} the {self.measure}: {mean} ({low} to {high}){error}"
+
+    def _describe_relevance(self) -> str:
+        """Return a clause on the attention to relevant inputs; empty if the relevant inputs are unknown."""
+        if self.relevance is None or (kind := self.relevance_kind) is None:
+            return ""
+        share = f"{percent(self.relevance.mean, 0)} of its attention is on what the answer depends on, {kind}"
+        if (claim := self.relevance_claim) is None:
+            unsure = "cannot be told" in kind and self.learned
+            return share + error_bracket("relevant inputs", self.origin) * unsure
+        if claim.kind == "fixed positions" and self.moved is not None:
+            share += f": it attends to fixed positions, independent of the input ({percent(self.moved, 0)} moves)"
+        return share + error_bracket(claim.kind, self.origin)
+
+    def _describe_ranking(self) -> str:
+        """Return a clause on the rank correlation with the dependence; empty if it was not measured."""
+        if self.ranking is None:
+            return ""
+        value = f"{self.ranking.mean:.2f}, {self.ranking.low:.2f} to {self.ranking.high:.2f}"
+        return f"its ranking of the inputs {self.ranking_kind} the effect of replacing them ({value})"
+
+
+def importance_kind(interval: Estimate) -> str:
+    """Return what the interval of a loss increase supports.
+
+    >>> importance_kind(Estimate(mean=0.0, low=-0.1, high=0.1))
+    'is not shown to change'
+    """
+    if interval.low == interval.high == 0:  # differences within rounding are 0
+        return NO_DIFFERENCE
+    if interval.low > threshold(RAISES) and is_reliable(RAISES):
+        return "raises"
+    return "lowers" if interval.high < 0 else "is not shown to change"
+
+
+def alignment_quality(rate: Interval) -> str | None:
+    """Return how often the largest weight of a layer points to a symbol's origin; None if it cannot be told."""
+    if rate.low is None or rate.high is None:
+        return None
+    quality = next((name for name, most in QUALITIES if rate.high < most), None)
+    return "seldom" if quality is None and rate.low >= QUALITIES[-1][1] else quality
+
+
+def describe_alignment(layer: str, rate: Interval) -> str:
+    """Return a sentence on the alignment error rate of a layer. The interval decides what it claims."""
+    if rate.low is None or rate.high is None:
+        return f"{layer}: alignment error rate {percent(rate.value)} (interval unknown)."
+    value = f"alignment error rate {percent(rate.value)}, {percent(rate.low)} to {percent(rate.high)}"
+    quality = alignment_quality(rate)
+    if quality is None or not is_reliable("alignment"):
+        return f"{layer}: how often the largest weight points to a symbol's origin cannot be told ({value})."
+    error = describe_error("alignment")
+    return f"{layer}: the largest weight {quality} points to a symbol's origin ({value}; {error})."
+
 
 WIDTH, ROW_HEIGHT = 8.0, 0.22
 """Width of a plot and height of a head's row, in inches."""
 
 
-def importance_plot(importance: HeadImportance) -> bytes:
-    """Draw the loss increase when each head is disabled, with its interval, as SVG; the most important head is
-    first.
-    """
-    values = [
-        (f"{layer} {head}", value, importance.interval(layer, head))
-        for value, layer, head in importance.ranked()[::-1]
-    ]
-    return _draw_svg(values, "added to the loss when the head is off (nats)", 0.0, "")
-
-
-def relevance_plot(heads: Sequence[HeadFindings], uniform: Estimate) -> bytes:
-    """Draw the fraction of each head's attention on relevant inputs with its interval, and the fraction under
-    uniform attention.
-    """
-    shares = [
-        (f"{head.layer} {head.head}", head.relevance.mean, head.relevance)
-        for head in heads
-        if head.relevance is not None
-    ]
-    unit = "fraction of attention on what the answer depends on (mean and interval)"
-    return _draw_svg(shares, unit, uniform.mean, "uniform attention")
-
-
-def _draw_svg(
-    values: Sequence[tuple[str, float, Estimate | None]], unit: str, reference: float, reference_name: str
+def _draw_heads(
+    values: Sequence[tuple[str, float, Estimate | None]], unit: str, reference: float = 0.0, name: str = ""
 ) -> bytes:
+    """Draw a value of each head with its interval as SVG; `reference`: a vertical line with a name."""
     from regard.viz.figure import figure_bytes
     from regard.viz.plots import ValueInterval, draw_intervals, make_panels
 
     figure, [axes] = make_panels(1, WIDTH, 1.0 + ROW_HEIGHT * max(len(values), 2))
-    intervals = [
-        ValueInterval(name, value, value if known is None else known.low, value if known is None else known.high)
-        for name, value, known in values
-    ]
-    draw_intervals(axes, intervals, unit, reference, reference_name)
+    ends = [(value, value) if known is None else (known.low, known.high) for _, value, known in values]
+    intervals = [ValueInterval(head, value, *pair) for (head, value, _), pair in zip(values, ends, strict=True)]
+    draw_intervals(axes, intervals, unit, reference, name)
     axes.tick_params(labelsize=8)
     axes.grid(axis="x", alpha=0.3)
     return figure_bytes(figure, "svg")
 
 
-_IMPORTANCE_CAPTION = (
-    "Points: loss increase when each head is disabled, with its interval; the table below has the numbers"
-)
-_RELEVANCE_CAPTION = "Points: fraction of attention on relevant inputs; the table below has the numbers"
 EXPLAINS = "explains the answer"
 """Kind of the sentence that attention explains the answer, which is not said: its error rate is too large."""
 NEED_INPUTS = 500
@@ -226,17 +373,35 @@ class Examination(Result):
         `explorer`: the address at which `regard show` serves the model; each head then has a link to the
         explorer. Raises `MachineError` if the file cannot be written.
         """
+        ranked = self.importance.ranked()[::-1]
+        added = [
+            (f"{layer} {head}", value, self.importance.interval(layer, head)) for value, layer, head in ranked
+        ]
+        caption = "Points: loss increase when each head is disabled, with its interval"
         parts: list[Part] = [
             Group(*self.sentences),
-            Plot(lambda: importance_plot(self.importance), _IMPORTANCE_CAPTION),
+            Plot(
+                lambda: _draw_heads(added, "added to the loss when the head is off (nats)"),
+                f"{caption}; the table below has the numbers",
+            ),
         ]
         if (uniform := self.uniform) is not None:
-            parts.append(Plot(lambda: relevance_plot(self.heads, uniform), _RELEVANCE_CAPTION))
+            shares = [
+                (f"{head.layer} {head.head}", head.relevance.mean, head.relevance)
+                for head in self.heads
+                if head.relevance is not None
+            ]
+            unit = "fraction of attention on what the answer depends on (mean and interval)"
+            parts.append(
+                Plot(
+                    lambda: _draw_heads(shares, unit, uniform.mean, "uniform attention"),
+                    "Points: fraction of attention on relevant inputs; the table below has the numbers",
+                )
+            )
         table = self.table()
         assert isinstance(table, Group)
         parts.append(table)
         if explorer is not None:
-            ranked = self.importance.ranked()[::-1]
             to = [(f"{layer}, head {head}", f"{explorer}#layer={layer}&head={head}") for _, layer, head in ranked]
             parts.append(Links("Link to the explorer, while `regard show` runs", to))
         write_file(Path(path), render_page(f"What the attention of {self.task} means", parts).encode())
@@ -283,7 +448,7 @@ def examine(subject: Subject[Input], *, samples: int = 200, seed: int = 0) -> Ex
 def _examine(subject: Subject[Input], samples: int, seed: int) -> Examination:
     importance, remark = head_importance(subject, seed=seed), describe_model(subject.model)
     inputs = subject.unseen(samples, seed)
-    first, unanswered = None, [*subject.unanswered, *([f"Attention weights: {remark}."] if remark else [])]
+    first, unanswered = None, [*subject.traits.unanswered, *([f"Attention weights: {remark}."] if remark else [])]
     try:
         first = subject.trial(inputs[0])
         [probe] = probe_inputs(subject, inputs[:1], seed=seed)
@@ -301,7 +466,7 @@ def _examine(subject: Subject[Input], samples: int, seed: int) -> Examination:
         task=subject.name,
         seed=seed,
         samples=len(inputs),
-        alignment_error=subject.alignment_error(inputs),
+        alignment_error=subject.alignment_error(inputs) if isinstance(subject, KnowsAlignment) else None,
         unanswered=unanswered,
         causal=first is not None and first.causal,
     )
@@ -315,28 +480,19 @@ def _examine(subject: Subject[Input], samples: int, seed: int) -> Examination:
         for layer, added in importance.added.items()
         if (layer, 0) in needs.verdicts
     }
-    return dataclasses.replace(
+    origin, roles = subject.traits.origin, None
+    with suppress(InputError):  # a model that cannot be reinitialized: roles are compared with untrained heads
+        roles = head_roles(subject, samples=min(max(samples, MIN_SAMPLES), MAX_ROLE_SAMPLES), seed=seed)
+    return replace(
         examination,
-        origin=subject.origin,
-        heads=[
-            dataclasses.replace(head, learned=needs.learned, origin=subject.origin) for head in examination.heads
-        ],
-        roles=_find_roles(subject, samples, seed),
+        origin=origin,
+        heads=[replace(head, learned=needs.learned, origin=origin) for head in examination.heads],
+        roles=roles,
         needs=needs.sentences(),
         verdicts=verdicts,
         groups={"replace each other": len(needs.replacing), "cancel each other": len(needs.cancelling)},
         yardstick=None if first is None else choose_yardstick(first).method,
     )
-
-
-def _find_roles(subject: Subject[Input], samples: int, seed: int) -> HeadRoles | None:
-    """Return the role of each head; None for a model that cannot be reinitialized, because roles are compared
-    with untrained heads.
-    """
-    try:
-        return head_roles(subject, samples=min(max(samples, MIN_SAMPLES), MAX_ROLE_SAMPLES), seed=seed)
-    except InputError:
-        return None
 
 
 def make_examination(
@@ -379,12 +535,14 @@ def make_examination(
                 findings |= measure_relevance(weights, relevance, even, others, draw)
             moved = measure_movement(weights, others)
             heads.append(HeadFindings(layer=layer, head=head, moved=moved, **findings))
+    # p-values are corrected over all heads (Benjamini and Hochberg 1995).
+    adjusted = iter(benjamini_hochberg([head.relevance_p for head in heads if head.relevance_p is not None]))
     return Examination(
         task=task,
         samples=len(probes) if samples is None else samples,
         seed=seed,
         uniform=None if even is None else estimate(even, draw, SHARE),
-        heads=correct_heads(heads),
+        heads=[head if head.relevance_p is None else replace(head, relevance_p=next(adjusted)) for head in heads],
         importance=importance,
         alignment_error=alignment_error or {},
         unanswered=list(unanswered),
@@ -398,3 +556,37 @@ def _describe_importance(importance: HeadImportance, layer: str, head: int) -> d
         "measure": importance.measure,
         "unchanged": importance.unchanged_reason(layer, head),
     }
+
+
+# An examination that was saved with a run, for pages that show the run, and instead of a new measurement.
+
+FILE = "examined.json"
+REMEDY = "delete the file, or examine the run again"
+
+
+def read_examination(run: RunFolder, samples: int | None = None, seed: int | None = None) -> Examination | None:
+    """Return the saved examination of a run; None if there is none with this number of samples and seed (None:
+    any), of another version of Regard with other fields, or if the model was trained further since.
+
+    Raises `InputError` if the file is damaged, was edited, or belongs to another run.
+    """
+    stored = run.read_derived(FILE, REMEDY) or {}
+    wanted = {"version": __version__, "samples": samples, "seed": seed}
+    if samples is not None and any(stored.get(name) != value for name, value in wanted.items()):
+        return None
+    try:
+        return msgspec.convert(stored, Examination)
+    except msgspec.ValidationError:
+        return None
+
+
+def examined_facts(run: RunFolder) -> dict[str, Any]:
+    """Return the sentences, the importance and the role of each head by layer, as pages show them; empty without
+    an examination of the run's model."""
+    examination, sentences = read_examination(run), dict[str, list[str]]()
+    if examination is None:
+        return {"examined": {}, "importance": None, "roles": {}}
+    for head in examination.heads:
+        sentences.setdefault(head.layer, []).append(head.sentence())
+    roles = {} if examination.roles is None else examination.roles.by_layer()
+    return {"examined": sentences, "importance": importance_by_layer(examination.importance), "roles": roles}

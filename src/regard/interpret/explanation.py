@@ -12,12 +12,15 @@ residual, and its model defines the use of the context.) Parts of other mechanis
 the context are named; their own steps are not shown. All numbers are recorded while the model answers the input.
 """
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch.nn.functional as F
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -26,7 +29,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from regard.arguments import public
-from regard.attention.descriptions import context_changes, describe_normalizer, score_changes
+from regard.attention.descriptions import context_changes, describe_normalizer, is_plain, score_changes
 from regard.attention.hooks import (
     AttentionLayer,
     LayerCall,
@@ -39,12 +42,18 @@ from regard.attention.hooks import (
 from regard.attention.interventions import temper
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.names import short_name
-from regard.errors import InputError, check_range
+from regard.errors import check_range
 from regard.result import Result
-from regard.viz.attention_map import AttentionMap
-from regard.viz.maps import CROSS, UNFINITE, Map
-from regard.viz.records import skip_original
-from regard.viz.subject import Input, Subject
+from regard.viz.attention_map import AttentionMap, skip_original
+from regard.viz.maps import (
+    UNFINITE,
+    AnswerIntermediates,
+    Intermediates,
+    LayerIntermediates,
+    Map,
+    ScoreStep,
+)
+from regard.viz.subject import Input, Subject, first_layer
 
 
 class LayerRow(NamedTuple):
@@ -123,14 +132,6 @@ def read_layer_row(insides: Sequence[LayerCall], output: int) -> LayerRow:
     )
 
 
-class TracedAnswer(NamedTuple):
-    """The attention map of an answer, and the traces of some layers."""
-
-    shown: AttentionMap
-    layers: list[tuple[AttentionLayer, AnswerTrace]]
-    """The layers in the requested order."""
-
-
 def trace_answer(
     subject: Subject[Input],
     input: str | None,
@@ -139,8 +140,8 @@ def trace_answer(
     seed: int = 0,
     temperature: float = 1.0,
     head: int = 0,
-) -> TracedAnswer:
-    """Answer an input, and trace some layers.
+) -> tuple[AttentionMap, list[tuple[AttentionLayer, AnswerTrace]]]:
+    """Answer an input, and trace some layers; return the map, and each layer with its trace.
 
     `input`: by default an input drawn with `seed`. `temperature`: divides the scores of `head` in these layers.
     Raises `InputError` for an unknown layer or head.
@@ -160,14 +161,10 @@ def trace_answer(
             stack.enter_context(trace)
         shown = subject.attend(input, seed=seed)
     for _, trace in traced:
-        trace.insides = last_pass(trace.insides)
-    return TracedAnswer(shown, traced)
-
-
-def last_pass(calls: list[LayerCall]) -> list[LayerCall]:
-    """Return the calls of a layer in its last pass, which begins with the first query of the layer."""
-    starts = [index for index, call in enumerate(calls) if not call.step]
-    return calls[starts[-1] :] if starts else calls
+        # The last pass begins with the last call of the first query.
+        starts = [index for index, call in enumerate(trace.insides) if not call.step]
+        trace.insides = trace.insides[starts[-1] :] if starts else trace.insides
+    return shown, traced
 
 
 # The explanation of one attention weight, as numbers and as tables; `explanation` computes it.
@@ -176,23 +173,6 @@ NUMBERS_SHOWN = 5
 """Number of printed values of a vector, which fit into a line of 80 columns."""
 BAR_WIDTH = 20
 """Length of the longest bar, in characters."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepAnswer:
-    """The model's answer at one output step."""
-
-    answer: str
-    """The predicted class: the likeliest class, unless a search selected another class."""
-    probability: float
-    """Probability of the answer (0 to 1)."""
-    state: list[float]
-    """Input of the last matrix product of the model, (D)."""
-    classes: list[str]
-    """The likeliest first."""
-    logits: list[float]
-    probabilities: list[float]
-    """Softmax of the logits over all classes (0 to 1)."""
 
 
 @public
@@ -248,7 +228,7 @@ class Explanation(Result):
     """The state after the normalization (D)."""
     note: str = ""
     """A remark on an unusual input; empty for a usual input."""
-    answered: StepAnswer | None
+    answered: AnswerIntermediates | None
     """The model's answer at this output step; None for a layer whose queries are not output steps."""
 
     @property
@@ -368,11 +348,10 @@ def explain(
 
     Raises `InputError` for an unknown layer, head or step, and for layers that are not Regard's.
     """
-    name = _choose_layer(subject, layer)
-    answer = trace_answer(subject, input, [name], seed=seed, temperature=temperature, head=head)
-    [(module, trace)] = answer.layers
+    name = layer or first_layer(subject)
+    shown, [(module, trace)] = trace_answer(subject, input, [name], seed=seed, temperature=temperature, head=head)
     return make_explanation(
-        subject, answer.shown, name, module, trace, head=head, output=output, key=key, temperature=temperature
+        subject, shown, name, module, trace, head=head, output=output, key=key, temperature=temperature
     )
 
 
@@ -426,15 +405,6 @@ def make_explanation(
     )
 
 
-def _choose_layer(subject: Subject[Input], layer: str | None) -> str:
-    """Return the requested layer, or the first layer in which outputs attend to inputs."""
-    if layer is not None:
-        return layer
-    if not subject.layers:
-        raise InputError("the model has no attention to explain: train a model with attention")
-    return next((module.name for module in subject.layers if module.kind == CROSS), subject.layers[0].name)
-
-
 def _explain_output(
     layer: AttentionLayer, trace: AnswerTrace, row: LayerRow, output: int, head: int
 ) -> dict[str, Any]:
@@ -458,7 +428,9 @@ def _explain_output(
     }
 
 
-def _explain_answer(subject: Subject[Input], trace: AnswerTrace, shown: Map, output: int) -> StepAnswer | None:
+def _explain_answer(
+    subject: Subject[Input], trace: AnswerTrace, shown: Map, output: int
+) -> AnswerIntermediates | None:
     """Return the model's answer at an output step."""
     if trace.logits is None or trace.state is None or not shown.probabilities:
         return None
@@ -469,7 +441,7 @@ def _explain_answer(subject: Subject[Input], trace: AnswerTrace, shown: Map, out
     probabilities = logits[output].softmax(-1)
     likely = probabilities.argsort(descending=True)[:MAX_CLASSES]
     prediction = shown.prediction
-    return StepAnswer(
+    return AnswerIntermediates(
         answer=shown.outputs[output]
         if prediction is None or isinstance(prediction, str)
         else str(prediction[output]),
@@ -485,3 +457,125 @@ def _explain_answer(subject: Subject[Input], trace: AnswerTrace, shown: Map, out
 def _to_list(values: Tensor) -> list[Any]:
     numbers: list[Any] = values.detach().double().cpu().tolist()
     return numbers
+
+
+# The intermediate values of all weights of a map, so that a page can explain them offline: the results of
+# `explain` without duplicates. A vector that depends only on the query is stored once per query, and the product
+# of two other vectors is not stored.
+
+MAX_NUMBERS = 250_000
+"""Largest number of intermediate values in a map; these values take 1.3 MB in a page."""
+MAX_WEIGHTS = 20_000
+"""Largest number of weights in a map for which intermediate values are computed."""
+
+
+NOT_STORED = "this page does not contain the computation of these weights: use regard explain"
+"""Note on a map whose layers have other parts than the softmax of a score."""
+
+
+def with_sums(subject: Subject[Input], shown: AttentionMap) -> AttentionMap:
+    """Return a map of `subject` with the intermediate values of its weights.
+
+    The map is returned unchanged if it would contain more than `MAX_NUMBERS` values, or if an intervention has
+    changed the weights since. For a mechanism with other steps than the softmax of a score, the map is
+    returned with a note, because a page computes only these steps.
+    """
+    weights = sum(layer.weights.size for layer in shown.layers.values())
+    names = [layer.name for layer in subject.layers if layer.name in shown.layers]
+    own = {short_name(name): layer for name, layer in attention_layers(subject.model).items()}
+    if any(name in own and not is_plain(own[name]) for name in names):
+        return dataclasses.replace(shown, note="; ".join(filter(None, (shown.note, NOT_STORED))))
+    if not 0 < weights <= MAX_WEIGHTS or len(names) < len(shown.layers):
+        return shown
+    # The answer is computed again, because a map contains no intermediate values.
+    again, traced = trace_answer(subject, shown.input, names)
+    layers: dict[str, LayerIntermediates] = {}
+    answers: list[AnswerIntermediates] = []
+    for name, (module, trace) in zip(names, traced, strict=True):
+        if not trace.insides:
+            return shown
+        sums, layer_answers = _layer_values(subject, again, name, module, trace)
+        if not np.allclose(sums.weights, shown.layers[name].weights, atol=1e-4):
+            return shown
+        layers[name] = sums
+        answers = layer_answers or answers
+    arrays = [
+        array
+        for layer in layers.values()
+        for array in (*vars(layer).values(), *(step.numbers for step in layer.steps))
+        if isinstance(array, np.ndarray)
+    ]
+    if sum(array.size for array in arrays) + sum(len(answer.state) for answer in answers) > MAX_NUMBERS:
+        return shown
+    return dataclasses.replace(shown, sums=Intermediates(layers=layers, answers=answers))
+
+
+def _layer_values(
+    subject: Subject[Input], shown: Map, name: str, layer: AttentionLayer, trace: AnswerTrace
+) -> tuple[LayerIntermediates, list[AnswerIntermediates]]:
+    heads, queries, keys = shown.layers[name].weights.shape
+    explanations = [
+        [
+            make_explanation(subject, shown, name, layer, trace, head=head, output=query, key=0)
+            for query in range(queries)
+        ]
+        for head in range(heads)
+    ]
+    first_head = explanations[0]
+    own_parts = [query.own_part for head in explanations for query in head]
+    norms = [(query.before_norm, query.after_norm) for query in first_head]
+    sums = LayerIntermediates(
+        steps=_score_steps(layer, trace, heads, queries, keys),
+        scale=first_head[0].scale,
+        scores=_stack_rows(explanations, "scores", keys),
+        may_see=_stack_rows(explanations, "may_see", keys).astype(bool),
+        weights=_stack_rows(explanations, "weights", keys),
+        values=np.array([head[-1].values for head in explanations]),
+        context=np.array([[query.context for query in head] for head in explanations]),
+        added=np.array([query.added for query in first_head]),
+        own_part=None if None in own_parts else np.array(own_parts).reshape(heads, queries, -1),
+        before_norm=None if None in norms[0] else np.array([before for before, _ in norms]),
+        after_norm=None if None in norms[0] else np.array([after for _, after in norms]),
+    )
+    return sums, [query.answered for query in first_head if query.answered is not None]
+
+
+def _stack_rows(explanations: Sequence[Sequence[Explanation]], name: str, keys: int) -> np.ndarray:
+    """Return a field of all explanations, (H, Tq, Tk), with zeros for keys after the query's step."""
+    return np.array(
+        [
+            [np.pad(np.array(row := getattr(query, name), float), (0, keys - len(row))) for query in head]
+            for head in explanations
+        ]
+    )
+
+
+def _score_steps(
+    layer: AttentionLayer, trace: AnswerTrace, heads: int, queries: int, keys: int
+) -> list[ScoreStep]:
+    """Return the intermediate vectors of the scores, each stored as compactly as possible."""
+    rows = [read_layer_row(trace.insides, query) for query in range(queries)]
+    prepared = rows[-1].key.float()
+    pair_steps = [
+        [[layer.score.steps(row.query[head].float(), prepared[head, key]) for key in range(keys)] for row in rows]
+        for head in range(heads)
+    ]
+    arrays: list[np.ndarray] = []
+    steps: list[ScoreStep] = []
+    for name in pair_steps[0][0][0]:
+        array = np.array([[[pair[name].detach().numpy() for pair in row] for row in head] for head in pair_steps])
+        # The function detects from the values whether each vector depends on the query, the key or both, so
+        # that a new score needs no declaration.
+        pairs = combinations(range(len(arrays)), 2)
+        products = (pair for pair in pairs if np.allclose(arrays[pair[0]] * arrays[pair[1]], array))
+        factors = next(products, None)
+        if factors is not None:
+            steps.append(ScoreStep(name, None, "product", factors))
+        elif (array == array[:, :, :1]).all():
+            steps.append(ScoreStep(name, array[:, :, 0], "query"))
+        elif (array == array[:, :1]).all():
+            steps.append(ScoreStep(name, array[:, 0], "key"))
+        else:
+            steps.append(ScoreStep(name, array, "pair"))
+        arrays.append(array)
+    return steps

@@ -16,16 +16,18 @@ from regard.attention.positions import LearnedPositions, Rotary, Sinusoidal
 from regard.errors import InputError, check_range, shorten, unknown_choice
 from regard.interpret.estimates import describe_interval, estimate, resample_counts
 from regard.interpret.importance import head_importance
-from regard.interpret.patterns import induction_keys
+from regard.interpret.roles import induction_keys
 from regard.interpret.rollout import map_rollout
 from regard.viz.attention_map import AttentionMap
-from regard.viz.labels import answer_text, intervention_lines
-from regard.viz.maps import CROSS, AlignedHead, LayerKind, LayerMap, best_aligned
-from regard.viz.paper_figure import COLUMN, PAGE_WIDTH, WIDTHS, PaperFigure, figure_style
+from regard.viz.maps import CROSS, AlignedHead, LayerKind, LayerMap, answer_text, best_aligned, intervention_lines
 from regard.viz.plots import (
+    COLUMN,
     NARROW,
+    PAGE_WIDTH,
+    WIDTHS,
     HeadGrid,
     MatrixPlot,
+    PaperFigure,
     ValueInterval,
     draw_by_layer,
     draw_head_matrix,
@@ -34,6 +36,7 @@ from regard.viz.plots import (
     draw_points,
     draw_positions,
     drawn_dimensions,
+    figure_style,
     head_table,
     make_panels,
     new_figure,
@@ -41,7 +44,7 @@ from regard.viz.plots import (
     spread_labels,
     token_labels,
 )
-from regard.viz.subject import Subject, layer_named
+from regard.viz.subject import NeedsInputs, ViewedSubject, layer_named
 
 SAMPLES = 100
 """Number of unseen inputs over which weights are averaged."""
@@ -63,18 +66,17 @@ class FigureOptions:
     length: int
 
 
-def describe(subject: Subject[Any]) -> str:
+def describe(subject: ViewedSubject[Any]) -> str:
     about = subject.about()
     steps = "" if about["step"] is None else f", {about['step']:,} training steps"
     return f"{subject.name} ({about['kind']}{steps})"
 
 
-def is_external(subject: Subject[Any]) -> bool:
-    """Return whether a subject uses inputs from the user instead of drawing inputs."""
-    return hasattr(subject, "over")
+def drawn_by(subject: ViewedSubject[Any], words: str) -> str:
+    return "" if isinstance(subject, NeedsInputs) else words
 
 
-def one_map(subject: Subject[Any], options: FigureOptions) -> tuple[AttentionMap, str]:
+def one_map(subject: ViewedSubject[Any], options: FigureOptions) -> tuple[AttentionMap, str]:
     """Return the attention map of the first input or of a drawn input, and its caption text."""
     if options.inputs:
         attention, drawn = subject.attend(options.inputs[0]), ""
@@ -82,7 +84,7 @@ def one_map(subject: Subject[Any], options: FigureOptions) -> tuple[AttentionMap
         if not subject.about()["draws"]:
             raise InputError(f"{subject.name} cannot draw an input: give --text (in Python inputs=[...])")
         attention = subject.attend(seed=options.seed)
-        drawn = "" if is_external(subject) else f", drawn with seed {options.seed}"
+        drawn = drawn_by(subject, f", drawn with seed {options.seed}")
     if not attention.layers:
         _ = attention.cross  # raises an error with advice
     return attention, f"the input {shorten(attention.input, SHORTENED)}{drawn}"
@@ -102,7 +104,7 @@ def remarks(attention: AttentionMap) -> list[str]:
     return [*lines, *([f"Note: {attention.note}."] if attention.note else [])]
 
 
-def many_maps(subject: Subject[Any], options: FigureOptions) -> tuple[list[AttentionMap], str]:
+def many_maps(subject: ViewedSubject[Any], options: FigureOptions) -> tuple[list[AttentionMap], str]:
     """Return the attention maps of the user's inputs, or of unseen inputs, and their caption text.
 
     Raises `InputError` for a map that contains only the largest weight of each square of steps, and for a model
@@ -114,7 +116,9 @@ def many_maps(subject: Subject[Any], options: FigureOptions) -> tuple[list[Atten
     else:
         inputs = subject.unseen(options.samples or SAMPLES, options.seed)
         maps = [subject.look(sample) for sample in inputs]
-        words = "" if is_external(subject) else f" not used in training, drawn with seed {options.seed}"
+        words = (
+            "" if isinstance(subject, NeedsInputs) else f" not used in training, drawn with seed {options.seed}"
+        )
     if any(layer.rows is not None for attention in maps for layer in attention.layers.values()):
         raise InputError("the figure needs exact weights, for which an input is too long: give shorter inputs")
     if not maps[0].layers:
@@ -171,7 +175,7 @@ head.
 """
 
 
-def heads_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, Any]:
+def heads_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict[str, Any]:
     """Draw the attention maps of all heads, with a row for each layer."""
     attention, words = one_map(subject, options)
     layers = _chosen(list(attention.layers.values()), options)
@@ -189,7 +193,7 @@ def heads_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, Any
     return {"caption": caption, "data": data, "draw": grid.draw}
 
 
-def alignment_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, Any]:
+def alignment_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict[str, Any]:
     """Draw the alignment of outputs and inputs by one head, between whole words."""
     attention, words = one_map(subject, options)
     (layer, head), why = _alignment_head(attention.words(), subject.name, options)
@@ -232,7 +236,7 @@ def _alignment_head(attention: AttentionMap, name: str, options: FigureOptions) 
     return best, f"chosen for this input because {reason}"
 
 
-def rollout_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, Any]:
+def rollout_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict[str, Any]:
     """Draw the fraction of each input in each output, computed by rollout."""
     attention, words = one_map(subject, options)
     products = map_rollout(attention)
@@ -252,7 +256,7 @@ def rollout_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, A
     return {"caption": caption, "data": data, "draw": lambda: _draw_alone(plot)}
 
 
-def induction_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, Any]:
+def induction_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict[str, Any]:
     """Draw the induction of each head as a fraction of its attention, and the weights of the head with the
     largest fraction.
     """
@@ -366,7 +370,7 @@ CURVE_NAMES = {
 }
 
 
-def importance_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, Any]:
+def importance_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict[str, Any]:
     """Draw the loss increase when each head is disabled, with intervals for the largest increases."""
     if options.inputs:
         raise InputError("the importance of a run's heads is measured on inputs that the run draws: omit --text")
@@ -382,7 +386,7 @@ def importance_figure(subject: Subject[Any], options: FigureOptions) -> dict[str
         intervals.append(ValueInterval(f"{labels[name]}, {head}", value, *ends))
         sure[name][head] = known is not None and not known.low <= 0 <= known.high
     nats = " (nats)" if "loss" in importance.measure else ""
-    drawn = "" if is_external(subject) else f" not used in training, drawn with seed {options.seed}"
+    drawn = drawn_by(subject, f" not used in training, drawn with seed {options.seed}")
     caption = [
         f"Importance of the heads of {describe(subject)}: increase of the {importance.measure}{nats} when a head"
         f" is off (Michel et al. 2019), mean over {counted(importance.samples)}{drawn}. With all heads on,"
@@ -407,7 +411,7 @@ def importance_figure(subject: Subject[Any], options: FigureOptions) -> dict[str
     return {"caption": caption, "data": rows, "draw": draw}
 
 
-def entropy_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, Any]:
+def entropy_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict[str, Any]:
     """Draw the mean entropy of each head's weights by layer."""
     maps, words = many_maps(subject, options)
     entropies: dict[str, list[np.ndarray]] = {}
@@ -451,7 +455,7 @@ def row_entropy(weights: np.ndarray) -> tuple[np.ndarray, float]:
     return entropy, float(np.log(visible[rows]).mean())
 
 
-def positions_figure(subject: Subject[Any] | None, options: FigureOptions) -> dict[str, Any]:
+def positions_figure(subject: ViewedSubject[Any] | None, options: FigureOptions) -> dict[str, Any]:
     """Draw the positional encoding of a model, or the sinusoidal encoding (Vaswani et al. 2017, section 3.5)."""
     vectors, between, title = _positions(subject, options)
     time, width = vectors.shape
@@ -473,7 +477,9 @@ def positions_figure(subject: Subject[Any] | None, options: FigureOptions) -> di
 
 
 @torch.no_grad()
-def _positions(subject: Subject[Any] | None, options: FigureOptions) -> tuple[np.ndarray, np.ndarray | None, str]:
+def _positions(
+    subject: ViewedSubject[Any] | None, options: FigureOptions
+) -> tuple[np.ndarray, np.ndarray | None, str]:
     """Return vectors (T, D), interpolated values for waves, and a title."""
     check_range("dimensions", options.dimensions, 1, 65_536)
     check_range("length", options.length, 1, 10_000)
@@ -505,7 +511,7 @@ def _positions(subject: Subject[Any] | None, options: FigureOptions) -> tuple[np
     return vectors, positions.waves_at(torch.linspace(0, length - 1, points, dtype=torch.float64)).numpy(), title
 
 
-def _position_table(subject: Subject[Any]) -> np.ndarray:
+def _position_table(subject: ViewedSubject[Any]) -> np.ndarray:
     for name, parameter in subject.model.named_parameters():
         if POSITION_TABLE.search(name) and parameter.dim() in (2, 3):
             return parameter.detach().float().cpu().reshape(-1, parameter.shape[-1]).numpy()
@@ -514,7 +520,7 @@ def _position_table(subject: Subject[Any]) -> np.ndarray:
     )
 
 
-def learning_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, Any]:
+def learning_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict[str, Any]:
     """Draw the loss and the exact match over the training steps of a run."""
     if not hasattr(subject, "metrics"):
         raise InputError(f"learning curves need the metrics of a run, and {subject.name} is an external model")
@@ -533,7 +539,7 @@ def learning_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, 
     return {"caption": caption, "data": rows, "draw": lambda: draw_learning(curves, options.width)}
 
 
-def embeddings_figure(subject: Subject[Any], options: FigureOptions) -> dict[str, Any]:
+def embeddings_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict[str, Any]:
     """Draw token embeddings on their first two principal components."""
     table, labels = _embeddings(subject)
     if len(table) < 3:
@@ -591,7 +597,7 @@ def principal_components(table: np.ndarray) -> tuple[np.ndarray, tuple[float, fl
     return points, (first, second)
 
 
-def _embeddings(subject: Subject[Any]) -> tuple[np.ndarray, Any]:
+def _embeddings(subject: ViewedSubject[Any]) -> tuple[np.ndarray, Any]:
     """Return the embedding of every token (V, D), and a function from token indices to labels."""
     model: Any = subject.model
     own = hasattr(model, "input_embedding")
@@ -640,7 +646,7 @@ SINGLE = ("heads", "alignment", "rollout")
 @public
 def plot(
     kind: str,
-    subject: Subject[Any] | None = None,
+    subject: ViewedSubject[Any] | None = None,
     *,
     inputs: Iterable[Any] = (),
     layer: str | int | None = None,
@@ -679,10 +685,9 @@ def plot(
         check_range("samples", samples, 1, 10**7)
     every = list(inputs)
     shown = texts = every[:1] if kind in SINGLE else every[:samples]
-    if texts and subject is not None and is_external(subject):
+    if texts and subject is not None and isinstance(subject, NeedsInputs):
         doubled = kind == "induction"
-        external: Any = subject
-        subject = external.over(
+        subject = subject.over(
             [f"{text} {text}" if doubled and isinstance(text, str) else text for text in texts]
         )
         shown, samples = [], len(texts)

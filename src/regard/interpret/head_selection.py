@@ -25,8 +25,8 @@ from regard.arguments import public
 from regard.attention.names import short_name
 from regard.data.word_alignment import Link, WordAlignment
 from regard.errors import InputError, plural
+from regard.interpret.alignment import Head, extract_links
 from regard.interpret.estimates import Estimate
-from regard.interpret.word_links import Head, extract_links
 from regard.result import Result, percent
 from regard.statistics import ratio_interval
 

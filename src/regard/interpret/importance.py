@@ -12,13 +12,14 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
+from regard.activations.recording import intervene
 from regard.arguments import public
 from regard.errors import InputError, check_range
 from regard.interpret.estimates import Estimate, describe_interval, estimate, resample_counts
 from regard.interpret.resampling import ENOUGH
 from regard.result import Result, percent, signed
-from regard.viz.serialization import WorthData
-from regard.viz.subject import Input, Subject
+from regard.viz.page import WorthData
+from regard.viz.subject import Input, PrunableSubject, Subject
 
 GROUPS = 1000
 """Largest number of units that an interval resamples. Larger numbers of inputs are summed into groups, because
@@ -113,7 +114,7 @@ def head_importance(
 ) -> HeadImportance:
     """Measure the importance of every head of a subject on unseen inputs.
 
-    `samples`: the number of inputs; default `subject.importance_samples`. The same `seed` draws the same inputs.
+    `samples`: the number of inputs; default `subject.traits.samples`. The same `seed` draws the same inputs.
     `on_progress` is called after each head with the number of finished heads and their total.
 
     >>> importance = regard.head_importance(regard.load("runs/signal2"), samples=500)    # doctest: +SKIP
@@ -121,7 +122,7 @@ def head_importance(
 
     Raises `InputError` for a model without attention, or if there are no unseen inputs.
     """
-    samples = subject.importance_samples if samples is None else samples
+    samples = subject.traits.samples if samples is None else samples
     check_range("samples", samples, 1, 10**7)
     if not subject.layers:
         raise InputError("the model has no heads: train it with attention")
@@ -136,7 +137,7 @@ def head_importance(
         intervals={
             name: [_interval(row, base[:, 1], seed) for row in layer] for name, layer in increases.items()
         },
-        measure=subject.measure,
+        measure=subject.traits.measure,
         unchanged=unchanged,
     )
 
@@ -169,7 +170,7 @@ def _measure_increases(
             return contexts
 
         watched = [layer.name] if layer.name in components.heads else []
-        with subject.intervene(layer.name, heads=[]), components.replace_contexts(keep, watched):
+        with intervene(subject, layer.name, heads=[]), components.replace_contexts(keep, watched):
             same = subject.losses(inputs)[:, 0]
         noise = (np.abs(same - base[:, 0]) / outputs).max()
         least = np.maximum(noise, rounding * np.maximum(1, np.abs(same) / outputs)) * outputs
@@ -182,7 +183,7 @@ def _measure_increases(
             for share in shares
         ]
         for head in range(layer.heads):
-            with subject.intervene(layer.name, heads=[head]):
+            with intervene(subject, layer.name, heads=[head]):
                 change = subject.losses(inputs)[:, 0] - same
             increases[layer.name].append(np.where(np.abs(change) > least, change, 0.0))
             done += 1
@@ -251,7 +252,7 @@ class Pruned(Result):
         return table
 
 
-def prune_heads(subject: Subject[Input], heads: int = 1, *, seed: int = 0) -> PrunedHeads:
+def prune_heads(subject: PrunableSubject[Input], heads: int = 1, *, seed: int = 0) -> PrunedHeads:
     """Remove the `heads` least important heads permanently from a subject's model.
 
     Heads are removed one at a time; heads that share keys are removed together. Importance is measured again

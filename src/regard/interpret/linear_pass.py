@@ -29,7 +29,7 @@ from regard.activations.interface import is_linear, is_norm
 from regard.attention.names import layer_name
 from regard.attention.positions import Concatenated, Positions
 from regard.errors import InputError
-from regard.viz.forward_pass import ForwardPass, ScoreCall
+from regard.viz.subject import ForwardPass, ScoreCall
 
 PartKind = Literal["token", "position", "embedding", "head", "feed_forward", "bias", "vector"]
 """What a part of the model writes: a token embedding, a position, another embedding (such as BERT's segments),

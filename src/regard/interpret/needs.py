@@ -203,7 +203,7 @@ def find_needs(
         remarks=remarks,
         changes={head: min(alone[head][1], missing[head][1]) for head in known},
         silent=[head for head in known if resampling.is_zero(head)],
-        origin=subject.origin,
+        origin=subject.traits.origin,
     )
     if (reason := not_learned(subject, inputs, seed)) is not None:
         return replace(needs, learned=False, remarks=[*remarks, reason])

@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.activations.recording import record
 from regard.interpret.attribution.inputs import (
     mean_changes,
     mean_inputs,
@@ -106,7 +107,7 @@ def probe_inputs(subject: Subject[Input], inputs: Sequence[Input], *, seed: int 
             keep = lambda output, embeddings=embeddings: embeddings.append(output.clone())  # noqa: E731
             with (
                 torch.no_grad(),
-                subject.recording(list(first.layers)) as records,
+                record(subject, layers=list(first.layers)) as records,
                 change_embedding(first.embedding, keep),
             ):
                 together = len(chunk) > 1

@@ -18,7 +18,7 @@ from regard.attention.hooks import AttentionLayer, LayerCall, attention_layers, 
 from regard.attention.names import short_name
 from regard.attention.parts import positions_of
 from regard.attention.scores import Cosine, Dot, General, Scalable, ScaledDot, SoftCapped
-from regard.viz.forward_pass import Calls, ForwardPass, ScoreCall
+from regard.viz.subject import Calls, ForwardPass, ScoreCall
 
 BILINEAR = (Dot, ScaledDot, General, Scalable, Cosine, SoftCapped)
 """Scores that are products of query and key, times a factor that can be fixed."""

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
+from regard.activations.recording import intervene
 from regard.arguments import Limits, public
 from regard.attention.names import known_name
 from regard.errors import InputError, check_range
@@ -107,7 +108,7 @@ def head_effect(subject: Subject[Any], input: Any, layer: str, head: int) -> Hea
     probe = subject.trial(prepared)
     # One probe for both passes, so that an encoder-decoder reads the same answer with and without the head.
     before = probe.run(1)[0].float()
-    with subject.intervene(name, heads=[head]):
+    with intervene(subject, name, heads=[head]):
         after = probe.run(1)[0].float()
     change = after - before
     shares = [logits.softmax(-1) for logits in (before, after)]

@@ -1,34 +1,207 @@
-"""The timeline of the heads of runs: the training step at which each role forms, over seeds.
+"""The timeline of the heads of runs: the step at which each role forms, and the order of roles over seeds.
 
-The results are sentences, tables, JSON and a page.
+A head has formed at the first snapshot from which its score stays at the threshold or above until the last
+snapshot. A role has formed with the first of its heads. Seeds are matched by role: head numbers have no meaning
+across seeds.
+
+The median over seeds has an interval of order statistics, which holds for every distribution (Conover 1999,
+"Practical Nonparametric Statistics", section 3.2): among n sorted values, the k-th smallest and the k-th largest
+enclose the median with probability 1 - 2 P(Binomial(n, 1/2) < k). The largest k with at least 95 % is used. Fewer
+than 6 seeds do not reach 95 %: their interval is the range, and `coverage` is its probability. A seed on which
+the role has not formed counts as infinitely late, so that it is not left out.
 """
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Group, RenderableType
 from rich.table import Column, Table
 
 from regard.arguments import public
-from regard.interpret.formation import (
-    Development,
-    MedianInterval,
-    Order,
-    RoleHead,
-    count_in_order,
-    formed_at,
-    median_interval,
-    pair_orders,
-    role_head,
-)
+from regard.interpret.head_scores import RELEVANT, Head
 from regard.io.writing import write_file
 from regard.result import Result, signed, to_plain
 from regard.viz.report_page import Part, Plot, render_page
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+THRESHOLD = 0.3
+"""Score from which a head has a role. `regard.interpret.roles` names the role of a trained head from a larger
+score, because it says where the head attends; here, a head that begins to attend to the role's keys counts."""
+COVERAGE = 0.95
+SAMPLE_COUNT = 100
+"""Default number of samples."""
+
+
+@public
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Development:
+    """The measurements of one run at all its snapshots: S snapshots, N heads."""
+
+    run: str
+    seed: int
+    steps: list[int]
+    """Training steps of the snapshots, (S,)."""
+    heads: list[Head]
+    roles: dict[str, np.ndarray]
+    """Score of each role, (S, N); NaN for heads without keys of the role."""
+    uniform: np.ndarray
+    """1 minus the fraction of the weight that differs from uniform attention, (S, N)."""
+    relevance: np.ndarray
+    """Fraction of the weight on the inputs on which the answer depends, (S, N)."""
+    entropy: np.ndarray
+    """Mean entropy of the weights of a query, in nats, (S, N)."""
+    importance: np.ndarray
+    """Increase of the loss when the head is ablated, (S, N)."""
+    loss: np.ndarray
+    """Loss over the samples, (S,)."""
+    accuracy: np.ndarray
+    """Fraction (0 to 1) of correct outputs, (S,)."""
+    in_context: np.ndarray
+    """Loss late in a sequence minus loss early in the sequence, (S,)."""
+
+    def __repr__(self) -> str:
+        return f"<Development: {self.run}, {len(self.heads)} heads at {len(self.steps)} snapshots>"
+
+
+def formed_at(scores: np.ndarray, threshold: float = THRESHOLD) -> np.ndarray:
+    """Return for scores (S, N) the first snapshot of each head from which its score stays at `threshold` or
+    above, (N,) int; S for a head whose last score is below it.
+
+    >>> formed_at(np.array([[0.6, 0.1], [0.2, 0.7], [0.9, 0.8], [0.9, 0.2]]))
+    array([2, 4])
+    """
+    above = scores >= threshold  # False for NaN
+    stays: np.ndarray = np.logical_and.accumulate(above[::-1], axis=0).sum(0)
+    return len(scores) - stays
+
+
+@public
+@dataclass(frozen=True, kw_only=True)
+class RoleHead:
+    """The head of a run that has a role, or the head with the largest score for the role."""
+
+    head: int
+    """Index of the head in `Development.heads`."""
+    snapshot: int | None
+    """Index of the snapshot at which the head has formed; None if no head has formed."""
+    heads: int
+    """Number of heads with this role at the last snapshot."""
+
+
+def role_head(scores: np.ndarray, threshold: float = THRESHOLD) -> RoleHead:
+    """Return the first head that has formed, of several the one with the largest last score; without such a head,
+    the one with the largest last score. `scores` (S, N)."""
+    formed, last = formed_at(scores, threshold), np.nan_to_num(scores[-1], nan=-np.inf)
+    first = int(formed.min())
+    head = int(np.argmax(np.where(formed == first, last, -np.inf)))
+    snapshot = None if first == len(scores) else first
+    return RoleHead(head=head, snapshot=snapshot, heads=int((formed < len(scores)).sum()))
+
+
+@public
+@dataclass(frozen=True, kw_only=True)
+class MedianInterval:
+    """The median of values over seeds and its interval; None beyond the last step, where the role has not
+    formed."""
+
+    median: float | None
+    low: float | None
+    high: float | None
+    coverage: float
+    """Probability with which an interval like this contains the median; 0 for a single seed."""
+
+
+def interval_rank(seeds: int) -> tuple[int, float]:
+    """Return the rank k of the interval's ends, counted from 1, and the coverage of the interval.
+
+    >>> interval_rank(10)
+    (2, 0.978515625)
+    >>> interval_rank(3)
+    (1, 0.75)
+    """
+    tails = [2 * sum(math.comb(seeds, count) for count in range(rank)) / 2**seeds for rank in range(1, seeds + 1)]
+    rank = max((rank for rank, tail in enumerate(tails, 1) if 1 - tail >= COVERAGE), default=1)
+    return rank, 1 - tails[rank - 1]
+
+
+def median_interval(values: Sequence[float]) -> MedianInterval:
+    """Return the median of values and its interval; infinite values are those of seeds without the event.
+
+    >>> median_interval([30.0, 10.0, 20.0, math.inf])
+    MedianInterval(median=25.0, low=10.0, high=None, coverage=0.875)
+    """
+    ordered = np.sort(np.asarray(values, dtype=np.float64))
+    rank, coverage = interval_rank(len(ordered))
+    ends = (np.median(ordered), ordered[rank - 1], ordered[-rank])
+    median, low, high = (float(end) if np.isfinite(end) else None for end in ends)
+    return MedianInterval(median=median, low=low, high=high, coverage=coverage)
+
+
+def median_curves(curves: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    ordered = np.sort(curves, axis=0)
+    rank, _ = interval_rank(len(ordered))
+    return np.median(ordered, axis=0), ordered[rank - 1], ordered[-rank]
+
+
+@public
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """Number of seeds on which the event `first` comes before `second`."""
+
+    first: str
+    second: str
+    before: int
+    same: int
+    """Seeds with both in the same snapshot, whose order is unknown."""
+    after: int
+    missing: int
+    """Seeds on which neither has formed."""
+
+
+def pair_orders(events: Mapping[str, Sequence[float]]) -> list[Order]:
+    """Count the order of each pair of events over seeds; `events`: steps by name, infinite for "has not formed".
+
+    >>> [order] = pair_orders({"a": [1, 2, 4], "b": [3, 2, math.inf]})
+    >>> order.before, order.same, order.after
+    (2, 1, 0)
+    """
+    orders = []
+    for (first, steps), (second, others) in itertools.combinations(events.items(), 2):
+        pairs = [(step, other) for step, other in zip(steps, others, strict=True) if min(step, other) < math.inf]
+        orders.append(
+            Order(
+                first=first,
+                second=second,
+                before=sum(step < other for step, other in pairs),
+                same=sum(step == other for step, other in pairs),
+                after=sum(step > other for step, other in pairs),
+                missing=len(steps) - len(pairs),
+            )
+        )
+    return orders
+
+
+def count_in_order(events: Sequence[Sequence[float]]) -> tuple[int, int]:
+    """Return on how many seeds all events come strictly one after the other, and on how many besides no event
+    comes before its predecessor, but some are in the same snapshot.
+
+    >>> count_in_order([[1, 2, 4], [3, 2, 1]])
+    (1, 1)
+    """
+    pairs = [list(itertools.pairwise(steps)) for steps in zip(*events, strict=True)]
+    known = [pair for pair in pairs if all(max(steps) < math.inf for steps in pair)]
+    strict = sum(all(first < second for first, second in pair) for pair in known)
+    weak = sum(all(first <= second for first, second in pair) for pair in known)
+    return strict, weak - strict
+
 
 CORRECT = 0.5
 """Fraction of correct outputs. The step from which this fraction is exceeded is an event like the formation of a
@@ -122,19 +295,15 @@ class Timeline(Result):
         return [self._role(role, heads) for role, heads in self.matched.items()]
 
     def _role(self, role: str, heads: Sequence[RoleHead]) -> RoleTimeline:
-        def median(measure: str) -> float:
+        def median(measure: Callable[[Development], np.ndarray]) -> float:
+            """Return the median over seeds of a measure (S, N) of the role's head at the last snapshot."""
             pairs = zip(self.runs, heads, strict=True)
-            return float(np.median([getattr(run, measure)[-1, head.head] for run, head in pairs]))
+            return float(np.median([measure(run)[-1, head.head] for run, head in pairs]))
 
-        steps, names = (
-            self._steps_of(heads),
-            [run.heads[head.head] for run, head in zip(self.runs, heads, strict=True)],
-        )
-        layers = [
-            name.layer.removesuffix(".self_attention")
-            for name, step in zip(names, steps, strict=True)
-            if step < math.inf
-        ]
+        steps = self._steps_of(heads)
+        names = [run.heads[head.head] for run, head in zip(self.runs, heads, strict=True)]
+        formed = [name.layer for name, step in zip(names, steps, strict=True) if step < math.inf]
+        layers = [layer.removesuffix(".self_attention") for layer in formed]
         return RoleTimeline(
             role=role,
             formed=len(layers),
@@ -144,12 +313,10 @@ class Timeline(Result):
             layers={layer: layers.count(layer) for layer in sorted(set(layers))},
             count=float(np.median([head.heads for head in heads])),
             first_score=float(np.median([np.nanmax(run.roles[role][0]) for run in self.runs])),
-            score=float(
-                np.median([run.roles[role][-1, head.head] for run, head in zip(self.runs, heads, strict=True)])
-            ),
-            importance=median("importance"),
-            relevance=median("relevance"),
-            entropy=median("entropy"),
+            score=median(lambda run: run.roles[role]),
+            importance=median(lambda run: run.importance),
+            relevance=median(lambda run: run.relevance),
+            entropy=median(lambda run: run.entropy),
         )
 
     @property
@@ -256,7 +423,12 @@ class Timeline(Result):
     def json(self) -> dict[str, Any]:
         """Return everything as plain values: the runs' measurements by snapshot and head, roles, orders,
         sentences."""
-        derived = {"steps": self.steps, "roles": self.roles, "events": self.events, "orders": self.orders}
+        derived = {
+            "steps": self.steps,
+            "roles": self.roles,
+            "events": self.events,
+            "orders": pair_orders(self.events),
+        }
         return {**super().json(), **to_plain(derived), "words": self.sentences, "notes": self.notes}
 
     def summary(self) -> str:
@@ -268,8 +440,6 @@ class Timeline(Result):
 
         Raises `MachineError` if the file cannot be written.
         """
-        from regard.interpret.timeline_plots import COLOURS, draw_heads, draw_roles  # imports matplotlib
-
         roles = ", ".join(f"{role}: {COLOURS[role]}" for role in self.matched)
         parts: list[Part] = [
             Group(*self.sentences),
@@ -313,3 +483,115 @@ def format_steps(interval: MedianInterval) -> str:
 
 def _article(name: str) -> str:
     return "an" if name[0] in "aeiou" else "a"
+
+
+# The page: a strip for each role with its interval over seeds and the loss below, a strip for each head.
+
+COLOURS = {
+    "previous-token": "#0072b2",
+    "induction": "#d55e00",
+    "duplicate-token": "#009e73",
+    "current-token": "#e69f00",
+    "first-token": "#cc79a7",
+    "next-token": "#56b4e9",
+    RELEVANT: "#d55e00",
+    "same-position": "#009e73",
+}
+"""Colors of Okabe and Ito (2008), which are distinct for color-blind readers. Roles of the same kind of layer
+have different colors."""
+GREY = "#7f8894"
+WIDTH, STRIP, ROW = 9.0, 1.05, 0.2
+"""Width of a figure, height of a role's strip, and height of a head's row, in inches."""
+
+
+def draw_roles(runs: Sequence[Development], matched: Mapping[str, Sequence[RoleHead]], threshold: float) -> bytes:
+    """Draw a strip for each role, and below the strips the loss and the fraction of correct outputs, as SVG.
+
+    `matched`: the role's head in each run, by role.
+    """
+    from regard.viz.figure import figure_bytes  # matplotlib takes long to import
+    from regard.viz.plots import new_figure
+
+    rows = len(matched) + 2
+    figure = new_figure(WIDTH, STRIP * rows + 0.5)
+    axes: list[Axes] = list(figure.subplots(rows, 1, sharex=True))
+    for axis, (role, heads) in zip(axes, matched.items(), strict=False):
+        curves = [run.roles[role][:, head.head] for run, head in zip(runs, heads, strict=True)]
+        _draw_band(axis, np.array(curves), COLOURS[role])
+        axis.axhline(threshold, color=GREY, linewidth=0.6, linestyle="--")
+        formed = [head.snapshot for head in heads if head.snapshot is not None]
+        # Seeds that form at the same snapshot stand beside each other.
+        places = [snapshot + 0.15 * formed[:seed].count(snapshot) for seed, snapshot in enumerate(formed)]
+        axis.plot(places, [-0.15] * len(places), "|", color=COLOURS[role], markersize=6)
+        axis.set(ylim=(-0.3, 1.05), yticks=[0, 1])
+        axis.set_title(f"{role} ({len(formed)} of {len(heads)} seeds)", loc="left", fontsize=9)
+    for axis, name, values in (
+        (axes[-2], "loss", np.array([run.loss for run in runs])),
+        (axes[-1], "fraction of correct outputs", np.array([run.accuracy for run in runs])),
+    ):
+        _draw_band(axis, values, GREY)
+        axis.set_ylim(0)
+        axis.set_title(name, loc="left", fontsize=9)
+    _label_steps(axes[-1], runs[0].steps)
+    return figure_bytes(figure, "svg")
+
+
+def _draw_band(axes: "Axes", curves: np.ndarray, colour: str) -> None:
+    """Draw the median of curves (seeds, S) as a line, and its interval as a band."""
+    middle, low, high = median_curves(curves)
+    places = np.arange(len(middle))
+    axes.fill_between(places, low, high, color=colour, alpha=0.3, linewidth=0)
+    axes.plot(places, middle, color=colour)
+    axes.tick_params(labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _label_steps(axes: "Axes", steps: Sequence[int]) -> None:
+    """Label as many snapshots as fit with their training steps."""
+    from regard.viz.figure import label_interval
+    from regard.viz.plots import letter_size
+
+    letter, _ = letter_size()
+    every = label_interval(len(steps), WIDTH - 2, letter * (len(f"{steps[-1]:,}") + 1))
+    shown = range(len(steps) - 1, -1, -every)
+    axes.set_xticks(list(shown), [f"{steps[index]:,}" for index in shown])
+    axes.set(xlabel="training step", xlim=(-0.5, len(steps) - 0.5))
+
+
+def draw_heads(runs: Sequence[Development], roles: Collection[str]) -> bytes:
+    """Draw a strip for each head of each seed, colored by its role, as SVG."""
+    from regard.viz.figure import figure_bytes, label_interval
+    from regard.viz.plots import letter_size, new_figure
+
+    heads = len(runs[0].heads)
+    panel = max(ROW * heads, 0.5) + 0.35  # with the title
+    figure = new_figure(WIDTH, panel * len(runs) + 1.2)
+    panels = list(figure.subplots(len(runs), 1, sharex=True, squeeze=False).flat)
+    for axes, run in zip(panels, runs, strict=True):
+        axes.imshow(_colour_heads(run), aspect="auto", interpolation="nearest")
+        _, line = letter_size()
+        rows = range(0, heads, label_interval(heads, ROW * heads, line))
+        names = [
+            f"{run.heads[row].layer.removesuffix('.self_attention')} {run.heads[row].number}" for row in rows
+        ]
+        axes.set_yticks(list(rows), names, fontsize=7)
+        axes.set_title(f"seed {run.seed}", loc="left", fontsize=9)
+    _label_steps(panels[-1], runs[0].steps)
+    for role in roles:
+        panels[0].plot([], [], "s", color=COLOURS[role], label=role)
+    figure.legend(loc="outside upper center", ncols=4, fontsize=8)
+    return figure_bytes(figure, "svg")
+
+
+def _colour_heads(run: Development) -> np.ndarray:
+    """Return the colors of a run's heads, (N, S, 3): the color of the strongest role, mixed with the
+    background."""
+    from matplotlib import rcParams
+    from matplotlib.colors import to_rgb
+
+    scores = np.nan_to_num(np.stack([*run.roles.values()])).clip(0, 1)
+    colours = np.array([to_rgb(COLOURS[role]) for role in run.roles])
+    strength = scores.max(0).T[..., None]
+    background = np.array(to_rgb(rcParams["axes.facecolor"]))
+    mixed: np.ndarray = colours[scores.argmax(0).T] * strength + background * (1 - strength)
+    return mixed

@@ -23,10 +23,9 @@ from regard.arguments import Limits, public
 from regard.errors import InputError, check_range
 from regard.interpret.linear_pass import Contribution, LinearPass, group
 from regard.result import Result, signed, to_plain
-from regard.viz.forward_pass import ScoreCall
+from regard.viz.attention_map import skip_original
 from regard.viz.maps import CROSS, LayerMap, Map
-from regard.viz.records import skip_original
-from regard.viz.subject import Input, Subject, layer_named
+from regard.viz.subject import Input, ScoreCall, Subject, first_layer, layer_named
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -244,7 +243,7 @@ def why(
         shown = subject.attend(input, seed=seed)
         # With the random input of the map, so that both passes process the same input.
         forward = subject.forward_pass(shown.input if input is None else input)
-        name = _find_layer(subject, layer, shown)
+        name = _find_layer(subject, layer)
         linear = LinearPass(subject.model, subject.components, forward)
     call = linear.call(name)
     if call.refusal:
@@ -257,14 +256,9 @@ def why(
     return _Split(linear, shown, name, call, head, output, key).result()
 
 
-def _find_layer(subject: Subject[Any], layer: str | None, shown: Map) -> str:
-    layers = subject.layers
-    if not layers:
-        raise InputError("the model has no attention whose scores could be split: choose a model with attention")
-    if layer is None:
-        return next((known.name for known in layers if known.kind == CROSS), layers[0].name)
-    name, _, number = layer.partition("#")
-    return layer_named(name, [known.name for known in layers]) + (f"#{number}" if number else "")
+def _find_layer(subject: Subject[Any], layer: str | None) -> str:
+    name, _, number = (layer or first_layer(subject)).partition("#")
+    return layer_named(name, [known.name for known in subject.layers]) + (f"#{number}" if number else "")
 
 
 class _Split:
@@ -283,7 +277,8 @@ class _Split:
             "query": linear.sources(call.query[group(call.query, call.weights, head), query]),
             "key": linear.sources(call.key[group(call.key, call.weights, head), key]),
         }
-        self.vectors = {side: _stack(sources) for side, sources in self.sources.items()}
+        stacked = {side: [source.vector for source in sources] for side, sources in self.sources.items()}
+        self.vectors = {side: torch.stack(vectors) for side, vectors in stacked.items()}
 
     def result(self) -> Why:
         """Return the parts, the largest first."""
@@ -436,7 +431,3 @@ def _labels_read(shown: Map, layer: LayerMap) -> Labels:
             if other.kind == "decoder" and len(other.key_labels) == len(layer.query_labels):
                 return other.key_labels
     return layer.query_labels
-
-
-def _stack(sources: Sequence[Contribution]) -> Tensor:
-    return torch.stack([source.vector for source in sources])

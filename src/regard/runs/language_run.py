@@ -26,7 +26,7 @@ from regard.tasks.batch import TokenBatch
 from regard.training.config import ModelPart, TaskPart
 from regard.viz.attention_map import AttentionMap
 from regard.viz.maps import make_layer_map
-from regard.viz.subject import ProbeInput
+from regard.viz.subject import ProbeInput, Traits
 
 if TYPE_CHECKING:
     from regard.models.base import LanguageModel
@@ -93,8 +93,8 @@ class LanguageRun(TensorRun[TaskPart, ModelPart]):
     drawn_by = ("sample_len",)
 
     @property
-    def measure(self) -> str:
-        return "squared error / 2" if self.task.input_width else "loss"
+    def traits(self) -> Traits:
+        return Traits(measure="squared error / 2" if self.task.input_width else "loss")
 
     def test(self, *, samples: int = 1000, sample_len: int | None = None, seed: int = 0) -> LanguageReport:
         """Test on unseen sequences: fraction of correct outputs, loss, and attention on relevant inputs.
@@ -108,7 +108,7 @@ class LanguageRun(TensorRun[TaskPart, ModelPart]):
         )
         note = "" if sample_len is None else self.unusual(sample_len)
         return LanguageReport(
-            samples=samples, sample_len=sample_len, figures=figures, measure=self.measure, note=note
+            samples=samples, sample_len=sample_len, figures=figures, measure=self.traits.measure, note=note
         )
 
     def _batches(

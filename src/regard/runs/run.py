@@ -6,7 +6,7 @@ import copy
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,28 +18,22 @@ from torch import Tensor
 from regard.activations.components import Components, find_components
 from regard.arguments import check_value, public
 from regard.attention.hooks import attention_layers, find_layer
-from regard.attention.interventions import intervene
 from regard.attention.multihead import MultiHeadAttention, keep_heads
 from regard.attention.names import short_name
-from regard.attention.recording import record_own
 from regard.errors import InputError, unknown_choice
 from regard.interpret.score_calls import own_forward_pass
 from regard.result import Result, percent, to_plain
-from regard.statistics import Interval
 from regard.training.building import build_model
 from regard.training.checkpoint import load_snapshots
 from regard.training.config import ModelPart, TaskPart, changed_config
 from regard.training.run_folder import RunFolder
-from regard.viz.attention_map import Playback
+from regard.viz.attention_map import Playback, attach_original
 from regard.viz.maps import layer_kind
-from regard.viz.records import attach_original
-from regard.viz.subject import Layer, Patchable
+from regard.viz.subject import Layer, Patchable, Traits
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from regard.attention.interventions import To
-    from regard.attention.records import Record
     from regard.interpret.examination import Examination
     from regard.interpret.explanation import Explanation
     from regard.interpret.importance import HeadImportance
@@ -49,8 +43,7 @@ if TYPE_CHECKING:
     from regard.tasks.base import AnyTask
     from regard.training.config import RunConfig
     from regard.viz.attention_map import AttentionMap
-    from regard.viz.forward_pass import ForwardPass
-    from regard.viz.subject import ProbeInput
+    from regard.viz.subject import ForwardPass, ProbeInput
     from regard.viz.widget import AttentionWidget
 
 MOST_POINTS = 300
@@ -96,11 +89,6 @@ class Run(ABC, Generic[TaskPart, ModelPart]):
     """Options for a random input, besides the seed."""
 
     @property
-    def importance_samples(self) -> int:
-        """Default number of unseen inputs for head importance."""
-        return 1000
-
-    @property
     def name(self) -> str:
         """Name of the task."""
         return self.task.name
@@ -117,31 +105,9 @@ class Run(ABC, Generic[TaskPart, ModelPart]):
         return [Layer(name, layer_kind(name), layer.heads) for name, layer in layers.items()]
 
     @property
-    def measure(self) -> str:
-        """Name of the quantity that `loss` returns."""
-        return "loss"
-
-    @property
-    def unanswered(self) -> Sequence[str]:
-        """Sentences that list the results that cannot be computed for this run."""
-        return ()
-
-    def recording(self, layers: Sequence[str] | None = None) -> AbstractContextManager[Mapping[str, Record]]:
-        """Return a context manager that records some or all layers of the model in its block."""
-        return record_own(self.model, layers=layers)
-
-    def intervene(
-        self,
-        layer: str,
-        *,
-        heads: Sequence[int] | None = None,
-        to: To | float = "off",
-        query: int | None = None,
-        key: int | None = None,
-    ) -> AbstractContextManager[None]:
-        """Return a context manager that changes the weights of some heads of a layer; see `regard.intervene`."""
-        find_layer(self.model, layer)
-        return intervene(self.model, layer, heads=heads, to=to, query=query, key=key)
+    def traits(self) -> Traits:
+        """What tables and sentences say about the measurements of the run."""
+        return Traits()
 
     @property
     def removable(self) -> Mapping[str, Sequence[Sequence[int]]]:
@@ -155,11 +121,6 @@ class Run(ABC, Generic[TaskPart, ModelPart]):
     def keep_heads(self, layer: str, heads: Sequence[int]) -> None:
         """Remove all heads of a layer permanently, except for `heads`."""
         keep_heads(find_layer(self.model, layer), heads)
-
-    def with_inputs(self, labels: Sequence[str]) -> Self:
-        """Return self, because a run has its own unseen inputs."""
-        del labels
-        return self
 
     @property
     def has_snapshots(self) -> bool:
@@ -183,9 +144,8 @@ class Run(ABC, Generic[TaskPart, ModelPart]):
 
     def about(self) -> dict[str, Any]:
         """Return a description of the run for a page."""
-        from regard.interpret.saved_examination import load_examination
+        from regard.interpret.examination import examined_facts
 
-        examined = load_examination(self.files)
         return {
             "task": self.task.name,
             "summary": self.task.summary,
@@ -195,9 +155,7 @@ class Run(ABC, Generic[TaskPart, ModelPart]):
             "draws": self.draws,
             "snapshots": self.has_snapshots,
             "accepts": self.task.accepts,
-            "examined": examined.sentences,
-            "importance": examined.worth or None,
-            "roles": examined.roles,
+            **examined_facts(self.files),
         }
 
     @property
@@ -220,7 +178,7 @@ class Run(ABC, Generic[TaskPart, ModelPart]):
     def importance(self, *, samples: int | None = None, seed: int = 0) -> HeadImportance:
         """Return the increase in the loss on unseen inputs when each head is ablated.
 
-        `samples` None: `importance_samples`. Raises `InputError` for a model without attention, or if there are
+        `samples` None: 1000, or 500 for text. Raises `InputError` for a model without attention, or if there are
         no unseen inputs.
         """
         from regard.interpret.importance import head_importance
@@ -235,12 +193,6 @@ class Run(ABC, Generic[TaskPart, ModelPart]):
         from regard.interpret.examination import examine
 
         return examine(self, samples=samples, seed=seed)
-
-    def alignment_error(self, inputs: Sequence[Any]) -> dict[str, Interval]:
-        """Return the alignment error rate of each layer, or an empty dictionary if the alignment is unknown."""
-        for input in inputs:
-            self.prepare(input)
-        return {}
 
     def explain(
         self,
@@ -270,7 +222,7 @@ class Run(ABC, Generic[TaskPart, ModelPart]):
     def with_sums(self, shown: AttentionMap) -> AttentionMap:
         """Return an attention map with the intermediate results of each weight; see
         `regard.interpret.with_sums`."""
-        from regard.interpret.intermediates import with_sums
+        from regard.interpret.explanation import with_sums
 
         return with_sums(self, shown)
 
@@ -361,11 +313,6 @@ class Run(ABC, Generic[TaskPart, ModelPart]):
     @abstractmethod
     def losses(self, inputs: Sequence[Any]) -> np.ndarray:
         """Return (N, 2): the total cross-entropy of each input's outputs in nats, and their number."""
-
-    @property
-    def origin(self) -> str:
-        """How the model was given."""
-        return "run"
 
     @property
     def components(self) -> Components:

@@ -31,10 +31,9 @@ from regard.runs.alignment import Aligner, LinkedPair, place_terms, replace_unkn
 from regard.runs.run import Run, add_note, visible
 from regard.tasks.pairs import alignment_mask
 from regard.training.config import ModelPart, TaskPart
-from regard.viz.attention_map import AttentionMap, Playback
+from regard.viz.attention_map import AttentionMap, Playback, attach_original
 from regard.viz.maps import CROSS, make_layer_map
-from regard.viz.records import attach_original
-from regard.viz.subject import ProbeInput
+from regard.viz.subject import ProbeInput, Traits
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from regard.data.word_alignment import Link, Symmetrization, WordAlignment
     from regard.models.base import Seq2Seq
     from regard.tasks.pairs import SequenceTask
-    from regard.viz.forward_pass import ForwardPass
+    from regard.viz.subject import ForwardPass
 
 
 def _check_vocabularies(run: SequenceRun, other: SequenceRun) -> None:
@@ -82,8 +81,8 @@ class SequenceRun(Run[TaskPart, ModelPart]):
     """Default exponent of the length penalty."""
 
     @property
-    def importance_samples(self) -> int:
-        return 500
+    def traits(self) -> Traits:
+        return Traits(samples=500)
 
     def translate(
         self,

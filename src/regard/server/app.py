@@ -33,7 +33,7 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from importlib.resources import files
 from queue import SimpleQueue
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -49,7 +49,7 @@ from regard.errors import RegardError
 from regard.libraries import message_of
 from regard.server.access import SHOWN, AccessControl
 from regard.server.explorer import Explorer
-from regard.server.messages import RequestError, error_response, read_request
+from regard.server.messages import RequestError, call_method, error_response, make_body_type, read_request
 from regard.viz.page import modules
 
 Job = Callable[[Explorer], bytes]
@@ -191,8 +191,8 @@ class Endpoint(NamedTuple):
 
     @property
     def body(self) -> type[msgspec.Struct] | None:
-        """Type of the request's body: that of the method's parameter `request`. None for a GET request."""
-        return get_type_hints(self.method).get("request")
+        """Type of the request's body; None for a GET request."""
+        return make_body_type(self.method)
 
 
 ENDPOINTS = {
@@ -225,15 +225,15 @@ def make_app(explorer: Explorer, *, hosts: Sequence[str] | None = LOCAL, token: 
         body = endpoint.body
 
         async def answer(request: Request) -> Response:
-            arguments: tuple[Any, ...] = ()
+            content: msgspec.Struct | None = None
             if body is not None and request.method == "GET":
-                arguments = (body(),)
+                content = body()
             elif body is not None:
-                arguments = (read_request(await _read_body(request, endpoint.max_body), body),)
+                content = read_request(await _read_body(request, endpoint.max_body), body)
             if places.locked():  # a request that waited here too would hold its body in memory
                 raise RequestError(429, "too many requests are waiting: try again in a moment")
             async with places:
-                job = queues[path].run(lambda copy: _encode(endpoint.method(copy, *arguments)))
+                job = queues[path].run(lambda copy: _encode(call_method(endpoint.method, copy, content)))
                 return Response(await _run_while_connected(request, job), media_type="application/json")
 
         methods = ["GET"] if body is None else ["POST", "GET"] if endpoint.also_get else ["POST"]

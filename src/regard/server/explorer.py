@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import nn
 
+from regard.activations.recording import intervene
 from regard.attention.names import known_name
 from regard.errors import InputError
 from regard.external.logit_attribution import logit_attribution
@@ -21,24 +22,28 @@ from regard.interpret.roles import head_roles
 from regard.interpret.single_heads import head_samples
 from regard.interpret.why import why
 from regard.server.messages import (
-    AttendRequest,
-    AttributionRequest,
-    ExplainRequest,
+    Base64,
+    Beam,
+    Count,
+    DrawSeed,
+    Flag,
+    Input,
     InterventionRequest,
-    InterventionsRequest,
-    LayersRequest,
-    LensRequest,
-    NextTokensRequest,
-    PictureRequest,
-    PlaybackRequest,
-    RowRequest,
-    SamplesRequest,
-    TextsRequest,
-    TreeRequest,
-    WhyRequest,
+    LayerName,
+    LayerNames,
+    Limit,
+    Name,
+    Number,
+    Part,
+    Question,
+    Seed,
+    Step,
+    Temperature,
+    Texts,
+    ViewedLayer,
 )
 from regard.viz.maps import Map
-from regard.viz.serialization import (
+from regard.viz.page import (
     SERVED,
     BesideData,
     LayerData,
@@ -49,7 +54,14 @@ from regard.viz.serialization import (
     map_data,
     row_data,
 )
-from regard.viz.subject import AcceptsImages, GeneratesSequences, Subject
+from regard.viz.subject import (
+    AcceptsImages,
+    GeneratesSequences,
+    HasSnapshots,
+    NeedsInputs,
+    Subject,
+    ViewedSubject,
+)
 
 
 class Explorer:
@@ -61,8 +73,8 @@ class Explorer:
 
     def __init__(
         self,
-        subject: Subject[Any],
-        beside: Sequence[Subject[Any]] = (),
+        subject: ViewedSubject[Any],
+        beside: Sequence[ViewedSubject[Any]] = (),
         *,
         back: tuple[str, str] | None = None,
     ) -> None:
@@ -104,15 +116,15 @@ class Explorer:
         more = {"writes": writes, "predicts": predicts, "mask": mask, "back": self.back}
         return {**self.subject.about(), **more}
 
-    def attend(self, request: AttendRequest) -> dict[str, Any]:
+    def attend(self, question: Question, layer: ViewedLayer = None) -> dict[str, Any]:
         """Answer an input: return its `map`, and the `original` map if there are interventions.
 
         Maps of the other subjects are in `beside`, and reasons for missing maps in `left_out`. Raises
         `InputError` if a value is invalid for the subject.
         """
-        text, attention = self._attend(request)
+        text, attention = self._attend(question)
         self._displayed[:] = [text]
-        answer: dict[str, Any] = {"map": first_data(attention, request.layer)}
+        answer: dict[str, Any] = {"map": first_data(attention, layer)}
         beside: list[BesideData] = []
         left_out: list[str] = []
         for other in self.beside:
@@ -122,36 +134,36 @@ class Explorer:
                 left_out.append(f"{other.where} is not shown for comparison: {error}")
         answer |= {name: items for name, items in (("beside", beside), ("left_out", left_out)) if items}
         if attention.original is not None:
-            answer["original"] = first_data(attention.original, request.layer)
+            answer["original"] = first_data(attention.original, layer)
         return answer
 
-    def _attend(self, request: InterventionsRequest) -> tuple[str, Map]:
+    def _attend(self, question: Question) -> tuple[str, Map]:
         """Answer an input, and cache the map for requests of its rows and layers; return the answer and the
         map."""
-        text = self._input(request.input, request.seed)
+        text = self._input(question.input, question.seed)
         self._last.clear()  # frees memory before the next long input
-        with self._interventions(request.interventions):
+        with self._interventions(question.interventions):
             attention = self.subject.attend(text)
-        if request.interventions and attention.original is None:
+        if question.interventions and attention.original is None:
             attention = dataclasses.replace(attention, original=self.subject.attend(text))
-        self._last.update(key=(text, tuple(request.interventions)), map=attention)
+        self._last.update(key=(text, tuple(question.interventions)), map=attention)
         return text, attention
 
-    def _answered(self, request: InterventionsRequest) -> Map:
+    def _answered(self, question: Question) -> Map:
         """Return the map of the last answer if the input is the same, otherwise answer the input again."""
-        text = self._input(request.input, request.seed)
-        if self._last.get("key") == (text, tuple(request.interventions)):
+        text = self._input(question.input, question.seed)
+        if self._last.get("key") == (text, tuple(question.interventions)):
             attention: Map = self._last["map"]
             return attention
-        return self._attend(request)[1]
+        return self._attend(question)[1]
 
-    def layers(self, request: LayersRequest) -> dict[str, list[LayerData]]:
+    def layers(self, question: Question, layers: LayerNames) -> dict[str, list[LayerData]]:
         """Return all weights of some layers: `map`, and, if there are interventions, `original`.
 
         Raises `InputError` for an unknown layer.
         """
-        attention = self._answered(request)
-        names = [known_name(name, attention.layers) for name in request.layers]
+        attention = self._answered(question)
+        names = [known_name(name, attention.layers) for name in layers]
         maps = {"map": attention, "original": attention.original}
         return {
             part: [layer_data(shown.layers[name], level=SERVED) for name in names if name in shown.layers]
@@ -159,12 +171,12 @@ class Explorer:
             if shown is not None
         }
 
-    def row(self, request: RowRequest) -> RowData:
+    def row(self, question: Question, layer: LayerName, head: Number = 0, step: Number = 0) -> RowData:
         """Return the exact weights of one query; raises `InputError` for an unknown layer, head or step."""
-        layers = self._answered(request).layers
-        return row_data(layers[known_name(request.layer, layers)], request.head, request.step)
+        layers = self._answered(question).layers
+        return row_data(layers[known_name(layer, layers)], head, step)
 
-    def picture(self, request: PictureRequest) -> dict[str, str]:
+    def picture(self, name: Name, content: Base64) -> dict[str, str]:
         """Add an image as an input; return its name as `input`.
 
         Raises `InputError` if the subject does not accept images, or rejects this image.
@@ -173,61 +185,61 @@ class Explorer:
             raise InputError(f"{self.subject.name} does not accept images: type an input")
         for subject in (self.subject, *self.beside):
             if isinstance(subject, AcceptsImages):
-                subject.add_image(request.name, request.content)
-        return {"input": request.name}
+                subject.add_image(name, content)
+        return {"input": name}
 
-    def explain(self, request: ExplainRequest) -> dict[str, Any]:
+    def explain(
+        self,
+        question: Question,
+        layer: LayerName,
+        head: Number = 0,
+        output: Number = 0,
+        key: Step = None,
+        temperature: Temperature = 1.0,
+    ) -> dict[str, Any]:
         """Return the computation of one weight, step by step, as `Explained` in `js/explanation.js`."""
-        with self._changed(request) as text:
-            explanation = explain(
-                self.subject,
-                text,
-                layer=request.layer,
-                head=request.head,
-                output=request.output,
-                key=request.key,
-                temperature=request.temperature,
-            )
-        return explanation.json()
+        with self._changed(question) as text:
+            options: dict[str, Any] = {"head": head, "output": output, "key": key}
+            return explain(self.subject, text, layer=layer, temperature=temperature, **options).json()
 
-    def why(self, request: WhyRequest) -> dict[str, Any]:
+    def why(
+        self, question: Question, layer: LayerName, head: Number = 0, output: Number = 0, key: Step = None
+    ) -> dict[str, Any]:
         """Return the parts of the score of one weight, as `Reasons` in `js/why.js`: `Why` without its pairs."""
-        with self._changed(request) as text:
-            options: dict[str, Any] = {"layer": request.layer, "head": request.head}
-            result = why(self.subject, text, **options, output=request.output, key=request.key)
-        return {name: value for name, value in result.json().items() if name != "pairs"}
+        with self._changed(question) as text:
+            result = why(self.subject, text, layer=layer, head=head, output=output, key=key).json()
+        return {name: value for name, value in result.items() if name != "pairs"}
 
-    def next_tokens(self, request: NextTokensRequest) -> dict[str, Any]:
+    def next_tokens(
+        self,
+        question: Question,
+        count: Count = 10,
+        position: Step = None,
+        temperature: Temperature = 1.0,
+        top_k: Limit = None,
+        top_p: Part = None,
+        draw: DrawSeed = None,
+    ) -> dict[str, Any]:
         """Return the likeliest tokens at a position, as `NextTokens`; `drawn` is a token drawn with the seed
         `draw`."""
-        with self._changed(request) as text:
-            tokens = next_tokens(
-                self.subject,
-                text,
-                count=request.count,
-                position=request.position,
-                temperature=request.temperature,
-                top_k=request.top_k,
-                top_p=request.top_p,
-                seed=request.draw,
-            )
-        return tokens.json()
+        options: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": draw}
+        with self._changed(question) as text:
+            return next_tokens(self.subject, text, count=count, position=position, **options).json()
 
-    def logit_lens(self, request: LensRequest) -> dict[str, Any]:
-        with self._changed(request) as text:
-            return logit_lens(self.subject, text, count=request.count).json()
+    def logit_lens(self, question: Question, count: Count = 5) -> dict[str, Any]:
+        with self._changed(question) as text:
+            return logit_lens(self.subject, text, count=count).json()
 
-    def logit_attribution(self, request: AttributionRequest) -> dict[str, Any]:
-        with self._changed(request) as text:
-            parts = logit_attribution(self.subject, text, token=request.token, position=request.position)
-        return parts.json()
+    def logit_attribution(self, question: Question, token: Step = None, position: Step = None) -> dict[str, Any]:
+        with self._changed(question) as text:
+            return logit_attribution(self.subject, text, token=token, position=position).json()
 
-    def value_norms(self, request: InterventionsRequest) -> dict[str, Any]:
-        with self._changed(request) as text:
+    def value_norms(self, question: Question) -> dict[str, Any]:
+        with self._changed(question) as text:
             values = weighted_values(self.subject, text)
         return {"norms": values.norms, "left_out": values.left_out}
 
-    def tree(self, request: TreeRequest) -> dict[str, Any]:
+    def tree(self, question: Question, beam: Beam = None) -> dict[str, Any]:
         """Return the search tree of an answer: `tree`, `maps` of the leaves of the tree, and `shown`, the index
         of a map for each branch.
 
@@ -236,8 +248,8 @@ class Explorer:
         subject = self.subject
         if not isinstance(subject, GeneratesSequences):
             raise InputError(f"{subject.name} predicts all steps at once, so no search can be shown")
-        with self._changed(request) as text:
-            tree = subject.tree(text, beam=request.beam)
+        with self._changed(question) as text:
+            tree = subject.tree(text, beam=beam)
             leaves = tree.leaves
             maps = [map_data(subject.attend_tokens(text, tree.path(leaf)), packed=True) for leaf in leaves]
         shown: list[int] = [0] * len(tree.branches)
@@ -248,22 +260,27 @@ class Explorer:
                 shown[branch], branch = number, tree.branches[branch].parent
         return {"tree": tree.json(), "shown": shown, "maps": maps}
 
-    def playback(self, request: PlaybackRequest) -> dict[str, Any]:
-        playback = self.subject.playback(self._input(request.input, request.seed))
-        return {**playback.data(), "frames": [map_data(frame, packed=True) for frame in playback.frames]}
+    def playback(self, input: Input = None, seed: Seed = 0) -> dict[str, Any]:
+        text = self._input(input, seed)
+        if not isinstance(self.subject, HasSnapshots):
+            raise InputError(
+                f"{self.subject.name} was not trained by Regard: there are no snapshots of its attention"
+            )
+        playback = self.subject.playback(text)
+        return {**vars(playback), "frames": [map_data(frame, packed=True) for frame in playback.frames]}
 
-    def importance(self, request: TextsRequest) -> dict[str, list[WorthData]]:
+    def importance(self, texts: Texts = ()) -> dict[str, list[WorthData]]:
         """Return the importance of each head by layer, over unseen inputs, or the inputs of a request. For a
         model without unseen inputs, the default is the last displayed input."""
-        subject, key = self._over(request.texts)
+        subject, key = self._over(texts)
         if key not in self._importance:
             with self._reporting("importance") as report:
                 self._importance[key] = importance_by_layer(head_importance(subject, on_progress=report))
         return self._importance[key]
 
-    def roles(self, request: TextsRequest) -> dict[str, list[dict[str, Any]]]:
+    def roles(self, texts: Texts = ()) -> dict[str, list[dict[str, Any]]]:
         """Return the role of each head by layer, over the same inputs as `importance`."""
-        subject, key = self._over(request.texts)
+        subject, key = self._over(texts)
         if key not in self._roles:
             with self._reporting("roles") as report:
                 self._roles[key] = head_roles(subject, on_progress=report).by_layer()
@@ -272,18 +289,23 @@ class Explorer:
     def _over(self, texts: Sequence[str]) -> tuple[Subject[Any], tuple[str, ...]]:
         """Return the subject with the inputs of an examination, and these inputs (an empty list for unseen
         inputs)."""
+        if not isinstance(self.subject, NeedsInputs):
+            return self.subject, ()
         labels = tuple(texts or ([] if self.subject.about()["draws"] else self._displayed))
-        subject = self.subject.with_inputs(labels)
-        return subject, () if subject is self.subject else labels
+        return self.subject.with_inputs(labels), labels
 
-    def samples(self, request: SamplesRequest) -> dict[str, Any]:
+    def samples(
+        self,
+        layer: LayerName,
+        head: Number = 0,
+        token: Input = None,
+        wrong_first: Flag = False,
+        texts: Texts = (),
+    ) -> dict[str, Any]:
         """Return the inputs with the largest weights of a head, as `HeadSamples`; searches the same inputs as
         `importance`."""
-        subject, _ = self._over(request.texts)
-        samples = head_samples(
-            subject, request.layer, request.head, token=request.token, wrong_first=request.wrong_first
-        )
-        return samples.json()
+        subject, _ = self._over(texts)
+        return head_samples(subject, layer, head, token=token, wrong_first=wrong_first).json()
 
     def progress(self) -> dict[str, list[int]]:
         """Return the progress of running computations by name: the number of finished steps and the total
@@ -305,20 +327,20 @@ class Explorer:
         """Apply interventions to the model inside a block."""
         with ExitStack() as stack:
             for change in interventions:
+                known_name(change.layer.partition("#")[0], [layer.name for layer in self.subject.layers])
                 options: dict[str, Any] = {"heads": change.heads, "to": change.to}
                 stack.enter_context(
-                    self.subject.intervene(change.layer, **options, query=change.query, key=change.key)
+                    intervene(self.subject, change.layer, **options, query=change.query, key=change.key)
                 )
             yield
 
     @contextmanager
-    def _changed(self, request: InterventionsRequest) -> Iterator[str]:
-        text = self._input(request.input, request.seed)
-        with self._interventions(request.interventions):
+    def _changed(self, question: Question) -> Iterator[str]:
+        text = self._input(question.input, question.seed)
+        with self._interventions(question.interventions):
             yield text
 
     def _input(self, text: str | None, seed: int) -> str:
         if text is None:
             return self.subject.draw(seed=seed)
-        self.subject.check(text)
         return text

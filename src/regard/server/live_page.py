@@ -5,16 +5,249 @@ import hashlib
 import html
 import json
 import zlib
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
 
 from regard.arguments import public
+from regard.data.batch import PairBatch, collate, read_source
+from regard.data.vocabulary import CharacterVocabulary, WordVocabulary
+from regard.errors import InputError
 from regard.io.writing import write_file
-from regard.runs.live_data import live_data, text_of_bytes
+from regard.models.base import ModelConfig
+from regard.models.query import QueryModel, QueryModelConfig
+from regard.models.recurrent import RecurrentSeq2Seq
+from regard.models.transformer import Transformer
+from regard.runs.answer_run import AnswerRun
+from regard.runs.pair_run import PairRun
 from regard.runs.run_types import AnyRun
+from regard.streams import make_generator
+from regard.tasks.counting import Counting, Difference, Signal, Signal2
 from regard.viz.attention_map import check_extension
-from regard.viz.page import VIEW, bundle_modules
+from regard.viz.page import VIEW, bundle_modules, map_data
+
+# Parameters of a model as short text, for pages that compute the model's answers.
+
+FORBIDDEN = (0, 10, 13, 60)
+"""Codes of characters that HTML replaces or that could end a script."""
+FIRST_STEP = 2.0**-20
+TRIES = 8
+"""Steps that are tried."""
+CLOSE, AIM = 0.85, 0.95
+"""Fraction of the tolerance that ends the search, and the target for the next step."""
+MOST = 2.0**30
+"""Largest multiple, stored as a signed 4-byte integer. Finer steps do not change float32 values of this size."""
+
+
+def pack_parameters(
+    model: nn.Module, logits: Callable[[], list[Tensor]], *, tolerance: float
+) -> tuple[dict[str, Any], float]:
+    """Return the parameters as `StoredParameters` of `stored-parameters.js`, and the largest change of a logit.
+
+    `logits` computes logits with the model. The logits change by at most `tolerance`, or by the effect of
+    rounding to 30 bits of the largest parameter if that is larger.
+    """
+    own = {name: value.detach().clone() for name, value in model.state_dict().items()}
+    exact = torch.cat([tensor.flatten() for tensor in logits()])
+
+    def change(step: float) -> float:
+        """Return the largest change of a logit if the parameters are rounded to multiples of a step."""
+        model.load_state_dict({name: (value.double() / step).round() * step for name, value in own.items()})
+        return float((torch.cat([tensor.flatten() for tensor in logits()]) - exact).abs().max())
+
+    finest = max(float(value.abs().max()) for value in own.values()) / MOST
+    step, steps = max(FIRST_STEP, finest), dict[float, float]()
+    try:
+        for _ in range(TRIES):
+            steps[step] = change(step)
+            if CLOSE * tolerance <= steps[step] <= tolerance:
+                break
+            # The change is proportional to the step, apart from noise in the maximum.
+            step = max(finest, step * AIM * tolerance / max(steps[step], tolerance / 64))
+    finally:
+        model.load_state_dict(own)
+    step = max((step for step, worst in steps.items() if worst <= tolerance), default=min(steps))
+    values = np.concatenate([value.double().cpu().numpy().ravel() for value in own.values()])
+    whole = np.rint(values / step).astype("<i4")
+    # The sign becomes the lowest bit, so that the highest planes of small numbers are zero.
+    planes = ((whole << 1) ^ (whole >> 31)).view(np.uint8).reshape(-1, 4).T.tobytes()
+    packed = zlib.compress(planes, 9)
+    shapes = [[name, list(value.shape)] for name, value in own.items()]
+    return {"shapes": shapes, "step": step, "size": len(packed), "text": text_of_bytes(packed)}, steps[step]
+
+
+def text_of_bytes(content: bytes) -> str:
+    """Return bytes as text with 7 bits in each character.
+
+    >>> text_of_bytes(b"Regard")
+    'RJ\\x1d\\x0b&\\x0e\\x19'
+    """
+    bits = np.unpackbits(np.frombuffer(content, np.uint8), bitorder="little")
+    codes = np.pad(bits, (0, -len(bits) % 7)).reshape(-1, 7) @ (1 << np.arange(7))
+    codes[np.isin(codes, FORBIDDEN)] += 128
+    return codes.astype("<u2").tobytes().decode("utf-16-le")
+
+
+MAX_PARAMETERS = 1_000_000
+MAX_STEPS = 512
+"""Length of the longest input that a page answers."""
+SAMPLES = 200
+"""Number of inputs on which the effect of rounding the parameters is measured."""
+RANDOM_INPUTS = 50
+"""Number of these inputs that are stored in a page as random inputs."""
+TOLERANCE = 9e-5
+"""Largest change of a logit by rounding. The remaining tolerance, up to 1e-4, is for sums in a different
+order."""
+WITHOUT = ("importance", "roles", "search", "values")
+"""Buttons of the explorer that a page without a server does not support."""
+LEAST_STEPS = {"counting": 2000, "difference": 4000}
+"""Number of training steps in a page, after which all 5 seeds reach an exact match of 99 %."""
+LETTER_TASKS = (Counting, Difference, Signal, Signal2)
+MODELS: dict[type, str] = {QueryModel: "query", Transformer: "transformer", RecurrentSeq2Seq: "recurrent"}
+
+
+def live_data(run: AnyRun) -> dict[str, Any]:
+    """Return the contents of a page as `LiveData` of `live/subject.js`, including the `parameters`.
+
+    Raises `InputError` for a run that a page cannot compute.
+    """
+    if (reason := _unsupported(run)) is not None:
+        raise InputError(f"{run.where!r} has no live page: {reason}; regard show {run.where} serves it")
+    inputs, logits = _samples(run)
+    parameters, change = pack_parameters(run.model, logits, tolerance=TOLERANCE)
+    attention = map_data(run.attend(inputs[0]["source"]))
+    layers = [{name: layer[name] for name in ("name", "title", "kind")} for layer in attention["layers"]]
+    page = {"without": WITHOUT, "snapshots": False, "writes": False, "back": None, "draws": True}
+    return {
+        "about": {**run.about(), "where": run.where, **page},
+        "kind": MODELS[type(run.model)],
+        "config": asdict(run.config.model),
+        "task": _task(run),
+        "layers": layers,
+        "opens": attention["opens"],
+        "head": attention["head"],
+        "seen": _seen(run),
+        "samples": inputs[:RANDOM_INPUTS],
+        "parameters": parameters,
+        "change": change,
+        "training": _training(run),
+    }
+
+
+def _unsupported(run: AnyRun) -> str | None:
+    """Return the reason why a page cannot compute a run, or None if the page can."""
+    count = sum(value.numel() for value in run.model.parameters())
+    if run.config.custom_parts:
+        return f"its {run.config.custom_parts[0]} is Python code, which a page cannot run"
+    if type(run.model) not in MODELS:
+        return f"model {run.config.kind} is not one of {', '.join(MODELS.values())}"
+    if run.config.model.attention != ModelConfig.attention:
+        return f"a page does not compute the attention mechanism {run.config.model.attention}"
+    if run.config.kept_heads:
+        return "its heads were pruned"
+    if isinstance(run, AnswerRun):
+        if type(run.task) not in LETTER_TASKS:
+            return f"task {run.name} is not supported in a page"
+    elif not isinstance(run, PairRun) or any(
+        type(vocabulary) not in (CharacterVocabulary, WordVocabulary)
+        for vocabulary in (run.task.source_vocabulary, run.task.target_vocabulary)
+    ):
+        return "its inputs are pieces of a learned vocabulary, and a page cannot split text into such pieces"
+    if count > MAX_PARAMETERS:
+        return f"its model has {count:,} parameters, but a page stores at most {MAX_PARAMETERS:,}"
+    return None
+
+
+def _samples(run: AnyRun) -> tuple[list[dict[str, Any]], Callable[[], list[Tensor]]]:
+    """Return random inputs as `Known` of `live/tasks.js`, and a function that computes the logits of their
+    answers."""
+    model = run.model.eval()
+    if isinstance(run, AnswerRun):
+        vary_len = run.config.training.vary_len
+        batch = run.task.sample(SAMPLES, make_generator(0, "sample"), vary_len=vary_len)
+        first = run.draw(seed=0)
+        texts = [first, *(run.task.render(row) for row in batch.inputs)]
+        known = [{"source": text, "target": "", "alignment": []} for text in texts]
+        return known, partial(_call, lambda: [model(batch.inputs, batch.mask)])
+    assert isinstance(run, PairRun)
+    pairs = list(run.unseen(SAMPLES, 0))
+    known = [pair._asdict() for pair in pairs]
+    sources = [pair.source for pair in pairs]
+    targets = list(map(run.task.target_vocabulary.encode, run.translate(sources)))
+    pair_batch = PairBatch(read_source(sources, run.task.source_vocabulary), collate(targets))
+    arguments = (pair_batch.source, pair_batch.source_mask, pair_batch.target_in)
+    return known, partial(_call, lambda: [model(*arguments)])
+
+
+@torch.inference_mode()
+def _call(compute: Callable[[], list[Tensor]]) -> list[Tensor]:
+    return compute()
+
+
+def _task(run: AnyRun) -> dict[str, Any]:
+    """Return the task as `LetterTask` or `PairTask` of `live/tasks.js`."""
+    if isinstance(run, AnswerRun):
+        task = run.task
+        return {
+            "name": task.name,
+            "vocabulary": task.vocabulary,
+            "signals": task.signals,
+            "max_len": run.max_len,
+            "outputs": task.outputs,
+            "classes": task.classes,
+            "accepts": task.accepts,
+        }
+    assert isinstance(run, PairRun)
+    source, target = run.task.source_vocabulary, run.task.target_vocabulary
+    assert isinstance(source, CharacterVocabulary) and isinstance(target, CharacterVocabulary)
+    return {
+        "name": run.name,
+        "source": source.symbols,
+        "target": target.symbols,
+        "max_len": run.task.max_source,
+        "most_source": min(run.task.longest_source, MAX_STEPS),
+        "most_target": min(run.task.longest_target, MAX_STEPS),
+        "unit": source.unit,
+    }
+
+
+def _seen(run: AnyRun) -> list[int]:
+    """Return the minimum and maximum lengths of training inputs, without signals."""
+    if isinstance(run, AnswerRun):
+        return [1 if run.config.training.vary_len else run.max_len, run.max_len]
+    assert isinstance(run, PairRun)
+    return [1, run.longest_seen]
+
+
+def _training(run: AnyRun) -> dict[str, Any] | None:
+    """Return the training options with which the page trains the run's model again, or None if the page cannot
+    train."""
+    config = run.config
+    if type(run.task) not in (Counting, Difference) or not isinstance(run, AnswerRun):
+        return None
+    model = config.model
+    assert isinstance(model, QueryModelConfig)
+    extended = model.enc_layers or model.multihead or model.pos_enc or model.self_att
+    if extended or config.training.vary_len or model.score != "scaled_dot":
+        return None
+    recipe = config.training.optimization
+    return {
+        "steps": max(config.training.steps, LEAST_STEPS[run.name]),
+        "batchsize": config.training.batchsize,
+        "lr": config.training.lr or recipe.default_lr(model),
+        "output_lr": recipe.output_lr,
+        "betas": recipe.betas,
+        "warmup": recipe.warmup,
+    }
+
 
 PAGE = files("regard.server") / "page"
 

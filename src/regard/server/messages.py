@@ -1,16 +1,17 @@
 """Messages of the explorer's HTTP interface: types of request bodies, and error responses.
 
-Each route declares the type of its body. If a body does not match its type, the error names the field, its
-value and the expected value.
+The fields of a route's body are the parameters of the explorer's method (`make_body_type`). If a body does not
+match its type, the error names the field, its value and the expected value.
 """
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from inspect import signature
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, defstruct
 from starlette.responses import Response
 
 MAX_TEXT = 100_000  # characters of an input
@@ -42,7 +43,7 @@ Number = Annotated[Index, Meta(description="a number, from 0")]
 Text = Annotated[str, Meta(max_length=MAX_TEXT)]
 Input = Annotated[Text | None, Meta(description=f"a text of at most {MAX_TEXT:,} characters")]
 Texts = Annotated[
-    Annotated[list[Text], Meta(max_length=MAX_TEXTS)],
+    Annotated[tuple[Text, ...], Meta(max_length=MAX_TEXTS)],
     Meta(description=f"a list of at most {MAX_TEXTS} texts of at most {MAX_TEXT:,} characters"),
 ]
 Seed = Annotated[int, Meta(ge=0, le=2**32 - 1, description="a whole number from 0 to 4294967295")]
@@ -73,104 +74,37 @@ Interventions = Annotated[
 ]
 
 
-class PlaybackRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of `/api/playback`; without an input, an input is drawn with the seed."""
+class Question(Struct, frozen=True, forbid_unknown_fields=True):
+    """An input and interventions; without an input, an input is drawn with the seed."""
 
     input: Input = None
     seed: Seed = 0
-
-
-class InterventionsRequest(PlaybackRequest, frozen=True):
-    """An input and interventions."""
-
     interventions: Interventions = []
 
 
-class AttendRequest(InterventionsRequest, frozen=True):
-    """Body of `/api/attend`; `layer`: the displayed layer, whose weights are all returned."""
-
-    layer: ViewedLayer = None
-
-
-class LayersRequest(InterventionsRequest, frozen=True, kw_only=True):
-    """Body of `/api/layers`: layers that were sent only as thumbnails."""
-
-    layers: LayerNames
-
-
-class WhyRequest(InterventionsRequest, frozen=True, kw_only=True):
-    """Body of `/api/why`: a weight."""
-
-    layer: LayerName
-    head: Number = 0
-    output: Number = 0
-    key: Step = None
+def make_body_type(method: Callable[..., Any]) -> type[Struct] | None:
+    """Return the type of a request's body: the fields of the parameter `question`, if there is one, and a field
+    for each other parameter of the method. None for a method without parameters, which a GET request calls."""
+    hints = get_type_hints(method, include_extras=True)
+    parameters = list(signature(method).parameters.values())[1:]  # without `self`
+    fields: list[Any] = [
+        (item.name, hints[item.name], *([] if item.default is item.empty else [item.default]))
+        for item in parameters
+        if item.name != "question"
+    ]
+    if not parameters:
+        return None
+    bases = (Question,) if "question" in hints else ()
+    return defstruct(method.__name__, fields, bases=bases, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
-class ExplainRequest(WhyRequest, frozen=True, kw_only=True):
-    """Body of `/api/explain`: a weight, and the temperature for the scores of its head."""
-
-    temperature: Temperature = 1.0
-
-
-class TextsRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of `/api/importance` and `/api/roles`: inputs for a model without unseen inputs."""
-
-    texts: Texts = []
-
-
-class SamplesRequest(TextsRequest, frozen=True, kw_only=True):
-    """Body of `/api/samples`: a head, and optionally a token to which it attends."""
-
-    layer: LayerName
-    head: Number = 0
-    token: Input = None
-    wrong_first: Flag = False
-
-
-class RowRequest(InterventionsRequest, frozen=True, kw_only=True):
-    """Body of `/api/row`: a row of weights that were sent rounded or as maxima of squares."""
-
-    layer: LayerName
-    head: Number = 0
-    step: Number = 0
-
-
-class NextTokensRequest(InterventionsRequest, frozen=True):
-    """Body of `/api/next_tokens`: a position, and the settings for sampling."""
-
-    count: Count = 10
-    position: Step = None
-    temperature: Temperature = 1.0
-    top_k: Limit = None
-    top_p: Part = None
-    draw: DrawSeed = None
-
-
-class LensRequest(InterventionsRequest, frozen=True):
-    """Body of `/api/logit_lens`."""
-
-    count: Count = 5
-
-
-class AttributionRequest(InterventionsRequest, frozen=True):
-    """Body of `/api/logit_attribution`: a token by its number, and a position."""
-
-    token: Step = None
-    position: Step = None
-
-
-class PictureRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of `/api/picture`: name and content of a PNG or JPEG file."""
-
-    name: Name
-    content: Base64
-
-
-class TreeRequest(InterventionsRequest, frozen=True):
-    """Body of `/api/tree`: the beam width; None for the model's default."""
-
-    beam: Beam = None
+def call_method(method: Callable[..., Any], explorer: object, body: Struct | None) -> Any:
+    """Call a method of the explorer with the fields of a body of its type."""
+    names = signature(method).parameters
+    fields = {} if body is None else {name: getattr(body, name) for name in names if hasattr(body, name)}
+    if isinstance(body, Question) and "question" in names:
+        fields["question"] = body
+    return method(explorer, **fields)
 
 
 class RequestError(Exception):
@@ -203,8 +137,8 @@ def read_request(body: bytes, body_type: type[Body]) -> Body:
     Raises `RequestError`, with status 400 if the body is not a JSON object, and 422 if it does not match the
     type.
 
-    >>> read_request(b'{"input": "ABBA"}', PlaybackRequest)
-    PlaybackRequest(input='ABBA', seed=0)
+    >>> read_request(b'{"input": "ABBA"}', Question)
+    Question(input='ABBA', seed=0, interventions=[])
     """
     try:
         return msgspec.json.decode(body, type=body_type)

@@ -16,7 +16,7 @@ from regard.arguments import public
 from regard.errors import MachineError, check_range
 from regard.libraries import import_library
 from regard.training.signals import delay_signals, exit_by_signal
-from regard.viz.subject import Subject, check_comparable
+from regard.viz.subject import ViewedSubject, check_comparable
 
 if TYPE_CHECKING:
     from regard.server.app import RequestQueue
@@ -27,12 +27,12 @@ ALL_INTERFACES = ("0.0.0.0", "::")
 
 @public
 def show(
-    subject: Subject[Any],
+    subject: ViewedSubject[Any],
     *,
     port: int | None = None,
     host: str = "127.0.0.1",
     browser: bool = True,
-    beside: Sequence[Subject[Any]] = (),
+    beside: Sequence[ViewedSubject[Any]] = (),
 ) -> None:
     """Serve a page that shows the attention of a model, until interrupted.
 

@@ -7,20 +7,434 @@ that `IMPORT` and `EXPORT` describe.
 """
 
 import base64
+import dataclasses
 import hashlib
 import html
+import io
+import json
+import math
 import posixpath
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
+import numpy as np
+
+from regard.errors import check_range
 from regard.io.writing import write_file
-from regard.viz.maps import Map
-from regard.viz.serialization import view_json
+from regard.viz.maps import CROSS, LayerMap, Map, finite, word_pieces
+
+
+class PackedWeights(TypedDict):
+    """Rounded weights (H, Tq, Tk), much smaller than JSON numbers."""
+
+    packed: str  # base64 of zlib of unsigned 16-bit little-endian numbers, by head, then row
+    largest: float  # the weight that is stored as `levels`
+    levels: int  # 65535; 65534 if 65535 marks weights that are NaN or infinite
+    heads: int
+    side: int  # of the squares of which each number is the maximum, in steps; 1 except in a thumbnail
+
+
+class LayerData(TypedDict):
+    """The attention of one layer."""
+
+    name: str
+    title: str
+    kind: Literal["encoder", "decoder", "cross"]
+    queries: list[str]
+    keys: list[str]
+    query_words: list[list[int]] | None  # indices of the pieces of each word; None if labels are not word pieces
+    key_words: list[list[int]] | None
+    weights: PackedWeights | np.ndarray  # (H, Tq, Tk); an array becomes nested lists
+    relevant: list[list[int]] | None  # pairs of a query and a relevant key; None if the task does not define them
+    square: int  # each weight is the maximum of a square with this side, in steps; usually 1
+    patches: list[int] | None  # first step, rows and columns of the patches of an image
+    written: bool  # whether query labels are symbols written at each step, not those read
+    names: list[str] | None  # names of the heads; None for head 0, head 1, ...
+    measures: dict[str, list[float]] | None  # of the heads of a thumbnail, by name
+
+
+class LargeData(TypedDict):
+    """One of the largest weights of a row."""
+
+    step: int
+    key: str
+    weight: float
+
+
+class RowData(TypedDict):
+    """The exact weights of one query of a long input."""
+
+    query: str
+    weights: list[float]
+    largest: list[LargeData]  # in descending order
+
+
+class NumbersData(TypedDict):
+    """Numbers in single precision."""
+
+    numbers: str  # base64 of zlib of little-endian float32, the last dimension contiguous
+    shape: list[int]
+
+
+class MapData(TypedDict):
+    """One input, its prediction, and the attention of every layer."""
+
+    task: str
+    input: str
+    prediction: list[int] | str | None
+    truth: list[int] | str | None
+    outputs: list[str]
+    probabilities: list[float]  # `null` if not finite
+    layers: list[LayerData]
+    opens: str | None  # the layer shown first: the encoder-decoder layer that aligns best
+    head: int | None  # the head shown first, if one was chosen for alignment
+    picture: str | None  # data URL (PNG) of the input image
+    note: str  # remark on the input; may be empty
+    model: str  # path or name of the model; may be empty
+    interventions: list[str]  # active interventions in words
+    original_prediction: list[int] | str | None  # the prediction without interventions, if known
+    sums: NotRequired[dict[str, Any]]  # `Intermediates`, with arrays as `NumbersData`
+
+
+class PlaybackData(TypedDict):
+    """Attention maps of one input at several training steps."""
+
+    steps: list[int]  # training step of each frame
+    losses: list[list[float]]  # pairs of a step and the loss of its batch
+    frames: list[MapData]
+
+
+class InterventionData(TypedDict):
+    """A change of some heads, or of a single weight."""
+
+    layer: str
+    heads: list[int]
+    to: Literal["off", "uniform"] | float
+    query: NotRequired[int]
+    key: NotRequired[int]
+
+
+class StrengthData(TypedDict):
+    """The strength of a head's role, from 0 for uniform attention to 1 for attention to only the role's keys,
+    with its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class RoleData(TypedDict):
+    """The role of a head over many samples."""
+
+    role: str | None  # None if no role is significant
+    strength: StrengthData | None
+    untrained: float  # the largest strength of any head before training
+    error: str  # how often such a description is wrong; empty without a role
+    reliable: bool  # whether the error rate is low
+
+
+class WorthData(TypedDict):
+    """Loss increase in nats when a head is ablated, with its 95 % interval if known."""
+
+    added: float
+    low: float | None
+    high: float | None
+
+
+class BesideData(TypedDict):
+    """The map of another model for the same input."""
+
+    name: str
+    map: MapData
+
+
+class ViewData(TypedDict):
+    """All data of a view."""
+
+    maps: list[MapData]
+    original: NotRequired[MapData]  # the map without interventions
+    importance: NotRequired[dict[str, list[WorthData]]]  # by layer, for each head
+    examined: NotRequired[dict[str, list[str]]]  # by layer, findings about each head
+    roles: NotRequired[dict[str, list[RoleData]]]  # by layer, for each head
+    beside: NotRequired[list[BesideData]]  # other models on the input of the first map
+    playback: NotRequired[PlaybackData]
+    interventions: NotRequired[list[InterventionData]]
+    behind: NotRequired[bool]  # whether the map does not yet reflect the latest interventions
+
+
+# Thumbnails of layers: the maximum of each square of weights, and measures of heads.
+#
+# A served page contains the whole displayed layer, and thumbnails of the other layers until the reader selects
+# them. Measures cannot be computed from maxima, so measures are sent, too; `js/measures.js` computes the same
+# measures from whole layers.
+
+PIXELS = 64
+"""Maximum number of rows and columns of a thumbnail. On most screens, a small picture has fewer pixels per
+side."""
+
+SINK = 0.25
+"""Mean weight of a column from which it is an attention sink, as in `js/scale.js`."""
+FEW = 8
+"""In a head of fewer rows or columns, no column is a sink."""
+
+EARLY = 4
+"""The first rows of a causal head, a part of 1 / EARLY, have large weights because they have few keys."""
+
+
+def thumbnail_side(layer: LayerMap) -> int:
+    rows, columns = layer.weights.shape[1:]
+    return math.ceil(max(int(rows), int(columns)) / PIXELS)
+
+
+def pool(weights: np.ndarray, side: int) -> np.ndarray:
+    """Return the maximum of each square of weights (H, Tq, Tk); the last squares may be smaller. NaN is larger.
+
+    >>> pool(np.eye(3)[None], 2).tolist()
+    [[[1.0, 0.0], [0.0, 1.0]]]
+    """
+    rows, columns = (range(0, length, side) for length in weights.shape[1:])
+    maxima: np.ndarray = np.maximum.reduceat(np.maximum.reduceat(weights, rows, axis=1), columns, axis=2)
+    return maxima
+
+
+def head_measures(layer: LayerMap) -> dict[str, list[float]]:
+    """Return the measures of each head for the navigator: peak, entropy, distance, and weight on relevant inputs
+    if known.
+
+    Peak: the mean over rows of the largest weight outside attention sinks and the own token. Entropy: the mean
+    over rows, from 0 (one key) to 1 (uniform). Distance: the mean distance of query and key, in tokens; omitted
+    for encoder-decoder attention.
+    """
+    weights = layer.weights if np.isfinite(layer.weights).all() else finite(layer.weights)
+    heads, rows, columns = weights.shape
+    measures = {"peak": _peak(weights, layer.kind), "entropy": _entropy(weights)}
+    if layer.kind != CROSS:
+        steps = abs(np.arange(rows)[:, None] - np.arange(columns)).astype(weights.dtype)
+        measures["distance"] = weights.reshape(heads, -1) @ steps.ravel() / max(rows, 1)
+    if layer.relevant is not None and layer.relevant.any():
+        measures["relevant"] = weights[:, layer.relevant].sum(1) / layer.relevant.any(1).sum()
+    return {name: np.round(values.astype(float), 6).tolist() for name, values in measures.items()}
+
+
+def _peak(weights: np.ndarray, kind: str) -> np.ndarray:
+    """Return the mean over the rows of the largest weight outside attention sinks and the row's own token.
+
+    The early rows of a causal head have few keys and do not count.
+    """
+    _, rows, columns = weights.shape
+    few = rows < FEW or columns < FEW
+    sinks = np.zeros((len(weights), columns), bool) if few else weights.mean(1) >= SINK
+    own = np.eye(rows, columns, dtype=bool) if kind != CROSS else np.zeros((rows, columns), bool)
+    largest = np.where(sinks[:, None] | own, 0, weights).max(2, initial=0)
+    first = math.ceil(rows / EARLY) if _is_causal(weights) else 0
+    means: np.ndarray = largest[:, first:].mean(1)
+    return means
+
+
+def _entropy(weights: np.ndarray) -> np.ndarray:
+    """Return the mean entropy of the rows of each head, divided by its largest possible value."""
+    _, rows, columns = weights.shape
+    positive = np.where(weights > 0, weights, 1)
+    sums = -np.einsum("hqk,hqk->hq", positive, np.log(positive))
+    seen = (weights > 0).sum(2)
+    causal = _is_causal(weights)
+    most = np.log(np.arange(rows) + 1 if causal else np.full(rows, columns))
+    relative = np.divide(sums, most, out=np.zeros_like(sums), where=(seen > 1) & (most > 0))
+    counted = (seen > 1) | (not causal)  # not a step that sees itself alone
+    means: np.ndarray = np.minimum(relative.sum(1) / np.maximum(counted.sum(1), 1), 1)
+    return means
+
+
+def _is_causal(weights: np.ndarray) -> bool:
+    """Return whether the first step attends only to itself, and the second step only to the first two steps."""
+    _, rows, columns = weights.shape
+    return bool(rows == columns > 1 and not weights[:, 0, 1:].any() and not weights[:, 1, 2:].any())
+
+
+LARGEST_KEYS = 12  # keys that are listed for a row of a long input
+STORED = 6  # level of compression of a page, which is stored
+SERVED = 1  # level of an answer of many weights: half the time for 1 % more bytes
+EXACT = 20_000  # weights of a map up to which a served page gets exact numbers: at most 0.2 MB
+WHOLE = 400_000  # weights of a map up to which it gets all layers whole: at most 1.1 MB
+LEVELS = 65535  # 16 bits: a rounding error that no display resolves, in half the bytes of float32
+
+
+def view_json(
+    maps: Sequence[Map],
+    *,
+    packed: bool,
+    original: Map | None = None,
+    importance: Mapping[str, list[WorthData]] | None = None,
+    playback: Mapping[str, Any] | None = None,
+    beside: Sequence[tuple[str, Map]] = (),
+) -> str:
+    """Return the data of a view, a `ViewData`, as JSON; `beside`: names and maps of other models."""
+    data: ViewData = {"maps": [map_data(attention, packed=packed) for attention in maps]}
+    if original is None and len(maps) == 1:
+        original = maps[0].original
+    if original is not None:
+        data["original"] = map_data(original, packed=packed)
+    if importance is not None:
+        data["importance"] = dict(importance)
+    if playback is not None:
+        frames = [map_data(frame, packed=packed) for frame in playback["frames"]]
+        data["playback"] = {"steps": playback["steps"], "losses": playback["losses"], "frames": frames}
+    if beside:
+        data["beside"] = [{"name": name, "map": map_data(attention, packed=packed)} for name, attention in beside]
+    return json.dumps(data, ensure_ascii=False)
+
+
+def first_data(attention: Map, layer: str | None = None) -> MapData:
+    """Return a map as a page first shows it; a large map contains one whole layer, and thumbnails of the other
+    layers.
+
+    `layer`: name of the displayed layer; by default the layer that a page shows first.
+    """
+    count = sum(shown.weights.size for shown in attention.layers.values())
+    whole = None
+    if count > WHOLE:
+        whole = layer if layer in attention.layers else _opening_layer(attention)
+    return map_data(attention, packed=count > EXACT, whole=whole)
+
+
+def _opening_layer(attention: Map) -> str:
+    """Return the name of the layer that a page shows first, as `currentLayer` in js/state.js."""
+    aligned = attention.aligned_head
+    return next(iter(attention.layers)) if aligned is None else aligned.layer.name
+
+
+def map_data(attention: Map, *, packed: bool = False, whole: str | None = None) -> MapData:
+    """Return a map as plain values; `packed`: whether to pack the weights as in a page, instead of arrays.
+
+    `whole`: the only layer that is not a thumbnail; None: all layers are whole.
+    """
+    level = STORED if whole is None else SERVED
+    aligned, selected = attention.aligned_head, attention.selected_head
+    data: MapData = {
+        "task": attention.task,
+        "input": attention.input,
+        "prediction": attention.prediction,
+        "truth": attention.truth,
+        "outputs": attention.outputs,
+        "probabilities": [_json_number(probability) for probability in attention.probabilities],
+        "layers": [
+            layer_data(layer, packed, thumbnail=whole not in (None, name), level=level)
+            for name, layer in attention.layers.items()
+        ],
+        "opens": None if aligned is None else aligned.layer.name,
+        "head": None if selected is None else selected.head,
+        "picture": None if attention.pixels is None else image_url(attention.pixels),
+        "note": attention.note,
+        "model": attention.model,
+        "interventions": list(attention.interventions),
+        "original_prediction": None if attention.original is None else attention.original.prediction,
+    }
+    if attention.sums is not None:
+        data["sums"] = _plain(attention.sums)
+    return data
+
+
+def _json_number(value: float) -> Any:
+    """Return a rounded number, or None if it is not finite, since JSON cannot represent it."""
+    return round(value, 6) if math.isfinite(value) else None
+
+
+def _plain(value: Any) -> Any:
+    """Return intermediate values with arrays packed as `NumbersData`."""
+    if isinstance(value, np.ndarray):
+        packed = base64.b64encode(zlib.compress(value.astype("<f4").tobytes(), 6)).decode()
+        return {"numbers": packed, "shape": list(value.shape)}
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    elif dataclasses.is_dataclass(value):
+        value = vars(value)
+    if isinstance(value, dict):
+        return {name: _plain(content) for name, content in value.items()}
+    return [_plain(element) for element in value] if isinstance(value, list | tuple) else value
+
+
+def layer_data(
+    layer: LayerMap, packed: bool = True, *, thumbnail: bool = False, level: int = STORED
+) -> LayerData:
+    """Return a layer as plain values; `packed` as in `map_data`, `level` as in `pack`.
+
+    A thumbnail contains the measures of its heads.
+    """
+    named = layer.head_names is not None or layer.head_numbers is not None
+    side = thumbnail_side(layer) if thumbnail else 1
+    weights = pack(layer.weights, side, level) if packed else layer.weights
+    return {
+        "name": layer.name,
+        "title": layer.title,
+        "kind": layer.kind,
+        "queries": layer.query_labels,
+        "keys": layer.key_labels,
+        "query_words": word_pieces(layer.query_labels),
+        "key_words": word_pieces(layer.key_labels),
+        "weights": weights,
+        "relevant": None if layer.relevant is None else np.argwhere(layer.relevant).tolist(),
+        "square": 1 if layer.rows is None else layer.rows.side,
+        "patches": None if layer.patches is None else list(layer.patches),
+        "written": layer.written,
+        "names": [layer.head_name(head) for head in range(len(layer.weights))] if named else None,
+        "measures": head_measures(layer) if side > 1 else None,
+    }
+
+
+def row_data(layer: LayerMap, head: int, step: int) -> RowData:
+    """Return the exact weights of one query, also of a long input; raises `InputError` for an unknown head or
+    step."""
+    rows = layer.rows
+    queries, keys = (layer.query_labels, layer.key_labels) if rows is None else (rows.queries, rows.keys)
+    check_range("step", step, 0, len(queries) - 1)
+    head_rows = layer.weights[:, step] if rows is None else rows.of(step)
+    check_range("head", head, 0, len(head_rows) - 1)
+    weights = head_rows[head]
+    order = np.argsort(-weights, kind="stable")[:LARGEST_KEYS]
+    return {
+        "query": queries[step],
+        "weights": weights.tolist(),
+        "largest": [{"step": int(key), "key": keys[key], "weight": float(weights[key])} for key in order],
+    }
+
+
+def image_url(pixels: np.ndarray) -> str:
+    """Return an image (height, width, 3) uint8 as a data URL that contains it as PNG."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, format="PNG")
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def pack(weights: np.ndarray, side: int = 1, level: int = STORED) -> PackedWeights:
+    """Pack weights (H, Tq, Tk) from 0 to 1, or the maxima of their squares, as the module's docstring describes.
+
+    `level`: compression level, from 1 (fast) to 9 (small).
+
+    >>> pack(np.array([[[0.25, 0.75]]]))["largest"]
+    0.75
+    """
+    weights = pool(weights, side) if side > 1 else weights
+    usable = np.isfinite(weights)
+    complete = bool(usable.all())
+    levels = LEVELS if complete else LEVELS - 1
+    values = weights if complete else finite(weights)
+    # The maximum of the whole layer, so that heads share one color scale; never 0, because weights are divided
+    # by it.
+    largest = max(float(values.max(initial=0.0)), 1e-9)
+    whole = np.rint(values / largest * levels).astype("<u2")
+    if not complete:
+        whole[~usable] = LEVELS
+    packed = base64.b64encode(zlib.compress(whole.tobytes(), level)).decode()
+    return {"packed": packed, "largest": largest, "levels": levels, "heads": len(weights), "side": side}
+
 
 VIEW = files("regard.viz") / "js"
 ENTRY = "entry.js"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from torch import Tensor, nn
@@ -15,14 +15,12 @@ from torch import Tensor, nn
 from regard.attention.names import find_name
 from regard.errors import InputError, shorten, unknown_choice
 from regard.statistics import Interval
+from regard.viz.maps import CROSS, LayerKind
 
 if TYPE_CHECKING:
     from regard.activations.components import Components
-    from regard.attention.records import Record
     from regard.decoding.search_tree import SearchTree
     from regard.viz.attention_map import AttentionMap, Playback
-    from regard.viz.forward_pass import ForwardPass
-    from regard.viz.maps import LayerKind
 
 Input = TypeVar("Input")
 LISTED_LAYERS = 3  # layers that an error lists
@@ -71,6 +69,49 @@ class Patchable(NamedTuple):
     logits: Callable[..., Tensor] | None = None
 
 
+class ScoreCall(NamedTuple):
+    """One call of an attention layer for one input. Query, key and value are connected to the autograd graph.
+
+    score = factors * (query · key) + sum of the additions
+    """
+
+    query: Tensor
+    """(H, Tq, D), after rotary positions and norms of queries."""
+    key: Tensor
+    """(G, Tk, D), as multiplied with the queries. H is a multiple of G."""
+    value: Tensor
+    """(G', Tk, Dv). H is a multiple of G'."""
+    weights: Tensor
+    """(H, Tq, Tk)."""
+    scores: Tensor
+    """(H, Tq, Tk), before the mask."""
+    factors: Tensor
+    """Broadcastable to (H, Tq, Tk)."""
+    additions: Mapping[str, Tensor]
+    """By name: what is added to the scores, such as a position bias, broadcastable to (H, Tq, Tk)."""
+    mask: Tensor | None
+    """Broadcastable to (H, Tq, Tk), True = may be attended; None if there is no mask."""
+    remarks: tuple[str, ...] = ()
+    """What is fixed at its value in this pass, one phrase each."""
+    refusal: str = ""
+    """Why the scores are not a sum of products of query and key; empty if they are."""
+
+
+Calls = Mapping[str, list[ScoreCall]]
+"""The calls of each attention layer, by short name."""
+
+
+class ForwardPass(NamedTuple):
+    """The forward pass that an attention map shows, which can be run again."""
+
+    run: Callable[[], Any]
+    """Runs the pass."""
+    record: Callable[[], AbstractContextManager[Calls]]
+    """Records the calls of all attention layers inside a block."""
+    embeddings: frozenset[nn.Module]
+    """The modules that embed tokens."""
+
+
 @runtime_checkable
 class GeneratesSequences(Protocol):
     """A subject that generates its answer token by token and can show its search."""
@@ -93,6 +134,19 @@ class AcceptsImages(Protocol):
         """
 
 
+class Traits(NamedTuple):
+    """What tables and sentences say about the measurements of a subject."""
+
+    measure: str = "loss"
+    """Name of the value that `losses` returns: "loss" if the correct answers are known."""
+    samples: int = 1000
+    """Default number of unseen inputs for head importance."""
+    origin: str = "run"
+    """How the model was given; error rates of sentences are measured for runs only."""
+    unanswered: Sequence[str] = ()
+    """A sentence for each examination that is not possible, for example without correct answers."""
+
+
 class Subject(Protocol[Input]):
     """A model that can be examined. `Input` is the type of the model's inputs."""
 
@@ -106,84 +160,18 @@ class Subject(Protocol[Input]):
 
     @property
     def model(self) -> nn.Module:
-        """The module itself."""
-
-    @property
-    def importance_samples(self) -> int:
-        """The default number of unseen inputs for head importance."""
-
-    @property
-    def measure(self) -> str:
-        """The display name of the value that `loss` returns: "loss" if the correct answers are known."""
-
-    @property
-    def origin(self) -> str:
-        """How the model was given: "run", or the kind of an external model; error rates are measured for each."""
-
-    @property
-    def unanswered(self) -> Sequence[str]:
-        """A sentence for each examination that is not possible, for example without correct answers."""
+        """The module itself, which can be recorded and changed."""
 
     @property
     def layers(self) -> Sequence[Layer]:
         """The attention layers in the order of the forward pass; empty for a model without attention."""
 
-    def about(self) -> dict[str, Any]:
-        """Return the facts that a page displays: task, summary, kind, step, whether inputs can be drawn,
-        snapshots.
-
-        Optional facts are the accepted inputs, and results by layer and head.
-        """
-
-    def called(self, classes: Sequence[int]) -> list[str]:
-        """Return the names of answer classes."""
-
-    def draw(self, *, seed: int = 0) -> str:
-        """Return a random input; raises `InputError` if the model has no input generator."""
-
-    def check(self, input: str) -> None:
-        """Raise `InputError` if the model cannot process an input."""
+    @property
+    def traits(self) -> Traits:
+        """What tables and sentences say about the measurements."""
 
     def attend(self, input: str | None = None, *, seed: int = 0) -> AttentionMap:
         """Answer an input, or an input drawn with `seed`, and record the attention of each layer."""
-
-    def forward_pass(self, input: str) -> ForwardPass:
-        """Return the forward pass whose attention `attend` shows; raises `InputError` for a rejected input."""
-
-    def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
-        """Return attention maps of one input at each snapshot of training; raises `InputError` without
-        snapshots."""
-
-    def recording(self, layers: Sequence[str] | None = None) -> AbstractContextManager[Mapping[str, Record]]:
-        """Record some layers of the model, or all, inside a block."""
-
-    def intervene(
-        self,
-        layer: str,
-        *,
-        heads: Sequence[int] | None = None,
-        to: Literal["off", "uniform"] | float = "off",
-        query: int | None = None,
-        key: int | None = None,
-    ) -> AbstractContextManager[None]:
-        """Change the weights of some heads of a layer inside a block, as `regard.intervene` does.
-
-        Raises `InputError` for an unknown layer.
-        """
-
-    @property
-    def removable(self) -> Mapping[str, Sequence[Sequence[int]]]:
-        """Groups of heads that can be pruned together, by layer."""
-
-    def keep_heads(self, layer: str, heads: Sequence[int]) -> None:
-        """Prune all heads of a layer except `heads`."""
-
-    def with_inputs(self, labels: Sequence[str]) -> Subject[Input]:
-        """Return a copy of the subject with some inputs, for examinations over these inputs.
-
-        A run returns itself, because it has unseen inputs. Raises `InputError` for an input that the model
-        rejects.
-        """
 
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Input]:
         """Return up to `samples` inputs not used in training; random inputs differ for each `purpose`.
@@ -191,18 +179,28 @@ class Subject(Protocol[Input]):
         Raises `InputError` if the subject has no such inputs.
         """
 
+    def prepare(self, input: Any) -> Input:
+        """Return an input as `unseen` does.
+
+        `input`: a text, or an input of `unseen`, which is returned unchanged. If a model generates its answers,
+        the answer is the one that the model generates. Raises `InputError` for an input that the model rejects.
+        """
+
     def look(self, input: Input) -> AttentionMap:
-        """Return the attention map of an input; a model that generates its answer is forced to the correct
-        answer."""
+        """Return the attention map of an input of `unseen`; a model that generates its answer is forced to the
+        correct answer."""
+
+    def losses(self, inputs: Sequence[Input]) -> np.ndarray:
+        """Return (N, 2): for each input, the sum of the loss over its outputs, and the number of outputs.
+
+        The loss is the cross-entropy in nats, or the value that `traits.measure` names.
+        """
+
+    def called(self, classes: Sequence[int]) -> list[str]:
+        """Return the names of answer classes."""
 
     def untrained(self, seed: int) -> Subject[Input]:
         """Return the same subject with initial parameters drawn with `seed`."""
-
-    def loss(self, inputs: Sequence[Input]) -> float:
-        """Return the mean cross-entropy of all outputs in nats, or the value that `measure` names."""
-
-    def losses(self, inputs: Sequence[Input]) -> np.ndarray:
-        """Return (N, 2): for each input, the sum of the loss over its outputs, and the number of outputs."""
 
     @property
     def components(self) -> Components:
@@ -212,19 +210,65 @@ class Subject(Protocol[Input]):
     def patchable(self) -> Patchable:
         """Forward passes on one input, for patching."""
 
-    def prepare(self, input: Any) -> Input:
-        """Return an input as `unseen` does.
-
-        `input`: a text, or an input of `unseen`, which is returned unchanged. If a model generates its answers,
-        the answer is the one that the model generates. Raises `InputError` for an input that the model rejects.
-        """
-
     def trial(self, input: Input) -> ProbeInput:
         """Return an input for probing; raises `InputError` if the model does not support probing."""
 
-    def alignment_error(self, inputs: Sequence[Input]) -> dict[str, Interval]:
-        """Return the alignment error rate (0 to 1) of each layer with its interval over the inputs; empty if the
-        true alignment is unknown."""
+    def forward_pass(self, input: str) -> ForwardPass:
+        """Return the forward pass whose attention `attend` shows; raises `InputError` for a rejected input."""
+
+
+class ViewedSubject(Subject[Input], Protocol[Input]):
+    """A subject that pages can show."""
+
+    def about(self) -> dict[str, Any]:
+        """Return the facts that a page displays: task, summary, kind, step, whether inputs can be drawn,
+        snapshots.
+
+        Optional facts are the accepted inputs, and results by layer and head.
+        """
+
+    def draw(self, *, seed: int = 0) -> str:
+        """Return a random input; raises `InputError` if the model has no input generator."""
+
+
+class PrunableSubject(Subject[Input], Protocol[Input]):
+    """A subject whose heads can be removed permanently."""
+
+    @property
+    def removable(self) -> Mapping[str, Sequence[Sequence[int]]]:
+        """Groups of heads that can be pruned together, by layer."""
+
+    def keep_heads(self, layer: str, heads: Sequence[int]) -> None:
+        """Prune all heads of a layer except `heads`."""
+
+
+@runtime_checkable
+class HasSnapshots(Protocol):
+    """A subject with snapshots of its training."""
+
+    def playback(self, input: str | None = None, *, seed: int = 0) -> Playback:
+        """Return attention maps of one input at each snapshot of training; raises `InputError` without
+        snapshots."""
+
+
+@runtime_checkable
+class NeedsInputs(Protocol):
+    """A subject without unseen inputs, which examinations need."""
+
+    def over(self, inputs: Any) -> Any:
+        """Return a copy of the subject with some inputs: texts, pairs or images."""
+
+    def with_inputs(self, labels: Sequence[str]) -> Any:
+        """Return a copy with the inputs of some labels; raises `InputError` for an input that the model
+        rejects."""
+
+
+@runtime_checkable
+class KnowsAlignment(Protocol):
+    """A subject whose true alignment of outputs and inputs is known."""
+
+    def alignment_error(self, inputs: Sequence[Any]) -> dict[str, Interval]:
+        """Return the alignment error rate (0 to 1) of each layer with its interval over the inputs."""
 
 
 def match_layers(layers: Sequence[Layer], others: Sequence[Layer]) -> Mapping[str, str]:
@@ -247,6 +291,16 @@ def match_layers(layers: Sequence[Layer], others: Sequence[Layer]) -> Mapping[st
         if len(first) == len(second):
             matches |= dict(zip(first, second, strict=True))
     return matches
+
+
+def first_layer(subject: Subject[Any]) -> str:
+    """Return the first layer in which outputs attend to inputs, or, without such a layer, the first layer.
+
+    Raises `InputError` for a model without attention.
+    """
+    if not subject.layers:
+        raise InputError("the model has no attention to explain: train a model with attention")
+    return next((layer.name for layer in subject.layers if layer.kind == CROSS), subject.layers[0].name)
 
 
 def layer_named(text: str, names: Sequence[str]) -> str:

@@ -10,8 +10,19 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from regard.viz.labels import intervention_lines, shown_label
-from regard.viz.maps import CROSS, UNFINITE, AlignedHead, LayerMap, Map, best_aligned, finite
+from regard.viz.maps import (
+    CROSS,
+    UNFINITE,
+    AlignedHead,
+    LayerMap,
+    Map,
+    best_aligned,
+    finite,
+    intervention_lines,
+    patch_weights,
+    query_description,
+    shown_label,
+)
 
 SHADES = " ░▒▓█"  # five steps from 0 to the largest weight, readable without color
 COLOURS = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
@@ -118,8 +129,6 @@ def _other_heads(best: AlignedHead, heads: int) -> str:
 
 def _patch_grid(best: AlignedHead) -> RenderableType:
     """Draw the weights of one head on a grid of image patches."""
-    from regard.viz.image_overlay import patch_weights, query_description
-
     weights = patch_weights(best.layer)[best.head]
     largest = max(float(finite(weights).max(initial=0.0)), 1e-9)
     table = Table(box=None, padding=(0, 0), pad_edge=False, show_header=False)

@@ -9,10 +9,9 @@ from typing import Any
 
 from regard.errors import InputError
 from regard.libraries import library_errors
-from regard.viz.heatmap import draw_map
+from regard.viz.figure import draw_map
 from regard.viz.maps import Map
-from regard.viz.page import bundle
-from regard.viz.serialization import view_json
+from regard.viz.page import bundle, view_json
 
 with library_errors(
     "anywidget", "a widget cannot be made", "pip install 'regard[notebook]', or use to_html or plot"
@@ -64,7 +63,7 @@ class AttentionWidget(anywidget.AnyWidget):
 def view(maps: Sequence[Map], *, explain: Explain | None = None, **options: Any) -> AttentionWidget:
     """Return a widget that shows `maps`.
 
-    `explain` returns the explanation of a weight. `options` as in `regard.viz.serialization.view_json`. Raises
+    `explain` returns the explanation of a weight. `options` as in `regard.viz.page.view_json`. Raises
     `InputError` for maps without attention.
     """
     if not maps or not any(attention.layers for attention in maps):
