@@ -3,10 +3,10 @@
 A role is defined by a set of keys to which a head with this role attends, such as the previous step or the
 inputs on which the answer depends. Its strength (see `role_strengths`) is 0 for uniform attention, and 1 for
 attention to only the role's keys. A head with the same weights in random order has the mean strength 0. For the
-role "what the answer depends on", attention to the relevant inputs must
-exceed attention to another sample's relevant inputs. A head is described only if the 95 % interval lies above
-the threshold of this kind of role (set by `benchmarks/sentences.py`) and above the strength of every head of the
-same model before training. A head that divides its attention between two steps is described by both.
+role "what the answer depends on", attention to the relevant inputs must exceed attention to another sample's
+relevant inputs. A head is described only if the 95 % interval lies above the threshold of this kind of role (set
+by `benchmarks/sentences.py`) and above the strength of every head of the same model before training. A head that
+divides its attention between two steps is described by both. Letters: Tq queries, Tk keys.
 """
 
 import dataclasses
@@ -30,15 +30,6 @@ from regard.statistics import LEVEL, benjamini_hochberg
 from regard.viz.maps import CROSS, LayerMap
 from regard.viz.subject import Input, Subject
 
-# Measure how strongly each head attends to the keys of each role; `roles` decides which role a head has.
-#
-# The strength of a role is measured for each sample. Strength 0 means uniform attention; strength 1 means
-# attention to only the role's keys:
-#
-#     (mass on the role's keys - fraction of these keys) / (1 - fraction of these keys)
-#
-# Positions and symbols are chosen on one half of the samples, and all strengths are measured on the other half.
-
 SEPARATORS = ("</s>", "<s>")
 MAX_SEARCHED = 40
 """Number of positions, and of most frequent symbols, that are searched."""
@@ -61,8 +52,8 @@ def _same_symbol(layer: LayerMap) -> np.ndarray:
     return same
 
 
-def _repeated_symbol(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
-    return None if layer.kind == CROSS or seen.shape[0] != seen.shape[1] else _same_symbol(layer)
+def _is_self_attention(layer: LayerMap, seen: np.ndarray) -> bool:
+    return layer.kind != CROSS and seen.shape[0] == seen.shape[1]
 
 
 def induction_keys(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
@@ -70,7 +61,7 @@ def induction_keys(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
 
     A head with this role is an induction head (Olsson et al. 2022). Only the shape of `seen` (Tq, Tk) is used.
     """
-    if layer.kind == CROSS or seen.shape[0] != seen.shape[1]:
+    if not _is_self_attention(layer, seen):
         return None
     # The keys that follow are the keys of earlier occurrences, shifted by one.
     before = np.tril(_same_symbol(layer), -1)
@@ -104,10 +95,6 @@ def _diagonal(backwards: bool) -> Targets:
         return diagonal
 
     return targets
-
-
-def _same_index(layer: LayerMap, seen: np.ndarray) -> np.ndarray | None:
-    return np.eye(*seen.shape, dtype=bool) if layer.kind == CROSS else None
 
 
 def _position(position: int) -> Targets:
@@ -146,11 +133,15 @@ FIXED: dict[str, Targets] = {
     "the previous step": _offset(-1),
     "the next step": _offset(1),
     "what followed the same symbol before": _followers,
-    "other steps with the same symbol": _repeated_symbol,
+    "other steps with the same symbol": lambda layer, seen: (
+        _same_symbol(layer) if _is_self_attention(layer, seen) else None
+    ),
     RELEVANT: lambda layer, seen: layer.relevant,
     "the same relative position in the input": _diagonal(backwards=False),
     "the same relative position from the end of the input": _diagonal(backwards=True),
-    "the input at the output's index": _same_index,
+    "the input at the output's index": lambda layer, seen: (
+        np.eye(*seen.shape, dtype=bool) if layer.kind == CROSS else None
+    ),
     "the first step": _position(0),
     "the end of the sequence": _symbol(*SEPARATORS),
 }
@@ -212,6 +203,13 @@ def searched_roles(maps: Sequence[LayerMap]) -> dict[str, Targets]:
     symbols = {f"the symbol {label!r}, at any step": _symbol(label) for label in frequent}
     return positions | symbols
 
+
+# How strongly each head attends to the keys of each role, measured for each sample. Strength 0 means uniform
+# attention; strength 1 means attention to only the role's keys:
+#
+#     (mass on the role's keys - fraction of these keys) / (1 - fraction of these keys)
+#
+# Positions and symbols are chosen on one half of the samples, and all strengths are measured on the other half.
 
 EVEN = 0.02
 """Largest fraction of the weight of a uniform head that may differ from uniform attention."""
