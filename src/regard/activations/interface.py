@@ -340,6 +340,7 @@ class Watch:
                     self.calls[short_name(name)] = prefix
             stack.enter_context(attach_hooks(hooks))
             others = [name for name in self.names.attention if name not in self.own]
+            # Regard's layers have hooks of their own; the mechanisms of a recording see all other attention.
             if others or not self.own:
                 session = ActivationSession(self)
                 stack.enter_context(recording.capture(session))
@@ -476,6 +477,7 @@ class ActivationSession(CaptureSession):
         """Return the layer whose contexts are the states that a module reads; None if it reads others."""
         if self._context is None or not isinstance(states, Tensor) or states.numel() != self._context[1].numel():
             return None
+        # The values show which module reads the contexts: the names of projections differ between architectures.
         name, context = self._context
         if not torch.equal(states.reshape(-1), context):
             return None
@@ -501,6 +503,7 @@ class ActivationSession(CaptureSession):
         scores = query.to(weights.dtype) @ key.to(weights.dtype).transpose(-1, -2) * scale
         scores = scores if cap is None else cap * torch.tanh(scores / cap)
         for bias in biases:
+            # A bias may be a position bias and a mask at once; scores are those before the mask.
             allowed = mask_from_bias(bias)[..., : scores.shape[-1]]
             scores = scores + bias[..., : scores.shape[-1]].to(scores.dtype).where(allowed, 0.0)
         if relative_difference(attention_weights(scores.detach(), mask), weights.detach()) is not None:
