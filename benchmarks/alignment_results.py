@@ -63,9 +63,7 @@ def measure_run(run: TranslationRun, data: Path, links: Path) -> dict[str, Any]:
     pairs = list(ParallelText(text["valid"]))
     reference = read_links(links, len(pairs))
     choice = run.choose_alignment(pairs[MANUAL_PAIRS:], reference[MANUAL_PAIRS:])
-    rates = {
-        name: result.error_rate.mean for name, result in choice.found.items() if result.error_rate is not None
-    }
+    rates = {name: result.error_rate.mean for name, result in choice.found.items() if result.error_rate is not None}
     manual = read_links(MANUAL_LINKS, MANUAL_PAIRS)
     manual_rates = {way: _error(run, pairs[:MANUAL_PAIRS], manual, way) for way in ("head", "set", "all")}
     report = run.test(text["test"])

@@ -174,9 +174,7 @@ def heads(results: Results, seeds: range) -> str:
     for name, flags in HEADS.items():
         shares = figures_of(results, head_flags(flags), seeds)
         learned = figures_of(results, head_flags(flags), seeds, "parameters")[0]
-        body.append(
-            [name, f"{learned:,}", exact(shares), f"{sum(share >= 0.99 for share in shares)} of {len(shares)}"]
-        )
+        body.append([name, f"{learned:,}", exact(shares), f"{sum(share >= 0.99 for share in shares)} of {len(shares)}"])
     return markdown(["", "learned parameters", "exact match", "seeds ≥ 99 %"], body)
 
 

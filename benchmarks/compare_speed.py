@@ -39,9 +39,7 @@ def regard_compare(task: str, seeds: int, steps: int, folder: Path) -> None:
 
 def in_turn(task: str, seeds: int, steps: int, folder: Path) -> None:
     """Train in one process, one seed after the other."""
-    _run(
-        [sys.executable, "-c", SCRIPT, task, str(steps), str(folder), *map(str, range(seeds))], os.environ.copy()
-    )
+    _run([sys.executable, "-c", SCRIPT, task, str(steps), str(folder), *map(str, range(seeds))], os.environ.copy())
 
 
 def parallel_processes(task: str, seeds: int, steps: int, folder: Path) -> None:

@@ -49,11 +49,7 @@ def measure(train: list[str], steps: int, folder: str) -> None:
     on_batch(lambda tokens: batch_times.append(time.perf_counter()))
     regard.train("translation", train=train, steps=steps, savepath=folder, progress=False)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(
-        json.dumps(
-            {"peak": peak, "prepare": batch_times[0] - begin, "train": time.perf_counter() - batch_times[0]}
-        )
-    )
+    print(json.dumps({"peak": peak, "prepare": batch_times[0] - begin, "train": time.perf_counter() - batch_times[0]}))
 
 
 def main() -> None:

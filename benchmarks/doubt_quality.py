@@ -44,8 +44,7 @@ def noisy(sources: list[str], share: float, words: list[str]) -> list[str]:
     """Replace a share of the words of each source by random words."""
     draw = random.Random(0)
     return [
-        " ".join(draw.choice(words) if draw.random() < share else word for word in source.split())
-        for source in sources
+        " ".join(draw.choice(words) if draw.random() < share else word for word in source.split()) for source in sources
     ]
 
 
@@ -86,9 +85,7 @@ def examine(run: Any, pairs: list[Pair], test: list[Pair], unplanted: list[Path]
                 figures["test"][f"{kind}, {origin}"] = compare(found, origin)
     for path in unplanted:
         lines = [line for line in path.read_text().splitlines() if line and run.too_long(line) is None]
-        figures["unplanted"][path.stem] = compare(
-            list(zip(lines, run.translate(lines), strict=True)), "translations"
-        )
+        figures["unplanted"][path.stem] = compare(list(zip(lines, run.translate(lines), strict=True)), "translations")
     words = [word for source, _ in pairs for word in source.split()]
     for share in NOISE:
         changed_sources = noisy(sources, share, words)

@@ -192,9 +192,7 @@ def make_inputs(model: Any, masked: str = "") -> Iterator[dict[str, Any]]:
             decoder_inputs = {}
             if "decoder_input_ids" in parameters:
                 decoder_inputs = {"decoder_input_ids": torch.randint(20, 70, (2, 11), generator=generator)}
-            mel_bins = int(
-                getattr(config, "num_mel_bins", 0) or getattr(config, "input_feat_per_channel", 0) or 80
-            )
+            mel_bins = int(getattr(config, "num_mel_bins", 0) or getattr(config, "input_feat_per_channel", 0) or 80)
             for shape in ((2, mel_bins, 64), (2, 64, mel_bins), (2, 6400), (2, 1, 6400), (2, mel_bins, 256)):
                 yield {name: numbers(*shape)} | decoder_inputs
     for name in ("hidden_states", "inputs_embeds", "context"):
@@ -377,9 +375,7 @@ def first_accepted_inputs(model: nn.Module, masked: str = "") -> dict[str, Any]:
         except Exception as error:
             errors.append(error)
     if not errors:
-        raise NotImplementedError(
-            f"no inputs are known for {sorted(inspect.signature(model.forward).parameters)[:6]}"
-        )
+        raise NotImplementedError(f"no inputs are known for {sorted(inspect.signature(model.forward).parameters)[:6]}")
     raise errors[0]
 
 
@@ -397,15 +393,11 @@ def compare_outputs(plain: Any, recorded: Any) -> None:
         if expected.shape != actual.shape or not torch.allclose(
             expected, actual, atol=CLOSE * scale, rtol=1e-4, equal_nan=True
         ):
-            difference = (
-                float((expected - actual).abs().max()) if expected.shape == actual.shape else float("nan")
-            )
+            difference = float((expected - actual).abs().max()) if expected.shape == actual.shape else float("nan")
             raise WrongError(f"the output is off by {difference:.1g}")
 
 
-def compare(
-    result: Result, records: Any, references: list[tuple[str, Tensor]], messages: str, batch: int
-) -> None:
+def compare(result: Result, records: Any, references: list[tuple[str, Tensor]], messages: str, batch: int) -> None:
     """Match records and references; a warning must name each reference without a record."""
     unmatched_records = dict(records)
     missing = []
@@ -429,9 +421,7 @@ def compare(
         for name in missing
         if name
         and name not in named
-        and not any(
-            name.startswith(layer) or layer.startswith(name) for layer in getattr(records, "left_out", {})
-        )
+        and not any(name.startswith(layer) or layer.startswith(name) for layer in getattr(records, "left_out", {}))
     ]
     if extra:
         record = records[extra[0]]
@@ -541,9 +531,7 @@ def check_generation(result: Result, **options: Any) -> None:
     try:
         with torch.no_grad():
             expected = model.generate(**prompt, **settings)
-            generation = model.generate(
-                **prompt, **settings | {"return_dict_in_generate": True, "output_logits": True}
-            )
+            generation = model.generate(**prompt, **settings | {"return_dict_in_generate": True, "output_logits": True})
     except Exception as error:
         raise NotImplementedError from error  # not a fault of recording
     model = build(result.name)
@@ -564,8 +552,7 @@ def check_generation(result: Result, **options: Any) -> None:
             key: value for key, value in inputs.items() if key not in ("decoder_input_ids", "attention_mask")
         } | {"input_ids": tokens_read}
     if "use_cache" in inspect.signature(model.forward).parameters or any(
-        parameter.kind is parameter.VAR_KEYWORD
-        for parameter in inspect.signature(model.forward).parameters.values()
+        parameter.kind is parameter.VAR_KEYWORD for parameter in inspect.signature(model.forward).parameters.values()
     ):
         whole_inputs["use_cache"] = False
     try:

@@ -21,9 +21,7 @@ from typing import Any
 import httpx
 
 
-async def user(
-    client: httpx.AsyncClient, seed: int, until: float, pause: float, layers: list[str]
-) -> list[float]:
+async def user(client: httpx.AsyncClient, seed: int, until: float, pause: float, layers: list[str]) -> list[float]:
     """Send requests until the time is over; return the seconds of each answer."""
     draw, latencies = random.Random(seed), []
     await asyncio.sleep(draw.random() * max(pause, 0.1))
@@ -57,9 +55,7 @@ def main() -> None:
     parser.add_argument("run", help="folder of a run, or name of a task under --savepath")
     parser.add_argument("--users", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument(
-        "--pause", type=float, default=1.0, help="mean time between two requests of a user, in seconds"
-    )
+    parser.add_argument("--pause", type=float, default=1.0, help="mean time between two requests of a user, in seconds")
     parser.add_argument("--savepath", default="models")
     args = parser.parse_args()
     command = [sys.executable, "-m", "regard", "show", args.run, "--savepath", args.savepath, "--no-browser"]

@@ -184,9 +184,7 @@ def search(setting: Setting) -> str:
         except ImportError as error:
             print(f"Hugging Face is left out: {error}")
         body = [
-            _search_row(name, program, beam, sources, setting)
-            for beam in (1, 5)
-            for name, program in programs.items()
+            _search_row(name, program, beam, sources, setting) for beam in (1, 5) for name, program in programs.items()
         ]
     return markdown(["beam", "program", "sentences/s", "words per answer", "first answers"], body)
 

@@ -122,9 +122,7 @@ def mean_flops(workload: Workload, batches: list[Any], device: torch.device) -> 
     """Return the mean FLOPs of the matrix products of a step over batches, forward and backward, counted with
     the plain model."""
     remaining = iter(batches)
-    training = StrongTraining(
-        plain_model(workload), lambda: next(remaining), device, torch.bfloat16, compiled=False
-    )
+    training = StrongTraining(plain_model(workload), lambda: next(remaining), device, torch.bfloat16, compiled=False)
     with FlopCounterMode(display=False) as counter:
         for _ in batches:
             training.step()

@@ -251,9 +251,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="two small sizes of each curve")
     parser.add_argument("--json", type=new_file, help="write the measurements to this file")
     parser.add_argument("--pictures", type=Path, help="write the pictures to this folder")
-    parser.add_argument(
-        "--from-json", type=existing, nargs="+", help="draw earlier measurements instead of measuring"
-    )
+    parser.add_argument("--from-json", type=existing, nargs="+", help="draw earlier measurements instead of measuring")
     parser.add_argument("--memory", action="store_true", help=argparse.SUPPRESS)
     flags = parser.parse_args()
     if flags.from_json:

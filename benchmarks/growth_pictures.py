@@ -59,9 +59,7 @@ def _draw_group(curves: list[Curve], theme: str, path: Path) -> None:
 def _draw_panel(axes: Any, curves: list[Curve], colors: tuple[str, ...], theme: dict[str, Any]) -> None:
     """Draw measured costs as points, and the growth of the arithmetic through the last point as a dashed line."""
     for curve, color, marker in zip(curves, colors, MARKERS, strict=False):
-        label = f"{curve.name}: {curve.upper_slope:.2f} ({curve.upper_demanded_slope:.2f})".replace(
-            "-0.00", "0.00"
-        )
+        label = f"{curve.name}: {curve.upper_slope:.2f} ({curve.upper_demanded_slope:.2f})".replace("-0.00", "0.00")
         axes.plot(curve.sizes, curve.costs, color=color, marker=marker, markersize=4, linewidth=1.4, label=label)
         demanded = [value * curve.costs[-1] / curve.demanded[-1] for value in curve.demanded]
         axes.plot(curve.sizes, demanded, color=color, linewidth=0.9, linestyle=(0, (4, 3)), alpha=0.8)

@@ -39,9 +39,7 @@ def run_growths() -> list[Growth]:
     linear: dict[str, Any] = {"demanded": float}
     return [
         Growth(**trainings, **linear, name="reading measurements, many seeds", prepare=partial(read_grid, False)),
-        Growth(
-            **trainings, **linear, name="reading measurements, many variants", prepare=partial(read_grid, True)
-        ),
+        Growth(**trainings, **linear, name="reading measurements, many variants", prepare=partial(read_grid, True)),
         Growth(**trainings, **linear, name="tables, many seeds", prepare=partial(grid_tables, False)),
         Growth(**trainings, **linear, name="tables, many variants", prepare=partial(grid_tables, True)),
         Growth(**trainings, **linear, name="files, many variants", prepare=partial(grid_files, True)),

@@ -147,9 +147,7 @@ def main() -> None:
     for length in LENGTHS:
         theirs, ours = attentions(length)
         compare(f"attention layer, {length} positions, float32", (theirs, ours), rounds)
-        compare(
-            f"attention layer, {length} positions, bfloat16", (in_bfloat16(theirs), in_bfloat16(ours)), rounds
-        )
+        compare(f"attention layer, {length} positions, bfloat16", (in_bfloat16(theirs), in_bfloat16(ours)), rounds)
     for length in LENGTHS[:2]:
         compare(f"rotary positions of all heads, {length} positions", rotations(length), rounds)
     compare("dropout", dropouts(), rounds)

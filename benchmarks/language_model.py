@@ -167,9 +167,7 @@ def main() -> None:
             run = train_regard(file, seed, Path(folder, str(seed)))
             regard_time = user_seconds() - begin
             assert isinstance(run.task, Text)
-            train, held_out = (
-                torch.from_numpy(run.task.tokens(unseen=part).astype("int64")) for part in (False, True)
-            )
+            train, held_out = (torch.from_numpy(run.task.tokens(unseen=part).astype("int64")) for part in (False, True))
             symbols = len(run.task.vocabulary)
             for name, work in LOOPS.items():
                 begin = user_seconds()

@@ -130,9 +130,7 @@ def check_masks(records: Records) -> None:
     Queries that may attend to no key are ignored.
     """
     for name, record in records.items():
-        mask = (
-            torch.ones_like(record.weights) > 0 if record.mask is None else record.mask.expand_as(record.weights)
-        )
+        mask = torch.ones_like(record.weights) > 0 if record.mask is None else record.mask.expand_as(record.weights)
         attends = mask.any(-1, keepdim=True)
         if (record.weights[~mask & attends] > 1e-30).any():
             raise WrongError(f"{name}: the weight of a masked key is not zero")
@@ -158,9 +156,7 @@ def reference_output(architecture: Architecture, inputs: dict[str, Any]) -> Any:
 def implementations(model: nn.Module) -> dict[int, str]:
     """Return the attention implementation in each config of a model."""
     configs: list[Any] = [getattr(module, "config", None) for module in model.modules()]
-    return {
-        id(config): config._attn_implementation for config in configs if hasattr(config, "_attn_implementation")
-    }
+    return {id(config): config._attn_implementation for config in configs if hasattr(config, "_attn_implementation")}
 
 
 def check_weights(row: Row, padding: str) -> None:

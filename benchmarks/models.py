@@ -63,9 +63,7 @@ def as_table(rows: list[Row]) -> str:
         lines += [_line(row) for row in recorded if row.architecture.category == sort]
     notes = notes_of(rows)
     excuses = [
-        f"- **{row.architecture.name}**: {row.architecture.unsupported}"
-        for row in rows
-        if row.architecture.unsupported
+        f"- **{row.architecture.name}**: {row.architecture.unsupported}" for row in rows if row.architecture.unsupported
     ]
     return "\n".join([*lines, "", "Notes:", "", *notes, "", WITHOUT, "", *excuses, ""])
 
@@ -106,9 +104,7 @@ def summary(kinds: dict[str, list[str]], notes: list[str], names: dict[str, list
     import transformers
 
     right = sum(map(len, kinds.values()))
-    text = SUMMARY.format(
-        right=right, transformers=transformers.__version__, torch=torch.__version__.split("+")[0]
-    )
+    text = SUMMARY.format(right=right, transformers=transformers.__version__, torch=torch.__version__.split("+")[0])
     text += "".join(f"| {kind} | {', '.join(members)} |\n" for kind, members in kinds.items())
     text += "\n".join(["", *notes, ""])
     count, exact, wrong = sum(map(len, names.values())), len(names["exact"]), len(names.get("wrong", ()))
@@ -204,8 +200,7 @@ def every_table(results: list[Result], both: int) -> str:
         if result.checks:
             difference = f"{result.difference:.0e}" if result.difference else "0"
             marks = [
-                "yes" if outcome == "yes" else "-" if outcome == "-" else "no"
-                for outcome in result.checks.values()
+                "yes" if outcome == "yes" else "-" if outcome == "-" else "no" for outcome in result.checks.values()
             ]
             cells = [result.name, result.kind, str(result.layers), str(result.left_out or ""), difference, *marks]
             lines.append(f"| {' | '.join([*cells, result.status])} |")

@@ -44,8 +44,7 @@ def files(data: Path, languages: tuple[str, str] = ("de", "en")) -> dict[str, tu
     parts = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
     source, target = languages
     return {
-        part: (str(data / f"{name}.{source}.gz"), str(data / f"{name}.{target}.gz"))
-        for part, name in parts.items()
+        part: (str(data / f"{name}.{source}.gz"), str(data / f"{name}.{target}.gz")) for part, name in parts.items()
     }
 
 

@@ -148,9 +148,7 @@ def row(task: str, runs_by_program: dict[str, list[dict[str, Any]]]) -> str:
     """Return a row of the table."""
     cells = [task]
     for key, form, peers in COLUMNS:
-        middle = {
-            name: statistics.median(run.get(key, NAN) for run in runs) for name, runs in runs_by_program.items()
-        }
+        middle = {name: statistics.median(run.get(key, NAN) for run in runs) for name, runs in runs_by_program.items()}
         factor = 1000 if key == "cpu_per_step" else 1
         cells += [f"{middle[name] * factor:{form}}" for name in peers if name in runs_by_program]
         if key in ("wall", "cpu", "cpu_per_step"):
@@ -239,9 +237,7 @@ def main() -> None:
     import torch
 
     jax = None if args.jax is None else jax_python(args.jax)
-    print(
-        f"{platform.machine()}, {torch.get_num_threads()} threads, Python {platform.python_version()}, ", end=""
-    )
+    print(f"{platform.machine()}, {torch.get_num_threads()} threads, Python {platform.python_version()}, ", end="")
     print(f"torch {torch.__version__}, medians of {args.repeats} processes each\n")
     print(head(jax is not None))
     results: dict[str, Any] = {}

@@ -43,19 +43,9 @@ def job(task: str, seed: int, recipe: str = "regard", **flags: Any) -> Flags:
 def jobs_of(seeds: range) -> list[Flags]:
     """Return the flags of all training runs of the tables, starting with the fastest."""
     wanted = [
-        *(
-            job(task, seed, recipe, **flags)
-            for recipe in WITHOUT
-            for task, flags in TASKS.items()
-            for seed in seeds
-        ),
+        *(job(task, seed, recipe, **flags) for recipe in WITHOUT for task, flags in TASKS.items() for seed in seeds),
         *(job(task, seed, vary_len=True, **flags) for task, flags in TASKS.items() for seed in seeds),
-        *(
-            job("signal", seed, r, pos_enc=pos)
-            for r in ("seed", "regard")
-            for pos in (True, False)
-            for seed in seeds
-        ),
+        *(job("signal", seed, r, pos_enc=pos) for r in ("seed", "regard") for pos in (True, False) for seed in seeds),
         *(
             job("signal2", seed, recipe, multihead=multihead, steps=4000)
             for recipe in ("seed", "regard")

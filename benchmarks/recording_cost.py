@@ -95,9 +95,7 @@ def main() -> None:
     import transformers
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--tokens", type=count, default=64, help="tokens of a sequence, at most 512 (default: 64)"
-    )
+    parser.add_argument("--tokens", type=count, default=64, help="tokens of a sequence, at most 512 (default: 64)")
     parser.add_argument("--batch", type=count, default=1, help="sequences (default: 1)")
     parser.add_argument("--rounds", type=count, default=7, help="measured rounds (default: 7)")
     options = parser.parse_args()
@@ -107,9 +105,7 @@ def main() -> None:
     torch.manual_seed(0)
     model = transformers.BertModel(transformers.BertConfig()).eval()
     inputs = torch.randint(0, 1000, (options.batch, options.tokens))
-    print(
-        f"Regard {regard.__version__}, PyTorch {torch.__version__}, {options.batch} x {options.tokens} tokens\n"
-    )
+    print(f"Regard {regard.__version__}, PyTorch {torch.__version__}, {options.batch} x {options.tokens} tokens\n")
     with torch.no_grad():
         recording(model, inputs, options.rounds)
         showing(model, inputs[:1], [f"w{number}" for number in range(options.tokens)])

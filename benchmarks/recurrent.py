@@ -175,11 +175,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.worker:
         task, flags = json.loads(args.worker)
-        print(
-            json.dumps(
-                keras_loop(task, args.steps) if flags == "keras" else train_regard(task, flags, args.steps)
-            )
-        )
+        print(json.dumps(keras_loop(task, args.steps) if flags == "keras" else train_regard(task, flags, args.steps)))
         return
     python = joeynmt_python(args.joeynmt)
 

@@ -83,9 +83,7 @@ def dates(runs: Path) -> Lines:
         papers = name.endswith(("(Luong)", "(Bahdanau)"))
         scores = SCORES if papers else ["general", "additive"]
         vary = {"score": scores, **{flag: [value] for flag, value in flags.items()}}
-        lines += lines_of(
-            compare("dates", vary, seeds=SEEDS, savepath=runs), lambda *_, name=name: {"place": name}
-        )
+        lines += lines_of(compare("dates", vary, seeds=SEEDS, savepath=runs), lambda *_, name=name: {"place": name})
     none = compare("dates", {"score": ["none"]}, seeds=SEEDS, savepath=runs)
     return lines + lines_of(none, lambda *_: {"place": "none"})
 
@@ -109,9 +107,7 @@ def recall_relevance_table(lines: Lines) -> str:
     body = []
     for length in LENGTHS:
         rows = select(lines, task="recall", pooling="attention", max_len=length)
-        body.append(
-            [str(length), percent(rows[0]["uniform"]), spread([row["relevance"] for row in rows], percent)]
-        )
+        body.append([str(length), percent(rows[0]["uniform"]), spread([row["relevance"] for row in rows], percent)])
     return markdown(["length", "uniform attention", "learned attention"], body)
 
 

@@ -205,9 +205,7 @@ def main() -> None:
     parser.add_argument("data", type=multi30k, help="folder of Multi30k's files")
     parser.add_argument("--steps", type=count, default=8, help="number of timed and counted steps (default: 8)")
     parser.add_argument("--model", type=existing, help="run for the searches (default: no searches)")
-    parser.add_argument(
-        "--only", default="", help="measure only rows whose name contains this text (default: all)"
-    )
+    parser.add_argument("--only", default="", help="measure only rows whose name contains this text (default: all)")
     args = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:

@@ -150,9 +150,7 @@ def measure_reading(known: KnownModel) -> MeasuredSentences:
     """Return the sentences about relevant inputs and alignment of a known encoder-decoder."""
     subject: Any = known.subject
     assert known.circuit is not None
-    drawn = [
-        subject.unseen(count, known.seed + offset) for count, offset in ((SAMPLES, 0), (TRUTH_INPUTS, OTHER))
-    ]
+    drawn = [subject.unseen(count, known.seed + offset) for count, offset in ((SAMPLES, 0), (TRUTH_INPUTS, OTHER))]
     maps = [[subject.look(input).layers for input in inputs] for inputs in drawn]
     judged = [
         _judge_relevance(maps[0], maps[1], False, known.circuit),
@@ -264,9 +262,7 @@ def _judge_relevance(
     for layer, first in maps[0].items():
         if first.relevant is not None:
             for head in range(len(first.weights)):
-                own, true = (
-                    _relevance([sample[layer] for sample in drawn], head, causal) for drawn in (maps, others)
-                )
+                own, true = (_relevance([sample[layer] for sample in drawn], head, causal) for drawn in (maps, others))
                 heads.append((layer, head, own, true))
     adjusted = benjamini_hochberg([own["relevance_p"] for _, _, own, _ in heads])
     claims, facts = [], []

@@ -100,20 +100,14 @@ ARCHITECTURES: list[Architecture] = [
     Architecture("data2vec-text", "encoder", TEXT),
     Architecture("electra", "encoder", TEXT | {"embedding_size": 16}),
     Architecture("albert", "encoder", TEXT | {"embedding_size": 16, "num_hidden_layers": 3}),
-    Architecture(
-        "distilbert", "encoder", {"vocab_size": 60, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48}
-    ),
-    Architecture(
-        "modernbert", "encoder", TEXT | {"local_attention": 4, "global_attn_every_n_layers": 2}, window=True
-    ),
+    Architecture("distilbert", "encoder", {"vocab_size": 60, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48}),
+    Architecture("modernbert", "encoder", TEXT | {"local_attention": 4, "global_attn_every_n_layers": 2}, window=True),
     Architecture("esm", "encoder", TEXT | {"mask_token_id": 3}),
     Architecture("mobilebert", "encoder", TEXT | {"embedding_size": 16, "intra_bottleneck_size": 16}),
     Architecture("layoutlm", "encoder", TEXT),
     Architecture("nomic_bert", "encoder", TEXT),
     Architecture("eurobert", "encoder", GROUPED, grouped_heads=True),
-    Architecture(
-        "deberta", "encoder", TEXT | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]}, **HAND
-    ),
+    Architecture("deberta", "encoder", TEXT | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]}, **HAND),
     Architecture(
         "deberta-v2",
         "encoder",
@@ -174,9 +168,7 @@ ARCHITECTURES: list[Architecture] = [
     Architecture("mixtral", "decoder", GROUPED | MOE, grouped_heads=True),
     Architecture("gemma2", "decoder", GROUPED | {"sliding_window": 4}, grouped_heads=True, window=True, **HAND),
     Architecture("gemma3_text", "decoder", GROUPED | {"sliding_window": 4}, grouped_heads=True, window=True),
-    Architecture(
-        "gpt_oss", "decoder", GROUPED | MOE | {"sliding_window": 4}, grouped_heads=True, window=True, **HAND
-    ),
+    Architecture("gpt_oss", "decoder", GROUPED | MOE | {"sliding_window": 4}, grouped_heads=True, window=True, **HAND),
     Architecture(
         "deepseek_v3",
         "decoder",

@@ -20,9 +20,7 @@ from pathlib import Path
 from markdown_tables import markdown
 
 LINE = re.compile(r"import time:\s+(\d+) \|\s+\d+ \|\s+(\S+)")
-WORDS = [
-    f"{one} {other}" for one in ("a man", "a dog", "two boys", "a girl") for other in ("runs", "sits", "plays")
-]
+WORDS = [f"{one} {other}" for one in ("a man", "a dog", "two boys", "a girl") for other in ("runs", "sits", "plays")]
 TEXT = [
     "--train",
     "source.txt",

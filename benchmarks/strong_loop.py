@@ -161,9 +161,7 @@ class StrongTraining:
     ) -> None:
         self.model, self.draw, self.device, self.dtype = model.to(device).train(), draw, device, dtype
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=BETAS, fused=True)
-        if compiled and isinstance(
-            model, PlainTransformer
-        ):  # batches have many shapes: one compilation per layer
+        if compiled and isinstance(model, PlainTransformer):  # batches have many shapes: one compilation per layer
             for layer in (*model.encoder, *model.decoder):
                 layer.compile(dynamic=True)
         elif compiled:

@@ -88,8 +88,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "swin": {"embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4], "window_size": 4, "patch_size": 2},
     "swinv2": {"embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4], "window_size": 4, "patch_size": 2},
     "donut-swin": {"embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4], "window_size": 4, "patch_size": 2},
-    "maskformer-swin": {"embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4], "window_size": 4}
-    | {"patch_size": 2},
+    "maskformer-swin": {"embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4], "window_size": 4} | {"patch_size": 2},
     "swin2sr": {"embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4], "window_size": 4, "patch_size": 1},
     "time_series_transformer": {"prediction_length": 4, "context_length": 12, "lags_sequence": [1, 2]},
     "youtu": {},

@@ -122,9 +122,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=count, default=3, help="processes for each program (default: 3)")
     parser.add_argument("--steps", type=count, default=6, help="measured steps in each process (default: 6)")
     parser.add_argument("--models", nargs="+", choices=models(), default=list(models()), help="default: both")
-    parser.add_argument(
-        "--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS), help="default: both"
-    )
+    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS), help="default: both")
     parser.add_argument("--compile", action="store_true", help="with torch.compile, which takes minutes")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     flags = parser.parse_args()

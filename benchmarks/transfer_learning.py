@@ -118,9 +118,7 @@ def main() -> None:
     """Train the missing runs one after the other, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of Multi30k's files")
-    parser.add_argument(
-        "--folder", type=Path, default=Path("comparisons/transfer"), help="folder for texts and runs"
-    )
+    parser.add_argument("--folder", type=Path, default=Path("comparisons/transfer"), help="folder for texts and runs")
     parser.add_argument("--text", action="store_true", help="only write the texts")
     args = parser.parse_args()
     if args.text or not (args.folder / "few.tsv").exists():

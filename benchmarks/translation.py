@@ -41,9 +41,7 @@ def measure(part: str, python: Path, setting: Setting, rounds: int) -> dict[str,
 def main() -> None:
     """Run all measurements, and print a table for each part."""
     parser = multi30k_parser(__doc__.splitlines()[0])
-    parser.add_argument(
-        "--parts", nargs="+", choices=PARTS, default=list(PARTS), help="parts to time (default: both)"
-    )
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="parts to time (default: both)")
     parser.add_argument("--rounds", type=count, default=3, help="rounds of measurement (default: 3)")
     parser.add_argument("--steps", type=count, default=100, help="number of timed training steps (default: 100)")
     parser.add_argument("--model", type=existing, help="run for translation (default: train a run, half an hour)")

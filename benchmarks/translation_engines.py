@@ -43,9 +43,7 @@ Translate = Callable[[list[str], int], list[str]]
 
 def through_regard(run: Any, **engine: str) -> Translate:
     """Translate with `run.translate`."""
-    return lambda sources, beam: run.translate(
-        sources, beam=beam, length_penalty=PENALTY, batchsize=BATCH, **engine
-    )
+    return lambda sources, beam: run.translate(sources, beam=beam, length_penalty=PENALTY, batchsize=BATCH, **engine)
 
 
 def ctranslate2_alone(run: Any, precision: str, threads: int) -> Translate:
@@ -56,9 +54,7 @@ def ctranslate2_alone(run: Any, precision: str, threads: int) -> Translate:
 
     [folder] = (run.folder / "engines").glob("ctranslate2-*")
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "source.json"))
-    translator = ctranslate2.Translator(
-        str(folder), compute_type=precision, inter_threads=threads, intra_threads=1
-    )
+    translator = ctranslate2.Translator(str(folder), compute_type=precision, inter_threads=threads, intra_threads=1)
     torch.set_num_threads(threads)  # which the constructor changes
 
     def translate(sources: list[str], beam: int) -> list[str]:
@@ -76,9 +72,7 @@ def engines(run: Any, threads: int) -> dict[str, Translate]:
     run.translate(["ein hund"], engine="ctranslate2")  # converts the model
     programs = {"Regard, own search": through_regard(run)}
     for precision in ("float32", "int8"):
-        programs[f"Regard, CTranslate2 {precision}"] = through_regard(
-            run, engine="ctranslate2", precision=precision
-        )
+        programs[f"Regard, CTranslate2 {precision}"] = through_regard(run, engine="ctranslate2", precision=precision)
         programs[f"CTranslate2 {precision} alone"] = ctranslate2_alone(run, precision, threads)
     return programs
 
@@ -142,9 +136,7 @@ def scoring(run: Any, pairs: list[tuple[str, str]], threads: int, rounds: int) -
     import tokenizers
 
     [folder] = (run.folder / "engines").glob("ctranslate2-*")
-    source, target = (
-        tokenizers.Tokenizer.from_file(str(folder / f"{side}.json")) for side in ("source", "target")
-    )
+    source, target = (tokenizers.Tokenizer.from_file(str(folder / f"{side}.json")) for side in ("source", "target"))
     peer = ctranslate2.Translator(str(folder), inter_threads=threads, intra_threads=1)
 
     def score_alone() -> Any:
@@ -177,19 +169,13 @@ def agreement(run: Any, sources: list[str]) -> str:
         options = {"beam": beam, "length_penalty": PENALTY}
         ours = [best for best, *_ in run.search(sources, **options)]
         for precision in ("float32", "int8"):
-            theirs = [
-                best for best, *_ in run.search(sources, **options, engine="ctranslate2", precision=precision)
-            ]
+            theirs = [best for best, *_ in run.search(sources, **options, engine="ctranslate2", precision=precision)]
             pairs = list(zip(ours, theirs, strict=True))
             different = [(own, other) for own, other in pairs if own.tokens != other.tokens]
             ties = sum(abs(own.score - other.score) < TIE for own, other in different)
             largest = max(abs(own.log_probability - other.log_probability) for own, other in pairs)
-            rows.append(
-                [str(beam), precision, f"{1 - len(different) / len(pairs):.1%}", str(ties), f"{largest:.1g}"]
-            )
-    return markdown(
-        ["beam", "precision", "equal translations", "ties among the others", "largest difference"], rows
-    )
+            rows.append([str(beam), precision, f"{1 - len(different) / len(pairs):.1%}", str(ties), f"{largest:.1g}"])
+    return markdown(["beam", "precision", "equal translations", "ties among the others", "largest difference"], rows)
 
 
 def main() -> None:
@@ -205,9 +191,7 @@ def main() -> None:
     run, pairs = load_run(args.model), texts(args.data, "test")
     sources, references = [source for source, _ in pairs], [target for _, target in pairs]
     threads = torch.get_num_threads()
-    print(
-        f"{platform.machine()}, {threads} threads, load {os.getloadavg()[0]:.1f}, medians of {args.rounds} rounds"
-    )
+    print(f"{platform.machine()}, {threads} threads, load {os.getloadavg()[0]:.1f}, medians of {args.rounds} rounds")
     print(f"\n{speeds(run, sources, references, threads, args.rounds)}")
     print(f"\n{scoring(run, pairs, threads, args.rounds)}\n\n{agreement(run, sources)}")
 

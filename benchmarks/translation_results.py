@@ -74,9 +74,7 @@ def measure_run(run: TranslationRun, text: dict[str, tuple[str, str]]) -> dict[s
         "val_greedy": best_validation(run),
         "val": run.test(text["valid"]).quality.bleu_lowercase,
         **scores,
-        "others": {
-            name: run.test(pair).quality.bleu_lowercase for name, pair in other_tests(text["test"]).items()
-        },
+        "others": {name: run.test(pair).quality.bleu_lowercase for name, pair in other_tests(text["test"]).items()},
         "bleu_tokenised": tokenised(report.translations, text["test"]),
         "signatures": report.quality.signatures,
     }
@@ -124,9 +122,7 @@ def table(results: Results, seeds: int) -> str:
                 values = [row["others"][name] for row in measured if name in row.get("others", {})]
                 cells.append(_cell(values) if values else "")
             body.append([direction, model, f"{steps:,}", str(len(measured)), *cells, f"{gap:+.1f}"])
-    return markdown(
-        ["direction", "model", "steps", "seeds", *QUALITIES.values(), *others, "test minus val"], body
-    )
+    return markdown(["direction", "model", "steps", "seeds", *QUALITIES.values(), *others, "test minus val"], body)
 
 
 def short_table(results: Results, seeds: int) -> str:
@@ -167,9 +163,7 @@ def main() -> None:
     jobs = [flags_of(*row, seed) for row in ROWS for seed in range(args.seeds)]
     work = partial(measure, args.data, args.runs)
     results = measure_missing(RESULTS / "translation-results.json", work, jobs)
-    write_tables(
-        {"translation": table(results, args.seeds), "translation in short": short_table(results, args.seeds)}
-    )
+    write_tables({"translation": table(results, args.seeds), "translation in short": short_table(results, args.seeds)})
 
 
 if __name__ == "__main__":

@@ -51,9 +51,7 @@ def ctranslate2(setting: Setting) -> Search:
     if not exported.exists():
         export(load_run(setting.model), exported)
     tokenizer = tokenizers.Tokenizer.from_file(str(exported / "source.json"))
-    translator = peer.Translator(
-        str(exported), compute_type="float32", inter_threads=setting.threads, intra_threads=1
-    )
+    translator = peer.Translator(str(exported), compute_type="float32", inter_threads=setting.threads, intra_threads=1)
 
     def search(sources: list[str], beam: int) -> list[str]:
         tokens = [encoding.tokens for encoding in tokenizer.encode_batch(sources)]

@@ -151,12 +151,9 @@ def _speeds(batches_drawn: list[Drawn]) -> dict[str, Any]:
     parts = [(batches_drawn[begin : begin + EVERY], batches_drawn[begin + EVERY]) for begin in marks]
     tokens = [sum(batch.tokens for batch in batches) for batches, _ in parts]
     return {
-        "train": [
-            count / (end.clock - first.clock) for count, ([first, *_], end) in zip(tokens, parts, strict=True)
-        ],
+        "train": [count / (end.clock - first.clock) for count, ([first, *_], end) in zip(tokens, parts, strict=True)],
         "processor": [
-            count / (end.processor - first.processor)
-            for count, ([first, *_], end) in zip(tokens, parts, strict=True)
+            count / (end.processor - first.processor) for count, ([first, *_], end) in zip(tokens, parts, strict=True)
         ],
     }
 

@@ -72,9 +72,7 @@ class LookBack(Seq2Seq):
     config_class = LookBackConfig
     cross_layers = ("cross",)
 
-    def __init__(
-        self, config: LookBackConfig, *, source_symbols: int, target_symbols: int, **others: int
-    ) -> None:
+    def __init__(self, config: LookBackConfig, *, source_symbols: int, target_symbols: int, **others: int) -> None:
         super().__init__()
         del others  # the model ignores maximum lengths and shared vocabularies
         width = config.hidden

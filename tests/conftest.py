@@ -92,9 +92,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> regard.PairRun:
 
 
 @pytest.fixture
-def command(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., tuple[int, str, str]]:
+def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
     """Run a command line in this process. Returns the exit status, standard output and standard error. `regard
     train` tests the model on fewer unseen samples than usual."""
     from regard.cli import main, train

@@ -39,9 +39,7 @@ def make_tokenizer(*, begin: bool = False) -> Any:
     )
 
 
-def write_model(
-    folder: Path, kind: str = "gpt2", *, begin: bool = False, shards: str = "5GB", **options: Any
-) -> Path:
+def write_model(folder: Path, kind: str = "gpt2", *, begin: bool = False, shards: str = "5GB", **options: Any) -> Path:
     """Write a random model of a model type, with its tokenizer, and return its folder."""
     import transformers
 

@@ -61,9 +61,7 @@ def vocabulary_of(*models: bytes) -> dict[str, int]:
     kept = [piece for index, piece in enumerate(sorted(found)) if index % 19 != 18]
     # Padding has the same index in both vocabularies.
     named = (
-        ["</s>", "<unk>", *kept, ">>en<<", "<pad>"]
-        if len(models) > 1
-        else ["</s>", "<unk>", "<pad>", *kept, ">>en<<"]
+        ["</s>", "<unk>", *kept, ">>en<<", "<pad>"] if len(models) > 1 else ["</s>", "<unk>", "<pad>", *kept, ">>en<<"]
     )
     return {piece: index for index, piece in enumerate(named)}
 

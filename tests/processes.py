@@ -73,9 +73,7 @@ def start(
         (output / name).write_text("")
     environment = {**os.environ, **(env or {})}
     words = tuple(str(word) for word in words)
-    process = CONTEXT.Process(
-        target=_run, args=(program, words, output.absolute(), folder or Path.cwd(), environment)
-    )
+    process = CONTEXT.Process(target=_run, args=(program, words, output.absolute(), folder or Path.cwd(), environment))
     process.start()
     return Started(process, output)
 
@@ -90,8 +88,7 @@ def start_ranks(output: Path, size: int, *words: str | Path) -> Iterator[list[St
         reserved.bind(("127.0.0.1", 0))
         address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserved.getsockname()[1])}
         ranks = [
-            {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), **address}
-            for rank in range(size)
+            {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), **address} for rank in range(size)
         ]
         yield [start(output / env["RANK"], *words, env=env) for env in ranks]
 

@@ -162,8 +162,7 @@ def test_misuses_of_all_exports_are_refused_in_one_line() -> None:
         needed = {
             name: sample(hints.get(name, Any))
             for name, parameter in list(signature.parameters.items())[owner is not None :]
-            if parameter.default is parameter.empty
-            and parameter.kind.name in ("POSITIONAL_OR_KEYWORD", "KEYWORD_ONLY")
+            if parameter.default is parameter.empty and parameter.kind.name in ("POSITIONAL_OR_KEYWORD", "KEYWORD_ONLY")
         }
         for name in hints:
             if signature.parameters.get(name) is None or signature.parameters[name].kind.name.startswith("VAR_"):
@@ -189,9 +188,7 @@ def test_misuses_of_all_exports_are_refused_in_one_line() -> None:
 
 @pytest.mark.parametrize("kind", ["casual", "nope", None, 3, True])
 def test_an_unknown_kind_of_layer_is_refused(kind: Any) -> None:
-    with pytest.raises(
-        InputError, match="kind .*(choose causal, self, cross|give 'causal' or 'self' or 'cross')"
-    ):
+    with pytest.raises(InputError, match="kind .*(choose causal, self, cross|give 'causal' or 'self' or 'cross')"):
         MultiHeadAttention(8, heads=2, kind=kind)
     with pytest.raises(InputError, match="did you mean causal"):
         Encoder(1, 8, 2, 16, kind="casual")  # passed on to the attention of each layer
@@ -264,9 +261,7 @@ def layer_misuses() -> Iterator[tuple[str, Callable[[], Any]]]:
         yield "language model", partial(lambda tokens: language_model(tokens), tokens=tokens)
 
 
-def run_misuses(
-    run: regard.AnswerRun, pair: regard.PairRun, layer: str
-) -> Iterator[tuple[str, Callable[[], Any]]]:
+def run_misuses(run: regard.AnswerRun, pair: regard.PairRun, layer: str) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield calls of functions that take a run, with inputs and names that do not fit."""
     text, unseen = run.draw(), torch.zeros(2, 3)
     for wrong in (object(), 3, 2.5, b"x", ["a"], np.zeros(3), unseen, None):
@@ -364,9 +359,7 @@ def test_meaningful_values_are_accepted(trained: regard.AnswerRun, tmp_path: Pat
     for path in (tmp_path / "a.html", str(tmp_path / "b.html")):
         assert shown.save(path) == Path(path)
     config = regard.make_config("counting", {"steps": np.int64(3), "lr": 1, "freeze": "cross"})
-    assert (
-        config.training.steps == 3 and type(config.training.lr) is float and config.training.freeze == ("cross",)
-    )
+    assert config.training.steps == 3 and type(config.training.lr) is float and config.training.freeze == ("cross",)
     assert pickle.loads(pickle.dumps(regard.examine)) is regard.examine
     assert str(inspect.signature(regard.examine)).startswith("(subject: ") and regard.examine.__doc__
 

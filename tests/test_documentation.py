@@ -183,9 +183,7 @@ def run_small(command: Callable[..., tuple[int, str, str]], line: str) -> None:
         argv += ["--steps", "2", "--hidden", "16"]
         argv += ["--vocab_size", "60"] if argv[1] == "translation" else []
     if argv[0] == "trust":
-        pairs = [
-            (source[:-1], target[:-1]) for source, target in sentences()
-        ]  # unlike those of the training text
+        pairs = [(source[:-1], target[:-1]) for source, target in sentences()]  # unlike those of the training text
         Path("unseen.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
         argv += ["--data", "unseen.tsv", "--samples", "50"]
     if argv[:2] == ["test", "dates"]:
@@ -326,9 +324,7 @@ def test_flags_in_the_table_of_translation_toolkits_exist(command: Callable[...,
 
 
 def test_the_overview_lists_all_packages() -> None:
-    (tree,) = re.findall(
-        r"```text\nsrc/regard/\n(.*?)\nsrc/regard_lab/", text_of("docs/dev/overview.md"), re.DOTALL
-    )
+    (tree,) = re.findall(r"```text\nsrc/regard/\n(.*?)\nsrc/regard_lab/", text_of("docs/dev/overview.md"), re.DOTALL)
     listed = {line.split()[0].rstrip("/") for line in tree.splitlines()}
     present = {path.name for path in (ROOT / "src/regard").iterdir() if not path.name.startswith("_")}
     assert listed == present - {"py.typed", "version.py"}
@@ -443,8 +439,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     index = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
     assert (
-        'href="docs/explanation/results.html"' in index
-        and 'href="docs/reference/api/regard.attention.html"' in index
+        'href="docs/explanation/results.html"' in index and 'href="docs/reference/api/regard.attention.html"' in index
     )
 
 

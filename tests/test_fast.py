@@ -57,9 +57,7 @@ def test_a_recurrent_decoder_takes_single_steps(generator: torch.Generator) -> N
 @pytest.mark.usefixtures("reference")
 def test_kernels_are_those_of_pytorch(monkeypatch: pytest.MonkeyPatch, generator: torch.Generator) -> None:
     monkeypatch.setattr(onednn, "linear_by_onednn", lambda *_: pytest.fail("oneDNN was called"))
-    monkeypatch.setattr(
-        "regard.attention.scores.blockwise_scores", lambda *_: pytest.fail("blocks were computed")
-    )
+    monkeypatch.setattr("regard.attention.scores.blockwise_scores", lambda *_: pytest.fail("blocks were computed"))
     monkeypatch.setattr(torch.nn.functional, "pad", lambda *_: pytest.fail("rows were padded"))
     matrix = torch.randn(2000, 1000, generator=generator)
     with torch.no_grad():
@@ -81,9 +79,7 @@ def test_settings_of_the_process_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     assert threads.map_batches(nn.Linear(2, 2), str, range(3)) == ["0", "1", "2"]
 
 
-def test_adam_of_pytorch_takes_the_same_steps(
-    monkeypatch: pytest.MonkeyPatch, generator: torch.Generator
-) -> None:
+def test_adam_of_pytorch_takes_the_same_steps(monkeypatch: pytest.MonkeyPatch, generator: torch.Generator) -> None:
     start = {name: torch.randn(5, 3, generator=generator) for name in "abc"}
     runs = []
     for switch in ("0", "1"):
@@ -111,8 +107,6 @@ def test_only_fast_paths_call_private_functions_of_pytorch() -> None:
         if path.parent == SOURCE / "fast":
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and re.fullmatch(
-                r"torch(\.\w+)*\._\w+(\.\w+)*", ast.unparse(node.func)
-            ):
+            if isinstance(node, ast.Call) and re.fullmatch(r"torch(\.\w+)*\._\w+(\.\w+)*", ast.unparse(node.func)):
                 private.append(f"{path.relative_to(SOURCE)}: {ast.unparse(node.func)}")
     assert private == []

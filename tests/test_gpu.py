@@ -85,9 +85,7 @@ def test_a_translator_trains_as_on_the_cpu(
         for name in ("heads", "inner", "dec_layers"):
             del flags[name]
         flags |= {"embedding": 16}
-    found, expected = (
-        train_on(device, monkeypatch, "translation", tmp_path, **flags) for device in ("cuda", "cpu")
-    )
+    found, expected = (train_on(device, monkeypatch, "translation", tmp_path, **flags) for device in ("cuda", "cpu"))
     assert found == pytest.approx(expected, rel=2e-3)
 
 
@@ -113,9 +111,7 @@ def test_low_precision_and_compiled_layers_train(tmp_path: Path) -> None:
         assert losses[-1] < losses[0], options
 
 
-def test_an_interrupted_training_resumes_to_the_same_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_training_resumes_to_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flags = {**write_pairs(tmp_path), **TRANSFORMER, "dropout": 0.2, "tokens": 200, "steps": 20}
     whole = regard.train("translation", **flags, savepath=tmp_path / "whole", progress=False)
     monkeypatch.setattr(trainer, "CHECKPOINT_EVERY", 10)

@@ -119,9 +119,7 @@ def test_no_isinstance_checks_of_settings_tasks_or_runs(package: str) -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("isinstance", "issubclass"):
                 types = {each.id for each in ast.walk(node.args[1]) if isinstance(each, ast.Name)}
-                checks += [
-                    f"{name}: {each}" for each in types if each.endswith(("Training", "Task", "Run", "Config"))
-                ]
+                checks += [f"{name}: {each}" for each in types if each.endswith(("Training", "Task", "Run", "Config"))]
     own = {"regard.training.config: ModelConfig"}  # a user class, which is not a setting
     assert set(checks) - own == set()
 

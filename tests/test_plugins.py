@@ -89,9 +89,7 @@ def test_a_new_file_is_found(here: Path) -> None:
 
 def test_an_installed_module_that_hides_a_file_is_named(here: Path) -> None:
     (here / "colorsys.py").write_text("class Mine: pass\n")
-    with pytest.raises(
-        InputError, match="an installed module with that name hides '.*colorsys.py'; rename your file"
-    ):
+    with pytest.raises(InputError, match="an installed module with that name hides '.*colorsys.py'; rename your file"):
         import_plugin("score", "colorsys:Mine")
 
 
@@ -176,7 +174,5 @@ def test_changed_code_is_not_imported_a_second_time(here: Path) -> None:
     import_plugin("part", "mine:Mine")
     import_plugin("part", "mine:Mine")
     (here / "flat.py").write_text("VALUE = 8\n")
-    with pytest.raises(
-        InputError, match=r"flat.py' has changed since this process imported it: start Python again"
-    ):
+    with pytest.raises(InputError, match=r"flat.py' has changed since this process imported it: start Python again"):
         import_plugin("part", "mine:Mine")

@@ -7,9 +7,7 @@ import pytest
 from regard.progress import progress_bar
 
 
-def lines(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], steps: int, each: float
-) -> list[str]:
+def lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], steps: int, each: float) -> list[str]:
     """Return the lines of a training whose steps take `each` seconds."""
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
@@ -38,7 +36,5 @@ def test_a_line_each_minute_of_a_slow_training(
     assert 1600 < len(shown) < 1680 and "step 60 of 100000" in shown[0] and "1 day" in shown[0]
 
 
-def test_a_fast_training_prints_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_fast_training_prints_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(lines(monkeypatch, capsys, 500, 0.001)) == 1

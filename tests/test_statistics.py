@@ -61,8 +61,7 @@ def test_students_intervals_cover_for_values_that_vary_normally(seeds: int) -> N
     for draw, mean in ((FAMILIES["normal"][0], 2.0), (FAMILIES["bounded"][0], 4 / 7)):
         means = [_covers(mean_interval(draw(random, seeds).tolist()), mean) for _ in range(1000)]
         pairs = [
-            _covers(paired_interval((draw(random, seeds) - draw(random, seeds)).tolist()), 0.0)
-            for _ in range(1000)
+            _covers(paired_interval((draw(random, seeds) - draw(random, seeds)).tolist()), 0.0) for _ in range(1000)
         ]
         groups = [
             _covers(welch_difference(draw(random, seeds).tolist(), draw(random, seeds).tolist()), 0.0)

@@ -30,9 +30,7 @@ COMMANDS = [
 
 def import_all(packages_only: bool) -> int:
     """Import the packages and every public name, or every module. Returns the number of imports."""
-    found = [
-        each for each in pkgutil.walk_packages(regard.__path__, "regard.") if each.ispkg or not packages_only
-    ]
+    found = [each for each in pkgutil.walk_packages(regard.__path__, "regard.") if each.ispkg or not packages_only]
     for each in found:
         importlib.import_module(each.name)
     for name in vars(regard)["__all__"]:

@@ -94,9 +94,7 @@ def doc_of(node: ast.Module | ast.ClassDef | Function) -> str:
 def _with_tags_shown(text: str) -> str:
     """Escape HTML tags outside code, such as `<unk>`, which a browser would hide."""
     parts = re.split(r"(`+[^`]*`+|^ {4}.*$)", text, flags=re.MULTILINE)
-    return "".join(
-        part if place % 2 else re.sub(r"<(?=[A-Za-z/!])", r"\\<", part) for place, part in enumerate(parts)
-    )
+    return "".join(part if place % 2 else re.sub(r"<(?=[A-Za-z/!])", r"\\<", part) for place, part in enumerate(parts))
 
 
 def attribute_docs(body: list[ast.stmt]) -> dict[str, str]:

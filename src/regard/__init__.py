@@ -49,8 +49,7 @@ MODULES = {
     "regard.interpret.relevance": "RelevanceShare",
     "regard.interpret.roles": "HeadRole HeadRoles",
     "regard.interpret.single_heads": (
-        "head_effect head_writes heads_between "
-        "HeadEffect HeadsBetween HeadSamples HeadWeight HeadWrites OutputEffect"
+        "head_effect head_writes heads_between HeadEffect HeadsBetween HeadSamples HeadWeight HeadWrites OutputEffect"
     ),
     "regard.interpret.timeline": "Development MedianInterval Order RoleHead RoleTimeline Timeline",
     "regard.interpret.why": "why ScorePart Trace TraceNode Why",

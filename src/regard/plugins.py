@@ -284,8 +284,7 @@ def build_plugin(what: str, name: str, build: Callable[[], Built], sizes: str, t
         raise
     except Exception as error:
         raise PluginError(
-            f"{what} {name!r} cannot be built for {sizes}: {describe_error(error)}; its constructor must "
-            f"accept {takes}"
+            f"{what} {name!r} cannot be built for {sizes}: {describe_error(error)}; its constructor must accept {takes}"
         ) from error
 
 

@@ -164,6 +164,4 @@ def _format_metrics(metrics: dict[str, float]) -> str:
         name, _, text = metric.partition("/")
         if name in VALIDATIONS:
             texts.setdefault(text, []).append(VALIDATIONS[name].format(value))
-    return figures + "".join(
-        f"{f'; {text}:' if text else ','} {', '.join(numbers)}" for text, numbers in texts.items()
-    )
+    return figures + "".join(f"{f'; {text}:' if text else ','} {', '.join(numbers)}" for text, numbers in texts.items())

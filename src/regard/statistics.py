@@ -78,9 +78,7 @@ def describe_range(seeds: int) -> str:
     return f"The range of {seeds} seeds contains the median of all seeds with {confidence} % confidence{more}."
 
 
-def mean_interval(
-    values: Sequence[float], bounds: tuple[float, float] | None = None, level: float = LEVEL
-) -> Interval:
+def mean_interval(values: Sequence[float], bounds: tuple[float, float] | None = None, level: float = LEVEL) -> Interval:
     """Return the mean of one value per seed, and Student's interval at `level`, clipped to `bounds`.
 
     Use it for figures that vary about normally, and `seed_range` for exact match and other figures of which most

@@ -94,9 +94,7 @@ def convert_result(result: Any, outputs: int) -> tuple[Array, ...]:
 
 
 def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray) or (
-        (hasattr(value, "detach") and hasattr(value, "numpy")) and value.ndim > 0
-    )
+    return isinstance(value, np.ndarray) or ((hasattr(value, "detach") and hasattr(value, "numpy")) and value.ndim > 0)
 
 
 def _convert_output(value: Any) -> Array:

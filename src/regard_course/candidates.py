@@ -94,9 +94,7 @@ class Candidates:
         return {other for other in used if self.own[other] is not self.own[name]}
 
 
-def find_candidates(
-    names: Mapping[str, Any], wanted: Sequence[Specification], *, chosen: bool = False
-) -> Candidates:
+def find_candidates(names: Mapping[str, Any], wanted: Sequence[Specification], *, chosen: bool = False) -> Candidates:
     """Find the answers to exercises among the names of a module. The exercise's own name has priority over its
     aliases. If the only exercise in `wanted` was `chosen` and no name fits, its answer is the only function or
     class in the file, except for helpers that other functions use."""
@@ -158,9 +156,7 @@ def _find_codes(value: Any, names: Mapping[str, Any], depth: int = MAX_DEPTH) ->
         return
     inner = [_safe_getattr(value, name) for name in WRAPPED]
     if isinstance(value, type):
-        inner += [
-            member for cls in value.__mro__ for member in vars(cls).values() if not isinstance(member, type)
-        ]
+        inner += [member for cls in value.__mro__ for member in vars(cls).values() if not isinstance(member, type)]
     elif isinstance(code, CodeType):
         cells = _safe_getattr(value, "__closure__") or ()
         inner += [_safe_getattr(cell, "cell_contents") for cell in cells]
@@ -200,9 +196,7 @@ def _find_origin(name: str, value: Any, names: Mapping[str, Any]) -> str:
     if isinstance(value, type):
         bases = [cls for cls in value.__mro__ if cls.__module__ != names.get("__name__")]
         return _module_name(bases[0])
-    inner = next(
-        (part for part in (_safe_getattr(value, attribute) for attribute in WRAPPED) if callable(part)), value
-    )
+    inner = next((part for part in (_safe_getattr(value, attribute) for attribute in WRAPPED) if callable(part)), value)
     return re.split(r"\._", _module_name(inner))[0] or "a library"
 
 

@@ -95,9 +95,7 @@ def load_exercises(path: Path) -> tuple[Exercise, ...]:
         raise InputError(f"{path.name} cannot be run: {one_line(error, 300)}") from error
     exercises = tuple(value for value in names.values() if isinstance(value, Exercise))
     if not exercises:
-        raise InputError(
-            f"{path.name} defines no exercise: write NAME = make_exercise(function, inputs, mistakes)"
-        )
+        raise InputError(f"{path.name} defines no exercise: write NAME = make_exercise(function, inputs, mistakes)")
     for exercise in exercises:
         _check_exercise(path, exercise)
     command = f"regard check THIS_FILE.py --exercises {path.name}"
@@ -191,8 +189,7 @@ def choose_exercises(exercise: str | None, *, seed: int = 0, exercises: str | Pa
     unknown exercise or an invalid file, and `MachineError` if the system cannot limit a process."""
     if os.name != "posix":
         raise MachineError(
-            "code cannot be checked on this system, which cannot limit processes: use Linux, macOS, or WSL on"
-            " Windows"
+            "code cannot be checked on this system, which cannot limit processes: use Linux, macOS, or WSL on Windows"
         )
     pool = EXERCISES if exercises is None else load_exercises(Path(exercises))
     if exercise is None:
@@ -271,8 +268,7 @@ def _exercise_report(exercise: Exercise, name: str, result: JobResult, seed: int
         return dataclasses.replace(report, state="stopped", trouble=words, lines=lines, notes=replaced)
     report = grade(exercise, name, seed, result.answers[exercise.name])
     notes = [
-        f"{function} does the work of {name}, not your own code"
-        for function in result.library.get(exercise.name, [])
+        f"{function} does the work of {name}, not your own code" for function in result.library.get(exercise.name, [])
     ]
     if others := result.passed_over.get(exercise.name):
         notes.append(f"{name} is checked for this exercise, not {', '.join(others)}")
@@ -287,8 +283,7 @@ def _mark_helper(report: ExerciseReport, reports: list[ExerciseReport], result: 
     users = [
         user
         for user in reports
-        if report.object in result.calls.get(user.exercise, [])
-        and user.object not in result.calls[report.exercise]
+        if report.object in result.calls.get(user.exercise, []) and user.object not in result.calls[report.exercise]
     ]
     right = [user for user in users if user.state == "right"]
     failing = report.state == "wrong" and all(case.verdict == "failed" for case in report.cases)

@@ -207,9 +207,7 @@ def make_course_app(
         lesson, number = find_lesson(request.path_params["name"]), request.path_params["number"]
         texts, name = lesson.commands(home.absolute()), f"{lesson.name}-{number}"
         if number > len(texts):
-            raise InputError(
-                f"lesson {lesson.name} has {len(texts)} commands: choose 0 (its code) to {len(texts)}"
-            )
+            raise InputError(f"lesson {lesson.name} has {len(texts)} commands: choose 0 (its code) to {len(texts)}")
         arguments = ["-m", *shlex.split(texts[number - 1])] if number else ["-c", lesson.code]
         return send_json(processes.control(request.method, name, arguments))
 

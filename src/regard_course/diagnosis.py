@@ -161,9 +161,7 @@ def diagnose_one(exercise: Exercise, cases: Sequence[Case], answers: Answers) ->
     relevant = relevant_mistakes(exercise)
     explanations = [[mistake] for mistake in relevant if explains(mistake, exercise, cases, answers)]
     if not explanations and None in answers:
-        explanations = [
-            [mistake] for mistake in relevant if explains(mistake, exercise, cases, answers, strict=False)
-        ]
+        explanations = [[mistake] for mistake in relevant if explains(mistake, exercise, cases, answers, strict=False)]
     return explanations
 
 
@@ -185,9 +183,7 @@ def diagnose_two(exercise: Exercise, cases: Sequence[Case], answers: Answers) ->
     return explanations
 
 
-def diagnose_three(
-    exercise: Exercise, cases: Sequence[Case], answers: Answers
-) -> tuple[list[list[Mistake]], bool]:
+def diagnose_three(exercise: Exercise, cases: Sequence[Case], answers: Answers) -> tuple[list[list[Mistake]], bool]:
     """Return the sets of three mistakes that explain the answers, and whether the search ended before MAX_SETS.
 
     The search processes the cases one by one, starting with the cases that the fewest mistakes affect. Each

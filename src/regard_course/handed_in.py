@@ -112,9 +112,7 @@ def find_people(folder: Path) -> dict[str, HandedIn]:
     """Return the files of each person: a Python file, or the Python files of a subfolder. Hidden folders and
     virtual environments are omitted. Raises `InputError` if no file can be read."""
     if not folder.is_dir():
-        raise InputError(
-            f"{str(folder)!r} is not a folder: give the folder with one file or subfolder per person"
-        )
+        raise InputError(f"{str(folder)!r} is not a folder: give the folder with one file or subfolder per person")
     people: dict[str, HandedIn] = {}
     names: dict[str, str] = {}
     whole = folder.resolve()

@@ -93,9 +93,7 @@ def collect_answers(
     if exercise.call:
         importlib.import_module(CALLERS)  # before the monitor records calls
     combinations = [
-        (library, layout)
-        for library in guess_libraries(solution)
-        for layout in _layouts(exercise, solution, cases[0])
+        (library, layout) for library in guess_libraries(solution) for layout in _layouts(exercise, solution, cases[0])
     ]
     tried: list[tuple[Answer, tuple[Library, WeightLayout]]] = []
     for library, layout in combinations:
@@ -124,9 +122,7 @@ def _layouts(exercise: Specification, solution: Any, case: Case) -> list[WeightL
     return possible_layouts(parameters, case.sizes["width"], case.sizes.get("heads", 1), projections)
 
 
-def answer_case(
-    exercise: Specification, solution: Any, case: Case, library: Library, layout: WeightLayout
-) -> Answer:
+def answer_case(exercise: Specification, solution: Any, case: Case, library: Library, layout: WeightLayout) -> Answer:
     """Return the answer to one case: outputs, gradients and notes, or an error with the learner's lines."""
     report_progress()  # the number of cases, libraries and layouts is limited
     seed_generators()

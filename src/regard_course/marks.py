@@ -135,9 +135,7 @@ def mark_folder(
     named = {name for person in people.values() for path in person.files for name in _defined_names(path)}
     wanted = [item for item in assignment.exercises if assignment.chosen or any(map(item.matches, named))]
     if not wanted:
-        raise InputError(
-            f"no file in {str(folder)!r} defines a name of an exercise: give the EXERCISE, or --exercises"
-        )
+        raise InputError(f"no file in {str(folder)!r} defines a name of an exercise: give the EXERCISE, or --exercises")
     known = {(row.person, row.exercise) for row in rows}
     missing = [person for person in people if any((person, item.name) not in known for item in wanted)]
     work = functools.partial(_mark_person, exercise=exercise, seed=seed, exercises=exercises)
@@ -203,9 +201,7 @@ def _mark_person(
                 # by the names that it defines, or by the name of a stub, such as 03_attention.py
                 names = [*_defined_names(path), path.stem.lstrip("0123456789").lstrip("_")]
                 answered = [
-                    item.name
-                    for item in assignment.exercises
-                    if assignment.chosen or any(map(item.matches, names))
+                    item.name for item in assignment.exercises if assignment.chosen or any(map(item.matches, names))
                 ]
                 own = set(answered).intersection(wanted)
                 for item in own:
@@ -243,9 +239,7 @@ def _read_table(table: Path, seed: int) -> list[Mark]:
     try:
         rows = [Mark(**_parse_numbers(row)) for row in content]
     except (ValueError, TypeError) as error:
-        raise InputError(
-            f"{where}, but a row is damaged ({error}): remove the row, or choose another name"
-        ) from error
+        raise InputError(f"{where}, but a row is damaged ({error}): remove the row, or choose another name") from error
     if any(row.seed != seed for row in rows):
         raise InputError(f"{where} with the seed {rows[0].seed}, not {seed}: choose another name, or this --seed")
     return rows
@@ -253,9 +247,7 @@ def _read_table(table: Path, seed: int) -> list[Mark]:
 
 def _parse_numbers(row: dict[str, Any]) -> dict[str, Any]:
     numbers = {name: int(row[name]) for name in ("points", "of", "seed")}
-    return {
-        name: text[text[:1] == "'" and text[1:].startswith(FORMULA) :] for name, text in row.items()
-    } | numbers
+    return {name: text[text[:1] == "'" and text[1:].startswith(FORMULA) :] for name, text in row.items()} | numbers
 
 
 def _append_rows(table: Path, rows: Sequence[Mark]) -> None:
@@ -278,9 +270,7 @@ ALTERNATIVES = " or: "
 """Separator of explanations that give the same answers."""
 NONE = "-"
 SIGNS = {"right": "✓", "partly": "◐", "wrong": "✗", "unreadable": "!"}
-LEGEND = (
-    "✓ all inputs right, ◐ some inputs right, ✗ no input right, ! a remark on a file, - no answer or not begun."
-)
+LEGEND = "✓ all inputs right, ◐ some inputs right, ✗ no input right, ! a remark on a file, - no answer or not begun."
 STOPPED = "stopped: "
 """Beginning of the note of code that was stopped, for example after a crash."""
 TOO_LATE = re.compile(r"did not end within \d+ seconds?")
@@ -351,8 +341,7 @@ def _table(rows: Sequence[Mark], progress: Mapping[str, CourseProgress]) -> str:
             checked = max((exercise.checked for exercise in work.exercises.values()), default="")
             time = "".join(filter(str.isdecimal, checked[:16])) or 0
             cells += [
-                f'<td data-key="{len(done)}" title="{html.escape(", ".join(done))}">'
-                f"{len(done)}/{len(lessons())}</td>",
+                f'<td data-key="{len(done)}" title="{html.escape(", ".join(done))}">{len(done)}/{len(lessons())}</td>',
                 f'<td data-key="{time}" title="{html.escape(checked)}">{html.escape(checked[:10]) or NONE}</td>',
             ]
         cells += [_cell(marks.get((person, name))) for name in names]

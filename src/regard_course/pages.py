@@ -56,9 +56,7 @@ def exercise_links(page: str) -> str:
     """Return the HTML of the part Exercises with a link for each name of an exercise."""
     for exercise in EXERCISES:
         code = f"<code>{exercise.name}</code>"
-        page = page.replace(
-            code, f'<a href="exercise-{exercise.name}.html" data-exercise="{exercise.name}">{code}</a>'
-        )
+        page = page.replace(code, f'<a href="exercise-{exercise.name}.html" data-exercise="{exercise.name}">{code}</a>')
     return page
 
 
@@ -352,9 +350,7 @@ def lesson_page(lesson: Lesson, *, see: str, script: str = "", home: Path = HOME
         seconds = f"{lesson.seconds:.0f}"
         duration = say("takes about {0} seconds on one core.", seconds) if lesson.seconds else ""
         command = f"<p><code>{html.escape(command)}</code> {duration}</p>"
-    part = {
-        name: set_home(render_part(text, lesson.state), home, html.escape) for name, text in lesson.parts.items()
-    }
+    part = {name: set_home(render_part(text, lesson.state), home, html.escape) for name, text in lesson.parts.items()}
     body = "\n".join(
         [
             f"<header>{navigation}<h1><small>{say('Lesson {0}', lesson.number)}</small> "
@@ -369,8 +365,7 @@ def lesson_page(lesson: Lesson, *, see: str, script: str = "", home: Path = HOME
             f'<p><a href="{notebook_name(lesson)}" download>{say("Open this lesson as a notebook")}</a></p>',
             *([f"<h2>{say('Run it')}</h2>\n{command}"] if lesson.runs else []),
             see,
-            f'<section id="comparison" hidden><p>{say("You predicted:")}</p>'
-            '<blockquote id="predicted"></blockquote>',
+            f'<section id="comparison" hidden><p>{say("You predicted:")}</p><blockquote id="predicted"></blockquote>',
             f"<p>{say('Compare it with the answer and the result.')} <label>{say('My prediction was')} "
             f'<select id="verdict"><option value="">…</option>{options}</select></label></p></section>',
             f"<h2>{say('What to see')}</h2>\n{part['See']}\n{_table(lesson)}",

@@ -110,9 +110,7 @@ class CopyModel(nn.Module):
         self.letters = nn.Embedding(COPY_VOCABULARY, WIDTH)
         self.positions = nn.Embedding(8, WIDTH)
         self.key = nn.Linear(WIDTH, WIDTH)
-        self.output = nn.Sequential(
-            nn.Linear(2 * WIDTH, 2 * WIDTH), nn.ReLU(), nn.Linear(2 * WIDTH, COPY_VOCABULARY)
-        )
+        self.output = nn.Sequential(nn.Linear(2 * WIDTH, 2 * WIDTH), nn.ReLU(), nn.Linear(2 * WIDTH, COPY_VOCABULARY))
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Return logits (B, T, V)."""

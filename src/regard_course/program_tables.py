@@ -68,9 +68,7 @@ def record_lines(file: str) -> dict[int, int]:
     return lines
 
 
-def describe_program(
-    names: Mapping[str, Any], alphabet: str, longest: int, lines: dict[int, int]
-) -> dict[str, Any]:
+def describe_program(names: Mapping[str, Any], alphabet: str, longest: int, lines: dict[int, int]) -> dict[str, Any]:
     """Return the expressions and selectors among the names of a module as values for JSON. Raises `InputError`
     for a function with unsuitable values."""
     description = _Description(alphabet, longest, lines)
@@ -162,10 +160,7 @@ class _Description:
     def _widened(self, values: list[list[Value]]) -> list[list[Value]]:
         """Return the values for a table: with the numbers beside whole numbers, and the values of both arguments
         if both are of one type. A repaired program needs them."""
-        wide = [
-            list(dict.fromkeys([*own, *(v + d for v in own for d in (-1, 1) if type(v) is int)]))
-            for own in values
-        ]
+        wide = [list(dict.fromkeys([*own, *(v + d for v in own for d in (-1, 1) if type(v) is int)])) for own in values]
         together = list(dict.fromkeys(value for own in wide for value in own))
         return [together] * len(wide) if len(set(map(type, together))) == 1 else wide
 
@@ -181,14 +176,10 @@ class _Description:
         if value is None or is_number or (type(value) is str and len(value) <= MAX_TEXT):
             return value
         shown = shorten(str(value))
-        raise InputError(
-            f"line {line}: {shown} is not a suitable value: use a number, a text, True, False or None"
-        )
+        raise InputError(f"line {line}: {shown} is not a suitable value: use a number, a text, True, False or None")
 
 
-def _find_relation(
-    function: Any, domains: list[list[Value]], results: Mapping[tuple[Value, ...], Value]
-) -> str | None:
+def _find_relation(function: Any, domains: list[list[Value]], results: Mapping[tuple[Value, ...], Value]) -> str | None:
     """Return the sign of the comparison that a predicate is, or that is true for the same pairs."""
     for sign in sorted(RELATIONS, key=lambda sign: RELATIONS[sign] is not function):
         relation = RELATIONS[sign]

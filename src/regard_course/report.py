@@ -218,9 +218,7 @@ def _add_exercise(suite: ElementTree.Element, report: ExerciseReport) -> None:
     """Add the inputs of an exercise. The first incorrect input has the named mistake as its text."""
 
     def add(name: str, tag: str = "", message: str = "", text: str = "") -> None:
-        test = ElementTree.SubElement(
-            suite, "testcase", classname=report.exercise or suite.get("name", ""), name=name
-        )
+        test = ElementTree.SubElement(suite, "testcase", classname=report.exercise or suite.get("name", ""), name=name)
         if tag:
             ElementTree.SubElement(test, tag, message=escape_controls(message)).text = escape_controls(text)
 

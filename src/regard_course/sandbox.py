@@ -197,9 +197,7 @@ def run_file(
     bytes. `program`: alphabet and length of the texts, if the file is a program for a puzzle."""
     path = path.resolve()
     job = {"file": str(path), "folder": str(path.parent), "seconds": seconds, "memory": memory}
-    return _run_job(
-        server.start, {**job, "home": f"{home}{os.sep}" if home else "", "program": program}, assignment
-    )
+    return _run_job(server.start, {**job, "home": f"{home}{os.sep}" if home else "", "program": program}, assignment)
 
 
 def run_object(solution: Any, folder: Path, assignment: Assignment, *, seconds: float = SECONDS) -> JobResult:

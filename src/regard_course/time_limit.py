@@ -90,9 +90,7 @@ def start_timer(seconds: float, alive: Callable[[], None] = lambda: None) -> Non
         stands = any(since[index] >= limits[index] for index in (0, 1))
         words = "is there an endless loop?" if stands else "its steps go on, so do less work"
         slow = f" (times {slowness:.1f} on this slow machine)" if slowness >= 1.5 else ""
-        raise StopError(
-            f"did not end within {format_limit(seconds if stands else TOTAL * seconds)}{slow}: {words}"
-        )
+        raise StopError(f"did not end within {format_limit(seconds if stands else TOTAL * seconds)}{slow}: {words}")
 
     _state.update(active=True, progress=begin)
     _signal(signal.SIGPROF, stop)

@@ -247,9 +247,7 @@ class Slot:
     open: View = np.asarray
 
 
-def find_slots(
-    parameters: Mapping[str, tuple[Any, str]], width: int, heads: int, layout: WeightLayout
-) -> list[Slot]:
+def find_slots(parameters: Mapping[str, tuple[Any, str]], width: int, heads: int, layout: WeightLayout) -> list[Slot]:
     """Return the slots of the parameters. A parameter that packs several projections has several slots: side by
     side in one dimension, of the whole width or of one head, or along a dimension of their number."""
     slots = []
@@ -315,9 +313,7 @@ def _columns(parameter: Array, transposed: bool, part: int, parts: int, heads: i
     return wide[:, part * columns : (part + 1) * columns]
 
 
-def find_axes(
-    role: str, shape: tuple[int, ...], slot: Slot, heads: int, transposed: bool
-) -> tuple[int, ...] | None:
+def find_axes(role: str, shape: tuple[int, ...], slot: Slot, heads: int, transposed: bool) -> tuple[int, ...] | None:
     """Return the order of a slot's dimensions in which it holds a weight of this shape, or None if it cannot.
 
     role: the weight's name without its layer, for example "w_q".

@@ -79,17 +79,14 @@ def restrict_process(memory: int, home: str) -> None:
             raise StopError(
                 f"reads a link that leaves the person's folder ({_basename(path)}): hand in the file itself"
             )
-        if target.startswith(SOLUTION_FOLDERS) or (
-            event == "import" and arguments[0].startswith(SOLUTION_MODULES)
-        ):
+        if target.startswith(SOLUTION_FOLDERS) or (event == "import" and arguments[0].startswith(SOLUTION_MODULES)):
             raise StopError(
                 "reads the solutions of the course: remove this import, or the call of regard.check in your file"
             )
 
     def refuse_spawning(*arguments: Any) -> NoReturn:
         raise StopError(
-            "starts a process (multiprocessing): remove this call, because the checker runs your code in one "
-            "process"
+            "starts a process (multiprocessing): remove this call, because the checker runs your code in one process"
         )
 
     sys.addaudithook(refuse)

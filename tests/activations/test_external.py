@@ -118,9 +118,7 @@ def test_transformers_models(name: str) -> None:
             query, key, value, _ = seen[0]
             for kind, expected in (("q", query), ("k", key), ("v", value)):
                 value = cache[f"{layer}.{kind}"].transpose(1, 2)
-                value = (
-                    value.repeat_interleave(HEADS // value.shape[1], 1) if expected.shape[1] == HEADS else value
-                )
+                value = value.repeat_interleave(HEADS // value.shape[1], 1) if expected.shape[1] == HEADS else value
                 torch.testing.assert_close(value, expected, atol=0, rtol=0)
     states = getattr(plain, "encoder_hidden_states", None) or plain.hidden_states
     side = "encoder.layer" if "encoder.layer.0.resid_pre" in names else "layer"

@@ -53,9 +53,7 @@ def by_hooks(model: DecoderOnly, inputs: Tensor) -> dict[str, Tensor]:
             ("resid_pre", block, lambda both: both[0][0]),
             ("resid_post", block, lambda both: both[1].states),
         ]
-        hooks += [
-            module.register_forward_hook(keep(f"layer.{number}.{name}", form)) for name, module, form in places
-        ]
+        hooks += [module.register_forward_hook(keep(f"layer.{number}.{name}", form)) for name, module, form in places]
     model(inputs)
     for hook in hooks:
         hook.remove()
@@ -69,9 +67,7 @@ def by_hooks(model: DecoderOnly, inputs: Tensor) -> dict[str, Tensor]:
     return read
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"key_value_heads": 1}, {"pre_norm": False}, {"norm": "rms", "bias": True}]
-)
+@pytest.mark.parametrize("options", [{}, {"key_value_heads": 1}, {"pre_norm": False}, {"norm": "rms", "bias": True}])
 def test_activations_equal_independent_hooks(options: dict[str, Any]) -> None:
     model, inputs = make_model(**options), tokens()
     expected, names = by_hooks(model, inputs), regard.activation_names(model)

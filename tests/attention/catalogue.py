@@ -35,9 +35,7 @@ CASES = [(part, kind) for part in PARTS_OF_LAYERS for kind in KINDS if fits(part
 """Each part in each kind of layer in which it has a meaning."""
 
 
-def make_layer(
-    text: str, kind: AttentionKind = "causal", heads: int = HEADS, **options: Any
-) -> MultiHeadAttention:
+def make_layer(text: str, kind: AttentionKind = "causal", heads: int = HEADS, **options: Any) -> MultiHeadAttention:
     """Return a float64 layer whose parameters are all random, in evaluation mode."""
     torch.manual_seed(1)
     options = {"memory_width": MEMORY if kind == "cross" else WIDTH, **options}

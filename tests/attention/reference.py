@@ -312,9 +312,7 @@ def _unit(vector: Tensor) -> Tensor:
 
 def _mix(matrix: Tensor, rows: list[list[float]]) -> list[list[float]]:
     columns = list(zip(*rows, strict=True))
-    return [
-        [sum(float(m) * x for m, x in zip(line, column, strict=True)) for column in columns] for line in matrix
-    ]
+    return [[sum(float(m) * x for m, x in zip(line, column, strict=True)) for column in columns] for line in matrix]
 
 
 @torch.no_grad()
@@ -324,9 +322,7 @@ def attend_by_loops(layer: Any, text: str, query: Tensor, memory: Tensor, mask: 
         Sample(layer, text, states, keys, list(map(bool, row)))
         for states, keys, row in zip(query, memory, mask, strict=True)
     ]
-    return torch.stack(
-        [torch.stack([sample.output(step) for step in range(query.shape[1])]) for sample in samples]
-    )
+    return torch.stack([torch.stack([sample.output(step) for step in range(query.shape[1])]) for sample in samples])
 
 
 @torch.no_grad()

@@ -32,9 +32,7 @@ def copy(module: nn.Module, peer: nn.Module) -> None:
 
 
 def encoder_peer(layer: EncoderLayer, pre_norm: bool) -> nn.TransformerEncoderLayer:
-    peer = nn.TransformerEncoderLayer(
-        15, 3, dim_feedforward=11, dropout=0.0, batch_first=True, norm_first=pre_norm
-    )
+    peer = nn.TransformerEncoderLayer(15, 3, dim_feedforward=11, dropout=0.0, batch_first=True, norm_first=pre_norm)
     copy_attention(layer.self_attention, peer.self_attn)
     copy(layer.attention_residual.norm, peer.norm1)
     copy(layer.feed_forward.inner, peer.linear1)
@@ -44,9 +42,7 @@ def encoder_peer(layer: EncoderLayer, pre_norm: bool) -> nn.TransformerEncoderLa
 
 
 def decoder_peer(layer: DecoderLayer, pre_norm: bool) -> nn.TransformerDecoderLayer:
-    peer = nn.TransformerDecoderLayer(
-        15, 3, dim_feedforward=11, dropout=0.0, batch_first=True, norm_first=pre_norm
-    )
+    peer = nn.TransformerDecoderLayer(15, 3, dim_feedforward=11, dropout=0.0, batch_first=True, norm_first=pre_norm)
     copy_attention(layer.self_attention, peer.self_attn)
     copy_attention(layer.cross, peer.multihead_attn)
     copy(layer.self_residual.norm, peer.norm1)

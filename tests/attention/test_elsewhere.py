@@ -37,9 +37,7 @@ class Causal(nn.Module):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    "layer", [Causal(), MultiHeadAttention(8, 2, score=Additive)], ids=["causal", "additive"]
-)
+@pytest.mark.parametrize("layer", [Causal(), MultiHeadAttention(8, 2, score=Additive)], ids=["causal", "additive"])
 def test_exported_for_any_batch_and_length(layer: nn.Module) -> None:
     exported = torch.export.export(layer, (torch.randn(3, 5, 8),), dynamic_shapes=(SIZES,)).module()
     for shape in ((2, 9, 8), (7, 4, 8)):
@@ -133,9 +131,7 @@ def fla(path: str) -> Any:
     return module
 
 
-def run(
-    text: str, kind: AttentionKind = "causal", **options: Any
-) -> tuple[MultiHeadAttention, Tensor, LayerCall]:
+def run(text: str, kind: AttentionKind = "causal", **options: Any) -> tuple[MultiHeadAttention, Tensor, LayerCall]:
     """Return a layer with random parameters, its inputs (2, T, D), and the tensors inside it."""
     torch.manual_seed(0)
     layer = MultiHeadAttention(WIDTH, HEADS, mechanism=text, kind=kind, **options).eval()
@@ -164,9 +160,7 @@ def attend(layer: MultiHeadAttention, inside: LayerCall, bias: Tensor | None = N
     ],
 )
 def test_scores_and_normalizers_of_x_transformers(text: str, options: dict[str, Any]) -> None:
-    kind: AttentionKind = (
-        "self" if text == "softmax_one" else "causal"
-    )  # its added key makes its causal mask too wide
+    kind: AttentionKind = "self" if text == "softmax_one" else "causal"  # its added key makes its causal mask too wide
     layer, _, inside = run(text, kind)
     torch.testing.assert_close(inside.context, attend(layer, inside, **options)[1], **close)
 
@@ -200,9 +194,7 @@ def test_learned_sinks_of_x_transformers_and_gpt_oss() -> None:
 
 def causal() -> Tensor:
     """Return a causal mask of numbers, (T, T)."""
-    return torch.zeros(TIME, TIME).masked_fill(
-        torch.ones(TIME, TIME).triu(1).bool(), torch.finfo(torch.float32).min
-    )
+    return torch.zeros(TIME, TIME).masked_fill(torch.ones(TIME, TIME).triu(1).bool(), torch.finfo(torch.float32).min)
 
 
 def test_soft_capped_scores_of_grouped_heads_of_gemma2() -> None:

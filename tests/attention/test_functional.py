@@ -50,9 +50,7 @@ def test_rows_of_any_length(keys: int) -> None:
 
 def test_a_context_is_the_weighted_sum_with_values_shared_by_groups_of_heads() -> None:
     weights = torch.tensor([[0.25, 0.75], [1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]).view(1, 4, 1, 2)
-    values = torch.tensor([[[4.0], [8.0]], [[10.0], [20.0]]]).unsqueeze(
-        0
-    )  # heads 0 and 1 share the first key head
+    values = torch.tensor([[[4.0], [8.0]], [[10.0], [20.0]]]).unsqueeze(0)  # heads 0 and 1 share the first key head
     assert weighted_sum(weights, values).flatten().tolist() == [7.0, 4.0, 15.0, 20.0]
     assert weighted_sum(weights[:, :2], values).flatten().tolist() == [7.0, 10.0]
 

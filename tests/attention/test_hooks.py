@@ -80,9 +80,7 @@ def test_changes_apply_in_the_order_in_which_they_were_made(model: nn.ModuleDict
             assert not records["cross"].weights.any()
 
 
-def test_explicit_hook_changes_nothing(
-    model: nn.ModuleDict, states: Tensor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_explicit_hook_changes_nothing(model: nn.ModuleDict, states: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     layer = model["cross"]
     plain = layer(states)
     monkeypatch.setattr(single, "_fused_kernel", None)  # must not be called

@@ -33,9 +33,7 @@ def states(generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 def test_attention(keras: Any, states: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
     query, key, value, mask = states
-    expected, weights = keras.layers.Attention()(
-        [query, value, key], mask=[None, mask], return_attention_scores=True
-    )
+    expected, weights = keras.layers.Attention()([query, value, key], mask=[None, mask], return_attention_scores=True)
     layer = Attention(Dot(6))
     with record(layer) as records:
         context = layer(query, key, value, mask)

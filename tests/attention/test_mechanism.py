@@ -164,9 +164,7 @@ def test_values_of_latent_attention_can_come_from_other_states_than_keys(text: s
 
 @each_case
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_fully_masked_rows_are_zero_with_finite_gradients(
-    part: str, kind: AttentionKind, dtype: torch.dtype
-) -> None:
+def test_fully_masked_rows_are_zero_with_finite_gradients(part: str, kind: AttentionKind, dtype: torch.dtype) -> None:
     layer = make_layer(part, kind).to(dtype)
     query, memory = (states.to(dtype).requires_grad_() for states in make_states(kind))
     mask = torch.ones(2, memory.shape[1], dtype=torch.bool)
@@ -262,9 +260,7 @@ def test_gradients_under_autocast_are_close_to_float32(part: str, kind: Attentio
     with torch.autocast("cpu", dtype=torch.bfloat16):
         outputs.append(layer(states, states))
     selects = part.split(":")[0] in ("topk", "sparsemax", "selective")
-    exact, rounded = (
-        torch.autograd.grad(each.float().square().sum(), layer.output.weight)[0] for each in outputs
-    )
+    exact, rounded = (torch.autograd.grad(each.float().square().sum(), layer.output.weight)[0] for each in outputs)
     differences = (exact - rounded).abs() / exact.abs().max()
     assert differences.quantile(0.9 if selects else 1.0) < 5e-2
 
@@ -322,9 +318,7 @@ def compiled_equals_eager(part: str, times: Sequence[int], **options: Any) -> No
         for module in (layer, compiled):
             layer.zero_grad()
             module(states).square().sum().backward()
-            grads.append(
-                [parameter.grad.clone() for parameter in layer.parameters() if parameter.grad is not None]
-            )
+            grads.append([parameter.grad.clone() for parameter in layer.parameters() if parameter.grad is not None])
         torch.testing.assert_close(*grads, atol=1e-10, rtol=0)
 
 

@@ -123,8 +123,7 @@ def test_every_score_works_in_every_head(generator: torch.Generator, recording: 
     for head in range(3):
         rows = slice(5 * head, 5 * head + 5)
         q, k, v = (
-            x @ part.weight[rows].t()
-            for x, part in ((query, layer.query), (memory, layer.key), (memory, layer.value))
+            x @ part.weight[rows].t() for x, part in ((query, layer.query), (memory, layer.key), (memory, layer.value))
         )
         scores = layer.score(q, layer.score.prepare(k))
         scores = layer.score.rescale(scores, mask.unsqueeze(1)).masked_fill(~mask.unsqueeze(1), -1e9)
@@ -135,9 +134,7 @@ def test_every_score_works_in_every_head(generator: torch.Generator, recording: 
 
 @pytest.mark.parametrize("rotary", [False, True])
 @pytest.mark.parametrize("name", ["scaled_dot", "additive"])
-def test_step_by_step_with_a_cache_equals_all_at_once(
-    generator: torch.Generator, name: str, rotary: bool
-) -> None:
+def test_step_by_step_with_a_cache_equals_all_at_once(generator: torch.Generator, name: str, rotary: bool) -> None:
     layer = MultiHeadAttention(24, heads=4, groups=2, rotary=rotary, score=find_score(name))
     states = torch.randn(2, 7, 24, generator=generator)
     whole = layer(states, causal=True)
@@ -357,8 +354,7 @@ def test_a_worked_example() -> None:
 
 def test_agrees_with_loops_in_both_paths(generator: torch.Generator) -> None:
     query, key, value = (
-        torch.randn(*shape, generator=generator, dtype=torch.float64)
-        for shape in [(2, 3, 5), (2, 7, 5), (2, 7, 11)]
+        torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in [(2, 3, 5), (2, 7, 5), (2, 7, 11)]
     )
     mask = torch.rand(2, 7, generator=generator) < 0.7
     expected = by_loops(query, key, value, mask)
@@ -405,9 +401,7 @@ def test_wrong_widths_are_refused(layer: Attention, query: int, key: int, messag
 
 @pytest.mark.parametrize("heads", [None, 3])
 @pytest.mark.parametrize("name", SCORES)
-def test_every_score_works_in_a_recurrent_decoder(
-    generator: torch.Generator, name: str, heads: int | None
-) -> None:
+def test_every_score_works_in_a_recurrent_decoder(generator: torch.Generator, name: str, heads: int | None) -> None:
     """Bahdanau's loop works: the query is the previous state, the context is an input of the cell, and keys are
     prepared once.
     """

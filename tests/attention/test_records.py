@@ -185,9 +185,7 @@ def test_earlier_steps_have_zero_weight_on_later_keys(layer: MultiHeadAttention)
     assert steps_of(layer, (1, 0), (1, 1)).mask is None
 
 
-def test_steps_are_joined_once_on_first_access(
-    layer: MultiHeadAttention, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_steps_are_joined_once_on_first_access(layer: MultiHeadAttention, monkeypatch: pytest.MonkeyPatch) -> None:
     joined, cat = [], torch.cat
     layer.eval()  # in training, one product computes queries, keys and values, from a concatenated weight
 

@@ -185,9 +185,7 @@ def test_the_table_has_the_weights(page: Any, address: str, learned: regard.Answ
 
 
 @pytest.mark.parametrize("size", [(390, 844), (640, 400)], ids=["phone", "twice as large"])
-def test_narrow_windows_reach_everything(
-    page: Any, address: str, translating: str, size: tuple[int, int]
-) -> None:
+def test_narrow_windows_reach_everything(page: Any, address: str, translating: str, size: tuple[int, int]) -> None:
     """The page does not overflow sideways, and the legend is visible with the weights."""
     width, height = size
     page.set_viewport_size({"width": width, "height": height})

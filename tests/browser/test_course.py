@@ -74,9 +74,7 @@ def test_paper_has_no_closed_hints_and_nothing_to_click(page: Any, tmp_path: Pat
     page.goto((tmp_path / "page.html").as_uri())
     page.click("details:first-of-type summary")
     page.emulate_media(media="print")
-    shown = page.eval_on_selector_all(
-        "details, button, nav", "all => all.filter((x) => x.checkVisibility()).length"
-    )
+    shown = page.eval_on_selector_all("details, button, nav", "all => all.filter((x) => x.checkVisibility()).length")
     assert shown == 1 and page.locator("details:first-of-type p").first.is_visible()
     # A line of a stub is not wrapped on A4 with margins of 12 mm.
     page.set_viewport_size({"width": 702, "height": 1000})

@@ -44,9 +44,7 @@ def test_invalid_input_is_reported(page: Any, address: str) -> None:
 def test_hovering_marks_the_row_and_shows_the_weight(page: Any, address: str, learned: regard.AnswerRun) -> None:
     _type(page, address)
     box = page.locator("figure canvas").nth(1).bounding_box()
-    page.mouse.move(
-        box["x"] + box["width"] - 10, box["y"] + box["height"] - 10
-    )  # the last weight of the last row
+    page.mouse.move(box["x"] + box["width"] - 10, box["y"] + box["height"] - 10)  # the last weight of the last row
     page.wait_for_function("() => document.querySelector('output').textContent.startsWith('head 1: count C')")
     found = re.search(r"→ A \(step 12\): ([\d.]+)$", page.inner_text("output"))
     assert found is not None
@@ -170,9 +168,7 @@ def test_killed_browser_does_not_affect_others(chromium: Any, page: Any, address
     assert page.locator("figure canvas").count() == 2
 
 
-def test_page_describes_valid_inputs_and_accepts_lower_case(
-    page: Any, address: str, learned: regard.AnswerRun
-) -> None:
+def test_page_describes_valid_inputs_and_accepts_lower_case(page: Any, address: str, learned: regard.AnswerRun) -> None:
     page.goto(address)
     page.wait_for_selector("canvas")
     assert page.inner_text("#accepts") == (
@@ -279,9 +275,7 @@ def test_address_stores_the_view(page: Any, address: str, chromium: Any) -> None
     page.wait_for_selector("table")
     assert page.inner_text(".answer") == said
     page.evaluate("input => { location.hash = `#input=${input}&mode=lines`; }", INPUT[::-1])
-    page.wait_for_function(
-        "text => document.querySelector('.answer code')?.textContent === text", arg=INPUT[::-1]
-    )
+    page.wait_for_function("text => document.querySelector('.answer code')?.textContent === text", arg=INPUT[::-1])
     page.wait_for_selector(".lines")
 
 

@@ -76,9 +76,7 @@ def test_sentence_and_strip_show_the_same_head(page: Any, exported: Path, learne
         sentence, strip = _heads(page)
         assert sentence == strip != "" and expected in (None, strip)
         head = re.fullmatch(r"head (\d+)", strip)
-        query = (
-            page.locator(".tokens [aria-pressed=true]").first.get_attribute("data-name").removeprefix("query-")
-        )
+        query = page.locator(".tokens [aria-pressed=true]").first.get_attribute("data-name").removeprefix("query-")
         tokens = page.locator(".tokens > div >> nth=1").locator(".token")
         shown = [float(each) for each in tokens.evaluate_all("all => all.map((each) => each.title)")]
         if head and trained:

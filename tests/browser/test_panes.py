@@ -18,9 +18,7 @@ from tests.browser.test_explorer import _type
 from tests.browser.test_facts import _saver
 
 INPUT = "BCCCBAABACCCA"
-OVERFLOW = (
-    "[document.documentElement.scrollHeight - innerHeight, document.documentElement.scrollWidth - innerWidth]"
-)
+OVERFLOW = "[document.documentElement.scrollHeight - innerHeight, document.documentElement.scrollWidth - innerWidth]"
 
 
 def _heads(size: int) -> np.ndarray:
@@ -52,10 +50,7 @@ def test_all_panes_fit_a_laptop(page: Any, address: str, translating: str, tmp_p
         box = page.locator(f".pane.{pane}").bounding_box()
         assert box["width"] > 180 and box["height"] > 500 and box["y"] + box["height"] <= 800
     canvas = page.locator("figure canvas").first.bounding_box()
-    assert (
-        canvas["y"] + canvas["height"] <= page.locator(".legend").bounding_box()["y"] + 2
-        or subject == "translator"
-    )
+    assert canvas["y"] + canvas["height"] <= page.locator(".legend").bounding_box()["y"] + 2 or subject == "translator"
     page.set_viewport_size({"width": 3840, "height": 2160})
     settle(page)
     assert page.evaluate(OVERFLOW) == [0, 0]
@@ -90,9 +85,7 @@ def test_a_head_is_chosen_among_all(page: Any, tmp_path: Path) -> None:
     assert page.locator("[aria-current=true]").get_attribute("data-name") == "tile-cross-1"
     assert page.inner_text("figcaption b") == "head 1"
     page.select_option("select[data-name='Rank by']", label="entropy")
-    widths = page.locator(".tile .measure i").evaluate_all(
-        "all => all.map((each) => parseFloat(each.style.width))"
-    )
+    widths = page.locator(".tile .measure i").evaluate_all("all => all.map((each) => parseFloat(each.style.width))")
     assert widths[0] == 100 and widths[1] < 20 < widths[0]  # uniform, and a single key
 
 
@@ -206,9 +199,7 @@ def test_the_overview_has_bars_and_a_matrix(page: Any, tmp_path: Path) -> None:
     page.goto(f"{_real(tmp_path)}#mode=overview&measure=entropy")
     page.wait_for_selector(".thumb canvas")
     page.click("button:text-is('Bars: entropy')")
-    bars = page.locator(".chart rect").evaluate_all(
-        "all => all.map((each) => Number(each.getAttribute('width')))"
-    )
+    bars = page.locator(".chart rect").evaluate_all("all => all.map((each) => Number(each.getAttribute('width')))")
     assert len(bars) == 3 and bars == sorted(bars, reverse=True) and bars[0] > 5 * bars[2]
     page.click("button:text-is('Matrix: entropy')")
     assert page.locator(".chart rect").count() == 3 and "chart=matrix" in page.url
@@ -230,9 +221,7 @@ def test_changes_are_undone_one_by_one(page: Any, address: str, learned: regard.
     page.wait_for_selector(".mark b:text-matches('^1 [^,]*$')")
     page.click("button:text-is('undo')")
     page.wait_for_function("() => !document.querySelector('.mark')")
-    assert page.inner_text(".prediction").split() == [
-        str(each) for each in learned.attend(INPUT).prediction or []
-    ]
+    assert page.inner_text(".prediction").split() == [str(each) for each in learned.attend(INPUT).prediction or []]
 
 
 def test_the_keys_are_listed(page: Any, address: str) -> None:
@@ -257,9 +246,7 @@ def test_typing_and_show_send_one_request(page: Any, address: str) -> None:
     page.wait_for_timeout(250)  # typing has sent a request
     page.keyboard.press("Enter")
     page.click("button:text-is('Show')")
-    page.wait_for_function(
-        "text => document.querySelector('.answer code')?.textContent === text", arg=INPUT[::-1]
-    )
+    page.wait_for_function("text => document.querySelector('.answer code')?.textContent === text", arg=INPUT[::-1])
     settle(page)
     assert len(asked) == 1
     page.fill("#input", INPUT)

@@ -178,9 +178,7 @@ def test_touching_keeps_the_snapshot(page: Any, address: str) -> None:
 
 
 @pytest.mark.parametrize("style", ["display: none", "width: 0", "width: 3px; overflow: hidden", None])
-def test_without_room_nothing_fails(
-    page: Any, address: str, learned: regard.AnswerRun, style: str | None
-) -> None:
+def test_without_room_nothing_fails(page: Any, address: str, learned: regard.AnswerRun, style: str | None) -> None:
     """A view in a hidden, empty or detached container does not fail in any mode, and is drawn when it becomes
     visible.
     """

@@ -24,9 +24,7 @@ def test_sum_has_the_models_numbers(page: Any, address: str, learned: regard.Ans
     rows = page.locator(".sum table").first.locator("tbody tr").all_inner_texts()
     assert [float(row.split()[3]) for row in rows] == [round(each, 4) for each in found.weights]
     assert found.answered is not None
-    assert (
-        f"4. Answer at this step: {found.answered.answer}, probability {found.answered.probability:.4f}" in said
-    )
+    assert f"4. Answer at this step: {found.answered.answer}, probability {found.answered.probability:.4f}" in said
     logits = page.locator(".sum table").nth(1).locator("tbody tr").all_inner_texts()
     assert [float(row.split()[1]) for row in logits] == [round(each, 4) for each in found.answered.logits[:8]]
     page.click("[data-name=sum-key-4]")
@@ -59,9 +57,7 @@ def test_a_sum_of_a_translation(page: Any, translating: str, german: regard.Tran
     page.wait_for_selector(".sum h3")
     assert page.locator(".sum h3").count() == 4
     page.select_option("select[data-name=Kind]", label="encoder")
-    page.wait_for_function(
-        "() => document.querySelectorAll('.sum h3').length === 3"
-    )  # its queries are no outputs
+    page.wait_for_function("() => document.querySelectorAll('.sum h3').length === 3")  # its queries are no outputs
 
 
 def test_page_contains_the_sums(page: Any, learned: regard.AnswerRun, tmp_path: Path) -> None:

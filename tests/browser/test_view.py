@@ -88,9 +88,7 @@ def test_several_inputs(page: Any, learned: regard.AnswerRun, tmp_path: Path) ->
     page.goto(write_page(tmp_path / "p.html", maps).as_uri())
     page.wait_for_selector("figure canvas")
     page.select_option("select[data-name=Input]", index=2)
-    page.wait_for_function(
-        "text => document.querySelector('.answer code').textContent === text", arg=maps[2].input
-    )
+    page.wait_for_function("text => document.querySelector('.answer code').textContent === text", arg=maps[2].input)
 
 
 def test_keys_move_and_zoom(page: Any, tmp_path: Path) -> None:
@@ -203,9 +201,7 @@ def test_widget_requests_exact_weights(page: Any, address: str, learned: regard.
     settle(page)
     page.locator("figure [role=grid]").nth(1).focus()
     page.keyboard.press("ArrowDown")
-    page.wait_for_function(
-        "() => document.querySelector('output').textContent.endsWith('0.123456789012 exactly')"
-    )
+    page.wait_for_function("() => document.querySelector('output').textContent.endsWith('0.123456789012 exactly')")
     assert page.evaluate("window.asked") == [{"map": 0, "layer": "cross", "head": 1, "query": 0}]
     page.locator("input[data-name=time]").focus()
     page.keyboard.press("Home")

@@ -61,9 +61,7 @@ def test_rows_are_summed(page: Any, address: str, learned: regard.AnswerRun) -> 
     page.wait_for_function("() => document.querySelector('.sentence').textContent.includes('together')")
     weights = learned.attend(INPUT).cross.weights[1, [0, 2]].sum(0)
     assert f"(step {weights.argmax()}, {weights.max():.2f})" in page.inner_text(".sentence")
-    titles = (
-        page.locator(".tokens > div").nth(1).locator(".token").evaluate_all("all => all.map(each => each.title)")
-    )
+    titles = page.locator(".tokens > div").nth(1).locator(".token").evaluate_all("all => all.map(each => each.title)")
     assert [float(title.split()[0]) for title in titles] == pytest.approx(weights, abs=6e-4)
     assert page.locator(".token.on").count() == 2 and "also=2" in page.url
 
@@ -167,9 +165,7 @@ def test_gallery_describes_heads(page: Any, address: str, learned: regard.Answer
     told = learned.roles()
     shown = page.locator(".thumb .role").all_inner_texts()
     expected = [
-        each.description
-        if each.role is None or each.strength is None
-        else f"{each.role}: {each.strength.mean:.2f}"
+        each.description if each.role is None or each.strength is None else f"{each.role}: {each.strength.mean:.2f}"
         for each in told.heads
     ]
     assert shown == expected
@@ -236,9 +232,7 @@ def test_answer_is_explained_step_by_step(page: Any, translating: str, german: r
     page.wait_for_function("() => !location.hash.includes('written')")
 
 
-def test_two_runs_are_compared(
-    page: Any, learned: regard.AnswerRun, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_two_runs_are_compared(page: Any, learned: regard.AnswerRun, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Both runs share one cursor, and their difference is shown."""
     other = learned.untrained(5)
     with served(learned, [other]) as address:
@@ -258,8 +252,7 @@ def test_two_runs_are_compared(
             settle(page)
         shown, beside = (each.attend(INPUT).cross.weights[1, 1, 1] for each in (learned, other))
         cells = [
-            page.locator(f"#{grids.nth(at).get_attribute('aria-activedescendant')}").inner_text()
-            for at in range(3)
+            page.locator(f"#{grids.nth(at).get_attribute('aria-activedescendant')}").inner_text() for at in range(3)
         ]
         assert cells[:2] == [f"C {100 * each:.1f}%" for each in (shown, beside)]
         sign = "\N{MINUS SIGN}" if shown < beside else "+"

@@ -174,9 +174,7 @@ def test_links_of_every_pair_are_needed(german: regard.TranslationRun) -> None:
         german.choose_alignment(PAIRS[:1], [regard.WordAlignment.of([])] * 2)
 
 
-def test_selection_of_an_earlier_step_is_ignored(
-    own: Path, texts: tuple[Path, Path, Path], command: Command
-) -> None:
+def test_selection_of_an_earlier_step_is_ignored(own: Path, texts: tuple[Path, Path, Path], command: Command) -> None:
     command("align", own, *texts[:2], "--links", texts[2])
     run = regard.load_translator(str(own))
     assert run.kept_heads() is not None

@@ -21,9 +21,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_parts_and_tree_are_printed(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "why.json"
     layer = "decoder.1.self_attention"
-    main(
-        ["explain", str(folder), "--why", "--layer", layer, "--output", "5", "--depth", "3", "--json", str(file)]
-    )
+    main(["explain", str(folder), "--why", "--layer", layer, "--output", "5", "--depth", "3", "--json", str(file)])
     said = " ".join(capsys.readouterr().out.split())
     numbers = json.loads(file.read_text(encoding="utf-8"))
     run = regard.load(folder)

@@ -93,9 +93,7 @@ KINDS_OF_AN_ANSWER_RUN = ("heads", "alignment", "importance", "entropy", "positi
 
 
 @pytest.mark.parametrize("kind", KINDS_OF_AN_ANSWER_RUN)
-def test_writes_figure_caption_and_data(
-    command: Command, tmp_path: Path, trained: regard.AnswerRun, kind: str
-) -> None:
+def test_writes_figure_caption_and_data(command: Command, tmp_path: Path, trained: regard.AnswerRun, kind: str) -> None:
     path = tmp_path / "figure.pdf"
     status, out, err = command("plot", kind, trained.folder, "-o", path, "--samples", "20")
     assert status == 0, err
@@ -157,9 +155,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    "kind", ["heads", "rollout", "induction", "importance", "entropy", "positions", "embeddings"]
-)
+@pytest.mark.parametrize("kind", ["heads", "rollout", "induction", "importance", "entropy", "positions", "embeddings"])
 def test_figures_of_an_external_model(command: Command, tmp_path: Path, bert: Path, kind: str) -> None:
     path = tmp_path / "figure.png"
     status, out, err = command("plot", kind, bert, "--text", "the cat sat on the mat", "-o", path)

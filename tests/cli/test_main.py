@@ -99,8 +99,7 @@ def test_ctrl_c_saves_and_resume_continues(tmp_path: Path) -> None:
     refused = start(tmp_path, "train", "counting", "--resume", "--seed", "20", folder=tmp_path)
     assert refused.wait() == 2
     assert refused.err == (
-        "regard: seed 20 differs from the run's 0: a resumed run keeps its flags; leave seed out, "
-        "or train a new run\n"
+        "regard: seed 20 differs from the run's 0: a resumed run keeps its flags; leave seed out, or train a new run\n"
     )
 
 
@@ -142,9 +141,7 @@ def test_closed_pipe_gives_no_traceback(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
-def test_unexpected_error_is_one_line_and_a_report_file(
-    command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unexpected_error_is_one_line_and_a_report_file(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(argv: list[str]) -> None:
         raise ZeroDivisionError("by \udce9 zero")
 
@@ -214,9 +211,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize(
-    ("library", "way"), [("matplotlib", way) for way in BROKEN] + [("safetensors", "raises")]
-)
+@pytest.mark.parametrize(("library", "way"), [("matplotlib", way) for way in BROKEN] + [("safetensors", "raises")])
 def test_a_broken_library_is_named(tmp_path: Path, library: str, way: str) -> None:
     regard.train("counting", hidden=4, heads=1, steps=1, savepath=tmp_path / "models", progress=False)
     (tmp_path / "broken").mkdir()

@@ -37,12 +37,8 @@ def test_wrong_training_flags_are_reported_with_both_values(
     assert "was trained with hidden 8, not 12: train another" in _refused(
         command, name, trained.folder, "--hidden", "12"
     )
-    assert "was trained with multihead True, not False" in _refused(
-        command, name, trained.folder, "--no_multihead"
-    )
-    assert "--hidden 8 is fixed by the run: leave it out" in _refused(
-        command, name, trained.folder, "--hidden", "8"
-    )
+    assert "was trained with multihead True, not False" in _refused(command, name, trained.folder, "--no_multihead")
+    assert "--hidden 8 is fixed by the run: leave it out" in _refused(command, name, trained.folder, "--hidden", "8")
     assert "Unrecognized options: --foo, 3" in _refused(command, name, trained.folder, "--foo", "3")
 
 
@@ -81,9 +77,7 @@ def test_translate_and_import_recognize_folders(command: Command, peer: Path, tr
 
 
 @pytest.mark.parametrize("name", [None, *COMMANDS])
-def test_no_help_is_wider_than_a_terminal(
-    command: Command, monkeypatch: pytest.MonkeyPatch, name: str | None
-) -> None:
+def test_no_help_is_wider_than_a_terminal(command: Command, monkeypatch: pytest.MonkeyPatch, name: str | None) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     status, out, _ = command(*([name] if name else []), "--help")
     assert status == 0 and out

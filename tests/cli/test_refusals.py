@@ -397,9 +397,7 @@ def test_bad_input_for_a_translator(
 
 @pytest.mark.usefixtures("site")
 @pytest.mark.parametrize(("flags", "message"), TRAINING)
-def test_training_checks_options_before_it_learns_a_vocabulary(
-    command: Command, flags: str, message: str
-) -> None:
+def test_training_checks_options_before_it_learns_a_vocabulary(command: Command, flags: str, message: str) -> None:
     train = [] if re.search("--(train|hub)", flags) else ["--train", "text/train.de", "text/train.en"]
     words: list[str | Path] = ["train", "translation", *train, *shlex.split(flags), "--steps", "2"]
     check(command, words, message)

@@ -71,21 +71,16 @@ def loaded(
     named = {"RUN": [str(trained.folder)], "PAIRS": [str(translator.folder)]}
     named["TRANSLATION"] = ["translation", *text, "--vocab_size", "40", "--steps", "1"]
     lines = {
-        str(number): [part for word in argv for part in named.get(word, [word])]
-        for number, argv in enumerate(LIGHT)
+        str(number): [part for word in argv for part in named.get(word, [word])] for number, argv in enumerate(LIGHT)
     }
-    done = subprocess.run(
-        [sys.executable, "-c", CODE, json.dumps(lines)], capture_output=True, text=True, cwd=folder
-    )
+    done = subprocess.run([sys.executable, "-c", CODE, json.dumps(lines)], capture_output=True, text=True, cwd=folder)
     assert done.returncode == 0, done.stderr
     files = [folder / f"{number}.loaded" for number in lines]
     return {argv: set(file.read_text().split()) for argv, file in zip(LIGHT, files, strict=True)}
 
 
 @pytest.mark.parametrize("argv", LIGHT, ids=" ".join)
-def test_commands_import_only_what_they_need(
-    argv: tuple[str, ...], loaded: dict[tuple[str, ...], set[str]]
-) -> None:
+def test_commands_import_only_what_they_need(argv: tuple[str, ...], loaded: dict[tuple[str, ...], set[str]]) -> None:
     names = loaded[argv]
     unneeded = {name for name in HEAVY if name in names} | {name for name in PARTS if _is_loaded(name, names)}
     assert unneeded - LIGHT[argv] == set()

@@ -22,9 +22,7 @@ REGARD = shlex.join([sys.executable, "-m", "regard"])
 
 def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a shell command."""
-    return subprocess.run(
-        ["bash", "-c", command], cwd=folder, capture_output=True, text=True, check=False, timeout=120
-    )
+    return subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, check=False, timeout=120)
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", ">&- 2>/dev/full", "2>/dev/full"])
@@ -147,9 +145,7 @@ def on_terminal(words: list[str], folder: Path) -> str:
 
 
 @pytest.mark.slow
-def test_terminal_output_has_colours_but_no_controls_of_a_text(
-    translator: regard.PairRun, tmp_path: Path
-) -> None:
+def test_terminal_output_has_colours_but_no_controls_of_a_text(translator: regard.PairRun, tmp_path: Path) -> None:
     run = str(translator.folder)
     drawn = on_terminal(["explain", run, "--input", "3.\x1b[2J"], tmp_path)
     assert "\x1b[1m" in drawn and "\x1b[2J" not in drawn and r"\x1b" in drawn

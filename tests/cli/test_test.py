@@ -93,9 +93,7 @@ def test_help(command: Command) -> None:
 
 
 def test_a_run_from_sequence_to_sequence(command: Command, translator: regard.PairRun) -> None:
-    status, out, _ = command(
-        "test", translator.folder, "--samples", "50", "--seed", "2", "--input", "3. Mai 1979"
-    )
+    status, out, _ = command("test", translator.folder, "--samples", "50", "--seed", "2", "--input", "3. Mai 1979")
     assert status == 0
     assert str(translator.test(samples=50, seed=2)) in out
     assert str(translator.attend("3. Mai 1979")) in out and "</s>" in out

@@ -319,9 +319,7 @@ def test_rules_for_text_travel_with_the_run(tmp_path: Path, flags: list[str], co
     source = run.task.source_vocabulary
     assert source.encode(curved) == source.encode(straight) and source.decode(source.encode(curved)) == straight
     assert run.score([(curved, "a")])[0].log_probability == run.score([(straight, "a")])[0].log_probability
-    outputs = [
-        command("translate", "translation", text, "--engine", "regard", *here)[1] for text in (curved, straight)
-    ]
+    outputs = [command("translate", "translation", text, "--engine", "regard", *here)[1] for text in (curved, straight)]
     assert outputs[0] == outputs[1]
     assert "unknown" not in command("translate", "translation", curved, "--engine", "regard", *here)[2]
     attention = run.attend("<2en> Heute singt der Hahn.")

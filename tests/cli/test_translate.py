@@ -179,9 +179,7 @@ def test_text_of_training_is_reported(tmp_path: Path, command: Command) -> None:
     train = write(tmp_path)["train"]
     here = ("--savepath", tmp_path)
     few = ("--steps", "1", "--validate_every", "1")
-    status, out, err = command(
-        "train", "translation", "--train", *train, "--valid", *train, *FLAGS[:-2], *few, *here
-    )
+    status, out, err = command("train", "translation", "--train", *train, "--valid", *train, *FLAGS[:-2], *few, *here)
     assert status == 0 and "Trained translation for 1 step: best validation BLEU" in out
     assert "regard: warning: validation text: 240 of 240 pairs are in the training text, so its figures" in err
     part = tmp_path / "part.tsv"
@@ -240,9 +238,7 @@ def test_help_names_the_presets_values(command: Command) -> None:
     assert status == 0 and "(default: 512)" in out and "--label_smoothing" in out
 
 
-def test_picture_shows_the_written_translation(
-    german: regard.TranslationRun, command: Command, tmp_path: Path
-) -> None:
+def test_picture_shows_the_written_translation(german: regard.TranslationRun, command: Command, tmp_path: Path) -> None:
     """The picture shows the printed translation, and the search does not run again."""
     source = sentences()[0][0]
     for seed in range(3):
@@ -351,15 +347,10 @@ def test_missing_terms_are_reported(run: regard.TranslationRun, command: Command
     argv = ("translate", run.folder, SOURCES[0], "--term", "fox fox", "--no_repeat_ngram", "1")
     status, out, err = command(*argv)
     assert status == 0 and out.count("\n") == 1
-    assert (
-        "regard: the answer to the text lacks 'fox fox': the length limit or another constraint was reached"
-        in err
-    )
+    assert "regard: the answer to the text lacks 'fox fox': the length limit or another constraint was reached" in err
 
 
-def test_ensemble_needs_the_same_vocabularies(
-    run: regard.TranslationRun, command: Command, tmp_path: Path
-) -> None:
+def test_ensemble_needs_the_same_vocabularies(run: regard.TranslationRun, command: Command, tmp_path: Path) -> None:
     other: Any = regard.train(
         "translation", **write(tmp_path), **CONSTRAINED, seed=2, savepath=tmp_path, progress=False
     )

@@ -38,8 +38,7 @@ def test_answer_run_with_non_finite_parameters(
         assert status == 0 and "RuntimeWarning" not in err, err
         if value != 1e30:
             assert err.startswith(
-                f"regard: warning: {first} of {str(run)!r} is the first parameter with values that are not "
-                "finite\n"
+                f"regard: warning: {first} of {str(run)!r} is the first parameter with values that are not finite\n"
             )
             assert words[0] != "test" or "Note:       weights of cross are not finite" in out
 

@@ -63,9 +63,7 @@ def test_model_equals_itself(german: regard.TranslationRun, tmp_path: Path) -> N
         ("nan", "differ by nan"),
     ],
 )
-def test_different_model_is_refused(
-    german: regard.TranslationRun, tmp_path: Path, change: str, message: str
-) -> None:
+def test_different_model_is_refused(german: regard.TranslationRun, tmp_path: Path, change: str, message: str) -> None:
     found = certify(german, Twin(german, change), ["Heute singt der alte Hund."], tmp_path, progress=False)
     with pytest.raises(InputError, match=message):
         found.check()

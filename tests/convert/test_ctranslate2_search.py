@@ -232,9 +232,7 @@ def test_dropped_hypothesis_may_be_better(run: regard.TranslationRun) -> None:
     it is as long as the longest hypothesis, which has the larger length penalty.
     """
     run.translate(SOURCES[:1], engine="ctranslate2")
-    there = ctranslate2.CTranslate2Search(
-        run, next((run.folder / "engines").iterdir()), precision="float32", threads=1
-    )
+    there = ctranslate2.CTranslate2Search(run, next((run.folder / "engines").iterdir()), precision="float32", threads=1)
     names = run.task.target_vocabulary.symbols
     hypotheses = [[*names[5:12], "</s>"], [names[5], "</s>"]]
     found = SimpleNamespace(hypotheses=hypotheses, scores=[-3.0, -3.5])

@@ -88,9 +88,7 @@ def test_edited_conversion_is_replaced(run: regard.TranslationRun, capsys: pytes
     assert (place / "model.bin").read_bytes() == content
 
 
-def test_an_interrupted_conversion_leaves_nothing(
-    run: regard.TranslationRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_conversion_leaves_nothing(run: regard.TranslationRun, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
@@ -125,9 +123,7 @@ def test_auto_answers_on_a_full_disk(
     assert "using Regard's own search, because cannot write" in capsys.readouterr().err
 
 
-def test_auto_uses_ctranslate2_and_reports_it(
-    run: regard.TranslationRun, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_auto_uses_ctranslate2_and_reports_it(run: regard.TranslationRun, capsys: pytest.CaptureFixture[str]) -> None:
     assert translate(run, engine="auto") == translate(run, engine="auto") == run.translate(SOURCES)
     converted, taken = capsys.readouterr().err.splitlines()
     assert "converting the model" in converted

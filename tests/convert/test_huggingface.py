@@ -43,9 +43,7 @@ def test_transformers_classes_load_the_export(marian: regard.TranslationRun, tmp
 
 
 def test_model_card(marian: regard.TranslationRun, tmp_path: Path) -> None:
-    card = (export(marian, tmp_path / "out", to="huggingface", license="cc0-1.0") / "README.md").read_text(
-        "utf-8"
-    )
+    card = (export(marian, tmp_path / "out", to="huggingface", license="cc0-1.0") / "README.md").read_text("utf-8")
     assert card.startswith('---\nlicense: "cc0-1.0"\n') and "- training: train.de, train.en" in card
     bleu = marian.metrics[-1]["bleu"]
     assert f"BLEU {bleu:.1f} on the validation text" in card and "|tok:13a|" in card

@@ -193,9 +193,7 @@ def test_pickled_weights_are_read_as_weights_only(theirs: Path, tmp_path: Path) 
     state = transformers.MarianMTModel.from_pretrained(theirs).state_dict()
     (folder / "model.safetensors").unlink()
     torch.save(dict(state), folder / "pytorch_model.bin")
-    check(
-        read_certificate(import_model(folder, savepath=tmp_path, name="run", examples=TEXTS, progress=False)), 12
-    )
+    check(read_certificate(import_model(folder, savepath=tmp_path, name="run", examples=TEXTS, progress=False)), 12)
 
     torch.save({**state, "bad": Trap(tmp_path / "ran")}, folder / "pytorch_model.bin")
     with pytest.raises(InputError, match="cannot be loaded: transformers says"):

@@ -125,7 +125,7 @@ class MultiHeadAttention(nn.Module):
         ),
         (RIGHT.replace("axis=-1", "mask").partition("def attention")[0], {"masked_softmax": "wrong"}),
         (HEADS, {"attention": "helper", "multi_head_attention": "right"}),
-        ("from torch.nn import MultiheadAttention\n" + SCORE, {"score": "right", "multi_head_attention": "imported"}),  # noqa: E501
+        ("from torch.nn import MultiheadAttention\n" + SCORE, {"score": "right", "multi_head_attention": "imported"}),
         ("from torch.nn.functional import softmax\n" + SCORE, {"score": "right"}),
     ],
     ids=["option", "helper", "at run time", "both wrong", "alone", "class", "import", "softmax"],
@@ -141,16 +141,12 @@ def test_helpers_and_imports_do_not_affect_the_result(
     assert all("\n" not in exercise.trouble for exercise in report.exercises)
 
 
-def test_a_file_that_only_imports_is_not_right(
-    tmp_path: Path, command: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_a_file_that_only_imports_is_not_right(tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:
     path = tmp_path / "mine.py"
     path.write_text("from regard.attention.multihead import MultiHeadAttention\n", encoding="utf-8")
     status, out, _ = command("check", path)
     assert status == 1
-    assert "MultiHeadAttention is imported from regard.attention.multihead: write your own" in " ".join(
-        out.split()
-    )
+    assert "MultiHeadAttention is imported from regard.attention.multihead: write your own" in " ".join(out.split())
 
 
 SOLUTION = "regard_course.mistakes.solution.Solution.attention"
@@ -209,8 +205,6 @@ def test_only_what_the_learner_calls_is_noted(tmp_path: Path, code: str, noted: 
 
 def test_packages_beside_regard_are_not_regards_code() -> None:
     """Regard and NumPy are in one folder if both are installed."""
-    assert str(COURSE / "check.py").startswith(REGARD) and str(COURSE.with_name("regard") / "a.py").startswith(
-        REGARD
-    )
+    assert str(COURSE / "check.py").startswith(REGARD) and str(COURSE.with_name("regard") / "a.py").startswith(REGARD)
     assert not str(COURSE.with_name("numpy") / "a.py").startswith(REGARD)
     assert not str(COURSE.with_name("regard_notes") / "a.py").startswith(REGARD)

@@ -113,9 +113,7 @@ def test_stubs_are_written_and_not_begun(tmp_path: Path, command: Command) -> No
         *("flood", "fork", "subprocess", "input", "array", "list"),
     ],
 )
-def test_a_stopped_exercise_is_one_line_and_the_next_one_is_checked(
-    tmp_path: Path, code: str, words: str
-) -> None:
+def test_a_stopped_exercise_is_one_line_and_the_next_one_is_checked(tmp_path: Path, code: str, words: str) -> None:
     attention = f"def attention(query, key, value, mask=None):\n    {code}\n"
     greedy = (LEARNERS / "searching_lists.py").read_text(encoding="utf-8")
     # A list of three gigabytes takes more than a second, and an endless loop always reaches the limit.
@@ -156,8 +154,8 @@ def test_a_file_that_cannot_be_loaded_is_one_line(tmp_path: Path, text: str, wor
         ("import os; os._exit(3)", "ended its own process, for example with os._exit: remove that"),
         ("import ctypes; ctypes.string_at(0)", "crashed (segmentation fault)"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", "was ended by signal 15"),
-        ("import os, signal; os.kill(os.getppid(), signal.SIGKILL)", "sends a signal to another process (os.kill)"),  # noqa: E501
-        ("import multiprocessing as m; m.get_context('spawn').Process().start()", "starts a process (multiprocessing)"),  # noqa: E501
+        ("import os, signal; os.kill(os.getppid(), signal.SIGKILL)", "sends a signal to another process (os.kill)"),
+        ("import multiprocessing as m; m.get_context('spawn').Process().start()", "starts a process (multiprocessing)"),
         ("raise KeyboardInterrupt", "raises KeyboardInterrupt"),
         ("def f(): f()\nf()", "RecursionError"),
         ("raise ValueError('\\x1b[2J')", "cannot be run: ValueError: \\x1b[2J"),
@@ -166,9 +164,7 @@ def test_a_file_that_cannot_be_loaded_is_one_line(tmp_path: Path, text: str, wor
         ("import builtins; builtins.len = None", "made the checker fail"),
     ],
 )  # fmt: skip
-def test_a_file_that_crashes_while_loading_is_one_line(
-    tmp_path: Path, command: Command, text: str, words: str
-) -> None:
+def test_a_file_that_crashes_while_loading_is_one_line(tmp_path: Path, command: Command, text: str, words: str) -> None:
     status, out, err = command("check", write(tmp_path, f"{text}\n{RIGHT}"))
     assert status == 1 and err == "", err
     first = out.splitlines()[0]
@@ -195,9 +191,7 @@ def test_a_file_that_changes_python_is_still_checked(tmp_path: Path, command: Co
     assert status == 0 and "score: right" in out and err == "", out
     text = "import numpy as np\nnp.isfinite = None\n"
     status, out, _ = command("check", write(tmp_path, text + RIGHT))
-    assert (
-        status == 1 and "Note: your file replaces numpy.isfinite, also for the checker and all libraries." in out
-    )
+    assert status == 1 and "Note: your file replaces numpy.isfinite, also for the checker and all libraries." in out
 
 
 def test_an_error_shows_only_the_learners_lines(tmp_path: Path) -> None:
@@ -231,9 +225,7 @@ def test_an_object_is_checked_in_a_fork() -> None:
     home = os.getpid()
     seen = []
 
-    def attention(
-        query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None = None
-    ) -> Any:
+    def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None = None) -> Any:
         seen.append(1)
         assert os.getpid() != home
         weights = (query @ key.transpose(1, 2)).softmax(-1)

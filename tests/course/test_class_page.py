@@ -37,9 +37,7 @@ def test_the_command_writes_a_page_without_network(tmp_path: Path, command: Comm
     assert status == 0 and "Wrote the page of the class" in out, err
     text = page.read_text(encoding="utf-8")
     assert "http" not in text and "src=" not in text and "sends nothing" in text
-    lines = {
-        re.findall(r'data-key="([^"]*)"', line)[0]: line for line in text.splitlines() if 'row" data-key' in line
-    }
+    lines = {re.findall(r'data-key="([^"]*)"', line)[0]: line for line in text.splitlines() if 'row" data-key' in line}
     assert list(lines) == ["anna", "ben", "carl", "dora"]
     assert ">✓</td>" in lines["anna"] and "✗ 0/9</td>" in lines["ben"] and ">0/9</td>" in lines["dora"]
     assert "dora contains no Python file" in lines["dora"]

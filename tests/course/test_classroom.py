@@ -40,9 +40,7 @@ def test_the_workflow_reports_partial_points(tmp_path: Path, monkeypatch: pytest
     for content, score in ((reports[0], 0), (reports, 9)):
         (tmp_path / "report.json").write_text(json.dumps(content), encoding="utf-8")
         script = "\n".join(line[indent:] for line in lines)
-        done = subprocess.run(
-            [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
-        )
+        done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
         result = json.loads(base64.b64decode(done.stdout.removeprefix("result=")))
         (test,) = result["tests"]
         assert test["name"] == "score" and test["score"] == score

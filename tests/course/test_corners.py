@@ -84,8 +84,7 @@ def test_the_usual_constant_hides_large_scores() -> None:
         ),
         (
             "rms_norm",
-            "def rms_norm(states, gain):\n"
-            "    return states / ((states**2).mean(-1)[..., None] + 1e-8) ** 0.5 * gain\n",
+            "def rms_norm(states, gain):\n    return states / ((states**2).mean(-1)[..., None] + 1e-8) ** 0.5 * gain\n",
             "small states",
         ),
         (
@@ -105,17 +104,13 @@ def test_only_the_corner_shows_an_error(exercise: str, source: str, case: str) -
 def test_inputs_have_the_corners() -> None:
     for exercise in EXERCISES:
         cases = {case.name: case for case in exercise.cases(0)}
-        masks = [
-            name for name in ("mask", "memory_mask") if any(name in case.arguments for case in cases.values())
-        ]
+        masks = [name for name in ("mask", "memory_mask") if any(name in case.arguments for case in cases.values())]
         assert (LARGE_HIDDEN in cases) == bool(masks), exercise.name
         if LARGE_HIDDEN in cases:
             case = cases[LARGE_HIDDEN]
             mask = case.arguments[masks[0]]
             assert mask.any(-1).all() and not mask.all()
-        matrices = [
-            value for value in cases[next(iter(cases))].arguments.values() if getattr(value, "ndim", 0) > 1
-        ]
+        matrices = [value for value in cases[next(iter(cases))].arguments.values() if getattr(value, "ndim", 0) > 1]
         if matrices and exercise.name not in ("train_copy", "apply_merges"):
             arguments = cases["not contiguous"].arguments
             strided = {name: value for name, value in arguments.items() if getattr(value, "ndim", 0) > 1}
@@ -236,6 +231,4 @@ def test_the_limit_depends_on_progress_and_on_the_speed_of_the_machine(monkeypat
             pass
 
     stopped = run(monkeypatch, loop, slowness=2.0, total=100)
-    assert stopped.startswith(
-        "did not end within 0.5 seconds (times 2.0 on this slow machine): is there an endless"
-    )
+    assert stopped.startswith("did not end within 0.5 seconds (times 2.0 on this slow machine): is there an endless")

@@ -20,10 +20,7 @@ EVERY_EXERCISE = pytest.mark.parametrize("name", [exercise.name for exercise in 
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(item.name, marks=[pytest.mark.slow] if item.name == "train_copy" else [])
-        for item in EXERCISES
-    ],
+    [pytest.param(item.name, marks=[pytest.mark.slow] if item.name == "train_copy" else []) for item in EXERCISES],
 )
 def test_the_worked_solution_is_right(name: str) -> None:
     [code] = re.findall(r"```python\n(.*?)```", read_exercise(name).hints["Solution"], re.DOTALL)
@@ -71,9 +68,7 @@ def test_links_of_lessons_name_their_pages(language: str) -> None:
     titles = {f"{lesson.name}.html": lesson.title for lesson in lessons(language)}
     numbers = {f"exercise-{item.name}.html": (number, item.name) for number, item in enumerate(EXERCISES, 1)}
     for lesson in lessons(language):
-        for before, label, page in re.findall(
-            r"(.{0,12})\[([^][]+)\]\(([^)]*)\)", "\n".join(lesson.parts.values())
-        ):
+        for before, label, page in re.findall(r"(.{0,12})\[([^][]+)\]\(([^)]*)\)", "\n".join(lesson.parts.values())):
             if page in titles:
                 assert label == titles[page]
             else:

@@ -99,9 +99,7 @@ def test_a_page_has_all_parts_and_needs_no_network(lesson: Lesson) -> None:
 
 def test_the_text_on_scores_names_the_printed_numbers() -> None:
     shown = find_lesson("scores").parts["By hand"]
-    (spreads,) = re.findall(
-        r"The first number is the spread of the scores: ([\d.]+), ([\d.]+) and ([\d.]+)", shown
-    )
+    (spreads,) = re.findall(r"The first number is the spread of the scores: ([\d.]+), ([\d.]+) and ([\d.]+)", shown)
     printed = [line.split()[1] for line in shown.split("```text\n")[1].split("```")[0].splitlines()]
     assert list(spreads) == printed
     assert [round(float(spread)) for spread in spreads] == [2, 8, 32]
@@ -136,9 +134,7 @@ def test_commands_contain_the_folder_of_runs(lesson: Lesson, folder: str) -> Non
         ), words
 
 
-def test_commands_of_a_page_work_when_copied(
-    tmp_path: Path, command: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_commands_of_a_page_work_when_copied(tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:
     page = lesson_page(find_lesson("counting"), see="", home=tmp_path / "my runs")
     training, testing = find_commands(page)
     assert command(*training[1:], "--steps", "2")[0] == 0
@@ -160,9 +156,7 @@ def test_notebooks_and_stubs_never_overwrite_files(
 ) -> None:
     folder = tmp_path / "notebooks"
     status, out, err = command("learn", "--notebooks", folder, "--stubs", tmp_path / "stubs")
-    assert (
-        status == 0 and f"Wrote {len(EXERCISES)} stubs" in out and f"Wrote {len(lessons())} notebooks" in out
-    ), err
+    assert status == 0 and f"Wrote {len(EXERCISES)} stubs" in out and f"Wrote {len(lessons())} notebooks" in out, err
     assert json.loads((folder / "01_lookups.ipynb").read_text(encoding="utf-8"))["nbformat"] == 4
     status, _, err = command("learn", "--notebooks", folder)
     assert status == 2 and "exists already" in err

@@ -120,17 +120,13 @@ def test_several_people_are_checked_in_processes(tmp_path: Path) -> None:
 def remarks(path: Path) -> dict[str, str]:
     """Return the words of the rows on files, by person and file."""
     with path.open(encoding="utf-8", newline="") as file:
-        return {
-            f"{row['person']}: {row['file']}": row["note"] for row in csv.DictReader(file) if row["of"] == "0"
-        }
+        return {f"{row['person']}: {row['file']}": row["note"] for row in csv.DictReader(file) if row["of"] == "0"}
 
 
 def test_a_broken_file_concerns_only_its_own_exercises(tmp_path: Path) -> None:
     greedy = "def greedy_search(step, start, end, longest):\n    raise NotImplementedError\n"
     broken = "def score(q, k:\n"
-    folder = write(
-        tmp_path / "class", anna__score=broken, anna__mine=greedy, ben__score=RIGHT, ben__utils="x = (\n"
-    )
+    folder = write(tmp_path / "class", anna__score=broken, anna__mine=greedy, ben__score=RIGHT, ben__utils="x = (\n")
     write(folder, carl__a=RIGHT, carl__old=broken, dora__b=broken.replace("score", "Scaled_Scores"))
     mark_folder(folder, tmp_path / "marks.csv")
     marks = rows(tmp_path / "marks.csv")

@@ -41,8 +41,7 @@ def test_the_solution_agrees_with_plain_loops(exercise: Exercise) -> None:
 def test_mistakes_differ_by_far_more_than_rounding_and_from_each_other(exercise: Exercise) -> None:
     cases = [case for case in exercise.cases(0) if case.diagnose]
     answers = {
-        mistake: [run_solution(mistake, exercise, case) for case in cases]
-        for mistake in relevant_mistakes(exercise)
+        mistake: [run_solution(mistake, exercise, case) for case in cases] for mistake in relevant_mistakes(exercise)
     }
     expected = [exercise.expected(case) for case in cases]
     for mistake, results in answers.items():
@@ -58,8 +57,7 @@ def test_mistakes_differ_by_far_more_than_rounding_and_from_each_other(exercise:
     for first, second in combinations(answers, 2):
         pairs = list(zip(cases, answers[first], answers[second], strict=True))
         if all(
-            (a is None) == (b is None) and (a is None or b is None or equal_outputs(case, a, b))
-            for case, a, b in pairs
+            (a is None) == (b is None) and (a is None or b is None or equal_outputs(case, a, b)) for case, a, b in pairs
         ):
             same.add((spaced_name(first.__name__), spaced_name(second.__name__)))
     assert same <= SAME

@@ -69,9 +69,7 @@ def test_stubs_are_those_of_the_file(tmp_path: Path, command: Command) -> None:
     assert status == 0 and "--exercises" in out, err
     (stub,) = (tmp_path / "stubs").iterdir()
     text = stub.read_text()
-    assert (
-        "def moving_average(values, width):" in text and "--exercises check.py" in text and "mean(1)" not in text
-    )
+    assert "def moving_average(values, width):" in text and "--exercises check.py" in text and "mean(1)" not in text
     assert regard.check(stub, exercises=own).exercises[0].state == "not begun"
 
 

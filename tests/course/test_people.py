@@ -28,10 +28,7 @@ def source_of(name: str) -> str:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] if row["exercise"] in LONG else [])
-        for name, row in ANSWERS.items()
-    ],
+    [pytest.param(name, marks=[pytest.mark.slow] if row["exercise"] in LONG else []) for name, row in ANSWERS.items()],
 )
 def test_the_mistakes_of_an_answer_are_named_and_a_right_answer_is_right(name: str) -> None:
     row = ANSWERS[name]

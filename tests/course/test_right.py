@@ -44,9 +44,7 @@ def test_a_sample_of_right_solutions_passes_with_any_seed(exercise: str, seed: i
 def test_at_a_kink_the_gradient_of_either_side_is_right(exercise: str, seed: int) -> None:
     item = next(item for item in EXERCISES if item.name == exercise)
     (case,) = [case for case in item.cases(seed) if case.name == "gradients"]
-    assert any(
-        abs(after - before) > 0.02 * abs(after) for before, after in item.expected_gradients(case).values()
-    )
+    assert any(abs(after - before) > 0.02 * abs(after) for before, after in item.expected_gradients(case).values())
     report = check_source(FILES["stacking_module"], exercise, seed)
     assert report.state == "right", report
 

@@ -129,8 +129,7 @@ def test_the_command_reports_gaps_in_the_language(folder: Path, command: Command
         shutil.copy(ROOT / "regard_course" / "translations" / "de" / name, folder / name)
     err = command("learn", "--language", folder, "--stubs", folder / "stubs")[2]
     assert (
-        err.startswith(f"regard: {len(list_gaps(str(folder)))} Texte fehlen oder sind älter")
-        and err.count("\n") == 1
+        err.startswith(f"regard: {len(list_gaps(str(folder)))} Texte fehlen oder sind älter") and err.count("\n") == 1
     )
     index = index_page(str(folder))
     assert index.count("(auf Englisch)") == len(RUNS) + len(EXERCISES) - 2
@@ -198,9 +197,7 @@ def test_an_edit_of_an_english_lesson_is_noticed(
         ("original: ", "digest: ", "does not begin with the line 'original: "),
     ],
 )
-def test_a_fault_in_a_folder_is_one_line(
-    folder: Path, command: Command, before: str, after: str, words: str
-) -> None:
+def test_a_fault_in_a_folder_is_one_line(folder: Path, command: Command, before: str, after: str, words: str) -> None:
     path = folder / "lessons" / "tokens.md"
     assert before in path.read_text(encoding="utf-8")
     path.write_text(path.read_text(encoding="utf-8").replace(before, after, 1), encoding="utf-8")

@@ -23,9 +23,7 @@ def test_rate_zero_equals_the_tokenizers_library() -> None:
     recut, random = BpeDropout(SUBWORDS, 0.0, 0), np.random.default_rng(0)
     for text in [*TEXT, "läuft, schläft - „oft“!", "☃ Hund", "springt-singt  heute"]:
         found = recut(encode(text), random)
-        assert (
-            found.tolist() == encode(SUBWORDS.decode(encode(text).tolist())).tolist() and found.dtype == np.uint16
-        )
+        assert found.tolist() == encode(SUBWORDS.decode(encode(text).tolist())).tolist() and found.dtype == np.uint16
 
 
 def test_segmentations_vary_and_keep_the_text() -> None:

@@ -157,9 +157,7 @@ def test_a_prepared_corpus_is_reused_until_the_text_changes(tmp_path: Path) -> N
     assert len(third) == 51 and len(more) == len(names) == 3 and not more & names
     for path in sorted(root.glob("vocabulary-*")):
         path.write_text(path.read_text().replace("a", "b", 1))
-    with pytest.raises(
-        InputError, match="vocabulary-.*' is damaged: .*; delete the file to prepare the text again"
-    ):
+    with pytest.raises(InputError, match="vocabulary-.*' is damaged: .*; delete the file to prepare the text again"):
         prepare()
 
 

@@ -31,9 +31,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
         yield started
 
 
-def test_files_are_downloaded_once(
-    server: FileServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_are_downloaded_once(server: FileServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = fetch("multi30k", tmp_path)
     assert {file.name: file.read_bytes() for file in files} == {
         name: content for name, content in FILES.items() if ".de." in name or ".en." in name
@@ -67,9 +65,7 @@ def test_a_wrong_checksum_leaves_no_file(server: FileServer, tmp_path: Path) -> 
     assert sorted(path.name for path in (tmp_path / "multi30k").iterdir()) == ["train.de.gz", "train.en.gz"]
 
 
-def test_a_broken_connection_is_retried(
-    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_connection_is_retried(server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets, "RETRIES", 1)
     server.breaks = [10]
     assert fetch("multi30k", tmp_path)[0].read_bytes() == FILES["train.de.gz"]
@@ -99,6 +95,4 @@ def test_the_command(server: FileServer, tmp_path: Path, command: Callable[..., 
     status, _, err = command("data", "multi30k", "--savepath", tmp_path / "x", "--url", f"{server.address}/none")
     assert status == 1 and "cannot fetch" in err.splitlines()[-1] and "Traceback" not in err
     status, _, err = command("data", "multi30k", "--savepath", tmp_path / "y", "--url", "http://127.0.0.1:9/none")
-    assert status == 1 and err.endswith(
-        "no connection; try again later, or give the address of a copy with --url\n"
-    )
+    assert status == 1 and err.endswith("no connection; try again later, or give the address of a copy with --url\n")

@@ -100,9 +100,7 @@ def test_links_of_another_text_are_refused(
     assert not list(tmp_path.glob("*-guide-*"))
 
 
-def test_a_prepared_alignment_is_reused_and_damage_is_refused(
-    tmp_path: Path, vocabulary: SubwordVocabulary
-) -> None:
+def test_a_prepared_alignment_is_reused_and_damage_is_refused(tmp_path: Path, vocabulary: SubwordVocabulary) -> None:
     corpus, guide = prepared(tmp_path, vocabulary, ["\t".join(pair) for pair in PAIRS[:2]], [LINKS] * 2)
     again = [tmp_path / "links", ParallelText([tmp_path / "pairs.tsv"]), (vocabulary, vocabulary), corpus]
     assert prepare_alignment(*again, max_len=60, progress=False).folder == guide.folder  # type: ignore[arg-type]
@@ -161,9 +159,7 @@ def test_links_are_checked_before_any_work(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=message):
             check_alignment_file(links, text)
         with pytest.raises(InputError, match=message):
-            regard.train(
-                "translation", train=(str(text), str(target)), guide=str(links), savepath=tmp_path / "models"
-            )
+            regard.train("translation", train=(str(text), str(target)), guide=str(links), savepath=tmp_path / "models")
         assert not (tmp_path / "models").exists()
     with pytest.raises(InputError, match="none' does not exist"):
         check_alignment_file(tmp_path / "none", text)

@@ -75,9 +75,7 @@ def test_each_corpus_has_its_share_and_repeats_after_a_full_epoch(
         mine = [word for word in served if word.startswith(str(corpus))]
         assert abs(len(mine) - asked * weight / sum(weights)) <= 1
         times = Counter(mine)
-        assert set(times.values()) <= {len(mine) // size, -(-len(mine) // size)} and len(times) == min(
-            size, len(mine)
-        )
+        assert set(times.values()) <= {len(mine) // size, -(-len(mine) // size)} and len(times) == min(size, len(mine))
 
 
 def test_sources_stay_with_their_targets_and_epochs_differ(three: tuple[Corpus, ...]) -> None:
@@ -135,9 +133,7 @@ def two(tmp_path: Path) -> list[str]:
     return [str(tmp_path / name) for name in parts]
 
 
-def test_a_resumed_mixture_has_equal_losses(
-    tmp_path: Path, two: list[str], interrupt_at: Callable[..., None]
-) -> None:
+def test_a_resumed_mixture_has_equal_losses(tmp_path: Path, two: list[str], interrupt_at: Callable[..., None]) -> None:
     asked: dict[str, Any] = {**FEW, "train": two, "weights": [1, 4], "progress": False}
     whole = regard.train("translation", **asked, savepath=tmp_path / "whole")
     interrupt_at(8)
@@ -189,8 +185,7 @@ def test_sources_and_targets_in_separate_files(tmp_path: Path) -> None:
         (
             3,
             (),
-            "train has 3 files: give a source and a target, or one file of pairs; for several texts add "
-            "--weights",
+            "train has 3 files: give a source and a target, or one file of pairs; for several texts add --weights",
         ),
         (2, ("1", "-1"), "weight -1 is out of range: choose from 0.001 to 1,000"),
         (2, ("1", "0"), "weight 0 is out of range"),

@@ -21,9 +21,7 @@ def write(folder: Path, name: str, content: bytes) -> Path:
 
 @pytest.mark.parametrize("ending", ["", ".gz"])
 def test_unusable_pairs_are_skipped_and_counted(tmp_path: Path, ending: str) -> None:
-    text = ParallelText(
-        [write(tmp_path, f"a{ending}", SOURCE), write(tmp_path, f"b{ending}", TARGET)], lenient=True
-    )
+    text = ParallelText([write(tmp_path, f"a{ending}", SOURCE), write(tmp_path, f"b{ending}", TARGET)], lenient=True)
     # Only a line feed ends a line. A line separator or a vertical tab in a line does not shift later lines.
     pairs = [("eins", "one"), ("zwei drei", "two three"), ("fünf", "five"), ("sechs", "six")]
     assert list(text) == pairs
@@ -47,9 +45,7 @@ def test_tab_separated_pairs(tmp_path: Path) -> None:
         (b"a\nb\n", b"a\n", "line 2 of '[^' ]*' is without a partner"),
     ],
 )
-def test_strict_refuses_the_first_skipped_pair(
-    tmp_path: Path, source: bytes, target: bytes, message: str
-) -> None:
+def test_strict_refuses_the_first_skipped_pair(tmp_path: Path, source: bytes, target: bytes, message: str) -> None:
     text = ParallelText([write(tmp_path, "a", source), write(tmp_path, "b", target)], strict=True)
     with pytest.raises(InputError, match=message):
         list(text)

@@ -110,14 +110,10 @@ def test_the_sample_of_a_long_text_takes_the_first_lines_of_each_stretch(
     assert list(some) == chosen == list(some) and some.pairs == len(chosen)
     assert some.summary.endswith(f", the first {taken} of each 10")
     both = Sample(ConcatenatedText([text, text]), 0)
-    assert both.lines == sample // 20 and len(list(both)) == 2 * sum(
-        number % 10 < both.lines for number in range(95)
-    )
+    assert both.lines == sample // 20 and len(list(both)) == 2 * sum(number % 10 < both.lines for number in range(95))
 
 
-def test_a_vocabulary_is_learned_once_and_reports_its_sample(
-    file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_vocabulary_is_learned_once_and_reports_its_sample(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = file.parent / "prepared"
     root.mkdir()
     texts = ConcatenatedText([ParallelText([file]), ParallelText([file])])
@@ -127,9 +123,7 @@ def test_a_vocabulary_is_learned_once_and_reports_its_sample(
     assert "learn" not in capsys.readouterr().err
 
 
-def test_a_process_waits_while_another_learns_the_vocabulary(
-    file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_process_waits_while_another_learns_the_vocabulary(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = file.parent / "prepared"
     learned = learn_vocabularies(ParallelText([file]), CUTTING, root, progress=False)
     [stored] = root.glob("vocabulary-*")
@@ -169,9 +163,7 @@ def test_pairs_are_read_across_chunks_and_empty_chunks(file: Path, tmp_path: Pat
     sources, targets = corpus.read(0, 95)
     assert [words(file)[0].decode(row.tolist()) for row in targets] == [line.split("\t")[1] for line in LINES]
     for begin, end in ((0, 1), (24, 26), (9, 41), (94, 95)):
-        assert [row.tolist() for row in corpus.read(begin, end)[0]] == [
-            row.tolist() for row in sources[begin:end]
-        ]
+        assert [row.tolist() for row in corpus.read(begin, end)[0]] == [row.tolist() for row in sources[begin:end]]
 
 
 def test_a_text_without_a_pair_leaves_nothing(file: Path) -> None:

@@ -39,9 +39,7 @@ ODD = [
 @pytest.fixture(scope="module")
 def found() -> SentencePieceVocabulary:
     model = pieces_of(0)
-    return SentencePieceVocabulary(
-        model, [each for each in vocabulary_of(model) if each not in SPECIAL], codes=True
-    )
+    return SentencePieceVocabulary(model, [each for each in vocabulary_of(model) if each not in SPECIAL], codes=True)
 
 
 def test_encode_decode_round_trip(found: SentencePieceVocabulary) -> None:
@@ -117,9 +115,7 @@ def test_json_round_trip(found: SentencePieceVocabulary) -> None:
         ({"more": 1}, "'more' is unknown"),
     ],
 )
-def test_a_damaged_vocabulary_is_refused(
-    found: SentencePieceVocabulary, change: dict[str, Any], message: str
-) -> None:
+def test_a_damaged_vocabulary_is_refused(found: SentencePieceVocabulary, change: dict[str, Any], message: str) -> None:
     stored = json.loads(found.to_json()) | change
     text = json.dumps(stored, separators=(",", ":"))
     with pytest.raises(InputError, match=f"^tokenizer is damaged: {message}.*; restore the model from a copy"):

@@ -35,9 +35,7 @@ def test_an_encoding_is_detected_and_the_suggested_command_works(tmp_path: Path,
     path = tmp_path / "a file.de"
     path.write_bytes(ENCODED[name])
     expected = name.partition(",")[0]
-    with pytest.raises(
-        InputError, match=f"{expected}, not UTF-8: .* lines, the first is line 1; convert it"
-    ) as error:
+    with pytest.raises(InputError, match=f"{expected}, not UTF-8: .* lines, the first is line 1; convert it") as error:
         check_files([path])
     command = str(error.value).partition("convert it (")[2].partition(")")[0]
     subprocess.run(command.replace("NEW", "new"), shell=True, check=True, cwd=tmp_path)
@@ -70,9 +68,7 @@ def test_zero_bytes_and_unequal_lengths(tmp_path: Path) -> None:
     one, other = tmp_path / "a", tmp_path / "b"
     one.write_bytes(b"a\n" * 300 + b"b\0c\n")
     other.write_bytes(b"a\n" * 300)
-    with pytest.raises(
-        InputError, match=r"has zero bytes: 1 of 301 lines, the first is line 301; remove them \(tr"
-    ):
+    with pytest.raises(InputError, match=r"has zero bytes: 1 of 301 lines, the first is line 301; remove them \(tr"):
         check_files([one])
     one.write_bytes(b"a\n" * 301)
     with pytest.raises(InputError, match="a' has 301 lines and .*b' has 300 lines: line 301 has no counterpart"):
@@ -112,9 +108,7 @@ def broken(folder: Path) -> dict[str, tuple[Path, ...]]:
     }
     for name, content in contents.items():
         (folder / name).write_bytes(content)
-    return {
-        name: (folder / f"{name}.de", folder / "whole.en") for name in ("whole", "wide", "latin", "zero", "long")
-    }
+    return {name: (folder / f"{name}.de", folder / "whole.en") for name in ("whole", "wide", "latin", "zero", "long")}
 
 
 @pytest.mark.parametrize("part", ["train", "valid", "test"])
@@ -136,9 +130,7 @@ def test_lenient_accepts_broken_text_for_one_run_only(tmp_path: Path, capsys: py
     with pytest.raises(InputError, match="strict stops at a broken line, but lenient skips"):
         regard.train("translation", train=text["whole"], **FLAGS, strict=True, lenient=True)
     with pytest.raises(InputError, match="links' is UTF-16"):
-        regard.train(
-            "translation", train=text["whole"], guide=str(tmp_path / "links"), **FLAGS, savepath=tmp_path
-        )
+        regard.train("translation", train=text["whole"], guide=str(tmp_path / "links"), **FLAGS, savepath=tmp_path)
 
 
 def test_commands_refuse_broken_files_before_they_write(
@@ -162,9 +154,7 @@ def test_commands_refuse_broken_files_before_they_write(
         status, out, err = command(*words)
         assert (status, out, err.count("\n")) == (2, "", 1) and "--lenient" in err, (words, err)
     assert not (tmp_path / "cleaned").exists() and not (tmp_path / "out").exists()
-    status, out, err = command(
-        "translate", german.folder, "--input", text["latin"][0], "--lenient", "--beam", "1"
-    )
+    status, out, err = command("translate", german.folder, "--input", text["latin"][0], "--lenient", "--beam", "1")
     assert status == 0 and out.count("\n") == 150 and "line 1 is not UTF-8" in err
     status, out, err = command("align", german.folder, *text["long"], "--lenient")
     assert status == 0 and out.count("\n") == 150 and "TARGET ends before line 151" in err

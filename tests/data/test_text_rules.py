@@ -94,8 +94,7 @@ def test_without_options_nothing_changes() -> None:
     assert stored["normalizer"] == {"type": "Sequence", "normalizers": [{"type": "NFC"}]}
     assert [step["type"] for step in stored["pre_tokenizer"]["pretokenizers"]] == ["Metaspace", "Punctuation"]
     old, new = (
-        TokenizerConfig(kind="bpe", size=60, joint=True, lowercase=False, symbols=symbols)
-        for symbols in ((), ("a",))
+        TokenizerConfig(kind="bpe", size=60, joint=True, lowercase=False, symbols=symbols) for symbols in ((), ("a",))
     )
     assert new.digest(None) != old.digest(None)
 

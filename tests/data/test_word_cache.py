@@ -42,9 +42,7 @@ def test_line_separators_are_ordinary_characters(subwords: SubwordVocabulary, se
     """Tokens are the same for the mark alone, in a word, beside spaces, and as the end mark of the table of
     words.
     """
-    sentences = [
-        f"{before}{separator}{after}" for before in ("", "der", "der ", " ") for after in ("", "Hund", " ")
-    ]
+    sentences = [f"{before}{separator}{after}" for before in ("", "der", "der ", " ") for after in ("", "Hund", " ")]
     sentences += ["", " "]
     for batch in (sentences, sentences[:1], [*sentences[::-1], "der Hund"]):
         tokens, lengths = corpus_tokenizer(subwords)(batch)

@@ -55,9 +55,7 @@ def test_a_dead_process_is_reported_in_one_line() -> None:
     found = map_in_processes(Squares(), range(9), processes=2, purpose="squares")
     _, process = next(found)
     os.kill(process, signal.SIGKILL)
-    with pytest.raises(
-        MachineError, match="a process that squares died, .*: run the same command again for the rest"
-    ):
+    with pytest.raises(MachineError, match="a process that squares died, .*: run the same command again for the rest"):
         list(found)
 
 

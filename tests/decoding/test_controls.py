@@ -93,9 +93,7 @@ def test_wide_beam_finds_the_best_allowed_targets(
         assert hypothesis.finished and hypothesis.score == pytest.approx(score, abs=1e-9)
 
 
-@pytest.mark.parametrize(
-    "terms", [[(5,)], [(6, 5)], [(4, 5), (5, 6)], []], ids=["term", "pair", "overlap", "none"]
-)
+@pytest.mark.parametrize("terms", [[(5,)], [(6, 5)], [(4, 5), (5, 6)], []], ids=["term", "pair", "overlap", "none"])
 @pytest.mark.parametrize("width", [5, 40, 200, WIDE])
 @pytest.mark.parametrize("seed", range(3))
 def test_finished_answers_leave_wide_beams(width: int, seed: int, terms: Sequence[Tokens]) -> None:
@@ -105,9 +103,7 @@ def test_finished_answers_leave_wide_beams(width: int, seed: int, terms: Sequenc
     texts = [tuple(answer.tokens) for answer in answers]
     assert len(set(texts)) == len(texts) and not any(EOS in text for text in texts)
     allowed = [
-        tokens
-        for _, tokens in every_target(model, collate([SOURCE]))
-        if all(contains(tokens, term) for term in terms)
+        tokens for _, tokens in every_target(model, collate([SOURCE])) if all(contains(tokens, term) for term in terms)
     ]
     finished = [answer.tokens for answer in answers if answer.finished]
     assert width < WIDE or sorted(finished) == sorted(allowed)

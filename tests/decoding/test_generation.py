@@ -50,9 +50,7 @@ def test_samples_follow_the_distribution_and_its_truncation(model: DecoderOnly) 
     shares = [sum(sample.tokens == [token] for sample in drawn) / 400 for token in range(SYMBOLS)]
     assert shares == pytest.approx(expected, abs=0.08)
     likely = sorted(range(SYMBOLS), key=lambda token: -expected[token])[:2]
-    kept = [
-        generate(model, [[1]], Search(temperature=1.0, seed=seed, top_k=2), most=1)[0][0] for seed in range(60)
-    ]
+    kept = [generate(model, [[1]], Search(temperature=1.0, seed=seed, top_k=2), most=1)[0][0] for seed in range(60)]
     assert {sample.tokens[0] for sample in kept} == set(likely)
 
 

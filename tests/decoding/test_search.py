@@ -114,9 +114,7 @@ def test_a_beam_of_one_is_greedy_search(
     width=st.integers(1, 4),
     recurrent=st.booleans(),
 )
-def test_answer_does_not_depend_on_the_batch(
-    seed: int, sources: list[list[int]], width: int, recurrent: bool
-) -> None:
+def test_answer_does_not_depend_on_the_batch(seed: int, sources: list[list[int]], width: int, recurrent: bool) -> None:
     model = make(seed, context="cell", score="additive") if recurrent else make_transformer(seed)
     source = collate(sources)
     together = beam_search(model, source, source != 0, width=width, max_len=5, n_best=width)
@@ -222,9 +220,7 @@ def test_invalid_temperature_is_refused(temperature: float) -> None:
 @pytest.mark.parametrize("scored", [True, False])
 def test_probabilities_that_are_not_finite_at_a_later_step_are_an_error(scored: bool) -> None:
     model, source = make(0), collate([[4]])
-    embedding = [module for module in model.modules() if isinstance(module, nn.Embedding)][
-        -1
-    ]  # the target embedding
+    embedding = [module for module in model.modules() if isinstance(module, nn.Embedding)][-1]  # the target embedding
     with torch.no_grad():  # the first step reads only BOS
         embedding.weight[torch.arange(len(embedding.weight)) != BOS] = float("nan")
     for width in (2, 3):

@@ -29,9 +29,7 @@ def run(
     return trained
 
 
-@pytest.mark.parametrize(
-    "options", [{"beam": 5}, {"beam": 1}, {"beam": 3, "length_penalty": 0.0}, {"batchsize": 3}]
-)
+@pytest.mark.parametrize("options", [{"beam": 5}, {"beam": 1}, {"beam": 3, "length_penalty": 0.0}, {"batchsize": 3}])
 def test_traces_equal_a_pass_over_the_answers(run: regard.TranslationRun, options: dict[str, Any]) -> None:
     answers = [best for best, *_ in run.search(SOURCES, traced=True, **options)]
     plain = [best for best, *_ in run.search(SOURCES, **options)]

@@ -159,9 +159,7 @@ MODELS = {
         LABELS,
     ),
     # encoder-decoders
-    "t5": AnyModel(
-        "T5ForConditionalGeneration", T5, "encoder.embed_tokens", "encoder.block.1.layer.0.SelfAttention.o"
-    ),
+    "t5": AnyModel("T5ForConditionalGeneration", T5, "encoder.embed_tokens", "encoder.block.1.layer.0.SelfAttention.o"),
     "bart": AnyModel(
         "BartForConditionalGeneration",
         PAIR,

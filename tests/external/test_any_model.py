@@ -161,9 +161,7 @@ def check_heads(subject: Any, parts: AnyModel) -> None:
     handle.remove()
     assert result.layers[layer] == pytest.approx(effect, abs=1e-3, rel=1e-3)
     found = result.difference_clean, result.difference_corrupted
-    assert found == pytest.approx((whole, nothing), abs=1e-4) and result.answers == (
-        parts.answers or ("value", "0")
-    )
+    assert found == pytest.approx((whole, nothing), abs=1e-4) and result.answers == (parts.answers or ("value", "0"))
 
 
 @pytest.mark.parametrize("name", [*NAMES, *HAND])
@@ -199,9 +197,7 @@ def test_paths_equal_plain_hooks(opened: Any, case: str) -> None:
     layer = subject.layers[1].name
     answers = parts.answers
     result = regard.patch_paths(subject, CLEAN, CORRUPTED, f"{layer}.1.{kind or 'query'}", answers=answers)
-    first, second = (
-        subject.tokenizer.convert_tokens_to_ids(list(answers)) if subject.tokenizer else map(int, answers)
-    )
+    first, second = subject.tokenizer.convert_tokens_to_ids(list(answers)) if subject.tokenizer else map(int, answers)
     clean, corrupted = (subject.prepare(text) for text in (CLEAN, CORRUPTED))
     module, columns = QUERIES[case]
     senders = [known.projection for known in subject.components.heads.values()]
@@ -215,9 +211,7 @@ def test_paths_equal_plain_hooks(opened: Any, case: str) -> None:
     for hook in hooks:
         hook.remove()
     read: list[Tensor] = []
-    hooks = [
-        sender.register_forward_hook(lambda module, args, output: frozen[module].clone()) for sender in senders
-    ]
+    hooks = [sender.register_forward_hook(lambda module, args, output: frozen[module].clone()) for sender in senders]
     reader = subject.model.get_submodule(module)
     hooks.append(reader.register_forward_hook(lambda module, args, output: read.append(output.clone())))
     run(subject, corrupted)
@@ -284,9 +278,7 @@ def test_a_masked_model_with_its_own_vocabulary(opened: Any) -> None:
 
 def test_a_function_gives_what_a_tokenizer_gives(opened: Any, tokenizer: Any) -> None:
     subject, _ = opened("llama")
-    other = regard.look(
-        subject.model, lambda text: dict(tokenizer(text, return_tensors="pt")) | {}, inputs=[CLEAN]
-    )
+    other = regard.look(subject.model, lambda text: dict(tokenizer(text, return_tensors="pt")) | {}, inputs=[CLEAN])
     first, second = (regard.attribute(each, CLEAN, method="gradient").inputs for each in (subject, other))
     assert first is not None and second is not None and np.allclose(first, second, atol=1e-6)
 

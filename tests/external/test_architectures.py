@@ -18,9 +18,7 @@ PARTS = 10
 def names() -> list[str]:
     """Return the names in the table, without importing transformers."""
     tree = ast.parse(SOURCE.read_text(encoding="utf-8"))
-    calls = [
-        node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Architecture"
-    ]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Architecture"]
     single = [str(call.args[0].value) for call in calls if isinstance(call.args[0], ast.Constant)]
     loops = [node.generators[0].iter for node in ast.walk(tree) if isinstance(node, ast.ListComp)]
     return single + [name for loop in loops for name in ast.literal_eval(loop)]

@@ -25,9 +25,9 @@ def test_two_checkpoints_over_the_same_texts(model_of: Callable[[str], Any], tok
     one, other = regard.look(before, tokenizer), regard.look(after, tokenizer)
     comparison = one.compare_with(other, TEXTS)
     assert comparison.apart["model.layers.0.self_attn"] == [0, 0, 0, 0]
-    assert comparison.apart["model.layers.1.self_attn"][0] > 0.05 and comparison.apart[
-        "model.layers.1.self_attn"
-    ][1:] == [
+    assert comparison.apart["model.layers.1.self_attn"][0] > 0.05 and comparison.apart["model.layers.1.self_attn"][
+        1:
+    ] == [
         0,
         0,
         0,
@@ -35,10 +35,7 @@ def test_two_checkpoints_over_the_same_texts(model_of: Callable[[str], Any], tok
     counts = [len(tokenizer(text)["input_ids"]) for text in TEXTS]
     even = np.mean([np.mean([np.log(row + 1) for row in range(count)]) for count in counts])
     assert comparison.entropy[1]["model.layers.1.self_attn"][0] == pytest.approx(even, abs=1e-5)
-    assert (
-        comparison.added[1] == other.importance(TEXTS).added
-        and comparison.losses[0] == one.importance(TEXTS).loss
-    )
+    assert comparison.added[1] == other.importance(TEXTS).added and comparison.losses[0] == one.importance(TEXTS).loss
     assert comparison.predictions[0] == (one.attend(TEXTS[0]).prediction, other.attend(TEXTS[0]).prediction)
     assert "model.layers.1.self_attn" in str(comparison) and "ten inputs or more" in str(comparison)
 
@@ -53,9 +50,7 @@ def test_models_with_different_losses_are_not_compared(model_of: Callable[[str],
         one.compare_with(guesses, TEXTS)
 
 
-def test_models_with_different_heads_are_compared_without_heads(
-    model_of: Callable[[str], Any], tokenizer: Any
-) -> None:
+def test_models_with_different_heads_are_compared_without_heads(model_of: Callable[[str], Any], tokenizer: Any) -> None:
     import transformers
 
     torch.manual_seed(0)
@@ -71,17 +66,14 @@ def test_two_folders_on_the_command_line(
 ) -> None:
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
     both = folders("llama"), folders("gpt2")
-    status, printed, _ = command(
-        "compare", *both, "--examples", tmp_path / "texts.txt", "--json", tmp_path / "a.json"
-    )
+    status, printed, _ = command("compare", *both, "--examples", tmp_path / "texts.txt", "--json", tmp_path / "a.json")
     assert '"maps"' not in (tmp_path / "a.json").read_text()
     comparison = regard.look(both[0]).compare_with(regard.look(both[1]), TEXTS)
     kept = json.loads((tmp_path / "a.json").read_text())
     assert status == 0 and "of llama" in printed and kept["losses"] == pytest.approx(comparison.losses)
     other = "transformer.h.1.attn"  # equal number of layers with other names
     assert (
-        comparison.alike["model.layers.1.self_attn"] == other
-        and len(comparison.apart["model.layers.1.self_attn"]) == 4
+        comparison.alike["model.layers.1.self_attn"] == other and len(comparison.apart["model.layers.1.self_attn"]) == 4
     )
     row = next(line.split() for line in printed.splitlines() if "model.layers.1.self_attn" in line)
     assert row[3] == f"{comparison.added[1][other][0]:+.4f}" and row[1] == "0"
@@ -120,9 +112,7 @@ def test_comparison_shows_maps_and_roles_of_both_models(
     page = comparison.to_html(tmp_path / "both.html").read_text()
     data = json.loads(page.partition('type="application/json">')[2].partition("</script>")[0])
     assert [each["input"] for each in data["maps"]] == texts
-    assert [(each["name"], each["map"]["input"]) for each in data["beside"]] == [
-        (other.name, text) for text in texts
-    ]
+    assert [(each["name"], each["map"]["input"]) for each in data["beside"]] == [(other.name, text) for text in texts]
 
 
 def test_two_folders_on_one_page(
@@ -134,9 +124,7 @@ def test_two_folders_on_one_page(
     bert = ("look", folders("llama"), "--compare-with", folders("bert"), "--text", TEXTS[0], "--plot", page)
     status, _, error = command(*bert)
     assert (status, error.count("\n")) == (2, 1)
-    assert (
-        "bert has 2 layers (encoder.layer.0.attention.self, encoder.layer.1.attention.self), llama has" in error
-    )
+    assert "bert has 2 layers (encoder.layer.0.attention.self, encoder.layer.1.attention.self), llama has" in error
     assert "neither the names of layers nor their numbers of any kind match" in error
     status, _, error = command(*asked, "--plot", tmp_path / "both.png")
     assert (status, "--compare-with needs a page: give --plot FILE.html" in error) == (2, True)

@@ -137,7 +137,5 @@ def test_missing_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     pytest.importorskip("transformers")
     (tmp_path / "models").mkdir()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        InputError, match="'models/gpt' does not exist, 'models' does: .*Regard did not ask the Hub"
-    ):
+    with pytest.raises(InputError, match="'models/gpt' does not exist, 'models' does: .*Regard did not ask the Hub"):
         regard.look("models/gpt")

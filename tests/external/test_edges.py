@@ -84,7 +84,5 @@ def test_models_with_other_parts_are_refused(model_of: Any, tokenizer: Any) -> N
     text, corrupted = "the cat sat on the mat", "the dog sat on the mat"
     with pytest.raises(InputError, match="BertModel returns states and no logits: choose a model with an output"):
         regard.patch_paths(regard.look(model_of("bert"), tokenizer), text, corrupted, metric=torch.sum)
-    result = regard.patch_paths(
-        regard.look(model_of("opt"), tokenizer), text, corrupted, answers=("ran", "small")
-    )
+    result = regard.patch_paths(regard.look(model_of("opt"), tokenizer), text, corrupted, answers=("ran", "small"))
     assert set(result.others) == {"inputs", "model.decoder.layers.0.fc2", "model.decoder.layers.1.fc2"}

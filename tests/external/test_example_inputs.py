@@ -67,9 +67,7 @@ def test_a_card_gives_the_examples_that_the_model_takes(copied: Folder) -> None:
     assert subject.examples == (("the cat sat", "a big dog"), FROM_CARD) and subject.example == "the cat sat"
 
 
-@pytest.mark.parametrize(
-    "card", ["", "---\nwidget: [\n---\n", "---\n- 1\n---\n", "---\nwidget: 3\n", "no header"]
-)
+@pytest.mark.parametrize("card", ["", "---\nwidget: [\n---\n", "---\n- 1\n---\n", "---\nwidget: 3\n", "no header"])
 def test_without_a_readable_card_the_example_is_regards_own(copied: Folder, card: str) -> None:
     folder = copied("gpt2")
     (folder / "README.md").write_text(card)
@@ -99,9 +97,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "how-to"
 
 
 def blocks(page: str) -> list[str]:
-    found = re.findall(
-        r"^```python\n(.*?)^```", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-    )
+    found = re.findall(r"^```python\n(.*?)^```", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     assert len(found) >= 2
     return found
 

@@ -36,9 +36,7 @@ def test_inseq_computes_the_same_scores(model_of: ModelOf, tokenizer: Any, name:
         assert np.abs(scores(subject, ours, target=3) - expected).max() <= 1e-4 * expected.max()
     for method in ("occlusion", "sequential_integrated_gradients", "integrated_gradients", "gradient_shap"):
         assert np.isfinite(scores(subject, f"inseq:{method}", target=3)).all()
-    assert "Inseq itself prints norms" in str(
-        regard.attribute(subject, TEXTS[0], method="inseq:saliency", target=3)
-    )
+    assert "Inseq itself prints norms" in str(regard.attribute(subject, TEXTS[0], method="inseq:saliency", target=3))
     assert (dict(vars(model.config)), dict(vars(tokenizer))) == settings
 
 

@@ -93,9 +93,7 @@ def check(name: str, records: regard.Records, sequences: Tensor, padded: int = 0
     with torch.no_grad():
         expected = build(name, "eager")(**inputs, output_attentions=True, use_cache=False).attentions
     assert len(records) == len(expected)
-    labels = [
-        "<pad>" if not step else f"w{token}" for token, step in zip(read[0].tolist(), there[0], strict=True)
-    ]
+    labels = ["<pad>" if not step else f"w{token}" for token, step in zip(read[0].tolist(), there[0], strict=True)]
     for record, weights in zip(records.values(), expected, strict=True):
         assert record.weights.shape == weights.shape
         sees = there[:, None, :, None]
@@ -188,8 +186,7 @@ class Cached(nn.Module):
     def forward(self, tokens: Tensor, *, fresh: bool = False) -> Tensor:
         """Return the contexts (B, H, T, D) of new tokens; `fresh` begins new sequences."""
         query, key, value = (
-            part.unflatten(-1, (2, 4)).transpose(1, 2)
-            for part in self.project(self.embedding(tokens)).chunk(3, dim=-1)
+            part.unflatten(-1, (2, 4)).transpose(1, 2) for part in self.project(self.embedding(tokens)).chunk(3, dim=-1)
         )
         if self.cache is not None and not fresh:
             key, value = (torch.cat(parts, dim=2) for parts in zip(self.cache, (key, value), strict=True))

@@ -77,9 +77,7 @@ def test_weight_is_set_in_the_step_of_its_query(small: Any, name: str) -> None:
     weights = records[layer].weights
     torch.testing.assert_close(weights[:, 1, first + 1, 0], torch.full((2,), 0.9))
     torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights.sum(-1)), atol=1e-5, rtol=0)
-    assert (weights[:, 1, first, 0] - 0.9).abs().min() > 1e-3 and (
-        weights[:, 0, first + 1, 0] - 0.9
-    ).abs().min() > 0
+    assert (weights[:, 1, first, 0] - 0.9).abs().min() > 1e-3 and (weights[:, 0, first + 1, 0] - 0.9).abs().min() > 0
 
 
 class MixedModel(nn.Module):

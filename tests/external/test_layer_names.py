@@ -206,9 +206,7 @@ def test_a_tied_transformers_model(small: Any, owner: str, implementation: str) 
     sizes: dict[str, Any] = {"vocab_size": 60, "hidden_size": 16, "intermediate_size": 32}
     sizes |= {"num_attention_heads": 2, "num_hidden_layers": 1, "attn_implementation": implementation}
     encoder = transformers.BertModel(transformers.BertConfig(**sizes))
-    decoder = transformers.BertLMHeadModel(
-        transformers.BertConfig(is_decoder=True, add_cross_attention=True, **sizes)
-    )
+    decoder = transformers.BertLMHeadModel(transformers.BertConfig(is_decoder=True, add_cross_attention=True, **sizes))
     model: Any = transformers.EncoderDecoderModel(encoder=encoder, decoder=decoder).eval()
     layers = model.encoder.encoder.layer[0], model.decoder.bert.encoder.layer[0]
     for layer in layers:

@@ -226,9 +226,7 @@ def test_custom_module_with_a_function() -> None:
         regard.look(model)
 
 
-@pytest.mark.parametrize(
-    "name", ["llama", "gpt2", pytest.param("bart", marks=pytest.mark.slow), "bert-mlm", "t5"]
-)
+@pytest.mark.parametrize("name", ["llama", "gpt2", pytest.param("bart", marks=pytest.mark.slow), "bert-mlm", "t5"])
 @torch.no_grad()
 def test_transformers_loads_a_pruned_folder(
     folders: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -281,9 +279,7 @@ def test_layers_of_t5_lose_different_heads(folders: Callable[[str], Path], tmp_p
     with ExitStack() as stack:
         for layer, head in report.removed:
             stack.enter_context(regard.intervene(subject, layer, heads=[head]))
-        torch.testing.assert_close(
-            subject.model(**given)[0], report.subject.model(**given)[0], atol=1e-4, rtol=1e-4
-        )
+        torch.testing.assert_close(subject.model(**given)[0], report.subject.model(**given)[0], atol=1e-4, rtol=1e-4)
     again = regard.look(tmp_path / "less")
     expected = report.subject.attend("the cat sat", generate=6)
     assert again.attend("the cat sat", generate=6).prediction == expected.prediction  # with a cache
@@ -380,9 +376,7 @@ def test_hub_is_not_contacted_without_download(
     pytest.importorskip("transformers", reason="names are fetched with the extra hub")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     with no_connections() as tried:
-        with pytest.raises(
-            InputError, match=r"the Hugging Face cache has no copy: check the name, or add --down"
-        ):
+        with pytest.raises(InputError, match=r"the Hugging Face cache has no copy: check the name, or add --down"):
             regard.look("bert-base")
         status, out, error = command("look", "owner/bert-base", "--text", "a", "--json", "a.json")
         assert (status, out, error.count("\n")) == (2, "", 1) and "add --download" in error

@@ -42,11 +42,7 @@ def run(subject: Any, names: list[str]) -> tuple[dict[str, Tensor], dict[str, Te
 def through_norm(norm: Any, states: Tensor, change: Tensor) -> Tensor:
     """Return the change of a norm's output for a change of its states, with a frozen scale."""
     if isinstance(norm, torch.nn.LayerNorm):
-        return (
-            (change - change.mean(-1, keepdim=True))
-            * norm.weight
-            / (states.var(unbiased=False) + norm.eps).sqrt()
-        )
+        return (change - change.mean(-1, keepdim=True)) * norm.weight / (states.var(unbiased=False) + norm.eps).sqrt()
     return change * norm.weight / (states.square().mean() + norm.variance_epsilon).sqrt()
 
 

@@ -30,9 +30,7 @@ HEADS: dict[str, tuple[Callable[[Any, Any], Any], list[str]]] = {
 
 @pytest.mark.parametrize("name", HEADS)
 @torch.no_grad()
-def test_rows_are_states_through_the_output_head(
-    model_of: Callable[[str], Any], tokenizer: Any, name: str
-) -> None:
+def test_rows_are_states_through_the_output_head(model_of: Callable[[str], Any], tokenizer: Any, name: str) -> None:
     subject: Any = regard.look(model_of(name), tokenizer)
     result = regard.logit_lens(subject, TEXT, count=3)
     apply, names = HEADS[name]

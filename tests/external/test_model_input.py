@@ -44,9 +44,7 @@ def test_patches_are_found_from_the_number_of_steps() -> None:
     assert find_patches(config, 7) == (1, 2, 3)
     assert label_patches(config, 7) == ["[CLS]", "0,0", "0,1", "0,2", "1,0", "1,1", "1,2"]
     assert find_patches(config, 6) == (0, 2, 3)
-    assert (
-        find_patches(config, 5) is None and find_patches(config, 100) is None
-    )  # of a window; of something larger
+    assert find_patches(config, 5) is None and find_patches(config, 100) is None  # of a window; of something larger
     config.num_detection_tokens = 2  # which follow the patches
     assert find_patches(config, 9) == (1, 2, 3)
     assert label_patches(config, 9)[-3:] == ["1,2", "[7]", "[8]"]  # type: ignore[index]

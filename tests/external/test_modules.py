@@ -55,9 +55,7 @@ def test_learned_prompt_has_labelled_keys(model_of: Callable[[str], Any], tokeni
     assert subject.loss(subject.over([TEXT]).unseen(1, 0)) == pytest.approx(float(expected), abs=1e-5)
 
 
-def test_models_with_adapters_are_not_pruned(
-    model_of: Callable[[str], Any], tokenizer: Any, tmp_path: Path
-) -> None:
+def test_models_with_adapters_are_not_pruned(model_of: Callable[[str], Any], tokenizer: Any, tmp_path: Path) -> None:
     adapted = peft.get_peft_model(model_of("llama"), peft.LoraConfig(task_type="CAUSAL_LM", r=2))
     with pytest.raises(InputError, match="merge the adapters first"):
         regard.look(adapted, tokenizer).prune(1, tmp_path / "pruned", texts=[TEXT])

@@ -73,15 +73,11 @@ class NoSoftmaxBlock(AttentionBlock):
 def test_without_modules_a_warning_names_the_remedy() -> None:
     model = BlockModel()
     model.blocks = nn.ModuleList([NoSoftmaxBlock(), NoSoftmaxBlock()])
-    with pytest.warns(
-        UserWarning, match=r"BlockModel ran, and nothing was recorded: .*record\(model, modules='blocks"
-    ):
+    with pytest.warns(UserWarning, match=r"BlockModel ran, and nothing was recorded: .*record\(model, modules='blocks"):
         with record(model) as records:
             model(torch.randn(2, 5, 8))
     assert not records
-    with pytest.warns(
-        UserWarning, match="BlockModel ran, and blocks.0 computed no attention: record without layers"
-    ):
+    with pytest.warns(UserWarning, match="BlockModel ran, and blocks.0 computed no attention: record without layers"):
         with record(model, layers=["blocks.0"]):
             model(torch.randn(2, 5, 8))
 

@@ -20,9 +20,7 @@ def test_invalid_patching_is_refused(model_of: Callable[[str], Any], tokenizer: 
         regard.patch(subject, CLEAN, "the cat sat")
     with pytest.raises(InputError, match="both inputs have the same answer"):
         regard.patch(subject, CLEAN, CLEAN, answers=("ran", "small"))
-    with pytest.raises(
-        InputError, match="BertModel returns states and no logits: choose a model with an output layer"
-    ):
+    with pytest.raises(InputError, match="BertModel returns states and no logits: choose a model with an output layer"):
         regard.patch(regard.look(model_of("bert"), tokenizer), CLEAN, CORRUPTED)
     for answers in (3, "ran", ("ran",), ("ran", 4)):
         with pytest.raises(InputError, match=r"answers .* is of type .*: give None or a sequence of str"):

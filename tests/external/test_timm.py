@@ -77,9 +77,7 @@ def test_family_is_recorded_exactly(name: str, fused: bool) -> None:
     modules = dict(model.named_modules())
     missing = [weights for weights in capture.weights if find(weights, left) is None]
     assert not left, "records equal no softmax"
-    named = [
-        layer for layer, reason in records.left_out.items() if not reason.endswith("without softmax attention")
-    ]
+    named = [layer for layer, reason in records.left_out.items() if not reason.endswith("without softmax attention")]
     assert len(missing) == len(named) and bool(missing) == (name in NAMED)
     assert any("not recorded" in str(warning.message) for warning in caught) == bool(missing)
     for layer, record in records.items():

@@ -265,9 +265,7 @@ def test_custom_labels_never_label_rows_with_the_source() -> None:
 
     torch.manual_seed(0)
     subject = regard.look(CrossAttentionModel(), read, names=list, inputs=["abc"])
-    cross = subject.attend("abc").layers[
-        "layer.multihead_attn"
-    ]  # of a target of equal length without known names
+    cross = subject.attend("abc").layers["layer.multihead_attn"]  # of a target of equal length without known names
     assert (cross.query_labels, cross.key_labels) == (["0", "1", "2"], ["a", "b", "c"]) and not cross.written
     attention = subject.attend("abc", target="pqr").layers
     cross, own = attention["layer.multihead_attn"], attention["layer.self_attn"]

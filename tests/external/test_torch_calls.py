@@ -169,9 +169,7 @@ def test_layers_are_selected_and_must_exist() -> None:
     with record(model, layers=["layers.1.self_attn"]) as records:
         model(torch.randn(1, 3, 8))
     assert list(records) == ["layers.1.self_attn"]
-    with pytest.raises(
-        InputError, match="layer 'layers.7.self_attn' is unknown: .*did you mean layers.1.self_attn"
-    ):
+    with pytest.raises(InputError, match="layer 'layers.7.self_attn' is unknown: .*did you mean layers.1.self_attn"):
         with record(model, layers=["layers.7.self_attn"]):
             pass
 
@@ -328,9 +326,7 @@ def test_flex_attention_gives_a_warning_next_to_other_layers() -> None:
             model(states)
 
 
-@pytest.mark.parametrize(
-    "call", [regard.record, regard.record_long, lambda model: regard.intervene(model, "layer")]
-)
+@pytest.mark.parametrize("call", [regard.record, regard.record_long, lambda model: regard.intervene(model, "layer")])
 def test_values_that_are_no_model_are_refused(call: Any) -> None:
     for given in (3, "bert", None):
         with (

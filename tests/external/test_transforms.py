@@ -31,9 +31,7 @@ class Fused(nn.Module):
     def forward(self, states: Tensor) -> Tensor:
         """Return the context (B, T, D)."""
         query = self.project(states).unflatten(-1, (2, 4)).transpose(-2, -3)
-        context = F.scaled_dot_product_attention(
-            query, 1.5 * query, query, attn_mask=self.mask, is_causal=self.causal
-        )
+        context = F.scaled_dot_product_attention(query, 1.5 * query, query, attn_mask=self.mask, is_causal=self.causal)
         return context.transpose(-2, -3).flatten(-2)
 
 
@@ -153,9 +151,7 @@ def test_ensembles(case: tuple[nn.Module, str, dict[str, Any]], states: Tensor) 
     expected = torch.cat([one_by_one(member, states, **options) for member in models])
     nested = weights_of(
         base,
-        lambda: vmap(lambda state, buffer: vmap(lambda batch: call(state, buffer, batch))(states))(
-            parameters, buffers
-        ),
+        lambda: vmap(lambda state, buffer: vmap(lambda batch: call(state, buffer, batch))(states))(parameters, buffers),
         **options,
     )
     torch.testing.assert_close(nested, expected)

@@ -59,9 +59,7 @@ def of_regard(layer: Any, states: Tensor, mask: str) -> Tensor:
 
 def of_torch(layer: Any, states: Tensor, mask: str, **options: Any) -> Tensor:
     future = causal_of(mask)
-    output: Tensor = layer(
-        states, states, states, key_padding_mask=padding_of(mask), attn_mask=future, **options
-    )[0]
+    output: Tensor = layer(states, states, states, key_padding_mask=padding_of(mask), attn_mask=future, **options)[0]
     return output
 
 
@@ -436,8 +434,7 @@ def test_function_with_unknown_weights_gives_a_warning() -> None:
         with pytest.warns(UserWarning) as said, way():
             torch.testing.assert_close(run(), plain, rtol=0, atol=0)
         assert str(said[0].message).startswith(
-            f"weights of '{LAYER}' differ from the weights that the model used: "
-            "output of other_mathematics differs"
+            f"weights of '{LAYER}' differ from the weights that the model used: output of other_mathematics differs"
         )
 
 

@@ -17,9 +17,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def drawn(seed: int, *shape: int) -> torch.Tensor:
-    return torch.randn(
-        *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
-    ).requires_grad_()
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).requires_grad_()
 
 
 @pytest.mark.parametrize(
@@ -63,9 +61,7 @@ def test_autocast_uses_its_dtype() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("function", "low", "high"), [("blockwise_scores", 0, 200), ("pairwise_scores", 2000, 9000)]
-)
+@pytest.mark.parametrize(("function", "low", "high"), [("blockwise_scores", 0, 200), ("pairwise_scores", 2000, 9000)])
 def test_full_tensor_of_pairs_is_never_allocated(function: str, low: float, high: float) -> None:
     """The full tensor of pairs, which would take 2048 MiB, is never allocated."""
     grown = grown_mib(

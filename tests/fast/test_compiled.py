@@ -34,9 +34,7 @@ def results(layer: torch.nn.Module, states: Tensor) -> list[Tensor]:
 
 
 def test_relu_equals_the_one_of_pytorch_at_all_values() -> None:
-    values = torch.tensor(
-        [-2.0, -0.0, 0.0, 1e-30, 3.0, float("inf"), float("-inf"), float("nan")], requires_grad=True
-    )
+    values = torch.tensor([-2.0, -0.0, 0.0, 1e-30, 3.0, float("inf"), float("-inf"), float("nan")], requires_grad=True)
     expected, found = values.relu(), compiled_relu(values)
     torch.testing.assert_close(found, expected, equal_nan=True, atol=0, rtol=0)
     [grad], [reference] = (torch.autograd.grad(output[:-1].sum(), values) for output in (found, expected))
@@ -63,8 +61,6 @@ def test_compiled_masks_are_independent() -> None:
         return layer(states) - layer(states)
 
     assert (
-        torch.compile(twice, backend=BACKEND, fullgraph=True)(
-            torch.ones(1000, requires_grad=True)
-        ).count_nonzero()
+        torch.compile(twice, backend=BACKEND, fullgraph=True)(torch.ones(1000, requires_grad=True)).count_nonzero()
         > 300
     )

@@ -57,9 +57,7 @@ class Slope(Positions):
 def make(seed: int = 0, **options: Any) -> Transformer:
     """Return a model of odd sizes with long answers, in float64."""
     torch.manual_seed(seed)
-    config = TransformerConfig(
-        **{"hidden": 12, "heads": 3, "inner": 10, "enc_layers": 2, "dec_layers": 3, **options}
-    )
+    config = TransformerConfig(**{"hidden": 12, "heads": 3, "inner": 10, "enc_layers": 2, "dec_layers": 3, **options})
     model = Transformer(config, source_symbols=SYMBOLS, target_symbols=SYMBOLS, longest=90).double().eval()
     with torch.no_grad():
         for name, each in model.named_parameters():
@@ -99,8 +97,7 @@ def test_answers_equal_those_of_the_layers(kind: str, lengths: tuple[int, ...]) 
         for one, other in zip(found, beam_search(plain, source, mask, **options), strict=True):
             same(one, other)
     drawn = [
-        sample(each, source, mask, max_len=30, temperature=0.8, seeds=range(len(source)))
-        for each in (model, plain)
+        sample(each, source, mask, max_len=30, temperature=0.8, seeds=range(len(source))) for each in (model, plain)
     ]
     same(*drawn)
 

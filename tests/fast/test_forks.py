@@ -79,9 +79,7 @@ def test_tensors_return_from_a_fork(tmp_path: Path) -> None:
         wait_for_forks(tmp_path, 2)
         return torch.full((1000,), batch)
 
-    assert [int(tensor.sum()) for tensor in map_in_forks(work, range(9), 2)] == [
-        1000 * batch for batch in range(9)
-    ]
+    assert [int(tensor.sum()) for tensor in map_in_forks(work, range(9), 2)] == [1000 * batch for batch in range(9)]
 
 
 def test_error_in_a_fork_is_raised_here_and_ends_the_others(tmp_path: Path) -> None:

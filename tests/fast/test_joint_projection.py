@@ -65,9 +65,7 @@ def compare(module: nn.Module, monkeypatch: pytest.MonkeyPatch, *args: Tensor) -
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_self_attention_equals_separate_products(
-    name: str, joined: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_self_attention_equals_separate_products(name: str, joined: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     layer = MultiHeadAttention(16, heads=4, **LAYERS[name]).double()
     compare(layer, monkeypatch, torch.randn(2, 5, 16).double())

@@ -43,9 +43,7 @@ measure = onednn.is_faster  # The measurement, which the fixture replaces
 
 
 @given(rows=sizes, depth=sizes, columns=sizes, turned=st.tuples(st.booleans(), st.booleans()), bias=st.booleans())
-def test_product_equals_pytorch(
-    rows: int, depth: int, columns: int, turned: tuple[bool, bool], bias: bool
-) -> None:
+def test_product_equals_pytorch(rows: int, depth: int, columns: int, turned: tuple[bool, bool], bias: bool) -> None:
     left = torch.randn(depth, rows).t() if turned[0] else torch.randn(rows, depth)
     right = torch.randn(columns, depth).t() if turned[1] else torch.randn(depth, columns)
     offset = torch.randn(columns) if bias else None
@@ -164,9 +162,7 @@ def test_unsupported_tensors_use_pytorch(small_ones_too: list[tuple[int, ...]]) 
     assert not small_ones_too
 
 
-def test_without_onednn_pytorch_is_used(
-    small_ones_too: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_onednn_pytorch_is_used(small_ones_too: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onednn, "available", lambda: False)
     states, weight = torch.randn(7, 8), torch.randn(4, 8)
     expected = F.linear(states, weight)

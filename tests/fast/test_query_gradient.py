@@ -21,9 +21,7 @@ CONFIGS = {
     "difference": QueryModelConfig(hidden=14, self_att=True),
     "signal": QueryModelConfig(hidden=14, pos_enc=True, enc_layers=2),
     "signal2": QueryModelConfig(hidden=14, pos_enc=True, enc_layers=1, multihead=True, heads=2),
-    "waves": QueryModelConfig(
-        hidden=14, pos_enc=True, positions="sinusoidal", enc_layers=2, multihead=True, heads=7
-    ),
+    "waves": QueryModelConfig(hidden=14, pos_enc=True, positions="sinusoidal", enc_layers=2, multihead=True, heads=7),
     "no encoder": QueryModelConfig(hidden=14, pos_enc=True, multihead=True, heads=2),
     "no positions": QueryModelConfig(hidden=14, enc_layers=1),
     "all": WIDE,

@@ -31,9 +31,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def model() -> Transformer:
     """A model without hooks."""
-    return Transformer(
-        TransformerConfig(hidden=8, heads=2, inner=8), source_symbols=9, target_symbols=9, longest=9
-    )
+    return Transformer(TransformerConfig(hidden=8, heads=2, inner=8), source_symbols=9, target_symbols=9, longest=9)
 
 
 def here(_: int) -> bool:

@@ -32,9 +32,7 @@ def check(states: Tensor, weight: Tensor) -> None:
 
 
 @pytest.mark.parametrize(("count", "width", "symbols"), [(1, 8, 5), (9, 33, 64), (64, 128, 1000), (5, 1024, 200)])
-def test_the_token_has_the_largest_logit(
-    count: int, width: int, symbols: int, generator: torch.Generator
-) -> None:
+def test_the_token_has_the_largest_logit(count: int, width: int, symbols: int, generator: torch.Generator) -> None:
     states = torch.randn(count, width, generator=generator)
     weight = torch.randn(symbols, width, generator=generator)
     check(states, weight)

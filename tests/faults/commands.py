@@ -156,9 +156,7 @@ def main(count: int | None, seed: int, only: int | None = None, *, ground: Path 
         else:
             total = count or USUAL_COUNT
             trials = list(counted("command lines", total, _side_by_side(seed, total, every, ground, root)))
-    return Report(
-        "command lines", seed, trials, f"python -m tests.faults commands --seed {seed} --only {{index}}"
-    )
+    return Report("command lines", seed, trials, f"python -m tests.faults commands --seed {seed} --only {{index}}")
 
 
 def _alone(seed: int, index: int, every: Sequence[Form], ground: Path, root: Path) -> list[Trial]:

@@ -219,9 +219,7 @@ def exchange_names(path: Path, random: Random, others: list[Path]) -> None:
     begin = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:begin])
     names = [name for name in header if name != "__metadata__"]
-    alike = [
-        (one, other) for one in names for other in names if one < other and _alike(header[one], header[other])
-    ]
+    alike = [(one, other) for one in names for other in names if one < other and _alike(header[one], header[other])]
     if not alike:
         return flip(path, random, others)
     one, other = random.choice(alike)

@@ -213,9 +213,7 @@ def begun_anew(ground: Ground, task: str, savepath: Path) -> str:
     return compared(ground, task, savepath, begin=0)
 
 
-def forbidden(
-    ground: Ground, task: str, savepath: Path, commands: Sequence[list[str]], random: Random
-) -> list[str]:
+def forbidden(ground: Ground, task: str, savepath: Path, commands: Sequence[list[str]], random: Random) -> list[str]:
     """Run as another user, who has no permission to read a file or a folder."""
     every = sorted(savepath.rglob("*"))
     for path in (savepath, *every):

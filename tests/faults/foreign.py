@@ -287,9 +287,7 @@ def trial(name: str, root: Path, seed: int, index: int) -> tuple[Trial, str]:
     folder = (site / "F").resolve()
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     path, way = random.choice(files), random.choice(KINDS_OF_DAMAGE)
-    argv = tuple(
-        {"F": "F", "G": str(root / "ground" / "F")}.get(word, word) for word in random.choice(kind.commands)
-    )
+    argv = tuple({"F": "F", "G": str(root / "ground" / "F")}.get(word, word) for word in random.choice(kind.commands))
     try:
         way(path, random, [each for each in files if each != path])
     except (ValueError, OSError, UnicodeError):  # the file has no such value

@@ -201,9 +201,7 @@ class Site:
             if self.before.get(name) != after.get(name)
             and not (name in self.content and digest(self.at / name) == self.content[name])
         }
-        left = {
-            str(path) for path in (self.folder / "tmp").iterdir() if not path.name.startswith("torchinductor_")
-        }
+        left = {str(path) for path in (self.folder / "tmp").iterdir() if not path.name.startswith("torchinductor_")}
         return seen, left
 
     def same(self) -> bool:

@@ -110,9 +110,7 @@ class Operations:
                 where = os.path.abspath(os.fsdecode(self.name))  # noqa: PTH100
                 if not where.startswith(operations.root):
                     return super().write(content) or 0
-                return operations.writes(
-                    where, memoryview(content), lambda part: io.FileIO.write(self, part) or 0
-                )
+                return operations.writes(where, memoryview(content), lambda part: io.FileIO.write(self, part) or 0)
 
         def opened(file: Any, mode: str = "r", buffering: int = -1, *others: Any, **named: Any) -> Any:
             if isinstance(file, int) or not set(mode) & set("wax") or "+" in mode or buffering == 0:
@@ -175,11 +173,7 @@ def judge(stage: Stage, site: Path, ended: Ended, allowed: set[int]) -> Iterator
     kept = {name: old for name, old in stage.old.items() if scene.kept and name.startswith(scene.kept)}
     if lost := [name for name, old in kept.items() if now.get(name) != old]:
         yield f"lost or changed: {lost[0]}"
-    if (
-        scene.run is not None
-        and f"{scene.run}/config.json" in stage.old
-        and f"{scene.run}/config.json" not in now
-    ):
+    if scene.run is not None and f"{scene.run}/config.json" in stage.old and f"{scene.run}/config.json" not in now:
         # The next command that uses the folder restores renamed files.
         call(["test", scene.run, "--samples", "2"], site)
         if not (site / scene.run / "config.json").is_file():
@@ -234,9 +228,7 @@ def main(count: int | None, seed: int, only: int | None = None) -> Report:
             ended = call(stage.scene.argv, site, lambda told: Operations(site, way, at).watch())
             dies = way in ("die", "half")
             faults = tuple(judge(stage, site, ended, {137} if dies else {0, 1}))
-            outcome = (
-                "killed, and gone on" if dies else f"refused by the disk (status {ended.status}), and gone on"
-            )
+            outcome = "killed, and gone on" if dies else f"refused by the disk (status {ended.status}), and gone on"
             return Trial(index, way, outcome, faults, (stage.scene.name, way, operation)), ended.err
 
         return campaign("kills and full disks", "kills", seed, sample(len(cases), count, seed), only, attempt)

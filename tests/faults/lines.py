@@ -276,9 +276,7 @@ def line_of(seed: int, index: int, forms: Sequence[Form]) -> Line:
 def _subject(form: Form, odd: list[str], random: Random) -> list[str]:
     words = list(form.words)
     if words and random.random() < 0.06:
-        words[0] = random.choice(
-            [*TEXTS, *PATHS, "models/copy", "./models/dates", words[0][:-1], words[0].upper()]
-        )
+        words[0] = random.choice([*TEXTS, *PATHS, "models/copy", "./models/dates", words[0][:-1], words[0].upper()])
         odd.append(words[0])
     return words
 
@@ -316,22 +314,16 @@ def _strange(form: Form, forms: Sequence[Form], odd: list[str], random: Random) 
     if chance < 0.82:
         return []
     if chance < 0.85:  # an unknown flag
-        found = [
-            random.choice(["--nothing", "--", "-x", "---steps", "--s\udcff", "--" + "n" * 5000, "--\x00", "-"])
-        ]
+        found = [random.choice(["--nothing", "--", "-x", "---steps", "--s\udcff", "--" + "n" * 5000, "--\x00", "-"])]
     elif chance < 0.89:  # a flag of another command or task
         flag = random.choice(random.choice(forms).flags or (Flag("nothing", int, 1),))
         found = [f"--{flag.name}", *hostile(flag, random)]
     elif chance < 0.93 and form.flags:  # a repeated flag, or one without its value
         flag = random.choice(form.flags)
-        found = random.choice(
-            [[f"--{flag.name}"], [f"--{flag.name}="], [f"--{flag.name}", "1", f"--{flag.name}=2"]]
-        )
+        found = random.choice([[f"--{flag.name}"], [f"--{flag.name}="], [f"--{flag.name}", "1", f"--{flag.name}=2"]])
     elif chance < 0.96 and form.flags:  # a misspelt flag
         name = random.choice(form.flags).name
-        found = [
-            random.choice([f"--{name[:-1]}", f"--{name.upper()}", f"-{name}", f"--{name}s=1", f"--no-{name}"])
-        ]
+        found = [random.choice([f"--{name[:-1]}", f"--{name.upper()}", f"-{name}", f"--{name}s=1", f"--no-{name}"])]
     else:  # an extra word
         found = [random.choice([*TEXTS, *PATHS])]
     odd += [word.lstrip("-").partition("=")[0] for word in found] + found

@@ -71,9 +71,7 @@ class Report:
         lines += [f"  {number:6d}  {outcome}" for outcome, number in self.counts.items()]
         for fault, trials in self.faults.items():
             lines.append(f"\n{len(trials)} x {fault}")
-            lines += [
-                f"    {self.again.format(index=each.index)}    # {_cut(each)}" for each in trials[:EXAMPLES]
-            ]
+            lines += [f"    {self.again.format(index=each.index)}    # {_cut(each)}" for each in trials[:EXAMPLES]]
         return "\n".join(lines) + "\n"
 
     def json(self) -> dict[str, Any]:

@@ -184,9 +184,7 @@ def _path(draw: random.Random, path: str) -> str:
 
 def _headers(draw: random.Random) -> dict[str, str]:
     """Return invalid or unusual headers."""
-    noise = "".join(
-        draw.choices(string.printable.replace("\r", "").replace("\n", ""), k=draw.choice([1, 50, 5000]))
-    )
+    noise = "".join(draw.choices(string.printable.replace("\r", "").replace("\n", ""), k=draw.choice([1, 50, 5000])))
     known: dict[str, Sequence[str]] = {
         "host": HOSTS,
         "origin": ORIGINS,

@@ -71,9 +71,7 @@ def call(*words: str | Path, lines: bytes = b"") -> tuple[int, str, str]:
 def some_lines(random: Random) -> list[str]:
     """Return lines of known and unknown words with very different lengths, some repeated, some blank."""
     words = [word for source, _ in sentences()[:40] for word in source.split()] + ["☃", "xyz", "ÄÖÜ"]
-    lines = [
-        " ".join(random.choices(words, k=random.choice([1, 2, 5, 12, 30]))) for _ in range(random.randint(2, 12))
-    ]
+    lines = [" ".join(random.choices(words, k=random.choice([1, 2, 5, 12, 30]))) for _ in range(random.randint(2, 12))]
     lines += random.choices(lines, k=random.randint(0, 2))
     lines += ["".join(random.choices(BLANKS, k=random.randint(0, 4))) for _ in range(random.randint(0, 3))]
     random.shuffle(lines)

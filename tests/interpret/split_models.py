@@ -61,9 +61,7 @@ def bias(layer: Any) -> Tensor | float:
     return 0.0 if layer.output.bias is None else layer.output.bias
 
 
-def heads(
-    edges: Edges, name: str, layer: Any, read: Callable[[str], Tensor], memory: Any = None, **how: Any
-) -> None:
+def heads(edges: Edges, name: str, layer: Any, read: Callable[[str], Tensor], memory: Any = None, **how: Any) -> None:
     """Let each head read its query from `read`, and its keys and values from `memory` (default: `read`)."""
     memory, written = memory or read, Sent()
     for head in range(layer.heads):

@@ -44,9 +44,7 @@ def test_scores_equal_products_of_whole_matrices(tmp_path: Path) -> None:
                 ("value", value @ written, value),
             ):
                 edge = f"decoder.0.self_attention.{sender}", f"decoder.1.self_attention.{receiver}.{kind}"
-                assert result.scores[edge] == pytest.approx(
-                    norm(product) / (norm(matrix) * norm(written)), rel=1e-4
-                )
+                assert result.scores[edge] == pytest.approx(norm(product) / (norm(matrix) * norm(written)), rel=1e-4)
     assert result.random["decoder.1.self_attention"] == pytest.approx(1 / math.sqrt(16), rel=0.1)
     assert "norms, biases and rotary positions" in str(result) and result.summary() in repr(result)
     assert " -> " in next(iter(result.json()["scores"]))

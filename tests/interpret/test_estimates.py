@@ -39,9 +39,7 @@ def test_intervals_of_skewed_values_have_their_coverage(samples: int) -> None:
         return np.where(random.random(samples) < 0.02, random.exponential(1, samples), 0.0)
 
     repetitions = 200 if samples < 1000 else 60
-    assert (
-        _coverage(lambda random: random.lognormal(0, 1, samples), float(np.exp(0.5)), samples, repetitions) >= 0.9
-    )
+    assert _coverage(lambda random: random.lognormal(0, 1, samples), float(np.exp(0.5)), samples, repetitions) >= 0.9
     assert _coverage(rare, 0.02, samples, repetitions) >= 0.9
 
 

@@ -60,10 +60,7 @@ def test_a_head_on_relevant_inputs() -> None:
     assert head.ranking.mean == pytest.approx(1) and head.ranking_permuted.high < 0.6
     sentence = head.sentence()
     # Fewer than 78 such sentences were tested with one wrong: too few for an error rate below 7 %.
-    assert (
-        "more than with uniform attention; whether more than for another sample cannot be told (of 100"
-        in sentence
-    )
+    assert "more than with uniform attention; whether more than for another sample cannot be told (of 100" in sentence
     assert "its ranking of the inputs agrees closely with the effect of replacing them (1.00, 1.00" in sentence
     assert result.uniform.mean == pytest.approx(3 / INPUTS)
 
@@ -198,9 +195,7 @@ def test_a_run_on_text_has_no_relevance(german: regard.TranslationRun) -> None:
 
 
 def test_without_attention(tmp_path: Path) -> None:
-    run = regard.train(
-        "counting", model="pooling", pooling="max", hidden=4, steps=1, savepath=tmp_path, progress=False
-    )
+    run = regard.train("counting", model="pooling", pooling="max", hidden=4, steps=1, savepath=tmp_path, progress=False)
     with pytest.raises(regard.InputError, match="the model has no heads"):
         run.examine(samples=2)
 

@@ -106,9 +106,7 @@ def test_the_report_says_what_it_compares(result: ExaminedRuns, tmp_path: Path) 
     assert "contains the median of all seeds with 75.0 % confidence" in words
     assert "Sentence “needed”: of 100 such sentences" in words
     stored = json.loads(json.dumps(result.json(), allow_nan=False))
-    assert (
-        stored["seeds"] == [0, 1, 2] and len(stored["examinations"]) == 3 and stored["words"] == result.sentences
-    )
+    assert stored["seeds"] == [0, 1, 2] and len(stored["examinations"]) == 3 and stored["words"] == result.sentences
     [largest] = [value for value in stored["values"] if "loss" in value["name"] and "largest" in value["name"]]
     assert (largest["value"], largest["low"], largest["high"]) == (2.0, 1.0, 3.0)
     page = result.to_html(tmp_path / "page.html").read_text(encoding="utf-8")

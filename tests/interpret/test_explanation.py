@@ -96,9 +96,7 @@ def test_records_keep_the_values_behind_the_weights(run: Any) -> None:
         run.loss(inputs)
     for layer in run.layers:
         record, score = records[layer.name], find_layer(run.model, layer.name).score
-        query, key, value, context = (
-            cache[f"{layer.name}.{kind}"].transpose(1, 2) for kind in ("q", "k", "v", "z")
-        )
+        query, key, value, context = (cache[f"{layer.name}.{kind}"].transpose(1, 2) for kind in ("q", "k", "v", "z"))
         torch.testing.assert_close(cache[f"{layer.name}.weights"], record.weights)
         recorded = cache[f"{layer.name}.scores"]
         scores = recorded if record.mask is None else recorded.masked_fill(~record.mask, -torch.inf)

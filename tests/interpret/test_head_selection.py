@@ -21,9 +21,7 @@ HEADS: list[Head] = [("decoder.layers.0.cross", 0), ("decoder.layers.0.cross", 1
 RANDOM = np.random.default_rng(0)
 
 
-def make_pairs(
-    count: int, *, right: dict[tuple[int, int], float]
-) -> tuple[list[np.ndarray], list[WordAlignment]]:
+def make_pairs(count: int, *, right: dict[tuple[int, int], float]) -> tuple[list[np.ndarray], list[WordAlignment]]:
     """Return random weights (2, C, 4, 5) of `count` pairs, and their known links.
 
     `right`: by (shift, head), the fraction of steps in which the largest weight is on the known word.

@@ -135,14 +135,7 @@ def test_an_interval_weighs_inputs_by_their_outputs() -> None:
 
 def test_brackets_mark_intervals_that_include_0() -> None:
     sure, unsure = Estimate(mean=0.2, low=0.1, high=0.3), Estimate(mean=-0.01, low=-0.03, high=0.01)
-    result = HeadImportance(
-        samples=9, loss=1.0, added={"cross": [0.2, -0.01]}, intervals={"cross": [sure, unsure]}
-    )
+    result = HeadImportance(samples=9, loss=1.0, added={"cross": [0.2, -0.01]}, intervals={"cross": [sure, unsure]})
     text = str(result)
-    assert (
-        "+0.2000" in text
-        and "(+0.2000)" not in text
-        and "(-0.0100)" in text
-        and "0 is inside the interval" in text
-    )
+    assert "+0.2000" in text and "(+0.2000)" not in text and "(-0.0100)" in text and "0 is inside the interval" in text
     assert result.json()["intervals"]["cross"][0]["low"] == 0.1

@@ -39,9 +39,7 @@ def test_equal_to_those_of_explain(run: Any) -> None:
             if explanation.after_norm is not None:
                 assert np.allclose(result["before_norm"][query], explanation.before_norm, atol=1e-5)
                 assert np.allclose(result["after_norm"][query], explanation.after_norm, atol=1e-5)
-            assert np.allclose(
-                _steps(layer["steps"], head, query, key), list(explanation.steps.values()), atol=1e-5
-            )
+            assert np.allclose(_steps(layer["steps"], head, query, key), list(explanation.steps.values()), atol=1e-5)
             assert layer["scale"] == explanation.scale
             if explanation.answered is not None:
                 assert shown.sums.answers[query].logits == pytest.approx(explanation.answered.logits, abs=1e-5)
@@ -63,9 +61,7 @@ def _steps(steps: Any, head: int, query: int, key: int) -> list[np.ndarray]:
     return result
 
 
-def test_large_maps_get_no_intermediate_values(
-    trained: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_maps_get_no_intermediate_values(trained: regard.AnswerRun, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = trained.attend(INPUT)
     monkeypatch.setattr(explanation, "MAX_NUMBERS", 100)
     assert trained.with_sums(shown) is shown

@@ -59,9 +59,7 @@ def read(run: Any, module: str, forward: Callable[[], Tensor]) -> Tensor:
         handle = target.register_forward_pre_hook(lambda module, args: seen.append(args[0].clone()))
     else:
         handle = target.register_forward_hook(
-            lambda module, args, output: seen.append(
-                (output if isinstance(output, Tensor) else output[0]).clone()
-            )
+            lambda module, args, output: seen.append((output if isinstance(output, Tensor) else output[0]).clone())
         )
     forward()
     handle.remove()

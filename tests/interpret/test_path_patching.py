@@ -48,9 +48,7 @@ def test_paths_equal_explicit_edges(run: Any, receivers: list[str], tmp_path: Pa
     effects |= result.others
     assert set(effects) == senders
     for sender in senders:
-        given = {
-            edge: corrupted.sent[sender] for edge in clean.values if edge[0] == sender and edge[1] in receivers
-        }
+        given = {edge: corrupted.sent[sender] for edge in clean.values if edge[0] == sender and edge[1] in receivers}
         patched = difference(split(run, CLEAN, given)[0])
         expected = (difference(whole) - patched) / (difference(whole) - difference(nothing))
         assert effects[sender] == pytest.approx(expected, abs=1e-4), sender
@@ -89,9 +87,7 @@ def test_edge_methods_run_on_each_family(make: Callable[[Path], Any], tmp_path: 
     assert "corrupted inputs of the same length" in str(exact)
     drawn = regard.attribute(subject, chosen[:1], method="random", level="edges").edges
     assert drawn is not None and set(drawn) == set(exact.edges) and len(set(drawn.values())) == len(drawn)
-    heads = regard.attribute(
-        subject, chosen[:1], method="attribution_patching", level="heads", others=chosen[1:]
-    ).heads
+    heads = regard.attribute(subject, chosen[:1], method="attribution_patching", level="heads", others=chosen[1:]).heads
     assert heads is not None and set(heads) == {layer.name for layer in subject.layers}
 
 
@@ -114,9 +110,6 @@ def test_attribution_patching_is_difference_times_gradient_of_each_context(run: 
     value = logits.log_softmax(-1).max(-1).values[result.steps].mean()
     gradient = torch.autograd.grad(value, written)[0]
     effects = torch.stack(
-        [
-            ((written - context(other)[1]) * gradient).unflatten(-1, (2, -1)).sum((0, 1, 3)).abs()
-            for other in others
-        ]
+        [((written - context(other)[1]) * gradient).unflatten(-1, (2, -1)).sum((0, 1, 3)).abs() for other in others]
     ).mean(0)
     assert torch.allclose(torch.tensor(result.heads["decoder.0.self_attention"]).float(), effects, atol=1e-5)

@@ -52,9 +52,7 @@ def test_the_yardstick_depends_on_the_inputs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["ablation_resampled", "ablation_mean"])
-def test_other_yardsticks_are_those_of_attribute(
-    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_yardsticks_are_those_of_attribute(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = query_run(tmp_path)
     monkeypatch.setattr(probing, "choose_yardstick", lambda _: probing.YARDSTICKS[method])
     inputs = [run.task.parse(text)[0] for text in ("ABBA", "CCCA")]

@@ -176,11 +176,7 @@ def test_the_last_step_is_no_position_of_a_causal_head() -> None:
 def test_a_description_carries_its_error_rate(result: Any) -> None:
     role = result.of(ENCODER, 1)
     data = result.by_layer()[ENCODER][1]
-    assert (
-        data["error"]
-        and data["error"].startswith("of 100 such sentences")
-        and data["reliable"] == role.is_reliable
-    )
+    assert data["error"] and data["error"].startswith("of 100 such sentences") and data["reliable"] == role.is_reliable
     assert role.wrong in str(result) and "with its 95 % interval" in str(result)
 
 

@@ -59,16 +59,12 @@ def test_sentences_name_steps_intervals_and_order() -> None:
     assert "96.9% interval" in timeline.notes[0]
     role = timeline.roles[0]
     assert role.layers == {"decoder.0": 6} and role.heads[0] == "decoder.0.self_attention head 0"
-    [order] = [
-        order for order in timeline.orders if {order.first, order.second} == {"previous-token", "induction"}
-    ]
+    [order] = [order for order in timeline.orders if {order.first, order.second} == {"previous-token", "induction"}]
     assert (order.before, order.same, order.after) == (4, 1, 1)
 
 
 def test_few_seeds_say_what_their_interval_is_worth() -> None:
-    assert (
-        "75.0% interval (order statistics), because fewer than 6 seeds" in make_timeline(*[(1, 2)] * 3).notes[0]
-    )
+    assert "75.0% interval (order statistics), because fewer than 6 seeds" in make_timeline(*[(1, 2)] * 3).notes[0]
     alone = make_timeline((1, 2))
     assert alone.notes[0].startswith("Steps are those of 1 seed")
     assert alone.sentences[0] == (

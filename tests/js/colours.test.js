@@ -156,15 +156,11 @@ test("neighbouring heads are told apart by every eye, and so is each from the pa
     for (let head = 0; head < 8; head += 1) {
       for (const matrix of Object.values(EYES)) {
         const [first, next] = [head, head + 1].map((index) => {
-          return lab(
-            times(matrix, linear(headColour(index, onDark))).map((value) => Math.min(1, Math.max(0, value))),
-          );
+          return lab(times(matrix, linear(headColour(index, onDark))).map((value) => Math.min(1, Math.max(0, value))));
         });
         assert.ok(difference(first, next) >= 20, `heads ${head} and ${head + 1}: ${difference(first, next)}`);
       }
-      const [low, high] = [lightOf(headColour(head, onDark)), lightOf(paper)].sort(
-        (first, second) => first - second,
-      );
+      const [low, high] = [lightOf(headColour(head, onDark)), lightOf(paper)].sort((first, second) => first - second);
       assert.ok((high + 0.05) / (low + 0.05) >= 3, `head ${head} on ${paper}`);
     }
   }

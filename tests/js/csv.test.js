@@ -12,10 +12,9 @@ const WEIGHTS = [[[0.5, 0.25, 0.25]], [[0, 1, 0]]];
 function saved(state, changed = {}, keys = ["a", 'say "a", b', "=1+1"], more = {}) {
   const shown = layer({ queries: ["q"], keys, weights: WEIGHTS });
   const data = { maps: [map([shown], changed)], ...more };
-  return formatCsv(
-    makeScene(data, data.maps[0], shown, { ...START, ...state }, new Weights()),
-    palette(false),
-  ).split("\r\n");
+  return formatCsv(makeScene(data, data.maps[0], shown, { ...START, ...state }, new Weights()), palette(false)).split(
+    "\r\n",
+  );
 }
 
 const facts = (lines) =>
@@ -61,9 +60,7 @@ test("a line break in an input begins no line of the table", () => {
 });
 
 test("of a difference, what has changed", () => {
-  const original = map([
-    layer({ queries: ["q"], keys: ["a", "b", "c"], weights: [[[0.75, 0.25, 0]], [[0, 1, 0]]] }),
-  ]);
+  const original = map([layer({ queries: ["q"], keys: ["a", "b", "c"], weights: [[[0.75, 0.25, 0]], [[0, 1, 0]]] })]);
   const lines = saved({ head: 0, change: true }, {}, ["a", "b", "c"], { original });
   assert.deepEqual(rows(lines).slice(0, 2), [
     "layer,head,query_step,query,key_step,key,change",

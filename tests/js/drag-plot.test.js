@@ -41,10 +41,7 @@ test("rows are summed up", () => {
   const slice = Float32Array.of(0.5, 0.5, 0, 0.25, 0, 0.75);
   const matrix = new Matrix([slice], ["p", "q"], ["a", "b", "c"], null);
   assert.deepEqual(selectedQueries({ also: "1,7" }, 0, 2), [0, 1]);
-  assert.match(
-    sumSentence(matrix, 0, [0, 1]),
-    /“p”, “q” together, head 0: of 2 rows, most on “a” \(step 0, 0\.75\)/,
-  );
+  assert.match(sumSentence(matrix, 0, [0, 1]), /“p”, “q” together, head 0: of 2 rows, most on “a” \(step 0, 0\.75\)/);
   assert.equal(toggleNumber("", 3), "3");
   assert.equal(toggleNumber("3", 1), "1,3");
   assert.equal(toggleNumber("1,3", 1), "3");

@@ -16,9 +16,7 @@ test("packed weights: low byte first, 65535 stands for the largest", async () =>
   // A fifth of 65535 is 13107, or 0x3333; 0x0001 and 0x0100 tell the bytes apart.
   const bytes = Uint8Array.of(0, 0, 0xff, 0xff, 0x33, 0x33, 1, 0, 0, 1, 0xcc, 0xcc, ...new Array(12).fill(0xff));
   const packed = deflateSync(bytes).toString("base64");
-  const matrix = unpack(
-    await unpackWeights(layer({ weights: { packed, largest: 0.5, levels: 65535, heads: 2 } })),
-  );
+  const matrix = unpack(await unpackWeights(layer({ weights: { packed, largest: 0.5, levels: 65535, heads: 2 } })));
   const unit = 0.5 / 65535;
   assert.deepEqual(matrix.slices[0], Float32Array.of(0, 0.5, 0.1, unit, 256 * unit, 0.4));
   assert.deepEqual(matrix.slices[1], new Float32Array(6).fill(0.5));
@@ -44,9 +42,7 @@ test("what heads are called, between words as well", () => {
 test("weights that are not finite, packed and as they are", async () => {
   // 65534 stands for the largest, 65535 for what is not finite.
   const packed = deflateSync(Uint8Array.of(0, 0, 0xfe, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0)).toString("base64");
-  const matrix = unpack(
-    await unpackWeights(layer({ weights: { packed, largest: 0.5, levels: 65534, heads: 1 } })),
-  );
+  const matrix = unpack(await unpackWeights(layer({ weights: { packed, largest: 0.5, levels: 65534, heads: 1 } })));
   assert.deepEqual(matrix.slices[0], Float32Array.of(0, 0.5, NaN, 0, 0, 0));
   const plain = unpack(
     layer({

@@ -22,12 +22,7 @@ test("a query alone is told by its strongest key", () => {
 });
 
 test("what has changed, also of what is chosen", () => {
-  const before = new Matrix(
-    [Float32Array.of(0.5, 0.25, 0.25, 0.1, 0.65, 0.25)],
-    ["p", "q"],
-    ["a", "b", "c"],
-    null,
-  );
+  const before = new Matrix([Float32Array.of(0.5, 0.25, 0.25, 0.1, 0.65, 0.25)], ["p", "q"], ["a", "b", "c"], null);
   assert.equal(describeWeight(scene({ before }), 1, 1, 0), "head 0: q → b (step 1): 0.1500 (was 0.6500, −0.500)");
   const state = { ...START, query: 1, key: 2 };
   const chosen = scene({ before, state, matrix: matrix(true) });

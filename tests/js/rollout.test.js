@@ -37,8 +37,7 @@ function byHand(all) {
   return before.flat();
 }
 
-const close = (first, second) =>
-  first.forEach((value, index) => assert.ok(Math.abs(value - second[index]) < 1e-6));
+const close = (first, second) => first.forEach((value, index) => assert.ok(Math.abs(value - second[index]) < 1e-6));
 
 test("rollout is the product of the layers, with half of each the residual", () => {
   const [first, second] = accumulate(layers);
@@ -59,9 +58,7 @@ test("where outputs look at inputs, through the last states of these; a place to
   close(
     rolled.slices[0],
     [0, 1].flatMap((row) => [
-      ...labels.map((_, to) =>
-        labels.reduce((sum, __, at) => sum + mean[row * 4 + at] * states[at * size + to], 0),
-      ),
+      ...labels.map((_, to) => labels.reduce((sum, __, at) => sum + mean[row * 4 + at] * states[at * size + to], 0)),
       mean[row * 4 + 3],
     ]),
   );

@@ -2,12 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Matrix } from "../../src/regard/viz/js/matrix.js";
 import { currentHead, sentence } from "../../src/regard/viz/js/sentence.js";
-import {
-  axisTitles,
-  headImportance,
-  importanceSentence,
-  shortImportance,
-} from "../../src/regard/viz/js/labels.js";
+import { axisTitles, headImportance, importanceSentence, shortImportance } from "../../src/regard/viz/js/labels.js";
 import { START } from "../../src/regard/viz/js/state.js";
 import { layer } from "./examples.js";
 
@@ -52,10 +47,7 @@ test("one, two or three inputs by name, more by number", () => {
 });
 
 test("nothing in particular, and nothing at all", () => {
-  assert.equal(
-    said([0.25, 0.26, 0.24, 0.25]),
-    "To count B, head 1 attends to all 4 inputs about alike, 26% at most.",
-  );
+  assert.equal(said([0.25, 0.26, 0.24, 0.25]), "To count B, head 1 attends to all 4 inputs about alike, 26% at most.");
   assert.equal(said([0, 0, 0, 0]), "To count B, head 1 attends to nothing.");
   const off = { interventions: ["cross: head 1 off"] };
   assert.equal(said([0, 0, 0, 0], off), "Head 1 is switched off.");
@@ -114,10 +106,7 @@ test("a prompt is of tokens, and what is written of outputs", () => {
   }
   const written = { map: { prediction: "ran", layers }, layer: layer({ kind: "decoder", written: true }) };
   assert.deepEqual(axisTitles(written), outputs);
-  assert.deepEqual(
-    axisTitles({ map: { prediction: [1], layers: [] }, layer: layer({ kind: "decoder" }) }),
-    outputs,
-  );
+  assert.deepEqual(axisTitles({ map: { prediction: [1], layers: [] }, layer: layer({ kind: "decoder" }) }), outputs);
   const source = axisTitles({ map: { prediction: "ran", layers }, layer: layer({ kind: "encoder" }) });
   assert.deepEqual(source, ["inputs (queries)", "inputs (keys)"]);
 });
@@ -125,8 +114,7 @@ test("a prompt is of tokens, and what is written of outputs", () => {
 test("a head that is left out is not the one that the sentence is of", () => {
   const slices = [Float32Array.of(0.9, 0.1), Float32Array.of(0.2, 0.8), Float32Array.of(0.6, 0.4)];
   const matrix = new Matrix(slices, ["p"], ["a", "b"], null);
-  const of = (state) =>
-    currentHead({ data: {}, layer: { name: "cross" }, matrix, state: { ...START, ...state } });
+  const of = (state) => currentHead({ data: {}, layer: { name: "cross" }, matrix, state: { ...START, ...state } });
   assert.deepEqual([of({}), of({ off: "0" }), of({ off: "0,1" })], [0, 1, 2]);
   assert.equal(of({ off: "0", key: 1, focus: 0 }), 1);
   assert.equal(of({ key: 1, focus: 0 }), 0);

@@ -113,9 +113,7 @@ each_place = pytest.mark.parametrize(
 each_cell = pytest.mark.parametrize("cell", ["lstm", "gru"])
 
 
-def make_decoder(
-    cell: str, score: str | None, memory_width: int = M, **place: Any
-) -> tuple[RecurrentDecoder, Memory]:
+def make_decoder(cell: str, score: str | None, memory_width: int = M, **place: Any) -> tuple[RecurrentDecoder, Memory]:
     torch.manual_seed(1)
     built = None if score is None else SCORES[score](D, memory_width)
     decoder = RecurrentDecoder(E, D, memory_width, cell=cell, score=built, **place).double()  # type: ignore[arg-type]
@@ -176,18 +174,14 @@ def by_hand(decoder: RecurrentDecoder, embedded: Tensor, memory: Memory, place: 
 def test_equals_its_equations(cell: str, place: dict[str, Any], score: str) -> None:
     decoder, memory = make_decoder(cell, score, D if issubclass(SCORES[score], Dot) else M, **place)
     embedded = torch.randn(2, 6, E, dtype=torch.float64)
-    torch.testing.assert_close(
-        decoder(embedded, memory), by_hand(decoder, embedded, memory, place), atol=1e-12, rtol=0
-    )
+    torch.testing.assert_close(decoder(embedded, memory), by_hand(decoder, embedded, memory, place), atol=1e-12, rtol=0)
 
 
 @each_cell
 def test_without_attention_equals_its_equations(cell: str) -> None:
     decoder, memory = make_decoder(cell, None)
     embedded = torch.randn(2, 6, E, dtype=torch.float64)
-    torch.testing.assert_close(
-        decoder(embedded, memory), by_hand(decoder, embedded, memory, {}), atol=1e-12, rtol=0
-    )
+    torch.testing.assert_close(decoder(embedded, memory), by_hand(decoder, embedded, memory, {}), atol=1e-12, rtol=0)
 
 
 @each_cell
@@ -305,9 +299,7 @@ def test_unforced_steps_read_the_models_prediction(variant: dict[str, Any]) -> N
         fed = target_in[row].clone()
         for time in range(1, 4):
             if not forced[row, time]:
-                own = model.decode(
-                    fed[None, :time], model.encode(source[row : row + 1], source[row : row + 1] != 0)
-                )
+                own = model.decode(fed[None, :time], model.encode(source[row : row + 1], source[row : row + 1] != 0))
                 fed[time] = own[0, -1].argmax()
         expected = model.decode(fed[None], model.encode(source[row : row + 1], source[row : row + 1] != 0))
         torch.testing.assert_close(found[row], expected[0], atol=1e-12, rtol=0)

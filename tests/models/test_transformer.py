@@ -119,7 +119,5 @@ def test_without_normalization_layers_only_add(generator: torch.Generator) -> No
     attended = states + layer.self_attention(states)
     expected = attended + layer.feed_forward(attended)
     torch.testing.assert_close(model.encoder(states), expected)
-    assert translate(
-        model, CharacterVocabulary("abcde"), CharacterVocabulary("abcd"), ["ab"], Search(), max_len=4
-    )
+    assert translate(model, CharacterVocabulary("abcde"), CharacterVocabulary("abcd"), ["ab"], Search(), max_len=4)
     assert model(source, source != 0, torch.tensor([[BOS, 4]])).isfinite().all()

@@ -67,9 +67,7 @@ def answer(text: str) -> Candidate:
     return Candidate(text=text, tokens=[], log_probability=0.0, score=0.0, finished=True)
 
 
-def place(
-    glossary: dict[str, str], found: str, weight: float = 0.8, answers: dict[str, str] = ANSWERS
-) -> Candidate:
+def place(glossary: dict[str, str], found: str, weight: float = 0.8, answers: dict[str, str] = ANSWERS) -> Candidate:
     def find(texts: list[str], search: Search) -> list[list[Candidate]]:
         return [[answer(answers[prefix])] for prefix in search.controls.prefixes(len(texts))]
 
@@ -155,9 +153,7 @@ def test_unknown_symbols_become_the_aligned_words(
     task = SimpleNamespace(source_vocabulary=source, target_vocabulary=vocabulary)
     heads = SimpleNamespace(heads=[("cross", 0)], shifted=False)
     aligner: Any = SimpleNamespace(heads=lambda: heads, task=task, model=None, unit="words")
-    answer = Candidate(
-        text=vocabulary.decode(indices), tokens=indices, log_probability=-1.0, score=-1.0, finished=True
-    )
+    answer = Candidate(text=vocabulary.decode(indices), tokens=indices, log_probability=-1.0, score=-1.0, finished=True)
     [[found]] = replace_unknown(aligner, ["heute der (Wal)."], [[answer]])
     assert found.text == expected and found.tokens == indices
 

@@ -79,7 +79,5 @@ def test_without_validation_the_last_models_are_kept(tmp_path: Path) -> None:
 
 
 def test_keep_is_refused_for_sharded_parameters() -> None:
-    with pytest.raises(
-        InputError, match="keep needs the whole model in one process: leave out --keep or --sharded"
-    ):
+    with pytest.raises(InputError, match="keep needs the whole model in one process: leave out --keep or --sharded"):
         TrainingConfig(keep=2, sharded=True)

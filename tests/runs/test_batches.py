@@ -90,9 +90,7 @@ def test_limits_are_reached(endless: regard.TranslationRun) -> None:
 
 
 @pytest.mark.parametrize("options", SEARCHES, ids=str)
-def test_answers_on_dates_are_independent_of_the_batch(
-    translator: regard.PairRun, options: dict[str, Any]
-) -> None:
+def test_answers_on_dates_are_independent_of_the_batch(translator: regard.PairRun, options: dict[str, Any]) -> None:
     texts = [f"{day}. Mai {1950 + 2 * day}" for day in (1, 11, 28)] + ["1", "x" * 90, "14 juillet 1989", "1 1 1"]
     check_alone(translator, texts, [6, 0, 5, 2, 4, 1, 3], **options)
 

@@ -41,9 +41,7 @@ def test_blank_texts() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"beam": 3, "n_best": 3}, {"temperature": 1.0}], ids=str)
 @pytest.mark.parametrize("engine", ["regard", "ctranslate2"])
-def test_blank_text_has_the_empty_answer(
-    german: regard.TranslationRun, engine: Any, options: dict[str, Any]
-) -> None:
+def test_blank_text_has_the_empty_answer(german: regard.TranslationRun, engine: Any, options: dict[str, Any]) -> None:
     if engine == "ctranslate2":
         pytest.importorskip("ctranslate2")
         if "temperature" in options:
@@ -53,17 +51,13 @@ def test_blank_text_has_the_empty_answer(
     alone = german.search([SOURCE], engine=engine, **options)[0]
     for answered, empty in zip(found[::2], found[1::2], strict=True):
         assert [each.text for each in answered] == [each.text for each in alone]
-        assert [(each.text, each.tokens, each.log_probability, each.finished) for each in empty] == [
-            ("", [], 0, True)
-        ]
+        assert [(each.text, each.tokens, each.log_probability, each.finished) for each in empty] == [("", [], 0, True)]
     assert german.translate([""], engine=engine) == [""]
 
 
 def test_scores_links_and_maps(german: regard.TranslationRun, translator: regard.PairRun) -> None:
     target = sentences()[0][1]
-    whole, no_source, no_target, ended = german.score(
-        [(SOURCE, target), (" ", "x"), (SOURCE, "\u200b"), (SOURCE, "")]
-    )
+    whole, no_source, no_target, ended = german.score([(SOURCE, target), (" ", "x"), (SOURCE, "\u200b"), (SOURCE, "")])
     assert math.isnan(no_source.log_probability) and math.isnan(no_source.per_token) and no_source.tokens == 0
     assert no_target.log_probability == pytest.approx(ended.log_probability) and no_target.tokens == 1
     assert whole.log_probability > no_target.log_probability

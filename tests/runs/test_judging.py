@@ -111,9 +111,7 @@ def test_best_model_into_chinese_is_kept(tmp_path: Path, command: Command) -> No
         words += [f"--{part}", *files]
     for name, value in {**few, "tokens": 1000, "lr": 0.01, "steps": 400, "validate_every": 50}.items():
         words += [f"--{name}", str(value)]
-    status, out, err = command(
-        "train", "translation", *words, "--tokenizer", "characters", "--savepath", tmp_path
-    )
+    status, out, err = command("train", "translation", *words, "--tokenizer", "characters", "--savepath", tmp_path)
     assert status == 0 and "(tokenizer zh) after" in out and "BLEU with tokenizer zh" in err
     run = regard.load(tmp_path / "translation")
     assert isinstance(run, regard.TranslationRun)
@@ -173,10 +171,7 @@ def test_unknown_input_is_reported(tmp_path: Path, command: Command, tokenizer: 
     assert status == 0 and "of the tokens of the input (" in err
     (tmp_path / "in.txt").write_text(f"{source}\n", encoding="utf-8")
     assert (
-        command("translate", run.folder, "--input", tmp_path / "in.txt", "--engine", "regard")[2].count(
-            "not seen"
-        )
-        == 0
+        command("translate", run.folder, "--input", tmp_path / "in.txt", "--engine", "regard")[2].count("not seen") == 0
     )
     status, _, err = command("translate", run.folder, "Щи", "--engine", "regard")
     assert status == 0 and err.count("not seen in training (") == 1
@@ -186,9 +181,7 @@ def test_unknown_input_is_reported(tmp_path: Path, command: Command, tokenizer: 
     assert status == 0 and "the source of the test text (" in err and "BLEU" in out
 
 
-def test_tokens_a_sentence_and_rare_symbols_are_printed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tokens_a_sentence_and_rare_symbols_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_toy_corpus(tmp_path, "thai", 150)
     flags = {
         "train": (str(tmp_path / "train.tsv"),),

@@ -49,9 +49,7 @@ def test_a_run_learns_and_reports_what_the_report_says(run: regard.LanguageRun[A
         assert layer.relevant is not None
         rows = layer.relevant.any(1)
         shares.append((layer.weights[1] * layer.relevant).sum(1)[rows])
-    assert relevance["decoder.1.self_attention"][1] == pytest.approx(
-        float(np.concatenate(shares).mean()), abs=1e-5
-    )
+    assert relevance["decoder.1.self_attention"][1] == pytest.approx(float(np.concatenate(shares).mean()), abs=1e-5)
     assert "Exact match" in str(report) and report.json()["figures"]["outputs"] == 1200
 
 
@@ -81,8 +79,7 @@ def test_generation_continues_the_repetition(run: regard.LanguageRun[Any, Any]) 
     [[first]], [[again]] = (run.generate("ABCDEF", new=4, temperature=1.0, seed=3) for _ in range(2))
     assert first.text == again.text
     assert (
-        run.generate("ABCDEF", new=4, temperature=1.0, top_k=1)[0][0].text
-        == run.generate("ABCDEF", new=4)[0][0].text
+        run.generate("ABCDEF", new=4, temperature=1.0, top_k=1)[0][0].text == run.generate("ABCDEF", new=4)[0][0].text
     )
     with pytest.raises(InputError, match="3 tokens after a prompt of 8 exceed the model's 10 positions"):
         run.generate("ABCDEFBC", new=3)
@@ -272,9 +269,7 @@ def test_config_class_has_the_defaults_of_the_task() -> None:
     assert not config.feed_forward and config.lr == 0.003 and config.run_config().kind == "decoder"
 
 
-@pytest.mark.parametrize(
-    ("tokenizer", "prompt"), [("characters", "the qu"), ("bpe", "the qu"), ("bpe", "the quick")]
-)
+@pytest.mark.parametrize(("tokenizer", "prompt"), [("characters", "the qu"), ("bpe", "the qu"), ("bpe", "the quick")])
 def test_prompt_and_continuation_are_the_whole_text(
     tmp_path: Path, command: Callable[..., tuple[int, str, str]], tokenizer: str, prompt: str
 ) -> None:
@@ -282,9 +277,7 @@ def test_prompt_and_continuation_are_the_whole_text(
     text.write_text("the quick fox jumps\n" * 200, encoding="utf-8")
     size = {} if tokenizer == "characters" else {"vocab_size": 60}
     flags: dict[str, Any] = {"hidden": 8, "heads": 2, "layers": 1, "inner": 8, "steps": 2, "max_len": 16, **size}
-    run: Any = regard.train(
-        "text", text=str(text), tokenizer=tokenizer, **flags, savepath=tmp_path, progress=False
-    )
+    run: Any = regard.train("text", text=str(text), tokenizer=tokenizer, **flags, savepath=tmp_path, progress=False)
     [[best]] = run.generate(prompt, new=3)
     tokens = [*run.task.parse(prompt)[0].tolist(), *best.tokens]
     assert prompt + best.text == run.task.render(torch.tensor(tokens))

@@ -119,9 +119,7 @@ def test_comparison_writes_through_no_link(tmp_path: Path) -> None:
     (tmp_path / "compared" / "counting").mkdir(parents=True)
     (tmp_path / "compared" / "counting" / "hidden=4").symlink_to(outside)
     with pytest.raises(InputError, match="hidden=4' is a link"):
-        regard.compare(
-            "counting", {"hidden": [4]}, seeds=1, steps=1, savepath=tmp_path / "compared", progress=False
-        )
+        regard.compare("counting", {"hidden": [4]}, seeds=1, steps=1, savepath=tmp_path / "compared", progress=False)
     assert not any(outside.iterdir())
 
 
@@ -152,9 +150,7 @@ def test_removed_run_is_a_machine_error(
         real(*values)
 
     monkeypatch.setattr(owner, name, after_it_went)
-    with pytest.raises(
-        MachineError, match="was moved or removed during a write: restore the folder and continue with"
-    ):
+    with pytest.raises(MachineError, match="was moved or removed during a write: restore the folder and continue with"):
         regard.train("counting", **TINY, steps=2, snapshots=2, savepath=tmp_path)
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted(
         {"moved": ["elsewhere"], "removed": [], "replaced by a file": ["elsewhere", "counting"]}[how]

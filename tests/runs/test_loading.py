@@ -15,9 +15,7 @@ TINY: dict[str, Any] = {"steps": 2, "batchsize": 2, "progress": False}
 
 
 @pytest.mark.parametrize("hidden", [4, 8])
-def test_run_replaced_while_reading_is_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden: int
-) -> None:
+def test_run_replaced_while_reading_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden: int) -> None:
     regard.train("counting", savepath=tmp_path, hidden=4, **TINY)
     read = RunFolder.read_config
 

@@ -129,9 +129,7 @@ def test_explanations_name_the_parts_whose_steps_are_not_shown(runs: dict[str, A
     def text(name: str) -> str:
         return str(runs[name].explain(output=3))
 
-    assert "Changed by alibi to" in text("alibi,sink") and "2. The weights: sink over the row" in text(
-        "alibi,sink"
-    )
+    assert "Changed by alibi to" in text("alibi,sink") and "2. The weights: sink over the row" in text("alibi,sink")
     assert "then differential" in text("differential") and "after differential" in text("differential")
     assert "This mechanism has no score" in text("delta_rule")
     assert "implied by the recurrence delta_rule" in text("delta_rule")

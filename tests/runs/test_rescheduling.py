@@ -87,9 +87,7 @@ def test_steps_in_the_past_and_other_flags_are_refused(tmp_path: Path, command: 
     assert status == 0 and "for 9 steps" in out and "steps 6 to 9 with learning rate 0.05" in err
 
 
-def test_derived_results_are_named_when_they_are_removed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_derived_results_are_named_when_they_are_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = train(tmp_path)
     run.files.write_derived("examination.json", {"any": 1})
     resume(tmp_path, steps=7)

@@ -102,9 +102,7 @@ def test_run_resumes_exactly_without_its_origin(
     with pytest.raises(
         InputError, match="from '.*elsewhere' differs from the run's '.*start': a resumed run keeps its"
     ):
-        regard.train(
-            "translation", resume=True, start_from="elsewhere", progress=False, savepath=tmp_path / "parts"
-        )
+        regard.train("translation", resume=True, start_from="elsewhere", progress=False, savepath=tmp_path / "parts")
     parts = regard.train("translation", resume=True, **asked, savepath=tmp_path / "parts")
     for name in ("config.json", "metrics.jsonl", "model.safetensors", "trainer/step-8.safetensors"):
         assert (parts.folder / name).read_bytes() == (whole.folder / name).read_bytes()
@@ -161,9 +159,7 @@ def test_number_of_learned_positions_is_fixed(other: Path, tmp_path: Path) -> No
     flags = {**few, "positions": "learned", "max_len": 30, "train": other}
     before = regard.train("translation", **flags, savepath=tmp_path / "before")
     asked: dict[str, Any] = {**OTHER, "steps": 1, "train": other, "start_from": before.folder}
-    with pytest.raises(
-        InputError, match=r"parameter source_positions.weight is float32 \(121, 8\) in the earlier run"
-    ):
+    with pytest.raises(InputError, match=r"parameter source_positions.weight is float32 \(121, 8\) in the earlier run"):
         regard.train("translation", **asked, max_len=31, savepath=tmp_path)
     assert regard.train("translation", **asked, savepath=tmp_path).step == 1
 
@@ -173,9 +169,7 @@ def test_start_from_a_damaged_run_is_refused(german: regard.TranslationRun, othe
     content = bytearray((folder / "model.safetensors").read_bytes())
     content[-1] ^= 1
     (folder / "model.safetensors").write_bytes(content)
-    with pytest.raises(
-        InputError, match="another run: model.safetensors: the file has changed since it was written"
-    ):
+    with pytest.raises(InputError, match="another run: model.safetensors: the file has changed since it was written"):
         regard.train("translation", start_from=folder, train=other, **OTHER, savepath=tmp_path / "models")
 
 

@@ -87,14 +87,10 @@ def test_a_repeated_call_continues(
     assert examined == [str(runs[1])] and result.examinations[0] == first
     assert f"read from examined.json, not measured again: {runs[0]}\n" in capsys.readouterr().err
     assert regard.examine_runs(runs, samples=10, progress=False) == result and len(examined) == 1
-    assert (
-        regard.examine_runs(runs[:1], samples=11, progress=False).examinations != [first] and len(examined) == 2
-    )
+    assert regard.examine_runs(runs[:1], samples=11, progress=False).examinations != [first] and len(examined) == 2
 
 
-def test_an_examination_of_another_version_is_measured_again(
-    runs: list[Path], alone: list[regard.Examination]
-) -> None:
+def test_an_examination_of_another_version_is_measured_again(runs: list[Path], alone: list[regard.Examination]) -> None:
     folder, result = RunFolder(runs[0]), alone[0]
     folder.write_derived("examined.json", {**result.json(), "version": "0.0.0"})
     assert read_examination(folder, 10, 0) is None

@@ -191,9 +191,7 @@ def test_another_tokenizer_is_refused(german: regard.TranslationRun, tmp_path: P
     stored = json.loads(file.read_text())
     stored["model"]["vocab"] = {name: index for index, name in enumerate(reversed(stored["model"]["vocab"]))}
     file.write_text(json.dumps(stored))
-    with pytest.raises(
-        InputError, match="was edited or mixed with another run: tokenizer: its vocabularies differ"
-    ):
+    with pytest.raises(InputError, match="was edited or mixed with another run: tokenizer: its vocabularies differ"):
         regard.load(folder)
     file.unlink()
     with pytest.raises(InputError, match="is damaged: its tokenizer cannot be read"):
@@ -204,9 +202,7 @@ def test_run_resumes_without_prepared_corpus_and_refuses_other_flags(tmp_path: P
     text = write(tmp_path)
     run = regard.train("translation", **text, **FEW, savepath=tmp_path)
     shutil.rmtree(tmp_path / "prepared")
-    with pytest.raises(
-        InputError, match="vocab_size 50 differs from the run's 60: a resumed run keeps its flags"
-    ):
+    with pytest.raises(InputError, match="vocab_size 50 differs from the run's 60: a resumed run keeps its flags"):
         regard.train("translation", resume=True, vocab_size=50, progress=False, savepath=tmp_path)
     again = regard.train("translation", resume=True, **text, progress=False, savepath=tmp_path)
     assert files(again) == files(run)

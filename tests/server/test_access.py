@@ -41,9 +41,7 @@ def test_token_is_stored_in_a_cookie(trained: regard.AnswerRun) -> None:
             r"(regard-[0-9a-f]{8}=[\w-]+); Path=/; HttpOnly; SameSite=Strict", first.headers["set-cookie"]
         )
         assert first.status == 200 and b"explorer.js" in first.body and cookie is not None
-        answer = send(
-            address, asked({}, host="example.org:8137", cookie=cookie[1], origin="http://example.org:8137")
-        )
+        answer = send(address, asked({}, host="example.org:8137", cookie=cookie[1], origin="http://example.org:8137"))
         assert answer.status == 200 and "set-cookie" not in answer.headers
         for other in ("http://evil.example", "http://example.org", "null"):
             answer = send(address, asked({}, host="example.org:8137", cookie=cookie[1], origin=other))

@@ -82,9 +82,7 @@ def test_intervention_returns_both_maps(client: Client, trained: regard.AnswerRu
 
 
 def test_random_inputs(client: Client) -> None:
-    first, again, other = (
-        client.post("/api/attend", {"seed": seed}).json()["map"]["input"] for seed in (1, 1, 2)
-    )
+    first, again, other = (client.post("/api/attend", {"seed": seed}).json()["map"]["input"] for seed in (1, 1, 2))
     assert first == again != other
 
 
@@ -103,9 +101,7 @@ def test_explain(client: Client, trained: regard.AnswerRun) -> None:
     names = re.findall(r"@property \{[^}]*(?:\{[^}]*\}[^}]*)?\} (\w+)", documented.partition("*/")[0])
     assert len(names) == 18 and set(names) <= set(found.json())
     refused = client.post("/api/explain", {**body, "temperature": 0})
-    assert (
-        refused.status_code == 422 and "temperature 0 does not fit: give a number from" in refused.json()["error"]
-    )
+    assert refused.status_code == 422 and "temperature 0 does not fit: give a number from" in refused.json()["error"]
     refused = client.post("/api/explain", {**body, "output": 9})
     assert refused.status_code == 422 and "output 9 is out of range" in refused.json()["error"]
 
@@ -302,9 +298,7 @@ def test_translation_run(german: regard.TranslationRun) -> None:
     assert json.dumps(touched["map"]["probabilities"]) != json.dumps(found["probabilities"])
 
 
-@pytest.mark.parametrize(
-    "name", ["step-x.safetensors", "step-.safetensors", f"step-{'9' * 40}.safetensors", "step-3"]
-)
+@pytest.mark.parametrize("name", ["step-x.safetensors", "step-.safetensors", f"step-{'9' * 40}.safetensors", "step-3"])
 @pytest.mark.parametrize("folder", [True, False])
 def test_stray_files_among_snapshots(tmp_path: Path, name: str, folder: bool) -> None:
     """Stray files and folders among the snapshots are ignored or reported in one line."""

@@ -108,9 +108,7 @@ def test_an_exercise_is_written_then_checked(
     address = "/api/exercises/score"
     state = client.post(address).json()
     assert not state["exists"] and not state["busy"]  # nothing to check yet
-    assert client.put(address).json()["exists"] and "def score(" in Path(state["file"]).read_text(
-        encoding="utf-8"
-    )
+    assert client.put(address).json()["exists"] and "def score(" in Path(state["file"]).read_text(encoding="utf-8")
     assert client.post(address).json()["busy"]
     client.delete(address)
     assert wait(client, address)["status"] != 0

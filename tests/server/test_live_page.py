@@ -132,9 +132,7 @@ def test_notes_are_those_of_the_server(run: AnyRun, ask: Callable[..., list[Any]
     short_and_long = text[: len(text) // 2 + 2], text * 4
     texts = [short_and_long[isinstance(run, regard.PairRun)]]
     texts += [text + "@"] if isinstance(run, regard.PairRun) else []
-    for answer, given in zip(
-        ask(live_data(run), [["api/attend", {"input": t}] for t in texts]), texts, strict=True
-    ):
+    for answer, given in zip(ask(live_data(run), [["api/attend", {"input": t}] for t in texts]), texts, strict=True):
         assert answer["map"]["note"] == run.attend(given).note
 
 
@@ -156,9 +154,7 @@ def assert_same(answer: Any, expected: Any, where: str = "") -> None:
 
 
 def test_refused_inputs_are_those_of_the_run(learned_counting: regard.AnswerRun, ask: Callable[..., Any]) -> None:
-    answers = ask(
-        live_data(learned_counting), [["api/attend", {"input": text}] for text in ("ABX", "", "A" * 11)]
-    )
+    answers = ask(live_data(learned_counting), [["api/attend", {"input": text}] for text in ("ABX", "", "A" * 11)])
     for answer, text in zip(answers, ("ABX", "", "A" * 11), strict=True):
         with pytest.raises(regard.InputError) as refused:
             learned_counting.attend(text)

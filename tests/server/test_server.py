@@ -81,10 +81,7 @@ def heavy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (request("GET", "http://evil.example/"), 404, "does not exist"),
         (request("CONNECT", "evil.example:443"), 404, "does not exist"),
         (request("OPTIONS", "*"), 404, "does not exist"),
-        *(
-            (request(method, "/api/attend"), 405, f"{method} is not accepted")
-            for method in ("GET", "PUT", "DELETE")
-        ),
+        *((request(method, "/api/attend"), 405, f"{method} is not accepted") for method in ("GET", "PUT", "DELETE")),
         *((request(method, "/"), 405, "send GET, HEAD") for method in ("POST", "OPTIONS", "TRACE", "NONSENSE")),
         (request("GET", "/api/run", upgrade="websocket", connection="upgrade"), 200, ""),
         (request("POST", "/api/attend", b"{}", content_type="text/plain"), 415, "send application/json"),
@@ -93,8 +90,7 @@ def heavy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (asked({}, content_length="1" * 19), 413, "larger than 262,144 bytes"),
         (asked({}, transfer_encoding="gzip"), 400, "not an HTTP/1.1 request"),
         (
-            request("POST", "/api/attend", content_type="application/json", transfer_encoding="chunked")
-            + b"size\r\n",
+            request("POST", "/api/attend", content_type="application/json", transfer_encoding="chunked") + b"size\r\n",
             400,
             "not an HTTP/1.1 request",
         ),

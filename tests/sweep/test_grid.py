@@ -44,8 +44,7 @@ def test_a_page_links_to_the_explorer(command: Command, tmp_path: Path) -> None:
         assert f'<a href="http://127.0.0.1:9/#beside=model-{number}">pooling=last, seed 0 | {other}</a>' in text
     kept = tmp_path / "kept" / "recall"
     folders = [
-        kept / name / "recall"
-        for name in ("pooling=last/seed-0", "pooling=attention/seed-0", "pooling=last/seed-1")
+        kept / name / "recall" for name in ("pooling=last/seed-0", "pooling=attention/seed-0", "pooling=last/seed-1")
     ]
     assert f"regard show {folders[0]} --compare-with {folders[1]} {folders[2]}" in text
     assert all((folder / "config.json").exists() for folder in folders)
@@ -61,9 +60,7 @@ def test_compare_command(command: Command, tmp_path: Path, monkeypatch: pytest.M
         (pooling, length, seed) for pooling in ("last", "attention") for length in (6, 8) for seed in (0, 1)
     ]
     with (tmp_path / "recall" / "results.csv").open() as file:
-        assert [row["exact_match"] for row in csv.DictReader(file)] == [
-            str(line["exact_match"]) for line in lines
-        ]
+        assert [row["exact_match"] for row in csv.DictReader(file)] == [str(line["exact_match"]) for line in lines]
     for picture in ("curves.png", "values.png"):
         assert (tmp_path / "recall" / picture).read_bytes().startswith(b"\x89PNG")
     result = json.loads((tmp_path / "recall" / "summary.json").read_text())
@@ -94,9 +91,7 @@ def test_fixed_flags_are_checked_with_the_varied_ones(command: Command, tmp_path
     assert status == 0, err
     folders = {path.name for path in (tmp_path / "reverse").iterdir() if path.is_dir()}
     assert folders == {"context=output,query=current", "context=output,query=previous"}
-    config = json.loads(
-        (tmp_path / "reverse" / "context=output,query=previous/seed-1/reverse/config.json").read_text()
-    )
+    config = json.loads((tmp_path / "reverse" / "context=output,query=previous/seed-1/reverse/config.json").read_text())
     assert (config["options"]["input_feeding"], config["options"]["query"], config["options"]["steps"]) == (
         True,
         "previous",
@@ -104,9 +99,7 @@ def test_fixed_flags_are_checked_with_the_varied_ones(command: Command, tmp_path
     )
 
 
-def test_measured_jobs_are_reused_and_interrupted_ones_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_measured_jobs_are_reused_and_interrupted_ones_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flags: dict[str, Any] = {"steps": 20, "hidden": 4, "batchsize": 8, "seeds": 1, "savepath": tmp_path / "a"}
     whole = compare("reverse", {"score": ["dot"]}, progress=False, **flags)
     flags["savepath"] = tmp_path / "b"

@@ -289,9 +289,7 @@ def test_without_ray(command: Command, tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Start a cluster of two single-core nodes, and yield its address and the process of the worker node."""
-    monkeypatch.setenv(
-        "RAY_AUTH_MODE", "disabled"
-    )  # otherwise the head uses a token of ~/.ray, the node does not
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # otherwise the head uses a token of ~/.ray, the node does not
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -304,9 +302,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, subprocess.P
         before = len(started)
         log = Path(folder) / f"log-{before}"
         with log.open("wb") as out:
-            started.append(
-                subprocess.Popen([*ray, *argv, *shared], stdout=out, stderr=out, start_new_session=True)
-            )
+            started.append(subprocess.Popen([*ray, *argv, *shared], stdout=out, stderr=out, start_new_session=True))
         deadline = time.monotonic() + 120
         while b"Ray runtime started" not in log.read_bytes():
             assert time.monotonic() < deadline and started[-1].poll() is None, log.read_text()
@@ -373,9 +369,7 @@ def test_a_killed_machine_loses_only_the_steps_since_the_checkpoint(
     assert re.search(r"seed-[01]: process or machine lost; resumes from step (500|1000|1500)\b", out), out
     assert "compare: 2 of 2 done" in out and "Traceback" not in out
     subprocess.run([*command, "--savepath", "here"], cwd=tmp_path, capture_output=True, check=True, timeout=240)
-    summaries = [
-        json.loads((tmp_path / place / "slow" / "summary.json").read_text()) for place in ("ray", "here")
-    ]
+    summaries = [json.loads((tmp_path / place / "slow" / "summary.json").read_text()) for place in ("ray", "here")]
     for summary in summaries:
         del summary["means"][0]["seconds"]
     assert summaries[0] == summaries[1]

@@ -23,9 +23,7 @@ from tests.sweep.cluster import job
 
 Command = Callable[..., tuple[int, str, str]]
 SMALL: dict[str, Any] = {"steps": 30, "hidden": 4, "batchsize": 8, "seeds": 2, "progress": False}
-needs_submitit = pytest.mark.skipif(
-    importlib.util.find_spec("submitit") is None, reason="submitit is not installed"
-)
+needs_submitit = pytest.mark.skipif(importlib.util.find_spec("submitit") is None, reason="submitit is not installed")
 
 
 class FakeTask:
@@ -44,9 +42,7 @@ class FakeSlurm:
     queue is queried."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.core = SimpleNamespace(
-            utils=SimpleNamespace(FailedJobError=type("FailedJobError", (Exception,), {}))
-        )
+        self.core = SimpleNamespace(utils=SimpleNamespace(FailedJobError=type("FailedJobError", (Exception,), {})))
         self.SlurmJob = FakeTask
         self.submitted: list[list[Job]] = []
         self.queue: dict[str, tuple[Path, Job]] = {}

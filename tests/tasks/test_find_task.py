@@ -78,9 +78,7 @@ def test_unknown_task_is_reported(tmp_path: Path, name: str, content: str | None
 
 
 def test_examples_are_parsed_and_answered() -> None:
-    assert [example.task for example in list_tasks()] == [
-        name for name in TASKS if name not in ("translation", "text")
-    ]
+    assert [example.task for example in list_tasks()] == [name for name in TASKS if name not in ("translation", "text")]
     for example in list_tasks():
         task = find_task(example.task).restore(None, {})
         if isinstance(task, PairTask):

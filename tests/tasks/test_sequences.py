@@ -19,9 +19,7 @@ from regard.tasks.sequences import Copy, Reverse, SequenceConfig, Sort
         (Copy(), "", "", ()),
     ],
 )
-def test_worked_examples(
-    task: PairTask, source: str, target: str, alignment: tuple[tuple[int, ...], ...]
-) -> None:
+def test_worked_examples(task: PairTask, source: str, target: str, alignment: tuple[tuple[int, ...], ...]) -> None:
     assert task.known(source) == Pair(source, target, alignment)
 
 

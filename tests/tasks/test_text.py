@@ -65,12 +65,9 @@ def test_samples_are_windows_of_their_part(file: Path, generator: torch.Generato
         assert inputs.shape == targets.shape == (200, 16) and mask is None
         assert torch.equal(inputs[:, 1:], targets[:, :-1])
         assert all(
-            task.render(torch.cat([row, target[-1:]])) in part
-            for row, target in zip(inputs, targets, strict=True)
+            task.render(torch.cat([row, target[-1:]])) in part for row, target in zip(inputs, targets, strict=True)
         )
-    assert (
-        torch.equal(task.answer(inputs)[:, :-1], inputs[:, 1:]) and (task.answer(inputs)[:, -1] == IGNORE).all()
-    )
+    assert torch.equal(task.answer(inputs)[:, :-1], inputs[:, 1:]) and (task.answer(inputs)[:, -1] == IGNORE).all()
 
 
 def test_every_place_is_drawn(tmp_path: Path, generator: torch.Generator) -> None:
@@ -78,8 +75,7 @@ def test_every_place_is_drawn(tmp_path: Path, generator: torch.Generator) -> Non
     path.write_text("abcdefgh")
     task = make_task(path, max_len=3, valid_share=0)
     rows = {
-        task.render(torch.cat([row, last[-1:]]))
-        for row, last in zip(*task.sample(500, generator)[:2], strict=True)
+        task.render(torch.cat([row, last[-1:]])) for row, last in zip(*task.sample(500, generator)[:2], strict=True)
     }
     assert rows == {"abcd", "bcde", "cdef", "defg", "efgh"}
 
@@ -90,9 +86,7 @@ def test_a_training_maps_the_tokens_from_a_file(file: Path) -> None:
     tokens = prepare_tokens(file, task.tokenizer, context.folder, progress=False)
     assert isinstance(tokens, np.memmap) and tokens.dtype == np.uint16
     assert np.array_equal(tokens, np.concatenate([task.tokens(unseen=False), task.tokens(unseen=True)]))
-    assert np.array_equal(
-        tokens, make_task(file).tokens(unseen=False).tolist() + task.tokens(unseen=True).tolist()
-    )
+    assert np.array_equal(tokens, make_task(file).tokens(unseen=False).tolist() + task.tokens(unseen=True).tolist())
     again = Text.restore(task.config, task.files)
     restored = again.batches(TrainingConfig(), context).draw(5)
     assert torch.equal(batch.inputs, restored.inputs)

@@ -61,9 +61,7 @@ def test_equal_seeds_give_equal_batches_and_other_steps_others() -> None:
 
 def test_text_that_is_not_an_input_is_refused() -> None:
     task = make_task()
-    with pytest.raises(
-        InputError, match="input '' has 0 tokens: induction takes 1 to 48 tokens: A, B, C, ..., 7"
-    ):
+    with pytest.raises(InputError, match="input '' has 0 tokens: induction takes 1 to 48 tokens: A, B, C, ..., 7"):
         task.parse("")
     with pytest.raises(InputError, match="has 49 tokens"):
         task.parse("A" * 49)

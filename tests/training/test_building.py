@@ -188,8 +188,7 @@ def test_broken_score_is_refused(score: str, message: str, task: str) -> None:
         (
             "layer",
             "Single",
-            "cannot be built for width 8, 2 heads, inner width 11: TypeError: .*; its constructor must accept "
-            "these",
+            "cannot be built for width 8, 2 heads, inner width 11: TypeError: .*; its constructor must accept these",
         ),
         ("layer", "Inner", r"gives states of shape \(2, 5, 11\): expected \(2, 5, 8\)"),
         (
@@ -269,9 +268,7 @@ def test_custom_model_trains_and_its_missing_module_is_named(own: Path, monkeypa
     sys.path.remove(str(own))
     (own / "elsewhere").mkdir()
     monkeypatch.chdir(own / "elsewhere")
-    with pytest.raises(
-        InputError, match="cannot be loaded here: score 'scores_of_mine:Good' is not found: there is "
-    ):
+    with pytest.raises(InputError, match="cannot be loaded here: score 'scores_of_mine:Good' is not found: there is "):
         regard.load(folder)
 
 

@@ -112,9 +112,7 @@ def test_a_mechanism_replaces_the_positions_of_a_preset() -> None:
     for flags in ({"attention": "alibi,sink"}, {"attention": "alibi", "positions": "none"}):
         assert make_config("translation", flags).model.embedding_positions == "bias"
     assert make_config("translation", {"attention": "learned"}).model.embedding_positions == "learned"
-    with pytest.raises(
-        InputError, match="--positions rotary and attention part alibi are both .* or --positions none"
-    ):
+    with pytest.raises(InputError, match="--positions rotary and attention part alibi are both .* or --positions none"):
         make_config("translation", {"attention": "alibi", "positions": "rotary"})
 
 

@@ -110,9 +110,7 @@ def test_sharded_losses_equal_one_process_and_resume_on_another_number(alone: Pa
     content = part.read_bytes()
     part.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     status, _, err = launch(tmp_path, 1, *resume, "--trust-edited")
-    assert (
-        "step-12: the checkpoint's files have changed since they were written; the file is used unchanged" in err
-    )
+    assert "step-12: the checkpoint's files have changed since they were written; the file is used unchanged" in err
     assert status == 0, err
     assert [step for step, _ in losses(tmp_path)] == [6, 10, 12, 18]
 
@@ -128,9 +126,7 @@ def test_parameters_of_mechanisms_equal_those_of_one_process(tmp_path: Path, *, 
         status, _, err = train(folder, processes, **flags, **more)
         assert status == 0, err
     expected, weights = (regard.load(folder / "translation").model.state_dict() for folder in folders)
-    changed = [
-        name for name in expected if name.endswith(("normalizer.sink", "score.gain", "sharing.down.weight"))
-    ]
+    changed = [name for name in expected if name.endswith(("normalizer.sink", "score.gain", "sharing.down.weight"))]
     assert len(changed) == 3 * 3
     for name in changed:
         torch.testing.assert_close(weights[name], expected[name], atol=1e-4, rtol=1e-4)

@@ -148,9 +148,7 @@ def test_edited_run_is_refused_unless_trusted(
     with pytest.raises(InputError) as raised:
         regard.load(run)
     said = str(raised.value)
-    assert (
-        message in said and "\n" not in said and "restore a copy of the run" in said and "--trust-edited" in said
-    )
+    assert message in said and "\n" not in said and "restore a copy of the run" in said and "--trust-edited" in said
     with pytest.raises(InputError, match="was edited or mixed with another run"):
         regard.train("signal2", savepath=run.parent, resume=True, progress=False)
     capsys.readouterr()

@@ -205,9 +205,7 @@ def test_bfloat16_finds_the_largest_logit_of_any_sign(offset: float, within: flo
 
 def test_calls_of_other_sizes_and_threads_are_independent() -> None:
     """Calls share memory, but do not depend on its previous content."""
-    made = [
-        make_inputs(steps, True, torch.float32, passes) for steps, passes in ((9, 1), (3, 2), (17, 1), (9, 1))
-    ]
+    made = [make_inputs(steps, True, torch.float32, passes) for steps, passes in ((9, 1), (3, 2), (17, 1), (9, 1))]
 
     def run(index: int) -> list[Tensor]:
         parts, target = made[index]
@@ -274,9 +272,7 @@ def guided(tmp_path_factory: pytest.TempPathFactory) -> regard.TranslationRun:
     return run
 
 
-def test_guided_head_aligns_and_is_the_default(
-    guided: regard.TranslationRun, german: regard.TranslationRun
-) -> None:
+def test_guided_head_aligns_and_is_the_default(guided: regard.TranslationRun, german: regard.TranslationRun) -> None:
     pairs = guided.unseen(24, 0)
     known = parse_moses(LINKS, "here").sure
     heads = guided.kept_heads()
@@ -317,6 +313,4 @@ def test_options_that_exclude_guide_are_refused(tmp_path: Path, others: dict[str
     (tmp_path / "links").write_text(f"{LINKS}\n" * 240)
     train: Any = regard.train
     with pytest.raises(InputError, match=told):
-        train(
-            "translation", **flags, guide=tmp_path / "links", steps=2, savepath=tmp_path, progress=False, **others
-        )
+        train("translation", **flags, guide=tmp_path / "links", steps=2, savepath=tmp_path, progress=False, **others)

@@ -93,9 +93,7 @@ def test_stepwise_layer_without_step_is_refused(own: Path) -> None:
     (own / "lookback.py").write_text(text.replace(", step=state.time", ""))
     run = regard.train("reverse", model="lookback:LookBack", steps=2, batchsize=3, progress=False)
     assert isinstance(run, regard.PairRun)
-    with pytest.raises(
-        InputError, match="layer cross was recorded at .*: if it runs step by step, call it with step="
-    ):
+    with pytest.raises(InputError, match="layer cross was recorded at .*: if it runs step by step, call it with step="):
         run.test(samples=5)
 
 

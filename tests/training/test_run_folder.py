@@ -73,9 +73,7 @@ def test_files_of_a_run(run: RunFolder) -> None:
         ),
     ],
 )
-def test_damaged_files_are_refused_in_one_line(
-    run: RunFolder, name: str, content: bytes | None, message: str
-) -> None:
+def test_damaged_files_are_refused_in_one_line(run: RunFolder, name: str, content: bytes | None, message: str) -> None:
     file = run.path / name
     if content is None:
         file.unlink()
@@ -89,9 +87,7 @@ def test_damaged_files_are_refused_in_one_line(
 @pytest.mark.parametrize("keep", [1, 100, 1000])
 def test_truncated_model_is_refused(run: RunFolder, keep: int) -> None:
     run.model_file.write_bytes(run.model_file.read_bytes()[:keep])
-    with pytest.raises(
-        InputError, match="is damaged: model.safetensors: the (end of the file is missing|file holds)"
-    ):
+    with pytest.raises(InputError, match="is damaged: model.safetensors: the (end of the file is missing|file holds)"):
         regard.load(run.path)
 
 
@@ -276,9 +272,7 @@ def test_damaged_metrics_are_refused(root: Path, command: Command, name: str) ->
     damage(root, change)
     before = (root / "counting" / "metrics.jsonl").read_bytes()
     status, _, err = command("train", "counting", "--resume", "--savepath", root)
-    assert (
-        status == 2 and err.count("\n") == 1 and message in err and "restore a copy, or delete that line" in err
-    )
+    assert status == 2 and err.count("\n") == 1 and message in err and "restore a copy, or delete that line" in err
     assert (root / "counting" / "metrics.jsonl").read_bytes() == before
     with pytest.raises(InputError, match="metrics.jsonl' is damaged"):
         regard.load(root / "counting").playback()

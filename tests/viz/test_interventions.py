@@ -26,17 +26,13 @@ def changed(trained: regard.AnswerRun) -> AttentionMap:
         return trained.attend(TEXT)
 
 
-def test_map_contains_interventions_and_the_original_map(
-    trained: regard.AnswerRun, changed: AttentionMap
-) -> None:
+def test_map_contains_interventions_and_the_original_map(trained: regard.AnswerRun, changed: AttentionMap) -> None:
     plain = trained.attend(TEXT)
     assert changed.interventions == (OFF, SET) and changed.model == str(trained.folder)
     assert not changed.cross.weights[1].any() and plain.interventions == () and plain.original is None
     original = changed.original
     assert original is not None and original.interventions == ()
-    assert original.prediction == plain.prediction and original.probabilities == pytest.approx(
-        plain.probabilities
-    )
+    assert original.prediction == plain.prediction and original.probabilities == pytest.approx(plain.probabilities)
     assert original.cross.weights == pytest.approx(plain.cross.weights, abs=1e-6)
     assert active_interventions(trained.model) == ()
 
@@ -48,10 +44,7 @@ def test_every_kind_of_intervention_is_described(trained: regard.AnswerRun, tran
             written = translator.attend("3. Mai 1979")
     assert found.interventions == ("cross: all heads uniform", "cross: head 0, temperature 2")
     assert written.interventions == (f"{translator.layers[-1].name}: head 0 off",)
-    assert (
-        written.original is not None
-        and written.original.prediction == translator.attend("3. Mai 1979").prediction
-    )
+    assert written.original is not None and written.original.prediction == translator.attend("3. Mai 1979").prediction
 
 
 @pytest.mark.parametrize("extension", ["png", "svg", "pdf", "html", "json", "terminal"])
@@ -96,9 +89,7 @@ def test_figure_shows_the_interventions(changed: AttentionMap, trained: regard.A
     assert any(OFF in each for each in comments) and any(
         "Prediction without interventions" in each for each in comments
     )
-    plain = re.findall(
-        r"<!-- (.*?) -->", trained.attend(TEXT).save(tmp_path / "b.svg").read_text(encoding="utf-8")
-    )
+    plain = re.findall(r"<!-- (.*?) -->", trained.attend(TEXT).save(tmp_path / "b.svg").read_text(encoding="utf-8"))
     assert not any("Interventions" in each for each in plain)
     assert any(each.startswith("Colors: weight 0 to") and "the same for all panels" in each for each in plain)
 

@@ -116,11 +116,7 @@ def test_aligned_head() -> None:
     )
     assert map_data(attention)["head"] is None
     chosen = dataclasses.replace(attention, alignment_head=("decoder.1.cross", 0))
-    assert (
-        chosen.aligned_head is not None
-        and chosen.aligned_head.layer is known[1]
-        and chosen.aligned_head.head == 0
-    )
+    assert chosen.aligned_head is not None and chosen.aligned_head.layer is known[1] and chosen.aligned_head.head == 0
     data = map_data(chosen)
     assert (data["opens"], data["head"]) == ("decoder.1.cross", 0)
     others = chosen.select(heads=[1])  # without the selected head

@@ -86,9 +86,7 @@ def test_a_style_sheet_wins_over_rcparams_and_these_over_the_sheet_of_regard(tmp
 
 
 @pytest.mark.parametrize("content", [b"no.such.setting: 3\n", b"axes.labelsize: enormous\n", b"\xff\xfe\x00"])
-def test_a_broken_style_sheet_is_one_line(
-    tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_broken_style_sheet_is_one_line(tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     style = tmp_path / "own.mplstyle"
     style.write_bytes(content)
     with pytest.raises(InputError, match=r"style '.*own.mplstyle' ") as error:
@@ -158,9 +156,7 @@ def test_long_inputs_are_thinned_and_said_to_be() -> None:
         plot = MatrixPlot(weights=weights, queries=labels, keys=labels, width=3.3, axis_names=("query", "key"))
         figure = new_figure(plot.width, plot.height)
         plot.draw(figure)
-        assert re.search(
-            r"1 in \d+ steps has a label\. Each pixel is the largest weight of a square of \d", plot.notes
-        )
+        assert re.search(r"1 in \d+ steps has a label\. Each pixel is the largest weight of a square of \d", plot.notes)
     image = np.asarray(figure.axes[0].images[0].get_array())
     assert (image[..., 0] < 35).any()  # the single weight is still drawn
 

@@ -93,8 +93,6 @@ def test_widget_sends_exact_weights_on_request(trained: regard.AnswerRun) -> Non
 
 def test_maps_without_attention_are_rejected(tmp_path: Path) -> None:
     pytest.importorskip("anywidget")
-    run = regard.train(
-        "counting", model="pooling", pooling="max", hidden=4, steps=1, savepath=tmp_path, progress=False
-    )
+    run = regard.train("counting", model="pooling", pooling="max", hidden=4, steps=1, savepath=tmp_path, progress=False)
     with pytest.raises(regard.InputError, match="there is no attention to show"):
         run.attend("ABBA_CABBA").view()

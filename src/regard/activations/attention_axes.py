@@ -128,9 +128,7 @@ class AxesProbe:
         self.count = 0
         """Number of tensors of weights in a run."""
 
-    def run(
-        self, axis: int = 0, rows: Callable[[Tensor], Tensor] | None = None, *, projected: bool = False
-    ) -> Tensor:
+    def run(self, axis: int = 0, rows: Callable[[Tensor], Tensor] | None = None, *, projected: bool = False) -> Tensor:
         """Return the output of a run in which the rows with some indices of an axis are changed.
 
         `projected`: return the first projection of the context instead.
@@ -143,13 +141,9 @@ class AxesProbe:
             forward: Any = module.forward
             output = forward(*copied[: len(args)], **dict(zip(kwargs, copied[len(args) :], strict=True)))
             output = [self.projected] if projected else output
-            return next(
-                _tensors(output if isinstance(output, Tensor | Mapping | Sequence) else vars(output))
-            ).clone()
+            return next(_tensors(output if isinstance(output, Tensor | Mapping | Sequence) else vars(output))).clone()
 
-    def used_at(
-        self, axis: int, rows: Callable[[Tensor], Tensor], base: Tensor, *, projected: bool = False
-    ) -> Tensor:
+    def used_at(self, axis: int, rows: Callable[[Tensor], Tensor], base: Tensor, *, projected: bool = False) -> Tensor:
         """Return the numbers of the output `base`, True where they depend on selected rows of weights."""
         output = self.run(axis, rows, projected=projected)
         return (output != base) & ~(output.isnan() & base.isnan())
@@ -175,9 +169,7 @@ class AxesProbe:
         self.count += 1
         if self.count - 1 != self.number:
             return weights
-        if any(
-            a != b for axis, (a, b) in enumerate(zip(weights.shape, self.shape, strict=True)) if axis != self.keys
-        ):
+        if any(a != b for axis, (a, b) in enumerate(zip(weights.shape, self.shape, strict=True)) if axis != self.keys):
             raise ValueError("a repeated run computes weights of another shape")
         if self._rows is not None:
             noise = torch.rand(weights.shape, generator=torch.Generator().manual_seed(0)).to(weights) + 0.1
@@ -254,9 +246,7 @@ class ProbeMode(TorchFunctionMode):
         )
         multiplies = name in PRODUCTS
         if name in ("mul", "__mul__", "__rmul__", "multiply") and len(operands) == 2:  # with a sum, a product
-            smaller = [size for size, origin in zip(sizes, origins, strict=True) if origin == WEIGHTS] or [
-                max(sizes)
-            ]
+            smaller = [size for size, origin in zip(sizes, origins, strict=True) if origin == WEIGHTS] or [max(sizes)]
             multiplies = result.numel() > min(smaller)
         if not multiplies:
             sized = zip(origins, sizes, strict=True)
@@ -348,9 +338,7 @@ class AxesFinder:
         `convention`: a tensor of the call, if the function requires (..., H, Tq, Tk).
         """
         heads, by_convention = self.find_heads(), convention is not None
-        copies = (
-            torch.func.debug_unwrap(convention).numel() // convention.numel() if convention is not None else 1
-        )
+        copies = torch.func.debug_unwrap(convention).numel() // convention.numel() if convention is not None else 1
         if heads is not None and copies > 1 < heads and copies % heads == 0:
             return UNKNOWN  # vmap over the heads, or over as many samples
         sure = by_convention and heads is None
@@ -386,9 +374,7 @@ class AxesFinder:
         if len(shape) != 4 or keys != 3 or heads is None or shape[1] != heads:
             return False
         inputs = self._inputs()
-        widths = {
-            size for states in inputs for size in (states.shape[-1], states.shape[min(1, states.dim() - 1)])
-        }
+        widths = {size for states in inputs for size in (states.shape[-1], states.shape[min(1, states.dim() - 1)])}
         channels = heads > 1 and shape[2] * heads in widths
         unique = sure or heads == 1 or heads not in (shape[0], shape[2])
         return unique and not channels and self.has_steps(shape[2], shape[0])
@@ -456,8 +442,7 @@ def _axes_in(probe: AxesProbe, heads: int | None, *, projected: bool = False) ->
     first = {axis: used(axis, partial(torch.eq, other=0)) for axis in others if shape[axis] > 1}
     dims, last = range(every.dim()), every.dim() - 1
     limits = {
-        axis: [dim for dim in dims if not along(mask, dim).equal(along(every, dim))]
-        for axis, mask in first.items()
+        axis: [dim for dim in dims if not along(mask, dim).equal(along(every, dim))] for axis, mask in first.items()
     }
     features = [
         dim
@@ -512,9 +497,7 @@ def _axes_in(probe: AxesProbe, heads: int | None, *, projected: bool = False) ->
         # If both fit, the first rows are those of one sample only if heads are adjacent.
         folded[axis] = "hs" if not adjacent or (spread and block) else "sh"
     inputs = list(_tensors(probe.running.args, probe.running.kwargs))
-    if len(shape) == 2 and any(
-        states.dim() > 2 and (len(states) > 1 or shape[others[0]] == 1) for states in inputs
-    ):
+    if len(shape) == 2 and any(states.dim() > 2 and (len(states) > 1 or shape[others[0]] == 1) for states in inputs):
         return Axes(("s", "k") if probe.keys else ("k", "s"))  # one query for each sample
     separate = [axis for axis in separate if axis not in folded]
     if not separate and not single:
@@ -563,9 +546,7 @@ def _step_counts(inputs: Iterable[Tensor], batch: int) -> set[int]:
         if len(sizes) == 3:
             counts.add(sizes[1] if sizes[0] == batch else sizes[0])
         else:
-            counts |= (
-                {sizes[-2], math.prod(sizes[-3:-1]), math.prod(sizes[-2:])} if len(sizes) > 3 else {sizes[0]}
-            )
+            counts |= {sizes[-2], math.prod(sizes[-3:-1]), math.prod(sizes[-2:])} if len(sizes) > 3 else {sizes[0]}
     return counts
 
 
@@ -615,9 +596,7 @@ def _restorers(value: Any, visited: set[int], depth: int) -> Iterator[Callable[[
     elif isinstance(value, MutableSequence | MutableSet):
         contents = list(value)
         yield value.clear
-        yield (
-            lambda: value.extend(contents) if isinstance(value, MutableSequence) else value.__ior__(set(contents))
-        )
+        yield (lambda: value.extend(contents) if isinstance(value, MutableSequence) else value.__ior__(set(contents)))
     elif isinstance(value, tuple):
         contents = list(value)
     elif hasattr(value, "__dict__"):

@@ -461,14 +461,10 @@ def attend(
     with capturing_elsewhere(layers.session.tracker for layers in _recorded.active):
         sessions = [layers.session for layers, _ in requests if layers.session.receives]
         for session in sessions:
-            query, key, value = (
-                session.receive(kind, part) for kind, part in (("q", query), ("k", key), ("v", value))
-            )
+            query, key, value = (session.receive(kind, part) for kind, part in (("q", query), ("k", key), ("v", value)))
         output, returned = function(module, query, key, value, attention_mask, **options)
         requests = [
-            (layers, name)
-            for layers, name in requests
-            if layers.session.intervenes or not layers.session.receives
+            (layers, name) for layers, name in requests if layers.session.intervenes or not layers.session.receives
         ]
         if not requests:
             return _receive_contexts(sessions, output, query.shape[1]), returned

@@ -407,9 +407,7 @@ class InterventionSession(CaptureSession):
 
     intervenes = True
 
-    def __init__(
-        self, tracker: ForwardTracker, layer: str, change: Intervention, modules: str | None = None
-    ) -> None:
+    def __init__(self, tracker: ForwardTracker, layer: str, change: Intervention, modules: str | None = None) -> None:
         super().__init__(Recorder(), tracker, [layer], modules=modules)
         self.change = change
         self.applied = False

@@ -45,9 +45,7 @@ class HeadContexts:
     is the context of its only head.
     """
 
-    def __init__(
-        self, projection: nn.Module, heads: int, *, is_torch: bool = False, is_output: bool = False
-    ) -> None:
+    def __init__(self, projection: nn.Module, heads: int, *, is_torch: bool = False, is_output: bool = False) -> None:
         self.projection, self.heads, self.is_torch, self.is_output = projection, heads, is_torch, is_output
 
     @contextmanager
@@ -67,9 +65,7 @@ class HeadContexts:
                 stack.enter_context(explicit_weights(self.projection))
                 handle = self.projection.register_forward_hook(lambda module, args, output: change(output))
             else:
-                handle = self.projection.register_forward_pre_hook(
-                    lambda module, args: (change(args[0]), *args[1:])
-                )
+                handle = self.projection.register_forward_pre_hook(lambda module, args: (change(args[0]), *args[1:]))
             stack.callback(handle.remove)
             yield
 

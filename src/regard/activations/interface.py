@@ -156,11 +156,7 @@ class LayerNames:
 def _attends(module: nn.Module) -> bool:
     cls = type(module)
     named = ATTENTION.search(cls.__name__) is not None
-    return (
-        isinstance(module, AttentionLayer | nn.MultiheadAttention)
-        or named
-        or find_eager_function(cls) is not None
-    )
+    return isinstance(module, AttentionLayer | nn.MultiheadAttention) or named or find_eager_function(cls) is not None
 
 
 def find_feed_forward(
@@ -269,9 +265,7 @@ class Watch:
         self.patterns = {*patterns, *map(short_name, patterns)}
         self.tracker = ForwardTracker(model)
         self.names = LayerNames(self.tracker.modules)
-        self.own = {
-            name: module for name, module in self.tracker.modules.items() if isinstance(module, AttentionLayer)
-        }
+        self.own = {name: module for name, module in self.tracker.modules.items() if isinstance(module, AttentionLayer)}
         self.seen: set[str] = set()
         self.calls: dict[str, str] = {}
         """By name of a layer's call in records: the prefix of its activations."""
@@ -318,9 +312,7 @@ class Watch:
             )
         return changed
 
-    def receive_states(
-        self, prefix: str, kind: str, states: Tensor, continues: bool, steps_first: bool
-    ) -> Tensor:
+    def receive_states(self, prefix: str, kind: str, states: Tensor, continues: bool, steps_first: bool) -> Tensor:
         """Pass states (B, T, D), or (T, B, D) if `steps_first`; return their replacement in this layout."""
         turned = states.transpose(0, 1) if steps_first else states
         changed = self.receive(prefix, kind, turned, continues)
@@ -403,9 +395,7 @@ class Watch:
                 return None
 
             continues = self.tracker.start > 0
-            return change_first(
-                output, lambda value: self.receive_states(prefix, "out", value, continues, steps_first)
-            )
+            return change_first(output, lambda value: self.receive_states(prefix, "out", value, continues, steps_first))
 
         stack.callback(module.register_forward_pre_hook(before).remove)
         stack.callback(module.register_forward_hook(after).remove)
@@ -417,9 +407,7 @@ class Watch:
         names = self.all_names()
         wanted = [name for name in names if any(fnmatchcase(name, pattern) for pattern in self.patterns)]
         shown = {name.rpartition(".")[0] for name in self.seen if name.rpartition(".")[2] == "weights"}
-        reasons = {
-            name: OWN_CODE if name.rpartition(".")[0] in shown else NOT_SEEN for name in wanted
-        } | self.reasons
+        reasons = {name: OWN_CODE if name.rpartition(".")[0] in shown else NOT_SEEN for name in wanted} | self.reasons
         return {name: reasons[name] for name in wanted if name not in self.seen}
 
 
@@ -633,16 +621,12 @@ def replace(model: Any, name: str, function: Callable[[Tensor], Tensor]) -> Abst
 
 
 @contextmanager
-def _watch(
-    model: nn.Module, patterns: Sequence[str], receive: Receive, cache: Activations | None
-) -> Iterator[Any]:
+def _watch(model: nn.Module, patterns: Sequence[str], receive: Receive, cache: Activations | None) -> Iterator[Any]:
     watch = Watch(model, patterns, receive)
     places: list[tuple[str, str, tuple[str, ...]]]
     places = [(name, watch.names.layer(name), INNER) for name in watch.names.attention]
     places += [(name, watch.names.block(name), OUTER) for name in watch.names.blocks]
-    aliases = {
-        join(short_name(name), kind): join(prefix, kind) for name, prefix, kinds in places for kind in kinds
-    }
+    aliases = {join(short_name(name), kind): join(prefix, kind) for name, prefix, kinds in places for kind in kinds}
     if cache is not None:
         cache.aliases = aliases
     # `all_names` looks for the feed-forward layer of each block, which takes time: first without these.

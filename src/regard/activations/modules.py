@@ -126,8 +126,7 @@ def check_prunable(model: nn.Module) -> None:
     """Raise `InputError` for a model with adapters or offloaded weights, whose heads cannot be removed."""
     if any(hasattr(module, "base_layer") or is_peft_model(module) for module in model.modules()):
         raise InputError(
-            f"{type(model).__name__} has PEFT adapters: merge the adapters first, model ="
-            " model.merge_and_unload()"
+            f"{type(model).__name__} has PEFT adapters: merge the adapters first, model = model.merge_and_unload()"
         )
     if any(parameter.is_meta for parameter in model.parameters()):
         raise InputError(f"{type(model).__name__} has offloaded weights: load it without device_map")

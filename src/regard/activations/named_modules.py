@@ -41,9 +41,7 @@ def capture(session: CaptureSession) -> Iterator[set[str]]:
     session.named_modules = matching
     hook = WeightsHook(session)
     with session.axes.observe():
-        hooks = [
-            session.tracker.hook_after(module, hook.capture) for module in {modules[name] for name in matching}
-        ]
+        hooks = [session.tracker.hook_after(module, hook.capture) for module in {modules[name] for name in matching}]
         with remove_hooks(hooks):
             yield set()
 

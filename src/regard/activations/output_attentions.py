@@ -203,9 +203,7 @@ class OutputAttentionsHook:
             if len(softmaxes.get(layer, ())) == session.tracker.runs[layer] > counts[layer]:
                 # LXMERT runs a layer twice and returns the weights of one call: record the softmaxes instead.
                 cross: Kind | None = "cross" if key.startswith("cross") else None
-                softmaxes[layer] = [
-                    dataclasses.replace(call, kind=cross or call.kind) for call in softmaxes[layer]
-                ]
+                softmaxes[layer] = [dataclasses.replace(call, kind=cross or call.kind) for call in softmaxes[layer]]
                 continue
             # CPM-Ant cuts its learned prompt off the weights of its first pass, but not of later passes.
             if whole.shape[:-2] == returned.shape[:-2] and whole.numel() > returned.numel():

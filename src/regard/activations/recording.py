@@ -231,9 +231,7 @@ def regard_layers(tracker: ForwardTracker) -> dict[str, AttentionLayer]:
     return {name: module for name, module in tracker.named.items() if isinstance(module, AttentionLayer)}
 
 
-def own_call_name(
-    tracker: ForwardTracker, layers: Collection[str] | None, name: str, step: int | None
-) -> str | None:
+def own_call_name(tracker: ForwardTracker, layers: Collection[str] | None, name: str, step: int | None) -> str | None:
     """Count a call of one of Regard's layers; returns the name of the call, or None if it is not requested.
 
     A layer that runs outside a pass of the whole model, as in stepwise decoding, has one call at each step.
@@ -328,8 +326,7 @@ def warn_if_nothing_recorded(model: nn.Module, session: CaptureSession, recorded
         message = f"no attention weights passed through the modules that match {session.modules!r}"
     elif session.layers is not None:
         message = (
-            f"{', '.join(session.layers)} computed no attention: record without layers= to list the"
-            " attention layers"
+            f"{', '.join(session.layers)} computed no attention: record without layers= to list the attention layers"
         )
     else:
         message = (

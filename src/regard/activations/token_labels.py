@@ -256,9 +256,7 @@ class TokenLabels:
         tokens = self.tokens[name]
         present = self.present.get(name)
         if present is not None:
-            present = F.pad(
-                present, (0, tokens.shape[1] - present.shape[1]), value=1
-            )  # new tokens are no padding
+            present = F.pad(present, (0, tokens.shape[1] - present.shape[1]), value=1)  # new tokens are no padding
         else:
             present = torch.ones_like(tokens)
             if self.padding is not None and name not in self.continued:
@@ -273,9 +271,7 @@ class TokenLabels:
                 known = F.pad(known.to(tokens.device), (missing, 0), value=UNKNOWN)[:, -count:]
                 following = torch.where((known >= 0) & (replaces | (following < 0)), known, following)
         rows, masks = following.tolist(), present[:, :count].tolist()
-        labels = [
-            labeler.labels([max(token, 0) for token in row], mask) for row, mask in zip(rows, masks, strict=True)
-        ]
+        labels = [labeler.labels([max(token, 0) for token in row], mask) for row, mask in zip(rows, masks, strict=True)]
         return [
             [NEXT if token < 0 and label != PAD else label for token, label in zip(row, names, strict=True)]
             for row, names in zip(rows, labels, strict=True)

@@ -184,9 +184,7 @@ def shape_of_sdpa(*args: Any, **kwargs: Any) -> tuple[int, ...]:
     if query.is_nested or key.is_nested or value.is_nested:
         return ()
     grouped = slice(-3, -2) if kwargs.get("enable_gqa") else slice(0)
-    leads = (
-        states.shape[: -2 - bool(query.shape[grouped])] + query.shape[grouped] for states in (query, key, value)
-    )
+    leads = (states.shape[: -2 - bool(query.shape[grouped])] + query.shape[grouped] for states in (query, key, value))
     return (*torch.broadcast_shapes(*leads), query.shape[-2], key.shape[-2])
 
 
@@ -198,8 +196,7 @@ def record_sdpa(requests: Requests, axes: Axes | None, *args: Any, **kwargs: Any
     if any(inputs[name].is_nested for name in POSITIONAL[:3]):
         names = ", ".join(repr(name) for _, name in requests)
         warnings.warn(
-            f"attention of {names} uses jagged tensors, which cannot be recorded: pad the tensors, and give"
-            " a mask",
+            f"attention of {names} uses jagged tensors, which cannot be recorded: pad the tensors, and give a mask",
             stacklevel=3,
         )
         return unchanged()
@@ -555,9 +552,7 @@ def _attend(modes: Sequence[TorchCallMode], weights: Tensor, keys: int, *, produ
     if hasattr(module, WINDOW_ATTRIBUTE) and weights.dim() == 4:
         axes: Axes | str | None = WINDOWS
         sessions = [mode.session for mode, _ in callers]
-        if any(
-            isinstance(session, InterventionSession) and session.change.query is not None for session in sessions
-        ):
+        if any(isinstance(session, InterventionSession) and session.change.query is not None for session in sessions):
             raise InputError(
                 f"{layer} attends in windows, where no single weight can be set: change whole heads instead"
             )
@@ -615,9 +610,7 @@ def _targets(
         elif shape:
             module = mode.tracker.module(layer)
             count = axes.heads * math.prod(shape[axis] for axis, role in enumerate(axes.roles) if role == "h")
-            if find_heads(module) not in (None, count) and not type(module).__module__.startswith(
-                "transformers."
-            ):
+            if find_heads(module) not in (None, count) and not type(module).__module__.startswith("transformers."):
                 what = f"computes {plural(count, 'map')} in each call, and has {find_heads(module)} heads"
                 session.warn_once(layer, f"{layer or 'the model'} {what}: heads= counts the maps")
         one_head = axes if isinstance(axes, Axes) and axes.head is not None else None

@@ -214,8 +214,7 @@ def find_layer(model: nn.Module, name: str) -> AttentionLayer:
             return layer
     names = ", ".join(layer_name(model, path) for path in layers)
     raise InputError(
-        f"layer {name!r} is not in the model: choose "
-        f"{names or 'another model, because this model has no attention'}"
+        f"layer {name!r} is not in the model: choose {names or 'another model, because this model has no attention'}"
     )
 
 

@@ -206,9 +206,7 @@ def intervene(
 
 @public
 @contextmanager
-def temper(
-    model: nn.Module, layer: str, temperature: float, *, heads: Sequence[int] | None = None
-) -> Iterator[None]:
+def temper(model: nn.Module, layer: str, temperature: float, *, heads: Sequence[int] | None = None) -> Iterator[None]:
     """Divide the scores of some `heads` of a layer by a temperature in the block; None for all heads.
 
     A temperature above 1 makes the attention more uniform; a temperature below 1 makes it more peaked. `layer`

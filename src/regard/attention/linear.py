@@ -119,9 +119,7 @@ class DeltaRule(LinearAttention):
             triangle = (rates * keys @ keys.transpose(-2, -1)).tril(-1)
             products = (query @ keys.transpose(-2, -1)).tril(steps - queries)
         # Solving for all steps at once replaces a loop over steps (Yang et al. 2024b).
-        weights: Tensor = torch.linalg.solve_triangular(
-            triangle, products, upper=False, left=False, unitriangular=True
-        )
+        weights: Tensor = torch.linalg.solve_triangular(triangle, products, upper=False, left=False, unitriangular=True)
         weights = weights * rates.transpose(-2, -1)
         return weights if mask is None else weights * mask
 

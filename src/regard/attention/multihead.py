@@ -49,9 +49,7 @@ class KeyValues(NamedTuple):
 
     def append(self, new: "KeyValues") -> "KeyValues":
         marks = None if self.marks is None or new.marks is None else torch.cat([self.marks, new.marks], dim=2)
-        return KeyValues(
-            torch.cat([self.keys, new.keys], dim=2), torch.cat([self.values, new.values], dim=2), marks
-        )
+        return KeyValues(torch.cat([self.keys, new.keys], dim=2), torch.cat([self.values, new.values], dim=2), marks)
 
 
 GROUPED = (Grouped, MultiQuery)
@@ -102,13 +100,9 @@ class MultiHeadAttention(AttentionLayer):
         memory_width = width if memory_width is None else memory_width
         self.heads, self.memory_width = heads, memory_width
         self.head_width = width // heads if head_width is None else head_width
-        sizes = LayerSizes(
-            width=width, memory_width=memory_width, heads=heads, head_width=self.head_width, kind=kind
-        )
+        sizes = LayerSizes(width=width, memory_width=memory_width, heads=heads, head_width=self.head_width, kind=kind)
         if groups is not None and "sharing" in slots:
-            raise InputError(
-                f"groups {groups} and {slots['sharing'].name} both choose the keys: give one of them"
-            )
+            raise InputError(f"groups {groups} and {slots['sharing'].name} both choose the keys: give one of them")
         self.sharing: Sharing | None = slots["sharing"].build(sizes) if "sharing" in slots else None
         self.groups = self.sharing.groups if self.sharing is not None else heads if groups is None else groups
         if heads % self.groups:
@@ -353,9 +347,7 @@ def keep_heads(layer: nn.Module, heads: Sequence[int]) -> None:
             "number of heads (such as sink, alibi or a gate), can be pruned"
         )
     if not heads or sorted(set(heads)) != list(heads) or not 0 <= heads[0] <= heads[-1] < layer.heads:
-        raise InputError(
-            f"heads {list(heads)} cannot stay: choose one or more of 0 to {layer.heads - 1}, in order"
-        )
+        raise InputError(f"heads {list(heads)} cannot stay: choose one or more of 0 to {layer.heads - 1}, in order")
     device = layer.query.weight.device
     rows = torch.cat([torch.arange(layer.head_width, device=device) + head * layer.head_width for head in heads])
     for projection in (layer.query, layer.key, layer.value):

@@ -109,9 +109,7 @@ class LearnedPositions(Positions):
         """Return the vectors of `count` positions from `first` on: (count, D)."""
         time, limit = first + count, len(self.weight)
         if time > limit:
-            raise InputError(
-                f"a sequence of {time} steps is too long: positions were learned for up to {limit} steps"
-            )
+            raise InputError(f"a sequence of {time} steps is too long: positions were learned for up to {limit} steps")
         return self.weight[first:time]
 
 
@@ -264,9 +262,7 @@ class T5Bias(PositionBias):
     torch.Size([2, 1, 3])
     """
 
-    def __init__(
-        self, sizes: LayerSizes, buckets: Annotated[int, Limits(4, 1024)] = 32, farthest: int = 128
-    ) -> None:
+    def __init__(self, sizes: LayerSizes, buckets: Annotated[int, Limits(4, 1024)] = 32, farthest: int = 128) -> None:
         super().__init__()
         check_range("farthest", farthest, buckets, 2**20)
         self.buckets, self.farthest, self.causal = buckets, farthest, sizes.kind == "causal"

@@ -35,9 +35,7 @@ def record_own(model: nn.Module, *, layers: Collection[str] | None = None) -> It
 
 
 @contextmanager
-def record_layers(
-    own: dict[str, AttentionLayer], recorder: Recorder, layers: Collection[str] | None
-) -> Iterator[None]:
+def record_layers(own: dict[str, AttentionLayer], recorder: Recorder, layers: Collection[str] | None) -> Iterator[None]:
     """Attach a recorder to those layers of `own` whose names are in `layers`; None for all layers."""
     recorder.remarks |= {name: describe_weights(layer) for name, layer in own.items()}
     with attach_hooks(

@@ -245,9 +245,7 @@ def check_without_projections(mechanism: Mechanism) -> None:
     """Raise `InputError` for a part that needs heads with projections."""
     for slot, choice in mechanism.slots.items():
         if slot not in SLOTS or choice.cls is Rotary:
-            raise InputError(
-                f"attention part {choice.name} needs heads with projections: use multi-head attention"
-            )
+            raise InputError(f"attention part {choice.name} needs heads with projections: use multi-head attention")
 
 
 def check_states(query: Tensor, key: Tensor, value: Tensor) -> None:

@@ -74,9 +74,7 @@ class AlignFlags:
 
 def run_align(argv: list[str]) -> None:
     """Align the pairs, or choose alignment heads."""
-    [name, *files], flags = read_command(
-        AlignFlags, argv, "regard align RUN [SOURCE] [TARGET]", example="translation"
-    )
+    [name, *files], flags = read_command(AlignFlags, argv, "regard align RUN [SOURCE] [TARGET]", example="translation")
     source, target = [*files, None, None][:2]
     if flags.plot is not None:
         check_extension(flags.plot)
@@ -104,9 +102,7 @@ def _check_together(flags: AlignFlags, *, choosing: bool) -> None:
         raise InputError(f"{name} is for choosing heads: give --links or --silver, or leave out {name}")
     if choosing and (flags.format == "json" or flags.by is not None):
         name = "--by" if flags.by is not None else "--format json"
-        raise InputError(
-            f"{name} is for aligning pairs, not for choosing heads: leave out {name}, or align later"
-        )
+        raise InputError(f"{name} is for aligning pairs, not for choosing heads: leave out {name}, or align later")
     if flags.plot is not None and (choosing or flags.format == "json"):
         conflict = "--format json" if flags.format == "json" else "choosing heads"
         raise InputError(f"--plot draws a pair and cannot be combined with {conflict}: leave out one of them")
@@ -136,9 +132,7 @@ def _choose(
         pairs, known = run.known_links(samples)
         against = "the task's own links"
         if not known and not flags.silver:
-            raise InputError(
-                f"task {run.name} has no true links: give SOURCE, TARGET and --links LINKS, or --silver"
-            )
+            raise InputError(f"task {run.name} has no true links: give SOURCE, TARGET and --links LINKS, or --silver")
     else:
         pairs, known, against = _read_pairs(source, target, flags), [], ""
     if flags.links is not None:
@@ -196,8 +190,7 @@ def _lines(files: Sequence[BinaryIO], *, lenient: bool) -> Iterator[tuple[int, l
                 print_message(f"{mismatch}: the remaining lines are ignored")
                 return
             raise InputError(
-                f"{mismatch}: give files with the same number of lines, or ignore the remaining lines with "
-                f"--lenient"
+                f"{mismatch}: give files with the same number of lines, or ignore the remaining lines with --lenient"
             )
         yield number, lines
 
@@ -210,9 +203,7 @@ def _texts(lines: Sequence[bytes], number: int) -> list[str]:
     return texts
 
 
-def _align_lines(
-    run: SequenceRun, reverse: SequenceRun | None, files: Sequence[BinaryIO], flags: AlignFlags
-) -> None:
+def _align_lines(run: SequenceRun, reverse: SequenceRun | None, files: Sequence[BinaryIO], flags: AlignFlags) -> None:
     """Write the links of all lines, in order."""
     # Batches of sentences of similar length are faster. In a terminal, the user waits for the links of each line.
     size = 1 if files[0].isatty() else 512
@@ -235,9 +226,7 @@ def _align_lines(
     warn_unchosen_heads(run)  # last, so that warnings about single lines come first
 
 
-def _write(
-    run: SequenceRun, reverse: SequenceRun | None, lines: Sequence[list[str] | None], flags: AlignFlags
-) -> None:
+def _write(run: SequenceRun, reverse: SequenceRun | None, lines: Sequence[list[str] | None], flags: AlignFlags) -> None:
     accepted = [texts for texts in lines if texts is not None]
     untranslated = [texts[0] for texts in accepted if len(texts) == 1]
     answers = iter(run.translate(untranslated))

@@ -57,9 +57,7 @@ def make_backend(flags: MachineFlags) -> Backend:
             alternatives = " or ".join(
                 on for on, kind in MACHINES.items() if name in {option.name for option in fields(kind)}
             )
-            raise InputError(
-                f"--{name} does not apply to --on {flags.on}: leave it out, or give --on {alternatives}"
-            )
+            raise InputError(f"--{name} does not apply to --on {flags.on}: leave it out, or give --on {alternatives}")
     return chosen(**options)
 
 
@@ -114,9 +112,7 @@ def run_compare(argv: list[str]) -> None:
     task, argv = first_word(argv, what="task", prog=PROG, example="recall")
     _check_task(task, argv)
     if take_flag(argv, "--from")[0]:
-        raise InputError(
-            "--from is not available here: variants start from their seeds; use `regard train --from`"
-        )
+        raise InputError("--from is not available here: variants start from their seeds; use `regard train --from`")
     varied, argv = take_flag(argv, "--vary")
     own, argv = take_flags(argv, OWN)
     _, flags = read_command(CompareFlags, own, PROG)

@@ -120,8 +120,6 @@ def _make_scorer(flags: CleanFlags) -> "PairScorer":
     from regard.runs.loading import load_translator
 
     trusted = {"trust_code": flags.trust_code, "trust_edited": flags.trust_edited}
-    forward, *others = (
-        load_translator(path.name, savepath=path.parent, **trusted) for path in map(Path, flags.runs)
-    )
+    forward, *others = (load_translator(path.name, savepath=path.parent, **trusted) for path in map(Path, flags.runs))
     backward = others[0] if others else None
     return partial(dual_scores, forward=forward, backward=backward, batchsize=flags.batchsize)

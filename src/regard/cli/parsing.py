@@ -167,9 +167,7 @@ def _fields(default: Any, title: str = "") -> Iterator[tuple[str, str, Any, Any]
             continue
         hint, text = hints[option.name], texts.get(option.name, "")
         if (limits := _limits_of(hint)) is not None:
-            words = (
-                f"{limits.low:,} or more" if limits.high >= UNLIMITED and not limits.excluded else limits.words
-            )
+            words = f"{limits.low:,} or more" if limits.high >= UNLIMITED and not limits.excluded else limits.words
             text = f"{text} ({words})"
         # Help is printed unescaped for its colors, so the values in it are escaped.
         yield option.name, title, Annotated[hint, tyro.conf.arg(help=text)] if text else hint, _escaped(value)
@@ -333,8 +331,7 @@ def wants_help(argv: list[str]) -> bool:
 def _with_empty_value(argv: list[str], flag: str) -> list[str]:
     """Add an empty value to `flag` if it has no value, because the parser refuses flags without a value."""
     alone = [
-        word == flag and (index + 1 == len(argv) or argv[index + 1].startswith("-"))
-        for index, word in enumerate(argv)
+        word == flag and (index + 1 == len(argv) or argv[index + 1].startswith("-")) for index, word in enumerate(argv)
     ]
     return [f"{flag}=" if is_alone else word for word, is_alone in zip(argv, alone, strict=True)]
 

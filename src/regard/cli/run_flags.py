@@ -46,7 +46,5 @@ class RunFlags:
         # The text in the opposite direction has other digests.
         same = text is not None and reverse.config.text.get("train") == text
         if reverse.name != run.name or reverse.folder.resolve() == run.folder.resolve() or same:
-            raise InputError(
-                f"reverse {name!r} must be another run of task {run.name}, in the opposite direction"
-            )
+            raise InputError(f"reverse {name!r} must be another run of task {run.name}, in the opposite direction")
         return reverse

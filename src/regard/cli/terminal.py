@@ -115,9 +115,7 @@ def print_table(table: Any, width: int | None = None) -> None:
         def process_renderables(self, renderables: list[Any]) -> list[Any]:
             drawn = (part for renderable in renderables for part in console.render(renderable))
             return [
-                Segments(
-                    part if part.control else Segment(escape_controls(part.text), part.style) for part in drawn
-                )
+                Segments(part if part.control else Segment(escape_controls(part.text), part.style) for part in drawn)
             ]
 
     console.push_render_hook(Escape())

@@ -175,9 +175,7 @@ def _run_choice(argv: list[str], *, task: str) -> RunChoice:
     for flag, word in itertools.pairwise(words):
         if flag == "--resume" and word[:2] != "--":
             parent = Path(word).parent
-            raise InputError(
-                f"--resume has no value: name the folder of the run as in --savepath {parent} --resume"
-            )
+            raise InputError(f"--resume has no value: name the folder of the run as in --savepath {parent} --resume")
     return parse(RunChoice(), words, prog=f"{PROG} {task}", description="")
 
 

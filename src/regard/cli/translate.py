@@ -63,9 +63,7 @@ def restore_markup(run: SequenceRun, marked: Sequence[MarkedText], answers: Sequ
         elif ranked is not None:
             offsets = [(source.offsets(text.text), target.offsets(answer.text)) for answer in ranked]
             ranked = [
-                dataclasses.replace(
-                    answer, text=transfer_markup(text, answer.text, next(alignments).links, spans)
-                )
+                dataclasses.replace(answer, text=transfer_markup(text, answer.text, next(alignments).links, spans))
                 for answer, spans in zip(ranked, offsets, strict=True)
             ]
         results.append(ranked)
@@ -253,9 +251,7 @@ class DoubtOutput:
         if self.doubter is None:
             return [""] * len(answers)
         # A text without an answer counts as blank, which has no doubt.
-        pairs = [
-            (text or "", ranked[0].text if ranked else "") for text, ranked in zip(texts, answers, strict=True)
-        ]
+        pairs = [(text or "", ranked[0].text if ranked else "") for text, ranked in zip(texts, answers, strict=True)]
         doubts = self.doubter.measure(pairs, traces=[ranked[0].trace if ranked else None for ranked in answers])
         self.doubts += doubts
         if not self.flags.doubt:
@@ -376,9 +372,7 @@ def _check_together(text: str | None, flags: TranslateFlags) -> None:
     if flags.words and flags.plot is None:
         raise InputError("--words changes the drawing of --plot: give --plot, or leave out --words")
     if text is None and flags.plot is not None:
-        raise InputError(
-            "--plot draws one text: give the text after the run, as in `regard translate dates 'Mai 3'`"
-        )
+        raise InputError("--plot draws one text: give the text after the run, as in `regard translate dates 'Mai 3'`")
     if text is not None and flags.constraints.prefixes is not None:
         raise InputError("--prefixes is for the lines of a file: give --prefix for one text")
     if text is not None and flags.input is not None:
@@ -412,9 +406,7 @@ def _search_options(run: SequenceRun, flags: TranslateFlags) -> dict[str, Any]:
         "precision": flags.precision,
         "scored": flags.scores,
         # Constrained answers have no traces.
-        "traced": flags.doubts.wanted
-        and flags.engine != "ctranslate2"
-        and flags.constraints == ConstraintFlags(),
+        "traced": flags.doubts.wanted and flags.engine != "ctranslate2" and flags.constraints == ConstraintFlags(),
         "controls": controls,
         "ensemble": others,
     }
@@ -470,10 +462,7 @@ def _add_alignment(
     alignments = iter(run.align(_make_pairs([text.text for text in marked], answers)))
     return [
         ranked
-        and [
-            dataclasses.replace(answer, text=f"{answer.text}{SEPARATOR}{next(alignments).moses}")
-            for answer in ranked
-        ]
+        and [dataclasses.replace(answer, text=f"{answer.text}{SEPARATOR}{next(alignments).moses}") for answer in ranked]
         for ranked in answers
     ]
 
@@ -541,9 +530,7 @@ class GenerateFlags(SearchFlags):
 
 def run_generate(argv: list[str]) -> None:
     """Continue the prompt, and print prompt and continuation."""
-    [name, *prompts], flags = read_command(
-        GenerateFlags, argv, "regard generate RUN [PROMPT]", example="induction"
-    )
+    [name, *prompts], flags = read_command(GenerateFlags, argv, "regard generate RUN [PROMPT]", example="induction")
     if bool(prompts) == (flags.input is not None):
         raise InputError("give a prompt, or a file of prompts with --input: `regard generate induction CADBFED`")
     loaded: Any = flags.storage.load(name)

@@ -177,14 +177,11 @@ def certify(
 ) -> Certificate:
     """Compare a run with its converted model in `folder` on `texts`, at least one, and return the certificate."""
     texts = sorted(texts, key=len)
-    results = [
-        _compare(run, other, batch) for batch in _batches(texts, BATCH_SIZE, other.program, progress=progress)
-    ]
+    results = [_compare(run, other, batch) for batch in _batches(texts, BATCH_SIZE, other.program, progress=progress)]
     sums, differences = zip(*results, strict=True)
     tokens, *same = map(sum, zip(*sums, strict=True))
     measured: dict[str, Any] = {
-        name: None if name in other.missing else largest([batch[name] for batch in differences])
-        for name in DIFFERENCES
+        name: None if name in other.missing else largest([batch[name] for batch in differences]) for name in DIFFERENCES
     }
     same_tokens, same_greedy, same_beam = (count / len(texts) for count in same)
     return make_certificate(
@@ -202,9 +199,7 @@ def certify(
     )
 
 
-def make_certificate(
-    run: Path, program: str, folder: Path, *, largest_logit: float, **fields: Any
-) -> Certificate:
+def make_certificate(run: Path, program: str, folder: Path, *, largest_logit: float, **fields: Any) -> Certificate:
     """Return a certificate with `fields`, the limit for `largest_logit`, the versions of the programs, and the
     hashes of the model in the folder `run` and of all files in `folder`."""
     files = [run / "model.safetensors"] if (run / "model.safetensors").is_file() else []
@@ -234,9 +229,7 @@ def matches_certificate(folder: Path) -> bool:
     return known == {path.name: file_digest(path) for path in list_files(folder) if path.name != CERTIFICATE_NAME}
 
 
-def _compare(
-    run: Exportable, other: ConvertedModel, texts: Sequence[str]
-) -> tuple[tuple[int, ...], dict[str, float]]:
+def _compare(run: Exportable, other: ConvertedModel, texts: Sequence[str]) -> tuple[tuple[int, ...], dict[str, float]]:
     """Return the differences for a batch, after the number of its target tokens, and the numbers of its sentences
     with equal tokens, equal greedy translations, and equal translations by beam search."""
     source_ids = [run.task.source_vocabulary.encode(text) for text in texts]

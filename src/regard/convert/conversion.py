@@ -48,16 +48,12 @@ def get_transformer(run: Exportable, program: str) -> ExportParts:
     if not (isinstance(model, Transformer) and isinstance(config, TransformerConfig) and readable):
         raise InputError(f"run {str(run.folder)!r} is not a Transformer for translation: {program} cannot run it")
     if run.config.kept_heads or any(layer.heads != config.heads for layer in attention_layers(model).values()):
-        raise InputError(
-            f"run {str(run.folder)!r} is pruned: {program} needs the same number of heads in every layer"
-        )
+        raise InputError(f"run {str(run.folder)!r} is pruned: {program} needs the same number of heads in every layer")
     check_attention(model, config.attention, program)
     if config.norm == "none":
         raise InputError(f"norm none is not supported by {program}: train with --norm layer")
     if any(layer.groups != layer.heads for layer in _multi_head(model)):
-        raise InputError(
-            f"attention {config.attention} is not supported by {program}: each head needs its own keys"
-        )
+        raise InputError(f"attention {config.attention} is not supported by {program}: each head needs its own keys")
     return ExportParts(model, config, *vocabularies)
 
 

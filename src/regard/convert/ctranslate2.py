@@ -253,13 +253,9 @@ class CTranslate2Search:
         # One thread per batch, as in Regard: threads that share a matrix product wait for each other.
         self._folder = folder
         with library_errors("ctranslate2", f"{str(folder)!r} cannot be loaded", "remove that folder"):
-            self._translator = open_translator(
-                folder, compute_type=precision, inter_threads=threads, intra_threads=1
-            )
+            self._translator = open_translator(folder, compute_type=precision, inter_threads=threads, intra_threads=1)
 
-    def search(
-        self, texts: Sequence[str], search: Search, *, batchsize: int, scored: bool
-    ) -> list[list[Candidate]]:
+    def search(self, texts: Sequence[str], search: Search, *, batchsize: int, scored: bool) -> list[list[Candidate]]:
         """Return the same answers as `regard.decoding.translate`. If `scored` is False, a greedy search skips
         the log-probabilities, which are then NaN."""
         sources = self._source.encode_all(texts)
@@ -277,9 +273,7 @@ class CTranslate2Search:
                 results = [result.result() for result in pending]
             ranked = [
                 self._rank(result, search, requirement.limit, begin)
-                for result, (_, requirement), begin in zip(
-                    results, batch, self._prefix_scores(batch), strict=True
-                )
+                for result, (_, requirement), begin in zip(results, batch, self._prefix_scores(batch), strict=True)
             ]
             doubtful = [pair for pair, hypotheses in zip(batch, ranked, strict=True) if not hypotheses]
             own = iter(self._own_search(doubtful, search) if doubtful else ())

@@ -108,9 +108,7 @@ class Engines:
         if reason := unsupported_option(search, models, scored=scored):
             raise InputError(f"{reason}: {way_out}")
         if any(layer.hook is not None for layer in attention_layers(self._run.model).values()):
-            raise InputError(
-                f"layers are being recorded or changed, which CTranslate2 does not support: {way_out}"
-            )
+            raise InputError(f"layers are being recorded or changed, which CTranslate2 does not support: {way_out}")
         try:
             get_ctranslate2_parts(self._run)
         except InputError as error:
@@ -195,9 +193,7 @@ def unsupported_option(search: Search, models: int, *, scored: bool) -> str | No
     """
     controls = search.controls
     if search.temperature:
-        return (
-            f"temperature {search.temperature:g} samples with Regard's seeds, which CTranslate2 does not support"
-        )
+        return f"temperature {search.temperature:g} samples with Regard's seeds, which CTranslate2 does not support"
     if search.traced:
         return "CTranslate2 does not return the attention that the doubt needs, which would be computed again"
     if models > 1:

@@ -164,9 +164,7 @@ def export(
     return target
 
 
-def write_certificate(
-    run: Any, folder: Path, to: Program, texts: Sequence[str], *, progress: bool = True
-) -> None:
+def write_certificate(run: Any, folder: Path, to: Program, texts: Sequence[str], *, progress: bool = True) -> None:
     """Compare a run with its exported model in `folder` on `texts`, and write the certificate to the folder.
     Raises `InputError` if their results differ."""
     compare: Any = certify_language_model if run.task.answers == "tokens" else certify

@@ -236,9 +236,7 @@ def quiet_transformers(transformers: Any) -> Iterator[None]:
     logging.disable_progress_bar()
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", "Recommended: pip install sacremoses"
-            )  # only needed for normalization
+            warnings.filterwarnings("ignore", "Recommended: pip install sacremoses")  # only needed for normalization
             yield
     finally:
         logging.set_verbosity(verbosity)
@@ -493,9 +491,7 @@ def _symbols(file: Path, config: Any, size: int, tokenizer: _TokenizerConfig) ->
     named = {name: getattr(config, name) for name in ("pad_token_id", "decoder_start_token_id", "eos_token_id")}
     for name, number in named.items():
         if not isinstance(number, int) or not 0 <= number < size:
-            raise InputError(
-                f"{name} {number} is not in the vocabulary: it must be an index from 0 to {size - 1}"
-            )
+            raise InputError(f"{name} {number} is not in the vocabulary: it must be an index from 0 to {size - 1}")
     pad, start, end = named.values()
     special = [None if pad == start else pad, start, end, numbers[unknown]]
     if len(set(special)) < len(special):

@@ -104,8 +104,7 @@ def import_model(
         model.load_state_dict(dict(imported.parameters))
     except RuntimeError as error:  # its message has one line per parameter
         raise InputError(
-            f"{str(folder)!r} is damaged: its parameters do not match its config ({describe_error(error, 150)}); "
-            f"{MEND}"
+            f"{str(folder)!r} is damaged: its parameters do not match its config ({describe_error(error, 150)}); {MEND}"
         ) from error
     config = dataclasses.replace(config, initial=digest_tensors(model.state_dict()))
     with hold_lock(target), create_run(target, config, overwrite=False) as building:

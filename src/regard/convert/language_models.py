@@ -199,9 +199,7 @@ def import_llama(state: Mapping[str, Tensor], config: Any, flags: Mapping[str, A
     return _reorder_heads(parameters, flags, inverse=True)
 
 
-def _reorder_heads(
-    parameters: Mapping[str, Tensor], flags: Mapping[str, Any], *, inverse: bool
-) -> dict[str, Tensor]:
+def _reorder_heads(parameters: Mapping[str, Tensor], flags: Mapping[str, Any], *, inverse: bool) -> dict[str, Tensor]:
     """Move the even dimensions of each head of queries and keys before its odd ones, or with `inverse` back."""
     width = flags["head_size"] or flags["hidden"] // flags["heads"]
     order = get_sines_first_order(width)
@@ -371,9 +369,7 @@ def _read_tokenizer(folder: Path, tokenizer: Any, size: int) -> ImportedTokenize
     try:
         return ImportedTokenizer(make_tokenizer(backend.to_str()), size, special)
     except DamageError as error:
-        raise InputError(
-            f"the tokenizer in {str(folder)!r} does not belong to the model: {error}; {MEND}"
-        ) from error
+        raise InputError(f"the tokenizer in {str(folder)!r} does not belong to the model: {error}; {MEND}") from error
 
 
 USE = """\

@@ -199,9 +199,7 @@ def clean_corpus(
     text, savepath = _RecordingText(paths, lenient=lenient), Path(savepath)
     names = [path.name.removesuffix(".gz") for path in text.paths]
     if len({*names, DROPPED}) <= len(names):
-        raise InputError(
-            f"files {' and '.join(names)} have names that the output files need: rename the input files"
-        )
+        raise InputError(f"files {' and '.join(names)} have names that the output files need: rename the input files")
     if os.path.lexists(savepath):
         raise InputError(f"folder {str(savepath)!r} exists: choose another --savepath")
     check_folder(savepath.parent)

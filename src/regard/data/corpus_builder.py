@@ -236,9 +236,7 @@ class CachedTokenizer(dict[str, int]):
         counts, ends = lengths[numbers], np.flatnonzero(numbers == 0)
         total = counts.cumsum()
         # The position of each token in the table. Positions are consecutive within a word.
-        positions = np.arange(total[-1] if len(total) else 0) + np.repeat(
-            begins[numbers] - total + counts, counts
-        )
+        positions = np.arange(total[-1] if len(total) else 0) + np.repeat(begins[numbers] - total + counts, counts)
         if self._new:
             new = np.fromiter(chain.from_iterable(self._new), np.uint32)
             self._flat, self._new = np.concatenate([self._flat, new]), []
@@ -367,9 +365,7 @@ def build_corpus(
         writers = [RaggedWriter(building, name, token_type(symbols)) for name in SIDES]
         try:
             cores = processes or available_cores()
-            for chunk in map_in_processes(
-                encoder, read_chunks(text), processes=cores, purpose="prepares the text"
-            ):
+            for chunk in map_in_processes(encoder, read_chunks(text), processes=cores, purpose="prepares the text"):
                 for writer, tokens, lengths in zip(writers, chunk.tokens, chunk.lengths.T, strict=True):
                     writer.append(tokens, lengths)
                 counts += chunk.counts

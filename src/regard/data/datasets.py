@@ -81,9 +81,7 @@ def fetch(
         if language not in data_set.languages:
             raise unknown_choice(f"language of {name}", language, data_set.languages)
     if len(languages) != 2 or languages[0] == languages[1]:
-        raise InputError(
-            f"languages {' '.join(languages)} are not a pair: give two of {' '.join(data_set.languages)}"
-        )
+        raise InputError(f"languages {' '.join(languages)} are not a pair: give two of {' '.join(data_set.languages)}")
     folder = Path(savepath) / name
     check_folder(folder)
     refuse_links(folder)
@@ -137,9 +135,7 @@ class HubText(PairSource):
         known = list(columns["translation"].languages) if nested else list(columns)
         for language in self.languages:
             if language not in known:
-                raise InputError(
-                    f"language {language!r} is not in data set {name!r}: choose from {', '.join(known)}"
-                )
+                raise InputError(f"language {language!r} is not in data set {name!r}: choose from {', '.join(known)}")
         self.column = "translation" if nested else None
 
     def __iter__(self) -> Iterator[tuple[str, str]]:

@@ -209,9 +209,7 @@ def _best_run(own: set[int], part: tuple[int, int], words: _Words) -> tuple[int,
     return best, run
 
 
-def _find_point(
-    element: Element, parent: _Part, words: _Words, runs: Sequence[tuple[int, int]]
-) -> tuple[int, int]:
+def _find_point(element: Element, parent: _Part, words: _Words, runs: Sequence[tuple[int, int]]) -> tuple[int, int]:
     """Return the target word and the character before which an element without words is placed."""
     begin, end = element.span[0], parent.words
     # The element follows all words of the parent.

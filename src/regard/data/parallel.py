@@ -146,9 +146,7 @@ class ParallelText(PairSource):
             )
         self.paths = [Path(path) for path in paths]
         if len(self.paths) == 2 and self.paths[0].resolve() == self.paths[1].resolve():
-            raise InputError(
-                f"source and target are both {str(paths[0])!r}: give a source file and a target file"
-            )
+            raise InputError(f"source and target are both {str(paths[0])!r}: give a source file and a target file")
         self.bytes = sum(map(_size, self.paths))
         self._checked = lenient or strict  # strict stops at the first broken line
         self.lines: tuple[bytes | None, ...] = ()  # The bytes of the last lines
@@ -443,9 +441,7 @@ def parse_glossary(lines: Iterable[str], name: str) -> dict[str, str]:
             continue
         terms = [part.strip() for part in line.split("\t")]
         if len(terms) != 2 or any(map(is_blank, terms)):
-            raise InputError(
-                f"line {number} of {name!r} is {line!r}: give a source term, a tab and its translation"
-            )
+            raise InputError(f"line {number} of {name!r} is {line!r}: give a source term, a tab and its translation")
         source, target = terms
         if glossary.setdefault(source, target) != target:
             raise InputError(

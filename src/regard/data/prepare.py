@@ -112,14 +112,10 @@ def _record_location(text: PairSource, root: Path, *, progress: bool) -> None:
         name = former.stem.removeprefix("text-")
         for path in [*root.glob(f"corpus-{name}-*"), *root.glob(f"vocabulary-{name}-*.json"), former]:
             remove_quietly(path)
-        print_status(
-            f"the text has changed: removed the files prepared from the old text ({name})", show=progress
-        )
+        print_status(f"the text has changed: removed the files prepared from the old text ({name})", show=progress)
 
 
-def learn_vocabularies(
-    text: PairSource, config: TokenizerConfig, root: Path, *, progress: bool = True
-) -> Vocabularies:
+def learn_vocabularies(text: PairSource, config: TokenizerConfig, root: Path, *, progress: bool = True) -> Vocabularies:
     """Return the vocabularies of source and target, learned from a sample of `text` or read from `root`. If
     another process is learning the same vocabularies, this process waits for the result. Raises `InputError` if
     the text cannot be read or the vocabulary is too small for it."""
@@ -150,9 +146,7 @@ def _learn_vocabulary(
     write_json(file, add_digest({"tokenizer": vocabulary.to_json(), "name": file.stem}))
     learned = f"vocabulary of {len(vocabulary):,} symbols, learned from {sample.summary}"
     if dense := ", ".join(vocabulary.without_blanks):
-        learned += (
-            f"; {dense} has no spaces between words: only pieces that occur {MIN_DENSE_COUNT} times are subwords"
-        )
+        learned += f"; {dense} has no spaces between words: only pieces that occur {MIN_DENSE_COUNT} times are subwords"
     print_status(learned, show=progress)
 
 

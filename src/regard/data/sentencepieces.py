@@ -68,9 +68,7 @@ class SentencePieceVocabulary(SymbolVocabulary):
     sentencepiece cannot read.
     """
 
-    def __init__(
-        self, model: bytes, symbols: Sequence[str], *, codes: bool = False, lowercase: bool = False
-    ) -> None:
+    def __init__(self, model: bytes, symbols: Sequence[str], *, codes: bool = False, lowercase: bool = False) -> None:
         super().__init__(symbols)
         self.model, self.codes, self.lowercase = model, codes, lowercase
         self._processor = _load_model(model)

@@ -103,9 +103,7 @@ def make_normalizer(
         steps.append(normalizers.Replace(Regex(f"[{marks[0][1]}-{marks[-1][1]}]"), "\ufffd"))
     steps += [normalizers.Replace(symbol, mark) for symbol, mark in marks]
     if "quotes" in normalize:  # before NFKC, which makes a space of an accent
-        steps += [
-            normalizers.Replace(Regex(f"[{characters}]"), straight) for straight, characters in QUOTES.items()
-        ]
+        steps += [normalizers.Replace(Regex(f"[{characters}]"), straight) for straight, characters in QUOTES.items()]
     if "nfkc" in normalize:
         # NFKC makes spaces of other characters. Words are tokenized one by one, so that their spaces may depend
         # only on the word.
@@ -421,9 +419,7 @@ def train_subwords(
     except RegardError:  # an error of the text has its own message
         raise
     except Exception as error:  # the library raises bare exceptions
-        raise InputError(
-            f"no {kind} vocabulary of {size} symbols can be learned from this text: {error}"
-        ) from error
+        raise InputError(f"no {kind} vocabulary of {size} symbols can be learned from this text: {error}") from error
     if added:
         learned = _add_tokens(learned, added, byte_fallback)
     vocabulary = SubwordVocabulary(Tokenizer.from_str(learned))
@@ -516,9 +512,7 @@ def _drop_rare(tokenizer: str, texts: Iterable[str], scripts: set[str]) -> str:
             counts[part] += counts[left + right]
 
     def is_kept(piece: str) -> bool:
-        is_dense = (
-            len(piece) > 1 and piece not in RESERVED and any(find_script(letter) in scripts for letter in piece)
-        )
+        is_dense = len(piece) > 1 and piece not in RESERVED and any(find_script(letter) in scripts for letter in piece)
         return not is_dense or counts[piece] >= MIN_DENSE_COUNT
 
     if model["type"] == "Unigram":
@@ -572,9 +566,7 @@ class BpeDropout:
         words = self.vocabulary.words(self.vocabulary.decode(sentence.tolist()))
         choices = random.integers(SEGMENTATIONS, size=len(words)).tolist()
         indices = [
-            index
-            for word, choice in zip(words, choices, strict=True)
-            for index in self._segmentations(word)[choice]
+            index for word, choice in zip(words, choices, strict=True) for index in self._segmentations(word)[choice]
         ]
         return np.array([*indices, EOS], dtype=sentence.dtype)
 

@@ -114,9 +114,7 @@ def word_spans(text: str, unit: Unit, offsets: Sequence[Span] = ()) -> list[Span
     if sum(dense) <= LETTERS_PER_BLANK * blanks:
         return spans
     # English words between Chinese characters stay whole.
-    begins = sorted(
-        {begin for begin, _ in offsets if 0 < begin < len(text) and any(dense[begin - 1 : begin + 1])}
-    )
+    begins = sorted({begin for begin, _ in offsets if 0 < begin < len(text) and any(dense[begin - 1 : begin + 1])})
     parts: list[Span] = []
     for begin, end in spans:
         inner = begins[bisect_right(begins, begin) : bisect_left(begins, end)]

@@ -314,9 +314,7 @@ class Rules(Constraints):
         rows = torch.tensor(begun, device=logits.device, dtype=torch.int64)
         forced = torch.tensor([self.prefixes[sources[row]][time] for row in begun], device=logits.device)
         # The rules do not apply to forced tokens, which are not a choice of the search.
-        forced_log_probs = (
-            log_probabilities(logits[rows]).take_along_dim(forced[:, None, None], -1) if begun else None
-        )
+        forced_log_probs = log_probabilities(logits[rows]).take_along_dim(forced[:, None, None], -1) if begun else None
         for rule in self.penalties:
             rule(logits, prefixes, sources)
         log_probs = log_probabilities(logits, self.never)
@@ -395,9 +393,7 @@ class Controls:
         """Return the prefix of each of `count` texts. Raises `InputError` for another number of prefixes."""
         prefixes = [self.prefix] * count if isinstance(self.prefix, str) else self.prefix
         if len(prefixes) != count:
-            raise InputError(
-                f"{len(prefixes)} prefixes for {plural(count, 'text')}: give one prefix for each text"
-            )
+            raise InputError(f"{len(prefixes)} prefixes for {plural(count, 'text')}: give one prefix for each text")
         return prefixes
 
     def missing(self, text: str, tokens: Sequence[int], vocabulary: Vocabulary) -> list[str]:

@@ -45,9 +45,7 @@ class PromptDecoder:
         return self.model.step((tokens - FIRST).clamp_min(0), state)
 
     def logits(self, states: Tensor) -> Tensor:
-        return F.pad(
-            self._logits(states.flatten(0, -2)).unflatten(0, states.shape[:-1]), (FIRST, 0), value=-torch.inf
-        )
+        return F.pad(self._logits(states.flatten(0, -2)).unflatten(0, states.shape[:-1]), (FIRST, 0), value=-torch.inf)
 
 
 @public

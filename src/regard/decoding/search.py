@@ -210,9 +210,7 @@ def decode(
         if not active:
             break
     return [
-        Hypothesis(
-            tokens=sequence[:-1] if ended else sequence, log_probability=total, score=total, finished=ended
-        )
+        Hypothesis(tokens=sequence[:-1] if ended else sequence, log_probability=total, score=total, finished=ended)
         for sequence, total, ended in zip(sequences, totals, finished, strict=True)
     ]
 

@@ -88,9 +88,7 @@ class SearchTree(Result):
         nodes: dict[int | None, Tree] = {None: root}
         for number, branch in enumerate(self.branches):
             style = "bold" if number in self.best else "dim"
-            nodes[number] = nodes[branch.parent].add(
-                Text(f"{branch.label} {branch.probability:.1%}", style=style)
-            )
+            nodes[number] = nodes[branch.parent].add(Text(f"{branch.label} {branch.probability:.1%}", style=style))
         return root
 
 

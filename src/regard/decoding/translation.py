@@ -254,8 +254,7 @@ class Search:
             )
         if self.temperature and self.beam > 1:
             raise InputError(
-                f"temperature {self.temperature} and beam {self.beam} exclude each other: leave out "
-                f"temperature or beam"
+                f"temperature {self.temperature} and beam {self.beam} exclude each other: leave out temperature or beam"
             )
         if self.temperature and self.n_best > 1:
             raise InputError(
@@ -264,9 +263,7 @@ class Search:
             )
         check_beam(self.beam, self.n_best)
         if (self.controls.terms or self.controls.glossary) and self.beam < 2:
-            raise InputError(
-                "terms and a glossary need beam search: give a beam of at least 2, and no temperature"
-            )
+            raise InputError("terms and a glossary need beam search: give a beam of at least 2, and no temperature")
 
     def select(self, indices: Sequence[int], count: int) -> "Search":
         """Return the search for the texts at some indices of `count` texts; see `Controls.select`."""

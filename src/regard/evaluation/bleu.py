@@ -49,9 +49,7 @@ class Quality:
             ("bleu_lowercase", "BLEU", self.bleu_lowercase),
             ("chrf", "chrF", self.chrf),
         ]
-        return [
-            f"{name} {score:.2f}   ({self.signatures[key]})" for key, name, score in scores if score is not None
-        ]
+        return [f"{name} {score:.2f}   ({self.signatures[key]})" for key, name, score in scores if score is not None]
 
 
 def bleu(
@@ -110,8 +108,7 @@ def quality(
     if not lowercase:
         metrics["bleu"] = BLEU(tokenize=tokenizer)
     scores = {
-        name: metric.corpus_score(list(translations), [list(references)]).score
-        for name, metric in metrics.items()
+        name: metric.corpus_score(list(translations), [list(references)]).score for name, metric in metrics.items()
     }
     return Quality(
         bleu=scores.get("bleu"),

@@ -64,8 +64,7 @@ def score_pairs(
     """
     model.eval()
     encoded = [
-        (source_vocabulary.encode(source), target_vocabulary.encode(empty_if_blank(target)))
-        for source, target in pairs
+        (source_vocabulary.encode(source), target_vocabulary.encode(empty_if_blank(target))) for source, target in pairs
     ]
     scorable = [index for index, (source, _) in enumerate(pairs) if not is_blank(source)]
     order = sorted(scorable, key=lambda index: tuple(map(len, encoded[index])))

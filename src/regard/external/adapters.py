@@ -299,9 +299,7 @@ class CustomModel(Adapter):
         if isinstance(arguments, dict | tuple):
             return arguments
         name = type(arguments).__name__
-        raise InputError(
-            f"the function passed to look() returned {name}: it must return a tensor, a tuple or a dict"
-        )
+        raise InputError(f"the function passed to look() returned {name}: it must return a tensor, a tuple or a dict")
 
     def logits(self, output: Any) -> Tensor | None:
         """Return the named logits (N, Tq, C) of an output, or its first tensor as logits."""
@@ -506,9 +504,7 @@ class MaskedLMAdapter(_TextAdapter):
 
     summary = "a masked language model"
     measure = "loss of the masked tokens"
-    no_truth = (
-        "has only special and unknown tokens, of which none is masked for the loss: give a text of known words"
-    )
+    no_truth = "has only special and unknown tokens, of which none is masked for the loss: give a text of known words"
 
     @property
     def mask_id(self) -> int:
@@ -533,9 +529,7 @@ class MaskedLMAdapter(_TextAdapter):
         part = (can_mask.cumsum(1) - 1) % MASKING_PERIOD
         masked = torch.cat([can_mask & (part == number) for number in range(MASKING_PERIOD)])
         masked = masked[masked.any(1)] if can_mask.any() else can_mask
-        copies = {
-            name: tensor.expand(len(masked), *tensor.shape[1:]) for name, tensor in prepared.arguments.items()
-        }
+        copies = {name: tensor.expand(len(masked), *tensor.shape[1:]) for name, tensor in prepared.arguments.items()}
         copies["input_ids"] = copies["input_ids"].masked_fill(masked, self.mask_id)
         truth = prepared.truth.masked_fill(~masked, IGNORED)
         return super().loss(model, dataclasses.replace(prepared, arguments=copies, truth=truth))

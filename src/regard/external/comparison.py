@@ -116,9 +116,7 @@ def compare_models(first: Any, second: Any, texts: Iterable[Any]) -> ModelCompar
     second = second.over(inputs)
     measure, other = first.traits.measure, second.traits.measure
     if measure != other:
-        raise InputError(
-            f"{first.name} has a {measure}, {second.name} a {other}: these losses cannot be compared"
-        )
+        raise InputError(f"{first.name} has a {measure}, {second.name} a {other}: these losses cannot be compared")
     check_comparable(first, [second])
     models = (first, second)
     with torch.no_grad():

@@ -133,9 +133,7 @@ def find_examples(model: Any, adapter: Adapter, folder: Path | None, check: Call
     return Examples(_accepted(own, check), OWN if language is None else f"{OWN}, in English, not in {language}")
 
 
-def example_arguments(
-    model: Any, adapter: Adapter, inputs: Sequence[ModelInput], images: ImageProcessor | None
-) -> Any:
+def example_arguments(model: Any, adapter: Adapter, inputs: Sequence[ModelInput], images: ImageProcessor | None) -> Any:
     """Return arguments for the first run of a model; raises `InputError` if no input is known."""
     if inputs:
         return adapter.prepare(model, inputs[0]).arguments

@@ -120,9 +120,7 @@ class _LongSession(CaptureSession):
         for start in range(0, call.queries, BLOCK):
             weights = call.rows(slice(start, min(start + BLOCK, call.queries)))[0].detach()
             if is_transformed(weights):
-                raise InputError(
-                    "record_long computes rows later, after torch.func: record the model with record()"
-                )
+                raise InputError("record_long computes rows later, after torch.func: record the model with record()")
             # Allocate before the second block: small tensors between growing blocks would fragment the memory.
             if buffers is None:
                 batch, heads, _, count = weights.shape
@@ -270,9 +268,7 @@ def map_layers(
     return {name: _label_layer(layer, adapter, model, prepared.input) for name, layer in layers.items()}
 
 
-def _map_layers(
-    model: nn.Module, prepared: PreparedInput, tokenizer: Any, modules: str | None
-) -> dict[str, LayerMap]:
+def _map_layers(model: nn.Module, prepared: PreparedInput, tokenizer: Any, modules: str | None) -> dict[str, LayerMap]:
     arguments = prepared.arguments
     tokens = arguments.get("input_ids") if isinstance(arguments, dict) else None
     if isinstance(arguments, dict) and tokens is not None and tokens.shape[1] > LONG and modules is None:

@@ -45,9 +45,7 @@ TOKENIZER_FILES = ("tokenizer*", "vocab*", "*.model", "*.tiktoken")
 """Files of which a folder with a tokenizer contains at least one."""
 TOKENIZER_METHODS = ("convert_ids_to_tokens", "get_vocab", "decode")
 RELOAD = "fetch or copy the folder again"
-NO_DOWNLOAD = (
-    "check the name, or add --download (in Python download=True) to fetch the model from the Hugging Face Hub"
-)
+NO_DOWNLOAD = "check the name, or add --download (in Python download=True) to fetch the model from the Hugging Face Hub"
 HUB_TIMEOUT = 5.0
 """Timeout of requests to the Hub, in seconds."""
 SIZES = {
@@ -97,9 +95,7 @@ def look(
     """
     if not isinstance(model, nn.Module | str | Path):
         if isinstance(getattr(model, "model", None), nn.Module):
-            raise InputError(
-                f"{type(model).__name__} is a pipeline: pass its parts, look(pipe.model, pipe.tokenizer)"
-            )
+            raise InputError(f"{type(model).__name__} is a pipeline: pass its parts, look(pipe.model, pipe.tokenizer)")
         raise InputError(f"model: expected a torch module, a folder or a Hub name, got {shorten(str(model))}")
     where = type(unwrap(model)).__name__ if isinstance(model, nn.Module) else str(model)
     folder = None
@@ -135,8 +131,7 @@ def _choose_adapter(
             )
         if not callable(tokenizer) or _is_tokenizer(tokenizer):
             raise InputError(
-                f"{class_name} is not a transformers model: pass look() a function that converts an input"
-                " to tensors"
+                f"{class_name} is not a transformers model: pass look() a function that converts an input to tensors"
             )
         return CustomModel(tokenizer, loss, names)
     parameters = set(parameter_names(base))
@@ -175,9 +170,7 @@ def _is_tokenizer(value: Any) -> bool:
     return any(hasattr(value, name) for name in ("convert_ids_to_tokens", "id_to_token"))
 
 
-def _load(
-    name: str, folder: Path | None, tokenizer: Any, *, trust_code: bool, download: bool
-) -> tuple[nn.Module, Any]:
+def _load(name: str, folder: Path | None, tokenizer: Any, *, trust_code: bool, download: bool) -> tuple[nn.Module, Any]:
     """Load a model from a folder or by its Hub name; returns the model and its tokenizer (None without a
     tokenizer)."""
     if folder is not None:

@@ -172,9 +172,7 @@ def find_head_inputs(
     return found, reasons | {name: "it did not run" for name in contexts if name not in {**found, **reasons}}
 
 
-def _separate(
-    layer: nn.Module, heads: int, context: Tensor, places: Mapping[nn.Module, Tensor]
-) -> HeadInputs | str:
+def _separate(layer: nn.Module, heads: int, context: Tensor, places: Mapping[nn.Module, Tensor]) -> HeadInputs | str:
     """Return the inputs of the heads of a layer with contexts (1, Tq, H Dv), or why they cannot be separated."""
     last = context.shape[1] - 1
     split = context[0, last].unflatten(-1, (heads, -1))
@@ -185,9 +183,7 @@ def _separate(
     for head in range(heads if split.requires_grad else 0):
         weights = torch.randn(2, split.shape[-1], generator=draws).to(split)
         both = [
-            torch.autograd.grad(
-                (split[head] * row).sum(), list(places.values()), retain_graph=True, allow_unused=True
-            )
+            torch.autograd.grad((split[head] * row).sum(), list(places.values()), retain_graph=True, allow_unused=True)
             for row in weights
         ]
         for module, *gradients in zip(places, *both, strict=True):

@@ -296,9 +296,7 @@ class ImageProcessor:
     def _read(self, file: Any, formats: tuple[str, ...] | None, name: str) -> np.ndarray:
         from PIL import Image, ImageOps, UnidentifiedImageError
 
-        remedy = (
-            "give a file such as .png or .jpg" if formats is None else f"choose a {' or '.join(FORMATS)} file"
-        )
+        remedy = "give a file such as .png or .jpg" if formats is None else f"choose a {' or '.join(FORMATS)} file"
         try:
             with Image.open(file, formats=formats) as image:
                 count = image.width * image.height

@@ -117,10 +117,7 @@ class _Passes:
         inputs = {
             name: value
             for name, value in self.arguments.items()
-            if isinstance(value, Tensor)
-            and value.dim() > 1
-            and value.dtype != torch.bool
-            and "mask" not in str(name)
+            if isinstance(value, Tensor) and value.dim() > 1 and value.dtype != torch.bool and "mask" not in str(name)
         }
         main = getattr(model, "main_input_name", None)
         self.name: Any = main if main in inputs else next(iter(inputs), None)

@@ -192,9 +192,7 @@ class FastCrossAttention:
         self.residual, self.output = FastResidual(residual), join_linears(layer.output)
         self.query = join_linears(layer.query, scale=layer.head_width**-0.5)
 
-    def __call__(
-        self, sums: Tensor, shape: tuple[int, int, int, int], cache: LayerCache
-    ) -> tuple[Tensor, Tensor]:
+    def __call__(self, sums: Tensor, shape: tuple[int, int, int, int], cache: LayerCache) -> tuple[Tensor, Tensor]:
         """Attend to `cache`, and also return the weights; `shape`: (B, K, H, d)."""
         queries = self.query(self.residual.before(sums)).view(shape)
         context, weights = attend(queries, cache)
@@ -233,9 +231,7 @@ class FastDecoderLayer:
         self.cross = FastCrossAttention(layer.cross, layer.cross_residual)
         self.feed_forward = FastFeedForward(layer.feed_forward, layer.feed_forward_residual)
 
-    def __call__(
-        self, sums: Tensor, projections: ProjectionBuffer, layer: LayerMemory, kept: list[Tensor]
-    ) -> Tensor:
+    def __call__(self, sums: Tensor, projections: ProjectionBuffer, layer: LayerMemory, kept: list[Tensor]) -> Tensor:
         place, cache, memory = layer
         sums = self.attention(sums, projections, place, cache)
         sums, weights = self.cross(sums, projections.shape, memory)

@@ -223,9 +223,7 @@ class _FusedDecoder(torch.autograd.Function):
                     to_state += attention.backward(time, to_context)
             else:
                 to_state = to_state + to_output
-            to_cell = _cell_backward(
-                to_state, to_cell, gates[time], to_gates[time], tanh_cells[time], cells[time]
-            )
+            to_cell = _cell_backward(to_state, to_cell, gates[time], to_gates[time], tanh_cells[time], cells[time])
             to_extra, to_state = onednn_matmul(to_gates[time], weight.t()).split([extra, width], dim=1)
             if wiring.input_feeding:
                 to_fed = to_extra.contiguous()

@@ -78,12 +78,8 @@ class PackedLinear:
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         weight, large = weight.detach(), weight.numel() >= MIN_PACKED
         self.bias = None if bias is None else bias.detach()
-        self._packed = (
-            torch.ops.mkldnn._reorder_linear_weight(weight) if _is_wide(weight) and available() else None
-        )
-        self._min_rows = (
-            math.inf if self._packed is None else 0 if large else MIN_MULTIPLICATIONS / weight.numel()
-        )
+        self._packed = torch.ops.mkldnn._reorder_linear_weight(weight) if _is_wide(weight) and available() else None
+        self._min_rows = math.inf if self._packed is None else 0 if large else MIN_MULTIPLICATIONS / weight.numel()
         """Smallest number of rows for which the packed matrix is faster than the transposed matrix."""
         self._transposed = weight.t().contiguous() if self._min_rows else weight.t()
 

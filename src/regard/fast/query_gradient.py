@@ -176,9 +176,7 @@ def softmax(scores: Tensor) -> tuple[Tensor, Backward]:
 
 def layer_norm(norm: nn.LayerNorm, states: Tensor, grads: Grads) -> tuple[Tensor, Backward]:
     """Return the layer normalization of states (N, D)."""
-    outputs, mean, deviation = torch.native_layer_norm(
-        states, norm.normalized_shape, norm.weight, norm.bias, norm.eps
-    )
+    outputs, mean, deviation = torch.native_layer_norm(states, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
 
     def backward(grad: Tensor) -> Tensor:
         to_states: Tensor

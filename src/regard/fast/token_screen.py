@@ -82,9 +82,7 @@ class TokenScreen:
 def make_screen(weight: Tensor, bias: Tensor | None, never: Sequence[int]) -> TokenScreen | None:
     """Return the screen of an output layer, or None if all logits are computed in less time."""
     plain = bias is None and weight.dtype == torch.float32 and weight.device.type == "cpu"
-    if not (
-        plain and weight.shape[1] <= MAX_WIDTH and enabled() and bool(weight.isfinite().all()) and is_faster()
-    ):
+    if not (plain and weight.shape[1] <= MAX_WIDTH and enabled() and bool(weight.isfinite().all()) and is_faster()):
         return None
     return TokenScreen(weight, never)
 

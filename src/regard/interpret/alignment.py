@@ -104,8 +104,7 @@ def alignment(model: Seq2Seq, task: PairTask, batches: Iterable[list[Pair]]) -> 
     for name, parts in layers.items():
         widest = max(weights.shape[-1] for weights, _, _ in parts)
         weights, known = (
-            torch.cat([torch.nn.functional.pad(p[i], (0, widest - p[i].shape[-1])) for p in parts])
-            for i in (0, 1)
+            torch.cat([torch.nn.functional.pad(p[i], (0, widest - p[i].shape[-1])) for p in parts]) for i in (0, 1)
         )
         lengths = torch.cat([part[2] for part in parts])
         result[name] = Alignment(
@@ -200,9 +199,7 @@ def extract_links(weights: np.ndarray) -> frozenset[Link]:
         return frozenset()
     # A word without pieces has only zero weights, and gets no link.
     best = np.where(weights.max(1) > 0, weights.argmax(1), weights.shape[1] - 1)
-    return frozenset(
-        (source, target) for target, source in enumerate(best.tolist()) if source != weights.shape[1] - 1
-    )
+    return frozenset((source, target) for target, source in enumerate(best.tolist()) if source != weights.shape[1] - 1)
 
 
 def all_weights(

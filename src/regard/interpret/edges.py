@@ -225,8 +225,7 @@ class ResidualGraph:
 
 def make_leaves(values: Values, count: int) -> dict[str, Tensor]:
     return {
-        name: value.detach().expand(count, *value.shape[1:]).clone().requires_grad_()
-        for name, value in values.items()
+        name: value.detach().expand(count, *value.shape[1:]).clone().requires_grad_() for name, value in values.items()
     }
 
 
@@ -244,9 +243,7 @@ def fill_gradients(total: Tensor, values: Values) -> dict[str, Tensor]:
     }
 
 
-def graph_of_probe(
-    subject: Subject[Any], probe: ProbeInput, receivers: Sequence[str] | None = None
-) -> ResidualGraph:
+def graph_of_probe(subject: Subject[Any], probe: ProbeInput, receivers: Sequence[str] | None = None) -> ResidualGraph:
     """Return the graph of a subject on an input that can be run.
 
     `receivers`: the nodes of interest (None: all). The graph has inputs of heads only if one is among these.
@@ -360,9 +357,7 @@ def integrated_edge_gradients(
 ) -> Edges:
     """Return the EAP-IG score of each edge over `steps` interpolated embeddings."""
     start, end = corrupted.sent[INPUTS], clean.sent[INPUTS]
-    shares = (torch.arange(steps, dtype=start.dtype, device=start.device) / steps).view(
-        -1, *[1] * (start.dim() - 1)
-    )
+    shares = (torch.arange(steps, dtype=start.dtype, device=start.device) / steps).view(-1, *[1] * (start.dim() - 1))
     embeddings = start + shares * (end - start)
     gradients = edge_gradients(
         graph, metric, lambda name, value: embeddings.clone() if name == INPUTS else value, points=steps
@@ -393,9 +388,7 @@ def edge_gradients(
         chosen = [point for _, point in chunk]
         # The weight of what each receiver reads is zero in all copies but its own. One product for each tensor is
         # faster than one for each receiver, whose gradients would be tensors of all copies.
-        weights = {
-            key: torch.zeros(len(chunk), *value.shape[1:]).to(value) for key, value in at_receivers.items()
-        }
+        weights = {key: torch.zeros(len(chunk), *value.shape[1:]).to(value) for key, value in at_receivers.items()}
         to_logits = torch.zeros(len(chunk)).to(total)
         for copy, (node, point) in enumerate(chunk):
             if node.key == LOGITS:

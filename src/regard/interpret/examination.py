@@ -141,11 +141,7 @@ class HeadFindings(Result):
         claim = claim_relevance(self.beyond_uniform, self.beyond_permuted, self.moved)
         if claim is None or not is_reliable(claim.kind) or claim.value <= threshold(claim.kind):
             return None
-        if (
-            claim.kind == "relevant inputs"
-            and self.relevance_p is not None
-            and self.relevance_p > (1 - LEVEL) / 2
-        ):
+        if claim.kind == "relevant inputs" and self.relevance_p is not None and self.relevance_p > (1 - LEVEL) / 2:
             return None
         return claim
 
@@ -374,9 +370,7 @@ class Examination(Result):
         explorer. Raises `MachineError` if the file cannot be written.
         """
         ranked = self.importance.ranked()[::-1]
-        added = [
-            (f"{layer} {head}", value, self.importance.interval(layer, head)) for value, layer, head in ranked
-        ]
+        added = [(f"{layer} {head}", value, self.importance.interval(layer, head)) for value, layer, head in ranked]
         caption = "Points: loss increase when each head is disabled, with its interval"
         parts: list[Part] = [
             Group(*self.sentences),
@@ -453,8 +447,7 @@ def _examine(subject: Subject[Input], samples: int, seed: int) -> Examination:
         first = subject.trial(inputs[0])
         [probe] = probe_inputs(subject, inputs[:1], seed=seed)
         if any(
-            layer.shape[-2:] not in (probe.dependence.shape, (1, layer.shape[-1]))
-            for layer in probe.weights.values()
+            layer.shape[-2:] not in (probe.dependence.shape, (1, layer.shape[-1])) for layer in probe.weights.values()
         ):
             raise InputError("its outputs are not those of single queries")
     except InputError as error:

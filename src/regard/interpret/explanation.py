@@ -124,12 +124,9 @@ def read_layer_row(insides: Sequence[LayerCall], output: int) -> LayerRow:
     mask = None if inside.mask is None else inside.mask.expand_as(inside.scores)[0, :, row].cpu()
     # The values are float64, so that displayed sums and products agree with each other to all displayed digits.
     query, scores, weights, context = (
-        values[0, :, row].double().cpu()
-        for values in (inside.query, inside.scores, inside.weights, inside.context)
+        values[0, :, row].double().cpu() for values in (inside.query, inside.scores, inside.weights, inside.context)
     )
-    return LayerRow(
-        query, inside.key[0].double().cpu(), inside.value[0].double().cpu(), scores, mask, weights, context
-    )
+    return LayerRow(query, inside.key[0].double().cpu(), inside.value[0].double().cpu(), scores, mask, weights, context)
 
 
 def trace_answer(
@@ -405,9 +402,7 @@ def make_explanation(
     )
 
 
-def _explain_output(
-    layer: AttentionLayer, trace: AnswerTrace, row: LayerRow, output: int, head: int
-) -> dict[str, Any]:
+def _explain_output(layer: AttentionLayer, trace: AnswerTrace, row: LayerRow, output: int, head: int) -> dict[str, Any]:
     """Return the fields for the steps that follow the context of one query."""
     added, own, projected = row.context.flatten(), None, row.context[head]
     if isinstance(layer, MultiHeadAttention):
@@ -428,9 +423,7 @@ def _explain_output(
     }
 
 
-def _explain_answer(
-    subject: Subject[Input], trace: AnswerTrace, shown: Map, output: int
-) -> AnswerIntermediates | None:
+def _explain_answer(subject: Subject[Input], trace: AnswerTrace, shown: Map, output: int) -> AnswerIntermediates | None:
     """Return the model's answer at an output step."""
     if trace.logits is None or trace.state is None or not shown.probabilities:
         return None
@@ -442,9 +435,7 @@ def _explain_answer(
     likely = probabilities.argsort(descending=True)[:MAX_CLASSES]
     prediction = shown.prediction
     return AnswerIntermediates(
-        answer=shown.outputs[output]
-        if prediction is None or isinstance(prediction, str)
-        else str(prediction[output]),
+        answer=shown.outputs[output] if prediction is None or isinstance(prediction, str) else str(prediction[output]),
         probability=shown.probabilities[output],
         # A decoder that runs step by step calls the last layer once per step, with one state.
         state=_to_list(states[output if len(states) == len(logits) else 0]),
@@ -550,9 +541,7 @@ def _stack_rows(explanations: Sequence[Sequence[Explanation]], name: str, keys: 
     )
 
 
-def _score_steps(
-    layer: AttentionLayer, trace: AnswerTrace, heads: int, queries: int, keys: int
-) -> list[ScoreStep]:
+def _score_steps(layer: AttentionLayer, trace: AnswerTrace, heads: int, queries: int, keys: int) -> list[ScoreStep]:
     """Return the intermediate vectors of the scores, each stored as compactly as possible."""
     rows = [read_layer_row(trace.insides, query) for query in range(queries)]
     prepared = rows[-1].key.float()

@@ -97,9 +97,7 @@ def remarks(attention: AttentionMap) -> list[str]:
         lines.append(f"Right answer: {answer_text(attention.truth)}.")
     sides = [layer.rows.side for layer in attention.layers.values() if layer.rows is not None]
     if sides:
-        lines.append(
-            f"Because the input is long, each weight is the largest weight in a square of {max(sides)} steps."
-        )
+        lines.append(f"Because the input is long, each weight is the largest weight in a square of {max(sides)} steps.")
     lines += [f"{line}." for line in intervention_lines(attention)]
     return [*lines, *([f"Note: {attention.note}."] if attention.note else [])]
 
@@ -116,9 +114,7 @@ def many_maps(subject: ViewedSubject[Any], options: FigureOptions) -> tuple[list
     else:
         inputs = subject.unseen(options.samples or SAMPLES, options.seed)
         maps = [subject.look(sample) for sample in inputs]
-        words = (
-            "" if isinstance(subject, NeedsInputs) else f" not used in training, drawn with seed {options.seed}"
-        )
+        words = "" if isinstance(subject, NeedsInputs) else f" not used in training, drawn with seed {options.seed}"
     if any(layer.rows is not None for attention in maps for layer in attention.layers.values()):
         raise InputError("the figure needs exact weights, for which an input is too long: give shorter inputs")
     if not maps[0].layers:
@@ -221,18 +217,14 @@ def _alignment_head(attention: AttentionMap, name: str, options: FigureOptions) 
     layers = _chosen(cross, options)
     if options.head is not None:
         if len(layers) > 1:
-            raise InputError(
-                f"head {options.head} is in {len(layers)} layers: give a layer, 0 to {len(layers) - 1}"
-            )
+            raise InputError(f"head {options.head} is in {len(layers)} layers: give a layer, 0 to {len(layers) - 1}")
         check_range("head", options.head, 0, len(layers[0].weights) - 1)
         return AlignedHead(layers[0], options.head), "chosen by hand"
     if attention.selected_head is not None and options.layer is None:
         return attention.selected_head, "chosen by known alignments"
     best = best_aligned(layers)
     assert best is not None
-    reason = (
-        "it has most weight on relevant inputs" if best.layer.relevant is not None else "it covers the input best"
-    )
+    reason = "it has most weight on relevant inputs" if best.layer.relevant is not None else "it covers the input best"
     return best, f"chosen for this input because {reason}"
 
 
@@ -285,9 +277,7 @@ def induction_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dic
 
     def draw() -> Figure:
         figure = new_figure(options.width, max(plot.height, height) if wide else plot.height + height)
-        sizes: dict[str, Any] = (
-            {"width_ratios": (SCORES, width)} if wide else {"height_ratios": (height, plot.height)}
-        )
+        sizes: dict[str, Any] = {"width_ratios": (SCORES, width)} if wide else {"height_ratios": (height, plot.height)}
         rows_and_columns = (1, 2) if wide else (2, 1)
         scores, weights = figure.subfigures(*rows_and_columns, squeeze=False, **sizes).flat
         axes = scores.subplots()
@@ -334,9 +324,7 @@ def _frames(layer: LayerMap) -> str:
     return "" if layer.relevant is None else "Frames mark the inputs on which the answer depends."
 
 
-def _matrix(
-    layer: LayerMap, weights: np.ndarray, width: float, names: tuple[str, str], **options: Any
-) -> MatrixPlot:
+def _matrix(layer: LayerMap, weights: np.ndarray, width: float, names: tuple[str, str], **options: Any) -> MatrixPlot:
     queries, keys = token_labels(layer.query_labels), token_labels(layer.key_labels)
     return MatrixPlot(weights=weights, queries=queries, keys=keys, width=width, axis_names=names, **options)
 
@@ -402,9 +390,7 @@ def importance_figure(subject: ViewedSubject[Any], options: FigureOptions) -> di
         table = {labels[name]: values for name, values in importance.added.items()}
         marks = np.nan_to_num(head_table(sure)) > 0
         figure.colorbar(draw_head_matrix(matrix, table, signed=True, marks=marks), ax=matrix)
-        draw_intervals(
-            whiskers, intervals[:RANKED], f"added to the {importance.measure.split(' against')[0]}{nats}"
-        )
+        draw_intervals(whiskers, intervals[:RANKED], f"added to the {importance.measure.split(' against')[0]}{nats}")
         whiskers.set_ylabel("layer, head")
         return figure
 
@@ -418,9 +404,7 @@ def entropy_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict[
     uniform: dict[str, list[float]] = {}
     for name, layer in (item for attention in maps for item in attention.layers.items()):
         if (layer.weights < 0).any():
-            raise InputError(
-                f"weights of layer {name} are negative, so they have no entropy: choose another figure"
-            )
+            raise InputError(f"weights of layer {name} are negative, so they have no entropy: choose another figure")
         values, even = row_entropy(layer.weights)
         entropies.setdefault(name, []).append(values)
         uniform.setdefault(name, []).append(even)
@@ -462,8 +446,7 @@ def positions_figure(subject: ViewedSubject[Any] | None, options: FigureOptions)
     curves = drawn_dimensions(width)
     caption = [
         f"{title}: {time} positions of width {width}.",
-        f"The curves are dimensions {', '.join(map(str, curves))}"
-        + (f" of {width}." if len(curves) < width else "."),
+        f"The curves are dimensions {', '.join(map(str, curves))}" + (f" of {width}." if len(curves) < width else "."),
         ""
         if position_scale(vectors) >= np.abs(vectors).max()
         else "Curves and colors are cut off at the size that 0.5 % of the values exceed.",
@@ -477,9 +460,7 @@ def positions_figure(subject: ViewedSubject[Any] | None, options: FigureOptions)
 
 
 @torch.no_grad()
-def _positions(
-    subject: ViewedSubject[Any] | None, options: FigureOptions
-) -> tuple[np.ndarray, np.ndarray | None, str]:
+def _positions(subject: ViewedSubject[Any] | None, options: FigureOptions) -> tuple[np.ndarray, np.ndarray | None, str]:
     """Return vectors (T, D), interpolated values for waves, and a title."""
     check_range("dimensions", options.dimensions, 1, 65_536)
     check_range("length", options.length, 1, 10_000)
@@ -687,9 +668,7 @@ def plot(
     shown = texts = every[:1] if kind in SINGLE else every[:samples]
     if texts and subject is not None and isinstance(subject, NeedsInputs):
         doubled = kind == "induction"
-        subject = subject.over(
-            [f"{text} {text}" if doubled and isinstance(text, str) else text for text in texts]
-        )
+        subject = subject.over([f"{text} {text}" if doubled and isinstance(text, str) else text for text in texts])
         shown, samples = [], len(texts)
     options = FigureOptions(
         inputs=shown,

@@ -288,8 +288,7 @@ def _grow_set(pairs: LinkedPairs, shifted: int, first: int) -> tuple[float, list
     while len(indices) < MAX_HEADS:
         # A sum and a mean have the same largest entries, so the sum is not divided.
         counts = sum(
-            _count_links(weights[shifted] + total, known)
-            for (weights, known), total in zip(pairs, sums, strict=True)
+            _count_links(weights[shifted] + total, known) for (weights, known), total in zip(pairs, sums, strict=True)
         )
         rates = alignment_error_rate(np.asarray(counts))
         rates[indices] = 2  # above every error rate: a head joins only once

@@ -60,9 +60,7 @@ class HeadImportance(Result):
 
     def ranked(self) -> list[tuple[float, str, int]]:
         """Return the loss increase, layer and index of every head, the least important first."""
-        return sorted(
-            (value, layer, head) for layer, values in self.added.items() for head, value in enumerate(values)
-        )
+        return sorted((value, layer, head) for layer, values in self.added.items() for head, value in enumerate(values))
 
     def summary(self) -> str:
         value, layer, head = self.ranked()[-1]
@@ -134,9 +132,7 @@ def head_importance(
         samples=len(inputs),
         loss=float(base[:, 0].sum() / outputs),
         added={name: [float(row.sum() / outputs) for row in layer] for name, layer in increases.items()},
-        intervals={
-            name: [_interval(row, base[:, 1], seed) for row in layer] for name, layer in increases.items()
-        },
+        intervals={name: [_interval(row, base[:, 1], seed) for row in layer] for name, layer in increases.items()},
         measure=subject.traits.measure,
         unchanged=unchanged,
     )

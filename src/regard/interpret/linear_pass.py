@@ -219,9 +219,7 @@ class DirectPaths(LinearGraph):
             if layer.is_torch:
                 raise InputError(f"the projection after the heads of {name} is not known")
             if name not in components.states:
-                raise InputError(
-                    f"{name} of {kind} adds to no residual stream: its part of a logit is not defined"
-                )
+                raise InputError(f"{name} of {kind} adds to no residual stream: its part of a logit is not defined")
 
     def parts(self, value: Tensor) -> tuple[dict[tuple[PartKind, str], Tensor], dict[str, str]]:
         """Return the parts of a number, (H) of heads and otherwise one number, by kind and name; and the layers
@@ -308,9 +306,7 @@ class LinearPass(LinearGraph):
         super().__init__(model, components, forward.embeddings, (F.normalize,))
         if any(isinstance(module, nn.RNNBase | nn.RNNCellBase) for module in model.modules()):
             name = type(model).__name__
-            raise InputError(
-                f"{name} is recurrent: its states are not sums of outputs, so its scores cannot be split"
-            )
+            raise InputError(f"{name} is recurrent: its states are not sums of outputs, so its scores cannot be split")
         with torch.enable_grad(), self.watch(), forward.record() as calls:
             forward.run()
         self.calls = dict(calls)

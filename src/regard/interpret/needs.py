@@ -108,8 +108,7 @@ class Needs:
                     sentences.append(f"{names} {kind}: {text}{error}.")
                 else:
                     sentences.append(
-                        f"Whether {names} {kind} cannot be told{error}: {text}. {test}, and examine the model "
-                        f"again."
+                        f"Whether {names} {kind} cannot be told{error}: {text}. {test}, and examine the model again."
                     )
         if open_heads:
             enough = inputs_needed(len(self.verdicts))
@@ -119,8 +118,7 @@ class Needs:
                 else ""
             )
             sentences.append(
-                f"Whether the model needs {', '.join(open_heads)} cannot be told from {self.inputs:,} "
-                f"inputs.{more}"
+                f"Whether the model needs {', '.join(open_heads)} cannot be told from {self.inputs:,} inputs.{more}"
             )
         replaced = [change for change in self.changes.values() if not change.reason]
         if replaced:
@@ -167,9 +165,7 @@ def find_needs(
     Nothing is claimed about a model that predicts little better than untrained ones.
     """
     components = subject.components
-    remarks = [
-        f"{name}: its heads cannot be resampled ({reason})." for name, reason in components.left_out.items()
-    ]
+    remarks = [f"{name}: its heads cannot be resampled ({reason})." for name, reason in components.left_out.items()]
     resampling = Resampling(subject, inputs)
     affected, number = _Ablation(resampling), resampling.inputs
     heads = [(layer.name, head) for layer in subject.layers for head in range(layer.heads)]
@@ -190,9 +186,7 @@ def find_needs(
             remarks.append(f"{plural(count, 'input')} {text}.")
     if not known:
         if components.heads:
-            remarks.append(
-                f"No head can be resampled, because {Change(number, 0, 0.0).reason}: give more inputs."
-            )
+            remarks.append(f"No head can be resampled, because {Change(number, 0, 0.0).reason}: give more inputs.")
         return Needs(inputs=number, remarks=remarks)
     alone = {head: affected((head,)) for head in known}
     missing = {head: affected((head,), mean=True) for head in known}
@@ -225,9 +219,7 @@ def find_needs(
         if _is_below(count, number) and not change.reason:
             needs.cancelling.append((pair, _share(count, number)))
     if tested >= MAX_TRIALS or len(pairs) > MAX_TRIALS:
-        remarks.append(
-            f"The search for heads that replace or cancel each other stopped after {MAX_TRIALS} groups."
-        )
+        remarks.append(f"The search for heads that replace or cancel each other stopped after {MAX_TRIALS} groups.")
     return needs
 
 
@@ -239,12 +231,8 @@ def decide(resampled: dict[Head, int], missed: dict[Head, int], inputs: int) -> 
     {('cross', 0): 'needed', ('cross', 1): 'cannot be told'}
     """
     # Both counts must show the claim, so its p-value is the larger one (Berger 1982, intersection-union test).
-    above = benjamini_hochberg(
-        [_tail(min(resampled[head], missed[head]), inputs, above=True) for head in resampled]
-    )
-    below = benjamini_hochberg(
-        [_tail(max(resampled[head], missed[head]), inputs, above=False) for head in resampled]
-    )
+    above = benjamini_hochberg([_tail(min(resampled[head], missed[head]), inputs, above=True) for head in resampled])
+    below = benjamini_hochberg([_tail(max(resampled[head], missed[head]), inputs, above=False) for head in resampled])
     verdicts: dict[Head, Need] = {}
     for head, high, low in zip(resampled, above, below, strict=True):
         verdicts[head] = "needed" if high <= 1 - LEVEL else "not needed" if low <= 1 - LEVEL else "cannot be told"

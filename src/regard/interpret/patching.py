@@ -59,9 +59,7 @@ MIN_DIFFERENCE = 1e-6
 computed."""
 Metric = Callable[[Tensor], Tensor]
 """Maps the logits (T, C) of one input to a number."""
-SAME = (
-    "both inputs have the same answer, so there is no difference to restore: give inputs with different answers"
-)
+SAME = "both inputs have the same answer, so there is no difference to restore: give inputs with different answers"
 SAME_PREDICTED = ", or name two answers to compare, answers=(..., ...)"
 
 
@@ -238,9 +236,7 @@ class PatchingResult(DifferenceEffects):
                 f"act against it (all heads of the layer together: {self.layers[layer]:.1%})"
             )
         if value <= 0:
-            return (
-                f"no head alone restores the difference; the largest effect is {value:.1%}, {layer} head {head}"
-            )
+            return f"no head alone restores the difference; the largest effect is {value:.1%}, {layer} head {head}"
         return f"of the heads, {layer} head {head} restores the most, {value:.1%} of the difference"
 
     def table(self) -> RenderableType:
@@ -343,9 +339,7 @@ def patch(
             return difference.restored(run_changed(inputs.corrupted, insert))
 
         layers = {name: layer.heads for name, layer in components.heads.items() if name in steps}
-        short = {
-            name: f"it has {plural(length, 'step')}" for name, length in lengths.items() if name not in steps
-        }
+        short = {name: f"it has {plural(length, 'step')}" for name, length in lengths.items() if name not in steps}
         return PatchingResult(
             **_facts(subject, clean, corrupted, inputs, difference),
             positions=chosen,
@@ -402,9 +396,7 @@ class PathPatchingResult(DifferenceEffects):
         return f"the path {name} -> {', '.join(self.receivers)} carries the most, {effects[name]:.1%}"
 
     def table(self) -> RenderableType:
-        title = (
-            f"Lost fraction of {self.difference} at output step {self.step}, path to {', '.join(self.receivers)}"
-        )
+        title = f"Lost fraction of {self.difference} at output step {self.step}, path to {', '.join(self.receivers)}"
         table = self.effect_table(title, "from", self.others)
         return Group(table, "All other heads and feed-forward layers are frozen to the clean run.")
 
@@ -478,7 +470,5 @@ def _receivers(graph: ResidualGraph, names: Sequence[str]) -> list[Node]:
     known = {node.name: node for node in graph.receivers}
     nodes = [known[known_name(name, known, "node")] for name in names]
     if not nodes or (len(nodes) > 1 and any(node.key == LOGITS for node in nodes)):
-        raise InputError(
-            f"receivers={list(names)} cannot be patched together: give logits alone, or other receivers"
-        )
+        raise InputError(f"receivers={list(names)} cannot be patched together: give logits alone, or other receivers")
     return nodes

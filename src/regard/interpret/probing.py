@@ -143,9 +143,7 @@ def _dependence(trials: Sequence[Trial[Any]]) -> list[Tensor]:
             values = [batch[0][0].run_tokens(rows[0])]
         else:
             logits = trials[0].probe.run_tokens(torch.cat(rows))  # type: ignore[misc]
-            values = [
-                trial.values(part) for (trial, _), part in zip(batch, logits.split(len(rows[0])), strict=True)
-            ]
+            values = [trial.values(part) for (trial, _), part in zip(batch, logits.split(len(rows[0])), strict=True)]
         scores += [mean_changes(*pair, own) for pair, own in zip(batch, values, strict=True)]
     return scores
 
@@ -159,9 +157,7 @@ class RelevanceClaim(NamedTuple):
     """The measured value that must exceed the threshold of the kind."""
 
 
-def claim_relevance(
-    beyond_uniform: Estimate, beyond_permuted: Estimate, moved: float | None
-) -> RelevanceClaim | None:
+def claim_relevance(beyond_uniform: Estimate, beyond_permuted: Estimate, moved: float | None) -> RelevanceClaim | None:
     """Return what the attention on relevant inputs supports; None if it is not shown to exceed uniform attention.
 
     The whole intervals must be above 0.

@@ -90,9 +90,7 @@ class Resampling(Generic[Input]):
         if inputs and len(dict(self._record(inputs[:1])[1])) < len(self.components.heads):
             self.path = subject.patchable.calling_hooks  # fused code does not call the hooks
         recorded = [self._record([input]) for input in inputs]
-        by_size = sorted(
-            (calls for _, calls in recorded), key=lambda calls: sum(call.numel() for _, call in calls)
-        )
+        by_size = sorted((calls for _, calls in recorded), key=lambda calls: sum(call.numel() for _, call in calls))
         by_shape: dict[object, list[int]] = defaultdict(list)
         for index, (_, calls) in enumerate(recorded):
             by_shape[_shapes(calls)].append(index)

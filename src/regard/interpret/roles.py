@@ -197,8 +197,7 @@ def searched_roles(maps: Sequence[LayerMap]) -> dict[str, Targets]:
     common = [label for label, count in counts.items() if count >= len(maps) / 2]
     frequent = sorted(common, key=lambda label: -counts[label])[:MAX_SEARCHED]
     positions = {
-        f"step {position}, with any symbol": _position(position)
-        for position in range(1, min(longest, MAX_SEARCHED))
+        f"step {position}, with any symbol": _position(position) for position in range(1, min(longest, MAX_SEARCHED))
     }
     symbols = {f"the symbol {label!r}, at any step": _symbol(label) for label in frequent}
     return positions | symbols
@@ -322,9 +321,7 @@ def role_strengths(roles: Mapping[str, Targets], maps: Sequence[LayerMap]) -> di
     """Return the strength of every role for each head and sample, (H, N); NaN for samples in which the strength
     is undefined.
     """
-    return {
-        name: np.stack([_strength(targets, sample) for sample in maps], axis=1) for name, targets in roles.items()
-    }
+    return {name: np.stack([_strength(targets, sample) for sample in maps], axis=1) for name, targets in roles.items()}
 
 
 def _strength(targets: Targets, layer: LayerMap) -> np.ndarray:
@@ -467,9 +464,7 @@ class HeadRoles(Result):
         for role in self.heads:
             data = {"role": role.role, "strength": to_plain(role.strength), "untrained": role.untrained}
             measured = (
-                describe_error(role_kind(role.role or UNIFORM))
-                if role.origin == RUN
-                else "error rate not measured"
+                describe_error(role_kind(role.role or UNIFORM)) if role.origin == RUN else "error rate not measured"
             )
             data["error"] = "" if role.role is None else measured
             data["reliable"] = role.is_reliable
@@ -525,9 +520,7 @@ def choose_roles(heads: Sequence[HeadCandidates], thresholds: Mapping[str, float
     """
     tested = [(head, role) for head, roles in enumerate(heads) for role in roles.candidates]
     bars = [max(thresholds[role_kind(role.name)], role.untrained) for _, role in tested]
-    adjusted = benjamini_hochberg(
-        [p_above(role.values, bar) for (_, role), bar in zip(tested, bars, strict=True)]
-    )
+    adjusted = benjamini_hochberg([p_above(role.values, bar) for (_, role), bar in zip(tested, bars, strict=True)])
     fitting: dict[int, list[RoleCandidate]] = {}
     for (head, role), bar, p_value in zip(tested, bars, adjusted, strict=True):
         if role.strength.low > bar and p_value <= (1 - LEVEL) / 2:

@@ -40,9 +40,7 @@ def map_rollout(attention: Map) -> dict[str, tuple[LayerMap, np.ndarray]]:
     own = [layer for layer in layers if layer.kind != CROSS and (layer.kind == "encoder" or not cross)]
     if any(layer.rows is not None for layer in layers):
         raise InputError("rollout needs exact weights, for which this input is too long: give a shorter input")
-    if len({layer.weights.shape[1:] for layer in own}) > 1 or any(
-        np.ptp(layer.weights.shape[1:]) for layer in own
-    ):
+    if len({layer.weights.shape[1:] for layer in own}) > 1 or any(np.ptp(layer.weights.shape[1:]) for layer in own):
         raise InputError(
             "rollout needs layers with equal numbers of queries and keys, but the numbers differ in these layers"
         )
@@ -55,6 +53,5 @@ def map_rollout(attention: Map) -> dict[str, tuple[LayerMap, np.ndarray]]:
     if not cross:
         return {layer.name: (layer, product) for layer, product in zip(own, products, strict=True)}
     return {
-        layer.name: (layer, finite(layer.weights).mean(0) @ products[-1][: layer.weights.shape[2]])
-        for layer in cross
+        layer.name: (layer, finite(layer.weights).mean(0) @ products[-1][: layer.weights.shape[2]]) for layer in cross
     }

@@ -77,8 +77,7 @@ def describe_error(kind: str) -> str:
         return "error rate not measured"
     wrong = 100 * rate.wrong / rate.tested
     return (
-        f"of 100 such sentences about known models {wrong:.0f} are wrong, {100 * rate.low:.0f} to "
-        f"{100 * rate.high:.0f}"
+        f"of 100 such sentences about known models {wrong:.0f} are wrong, {100 * rate.low:.0f} to {100 * rate.high:.0f}"
     )
 
 

@@ -159,9 +159,7 @@ class HeadsBetween(Result):
 
     def summary(self) -> str:
         first = self.heads[0]
-        return (
-            f"{first.layer} head {first.head} attends most from {first.query} to {first.key}, {first.weight:.1%}"
-        )
+        return f"{first.layer} head {first.head} attends most from {first.query} to {first.key}, {first.weight:.1%}"
 
     def table(self) -> Table:
         table = Table("layer", "head", "weight", "from", "to", box=None, pad_edge=False)
@@ -189,9 +187,7 @@ def heads_between(
     heads, sizes = [], set()
     for layer in shown.layers.values():
         if layer.rows is not None:
-            raise InputError(
-                "the weights of this input are not exact, because it is too long: give a shorter input"
-            )
+            raise InputError("the weights of this input are not exact, because it is too long: give a shorter input")
         queries, keys = layer.weights.shape[1:]
         sizes.add((queries, keys))
         if not (-queries <= query < queries and -keys <= key < keys):

@@ -266,9 +266,7 @@ class Timeline(Result):
     @cached_property
     def matched(self) -> dict[str, list[RoleHead]]:
         """The head of each role, for each run."""
-        roles = {
-            role: [role_head(run.roles[role], self.threshold) for run in self.runs] for role in self.runs[0].roles
-        }
+        roles = {role: [role_head(run.roles[role], self.threshold) for run in self.runs] for role in self.runs[0].roles}
         middle = len(self.runs) // 2
 
         def key(item: tuple[str, list[RoleHead]]) -> tuple[float, list[float]]:
@@ -349,9 +347,7 @@ class Timeline(Result):
         """Return sentences on outputs, uniform heads and the in-context score."""
         answers = self.events[ANSWERS]
         reached = sum(step < math.inf for step in answers)
-        correct, loss = (
-            np.median([getattr(run, name)[-1] for run in self.runs]) for name in ("accuracy", "loss")
-        )
+        correct, loss = (np.median([getattr(run, name)[-1] for run in self.runs]) for name in ("accuracy", "loss"))
         even = np.median([(run.uniform[-1] >= EVEN).sum() for run in self.runs])
         sentences = [
             f"Half of the outputs are correct from step {format_steps(median_interval(answers))} on "
@@ -372,9 +368,7 @@ class Timeline(Result):
     def notes(self) -> list[str]:
         """Meaning and limits of the numbers."""
         seeds, coverage = len(self.runs), median_interval([0.0] * len(self.runs)).coverage
-        interval = (
-            f"Steps are medians over {seeds} seeds, in brackets the {coverage:.1%} interval (order statistics)"
-        )
+        interval = f"Steps are medians over {seeds} seeds, in brackets the {coverage:.1%} interval (order statistics)"
         if seeds < 6:
             interval += ", because fewer than 6 seeds cannot give 95 %"
         if seeds == 1:
@@ -571,9 +565,7 @@ def draw_heads(runs: Sequence[Development], roles: Collection[str]) -> bytes:
         axes.imshow(_colour_heads(run), aspect="auto", interpolation="nearest")
         _, line = letter_size()
         rows = range(0, heads, label_interval(heads, ROW * heads, line))
-        names = [
-            f"{run.heads[row].layer.removesuffix('.self_attention')} {run.heads[row].number}" for row in rows
-        ]
+        names = [f"{run.heads[row].layer.removesuffix('.self_attention')} {run.heads[row].number}" for row in rows]
         axes.set_yticks(list(rows), names, fontsize=7)
         axes.set_title(f"seed {run.seed}", loc="left", fontsize=9)
     _label_steps(panels[-1], runs[0].steps)

@@ -167,9 +167,7 @@ def read_text(path: Path, remedy: str, *, most: int = MAX_BYTES) -> str:
         raise damaged_file(path, error, remedy) from None
 
 
-def read_json(
-    path: Path, shape: type[Shape], remedy: str, *, most: int = MAX_BYTES, finite: bool = True
-) -> Shape:
+def read_json(path: Path, shape: type[Shape], remedy: str, *, most: int = MAX_BYTES, finite: bool = True) -> Shape:
     """Return the content of a JSON file as `shape`, a type that `msgspec` supports.
 
     Raises the same errors as `read_bytes`, and `InputError` with the `remedy` for content of a different type.

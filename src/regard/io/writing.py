@@ -110,9 +110,7 @@ def check_name(path: Path) -> None:
             continue
         parent = Path(*path.parts[:index])
         if not os.path.isdir(parent):  # noqa: PTH112 (Path.is_dir raises PermissionError)
-            raise InputError(
-                f"cannot write {str(path)!r}: folder {str(parent)!r} does not exist; choose another path"
-            )
+            raise InputError(f"cannot write {str(path)!r}: folder {str(parent)!r} does not exist; choose another path")
 
 
 def check_writable(*paths: Path | None) -> None:

@@ -82,16 +82,13 @@ class ModelConfig:
     def check_heads(self, hidden: int, heads: int, hint: str = "") -> None:
         """Raise `InputError` unless a width can be split into heads. `hint`: another way out."""
         if hidden % heads:
-            raise InputError(
-                f"hidden {hidden} cannot be split into {heads} heads: choose a multiple of {heads}{hint}"
-            )
+            raise InputError(f"hidden {hidden} cannot be split into {heads} heads: choose a multiple of {heads}{hint}")
 
     def check_even(self, hidden: int, head_width: int) -> None:
         """Raise `InputError` for an odd width with rotary or concatenated positions."""
         if self.embedding_positions == "rotary" and head_width % 2:
             raise InputError(
-                f"head width {head_width} is odd, but rotary positions rotate pairs of dimensions: choose an "
-                f"even width"
+                f"head width {head_width} is odd, but rotary positions rotate pairs of dimensions: choose an even width"
             )
         if self.embedding_positions == "concatenated" and hidden % 2:
             raise InputError(

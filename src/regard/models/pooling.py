@@ -109,9 +109,7 @@ class PoolingModel(AnswerModel):
     def pool(self, states: Tensor, last: Tensor, mask: Tensor | None) -> Tensor:
         """Return the summary (B, D) for states (B, T, D), which are zero at padding, and last states (B, D)."""
         if self.cross is not None:
-            context: Tensor = self.cross(
-                last.unsqueeze(1), states, states, None if mask is None else mask.unsqueeze(1)
-            )
+            context: Tensor = self.cross(last.unsqueeze(1), states, states, None if mask is None else mask.unsqueeze(1))
             return context.squeeze(1)
         if self.pooling == "last":
             return last

@@ -354,9 +354,7 @@ class RecurrentDecoder(nn.Module):
             outputs.append(output)
         return torch.cat(outputs, dim=1)
 
-    def _advance(
-        self, gates: Tensor, state: RecurrentState, weights: CellWeights
-    ) -> tuple[Tensor, RecurrentState]:
+    def _advance(self, gates: Tensor, state: RecurrentState, weights: CellWeights) -> tuple[Tensor, RecurrentState]:
         """Run one step with the contribution (B, K, any) of the embeddings to the gates."""
         previous, extra = state.cell[0], state.fed
         context = None
@@ -374,9 +372,7 @@ class RecurrentDecoder(nn.Module):
 
     def _context(self, queries: Tensor, memory: Memory, step: int | None = None) -> Tensor:
         assert self.cross is not None
-        context: Tensor = self.cross(
-            queries, memory.prepared, memory.states, memory.mask, prepared=True, step=step
-        )
+        context: Tensor = self.cross(queries, memory.prepared, memory.states, memory.mask, prepared=True, step=step)
         return context
 
     def _join(self, context: Tensor, states: Tensor) -> Tensor:

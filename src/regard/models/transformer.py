@@ -156,9 +156,7 @@ class Transformer(Seq2Seq):
             "epsilon": config.norm_epsilon,
             "norm": config.norm,
         }
-        self.encoder = Encoder(
-            config.enc_layers, width, config.heads, config.inner, layer=config.layer, **options
-        )
+        self.encoder = Encoder(config.enc_layers, width, config.heads, config.inner, layer=config.layer, **options)
         self.decoder = Decoder(config.dec_layers, width, config.heads, config.inner, **options)
         self.output = None if config.tied and not concatenated else nn.Linear(width, target_symbols, bias=False)
         self.output_bias = nn.Parameter(torch.zeros(target_symbols)) if config.output_bias else None

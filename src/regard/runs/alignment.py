@@ -204,8 +204,7 @@ class Aligner:
             if reverse is None:
                 return compared
             forward = [
-                _link(*cuts[index], combine_heads(weights[index], heads, chosen), chosen.name)
-                for index in indices
+                _link(*cuts[index], combine_heads(weights[index], heads, chosen), chosen.name) for index in indices
             ]
             backward = reverse.align([turned[index] for index in indices], unit=unit)
             for method in SYMMETRISATIONS:
@@ -383,12 +382,9 @@ def _linked_words(aligner: Aligner, pairs: Sequence[tuple[str, str]]) -> list[Wo
     result = []
     for (text, answer), pair in zip(pairs, aligner.align(pairs, unit=UNIT), strict=True):
         spans = word_spans(text, UNIT, source.offsets(text))
-        linked = [
-            [(first, second) in pair.links for first in range(len(spans))] for second in range(len(pair.target))
-        ]
+        linked = [[(first, second) in pair.links for first in range(len(spans))] for second in range(len(pair.target))]
         columns = [
-            list(zip(spans, row, links, strict=True))
-            for row, links in zip(pair.weights.tolist(), linked, strict=True)
+            list(zip(spans, row, links, strict=True)) for row, links in zip(pair.weights.tolist(), linked, strict=True)
         ]
         words = zip(word_spans(answer, UNIT, target.offsets(answer)), columns, strict=True)
         result.append([(span, links) for span, links in words if any(map(str.isalnum, answer[slice(*span)]))])

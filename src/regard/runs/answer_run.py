@@ -59,9 +59,7 @@ class TestReport(Result):
 
     def __str__(self) -> str:
         lengths = f"up to {self.max_len}" if self.sample_len is None else self.sample_len
-        matches = (
-            f"Exact match: {percent(self.exact_match, 2)} of {self.samples:,} fresh samples of {lengths} letters"
-        )
+        matches = f"Exact match: {percent(self.exact_match, 2)} of {self.samples:,} fresh samples of {lengths} letters"
         matches += f"\nNote: {self.note}" if self.note else ""
         if self.relevance is None:
             return matches
@@ -99,9 +97,7 @@ class AnswerRun(TensorRun[TaskPart, ModelPart]):
 
         def batches() -> Iterator[Batch]:
             generator = make_generator(seed, "test")
-            return fresh_batches(
-                self.task, samples, generator, sample_len=sample_len, vary_len=vary_len, signal=signal
-            )
+            return fresh_batches(self.task, samples, generator, sample_len=sample_len, vary_len=vary_len, signal=signal)
 
         attends = bool(self.model.cross_layers)
         return TestReport(

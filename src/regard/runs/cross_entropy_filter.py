@@ -35,15 +35,12 @@ def dual_scores(
     turned = [(target, source) for source, target in pairs]
     directions = [(forward, list(pairs))] + ([] if backward is None else [(backward, turned)])
     fits = [
-        all(run.too_long(run_pairs[index][0]) is None for run, run_pairs in directions)
-        for index in range(len(pairs))
+        all(run.too_long(run_pairs[index][0]) is None for run, run_pairs in directions) for index in range(len(pairs))
     ]
     entropies = []
     for run, run_pairs in directions:
         fitting = [pair for pair, fit in zip(run_pairs, fits, strict=True) if fit]
         entropies.append([-score.per_token for score in run.score(fitting, batchsize=batchsize)])
     # If `backward` is None, the first and the last entropy of a pair are the same.
-    scores = (
-        dual_score(pair_entropies[0], pair_entropies[-1]) for pair_entropies in zip(*entropies, strict=True)
-    )
+    scores = (dual_score(pair_entropies[0], pair_entropies[-1]) for pair_entropies in zip(*entropies, strict=True))
     return [next(scores) if fit else None for fit in fits]

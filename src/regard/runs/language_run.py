@@ -111,9 +111,7 @@ class LanguageRun(TensorRun[TaskPart, ModelPart]):
             samples=samples, sample_len=sample_len, figures=figures, measure=self.traits.measure, note=note
         )
 
-    def _batches(
-        self, samples: int, generator: torch.Generator, sample_len: int | None = None
-    ) -> Iterator[TokenBatch]:
+    def _batches(self, samples: int, generator: torch.Generator, sample_len: int | None = None) -> Iterator[TokenBatch]:
         for done in range(0, samples, CHUNK):
             count = min(CHUNK, samples - done)
             yield self.task.sample(count, generator, sample_len=sample_len, unseen=True)
@@ -165,9 +163,7 @@ class LanguageRun(TensorRun[TaskPart, ModelPart]):
         for text, prompt, ranked in zip(prompts, map(torch.tensor, tokens), answers, strict=True):
             # A space at the end of a prompt may be no token, and then is the space before the continuation.
             space = " " * (text[-1:].isspace() > self.task.render(prompt)[-1:].isspace())
-            ends = [
-                self.task.continuation(prompt, torch.tensor(best.tokens)).removeprefix(space) for best in ranked
-            ]
+            ends = [self.task.continuation(prompt, torch.tensor(best.tokens)).removeprefix(space) for best in ranked]
             found.append([Candidate(text=end, **vars(best)) for end, best in zip(ends, ranked, strict=True)])
         return found
 

@@ -211,9 +211,7 @@ class Run(ABC, Generic[TaskPart, ModelPart]):
         """
         from regard.interpret.explanation import explain
 
-        return explain(
-            self, input, layer=layer, head=head, output=output, key=key, temperature=temperature, seed=seed
-        )
+        return explain(self, input, layer=layer, head=head, output=output, key=key, temperature=temperature, seed=seed)
 
     @abstractmethod
     def forward_pass(self, input: str) -> ForwardPass:

@@ -172,9 +172,7 @@ def write_rescheduled(folder: RunFolder, config: RunConfig, state: TrainingState
             shutil.copyfile(folder.path / UNKNOWN_FILE, building.path / UNKNOWN_FILE)
         if is_folder(folder.path / "tensorboard"):
             shutil.copytree(folder.path / "tensorboard", building.path / "tensorboard", symlinks=True)
-        left_out = [
-            path.name for path in sorted(folder.path.iterdir()) if not (building.path / path.name).exists()
-        ]
+        left_out = [path.name for path in sorted(folder.path.iterdir()) if not (building.path / path.name).exists()]
     now = config.schedules[-1]
     print_status(f"New learning-rate schedule: {now}", show=True)
     copied = {"trainer", "metrics.jsonl"}  # empty metrics have no new file
@@ -203,9 +201,7 @@ def check_text(config: RunConfig, text: Mapping[str, list[TextDigest]]) -> None:
             if new.lines == old.lines:
                 lines = f"it has {plural(new.lines, 'line')} as before, but different content"
             problem = f"{name} {file!r} has changed: {lines}"
-        raise InputError(
-            f"{problem}; a resumed run needs its original text: restore the text, or train a new run"
-        )
+        raise InputError(f"{problem}; a resumed run needs its original text: restore the text, or train a new run")
 
 
 def derived_config(before: AnyRun, task: str | RunConfig, flags: dict[str, Any]) -> RunConfig:

@@ -44,9 +44,7 @@ def check_seeds(names: Sequence[str], configs: Sequence[RunConfig]) -> None:
     seeds = {configs[0].training.seed: first}
     for name, config in zip(map(repr, names[1:]), configs[1:], strict=True):
         if config.on != configs[0].on and config.name != configs[0].name:
-            raise InputError(
-                f"{first} is a run of {configs[0].name}, {name} of {config.name}: give runs of one task"
-            )
+            raise InputError(f"{first} is a run of {configs[0].name}, {name} of {config.name}: give runs of one task")
         flags = config.flags()
         for flag in sorted((flags.keys() | expected.keys()) - {"seed"}):
             if flags.get(flag) != expected.get(flag):
@@ -56,8 +54,7 @@ def check_seeds(names: Sequence[str], configs: Sequence[RunConfig]) -> None:
                 )
         if config.kept_heads != configs[0].kept_heads:
             raise InputError(
-                f"{first} and {name} were pruned to different heads: give runs before pruning, or with the same "
-                f"heads"
+                f"{first} and {name} were pruned to different heads: give runs before pruning, or with the same heads"
             )
         if config.training.seed in seeds:
             raise InputError(
@@ -263,9 +260,7 @@ class ExaminedRuns(Result):
                 answers = [[head[question] for head in run[layer] if question in head] for run in kinds]
                 for kind in sorted({kind for run in answers for kind in run}):
                     number = [run.count(kind) for run in answers]
-                    counts.append(
-                        KindCount(layer=layer, question=question, kind=kind, heads=number, of=len(heads))
-                    )
+                    counts.append(KindCount(layer=layer, question=question, kind=kind, heads=number, of=len(heads)))
         for kind in self.examinations[0].groups:
             number = [run.groups.get(kind, 0) for run in self.examinations]
             text = kind if is_reliable(kind) else f"may {kind} (cannot be told)"
@@ -286,12 +281,8 @@ class ExaminedRuns(Result):
                 if any(heads):
                     for part, reduce in (("mean", fmean), ("largest", max)):
                         reduced = [reduce(run) if run else None for run in heads]
-                        values.append(
-                            LayerValue(layer=layer, name=f"{name}, {part} of the heads", values=reduced)
-                        )
-            rates = [
-                run.alignment_error[layer].value for run in self.examinations if layer in run.alignment_error
-            ]
+                        values.append(LayerValue(layer=layer, name=f"{name}, {part} of the heads", values=reduced))
+            rates = [run.alignment_error[layer].value for run in self.examinations if layer in run.alignment_error]
             if rates:
                 values.append(LayerValue(layer=layer, name=ALIGNMENT, values=[*rates]))
         return values

@@ -68,9 +68,7 @@ if TYPE_CHECKING:
 
     class DatesConfig(_Sequence[DatesTaskConfig], DatesTaskConfig): ...
 
-    class PhrasesConfig(
-        _Task[PairRun[PhrasesTaskConfig, TransformerConfig]], PhrasesTaskConfig, TransformerConfig
-    ): ...
+    class PhrasesConfig(_Task[PairRun[PhrasesTaskConfig, TransformerConfig]], PhrasesTaskConfig, TransformerConfig): ...
 
     class TranslationConfig(
         _Task[TranslationRun[TranslationTaskConfig, TransformerConfig]], TranslationTaskConfig, TransformerConfig

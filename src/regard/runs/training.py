@@ -124,9 +124,7 @@ def train(
     if not isinstance(task, str | RunConfig):
         raise InputError(f"task {task!r} is not a task: give its name, a Python file or a config")
     if isinstance(task, RunConfig) and flags and not resume:
-        raise InputError(
-            f"a config is given: leave out {', '.join(flags)}, or change these options in the config"
-        )
+        raise InputError(f"a config is given: leave out {', '.join(flags)}, or change these options in the config")
     if resume:
         config = resumed_config(task, flags, root, start_from, trust_code, trust_edited)
     elif start_from is not None:

@@ -125,9 +125,7 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart]):
         begin = time.perf_counter()
         translations = self.translate([source for source, _ in pairs], **search)
         seconds = time.perf_counter() - begin
-        scores = quality(
-            translations, [target for _, target in pairs], lowercase=config.lowercase, tokenize=tokenize
-        )
+        scores = quality(translations, [target for _, target in pairs], lowercase=config.lowercase, tokenize=tokenize)
         return TranslationReport(
             translations=translations,
             lines=lines,
@@ -183,9 +181,7 @@ class TranslationRun(SequenceRun[TaskPart, ModelPart]):
         """Return a source that is not in the training text. Raises `InputError` if there is no such source."""
         sources = self.unseen(MOST_DRAWN, seed)
         if not sources:
-            raise InputError(
-                f"run {str(self.folder)!r} has no text that is short enough for the model: type an input"
-            )
+            raise InputError(f"run {str(self.folder)!r} has no text that is short enough for the model: type an input")
         return sources[seed % len(sources)][0]
 
     def _unseen_text(self) -> PairSource | None:

@@ -86,9 +86,7 @@ class RequestQueue:
             self._idle += [worker for worker in self._abandoned if not worker.busy]
             self._abandoned = [worker for worker in self._abandoned if worker.busy]
             if len(self._abandoned) >= MAX_ABANDONED:
-                raise RequestError(
-                    503, f"{MAX_ABANDONED} cancelled requests are still running: restart the explorer"
-                )
+                raise RequestError(503, f"{MAX_ABANDONED} cancelled requests are still running: restart the explorer")
             worker = self._idle.pop() if self._idle else self._add_worker()
             result = worker.start(job)
             try:

@@ -263,9 +263,7 @@ class Explorer:
     def playback(self, input: Input = None, seed: Seed = 0) -> dict[str, Any]:
         text = self._input(input, seed)
         if not isinstance(self.subject, HasSnapshots):
-            raise InputError(
-                f"{self.subject.name} was not trained by Regard: there are no snapshots of its attention"
-            )
+            raise InputError(f"{self.subject.name} was not trained by Regard: there are no snapshots of its attention")
         playback = self.subject.playback(text)
         return {**vars(playback), "frames": [map_data(frame, packed=True) for frame in playback.frames]}
 

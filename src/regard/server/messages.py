@@ -163,9 +163,7 @@ def _mismatch(body: bytes, body_type: type[Struct], message: str) -> RequestErro
     if not path:
         return RequestError(400, "body is not a JSON object: send an object such as {}")
     if inner is InterventionRequest and len(names) == 1 and path.endswith("]"):
-        return RequestError(
-            422, f"{field} {_value(body, path)}is not an intervention: give an object with a layer"
-        )
+        return RequestError(422, f"{field} {_value(body, path)}is not an intervention: give an object with a layer")
     owner = body_type if len(names) == 1 else inner
     return RequestError(422, f"{field} {_value(body, path)}does not fit: give {_expected(owner, names[-1])}")
 

@@ -142,9 +142,7 @@ class Comparison(Result):
             }
             for contrast in differences(self, quantity)
         ]
-        tokenizers = {
-            variant: [seed.bleu_tokenizer for seed in seeds] for variant, seeds in self.measured.items()
-        }
+        tokenizers = {variant: [seed.bleu_tokenizer for seed in seeds] for variant, seeds in self.measured.items()}
         extra = {"bleu_tokenizers": tokenizers} if quantity == "bleu" else {}
         return {
             "task": self.task,
@@ -217,9 +215,7 @@ def make_variants(vary: Mapping[str, Sequence[Any]]) -> list[Variant]:
         if isinstance(values, str) or not isinstance(values, Sequence):
             raise InputError(f"vary {name}={values!r} is not a list of values: give a list such as [{values!r}]")
         if not values or len(set(values)) < len(values):
-            raise InputError(
-                f"vary {name}={','.join(map(str, values))}: give at least one value, and each value once"
-            )
+            raise InputError(f"vary {name}={','.join(map(str, values))}: give at least one value, and each value once")
     return [Variant(dict(zip(vary, values, strict=True))) for values in product(*vary.values())]
 
 

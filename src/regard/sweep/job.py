@@ -155,9 +155,7 @@ class Job:
         before = stored.config
         self._check_code(before)
         if before != _compared(self.stored):
-            raise InputError(
-                f"{str(self.folder)!r} has a measurement with other flags: choose another --savepath"
-            )
+            raise InputError(f"{str(self.folder)!r} has a measurement with other flags: choose another --savepath")
         return stored.measured
 
     def _check_code(self, before: dict[str, Any]) -> None:

@@ -88,8 +88,7 @@ def _load_task_file(path: Path, changed: int) -> type[AnyTask]:
     ]
     if len(classes) != 1:
         raise PluginError(
-            f"task file {str(path)!r} defines {len(classes)} tasks: define one subclass of Task, PairTask or "
-            f"TokenTask"
+            f"task file {str(path)!r} defines {len(classes)} tasks: define one subclass of Task, PairTask or TokenTask"
         )
     return classes[0]
 

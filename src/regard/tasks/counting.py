@@ -53,9 +53,7 @@ class Difference(Counting):
     def __init__(self, config: TaskConfig | None = None) -> None:
         super().__init__(config)
         if self.config.vocab_size < 2:
-            raise InputError(
-                f"vocab_size {self.config.vocab_size} is too small: difference needs 2 letters to compare"
-            )
+            raise InputError(f"vocab_size {self.config.vocab_size} is too small: difference needs 2 letters to compare")
 
     @property
     def outputs(self) -> int:

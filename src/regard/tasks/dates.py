@@ -118,8 +118,7 @@ class Dates(PairTask):
                 continue
             # Every style contains year, month and day exactly once.
             values = {
-                name[0].replace("L", "M"): _render_table(style)[name][text]
-                for name, text in match.groupdict().items()
+                name[0].replace("L", "M"): _render_table(style)[name][text] for name, text in match.groupdict().items()
             }
             try:
                 date = datetime.date(values["y"], values["M"], values["d"])

@@ -160,9 +160,7 @@ FINITE = {
     **{verb.base: (verb.german_infinitive, False) for verb in VERBS},
     **{verb.third: (verb.german_third, True) for verb in VERBS},
 }
-THINKING = {plain: german for plain, _, german, _ in THOUGHTS} | {
-    third: german for _, third, _, german in THOUGHTS
-}
+THINKING = {plain: german for plain, _, german, _ in THOUGHTS} | {third: german for _, third, _, german in THOUGHTS}
 Piece = tuple[str, tuple[int, ...]]
 """A German word, and the positions of the aligned English words."""
 Pick = Callable[[Sequence[str]], str]
@@ -354,9 +352,7 @@ def english_words() -> set[str]:
 def german_words() -> set[str]:
     """Return every German word of the grammar."""
     nouns = {word for noun in NOUNS for word in (noun.german_singular, noun.german_plural)}
-    verbs = {
-        word for verb in VERBS for word in (verb.german_infinitive, verb.german_third, verb.german_participle)
-    }
+    verbs = {word for verb in VERBS for word in (verb.german_infinitive, verb.german_third, verb.german_participle)}
     thoughts = {word for forms in THOUGHTS for word in forms[2:]} | {german for german, _ in THINKERS.values()}
     articles = {word for cases in (*DEFINITE.values(), *INDEFINITE.values()) for word in cases}
     endings = {ending for cases in (*WEAK.values(), *MIXED.values()) for ending in cases}

@@ -104,9 +104,7 @@ class Recall(Task):
         inputs, text = super().parse(text), self.normal(text)
         before = [step for step in range(len(text) - 2) if text[step] == text[-1]]
         if text[-1] not in self.keys or not before or text[before[0] + 1] not in VALUES:
-            raise InputError(
-                f"input {shorten(text)} has no answer: end with a key that precedes a value (C7A0abC)"
-            )
+            raise InputError(f"input {shorten(text)} has no answer: end with a key that precedes a value (C7A0abC)")
         return inputs
 
     def _key_step(self, inputs: Tensor) -> Tensor:

@@ -107,9 +107,7 @@ class Regression(TokenTask):
                 row, values = [], []
             complete = bool(values) or number == len(points)
             if len(row) != self.input_width or not complete or not all(map(math.isfinite, [*row, *values])):
-                raise InputError(
-                    f"point {number} of {shorten(text)} does not fit: {self.name} takes {self.accepts}"
-                )
+                raise InputError(f"point {number} of {shorten(text)} does not fit: {self.name} takes {self.accepts}")
             rows += [row, *([*values, *[0.0] * (self.input_width - 1)] for _ in values)]
         if len(points) > self.config.points:
             raise InputError(

@@ -91,6 +91,5 @@ class Sort(_Reordering):
 
     def alignment(self, source: str) -> tuple[tuple[int, ...], ...]:
         return tuple(
-            tuple(position for position, digit in enumerate(source) if digit == answer)
-            for answer in sorted(source)
+            tuple(position for position, digit in enumerate(source) if digit == answer) for answer in sorted(source)
         )

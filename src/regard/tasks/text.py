@@ -179,9 +179,7 @@ class Text(TokenTask):
 
     def relevance(self, inputs: Tensor) -> Tensor:
         """Raise `InputError`, because the tokens on which an answer depends are not known."""
-        raise InputError(
-            "the relevant tokens of a text are not known: choose a different task, such as induction"
-        )
+        raise InputError("the relevant tokens of a text are not known: choose a different task, such as induction")
 
     @property
     def accepts(self) -> str:
@@ -203,9 +201,7 @@ class Text(TokenTask):
             )
         if self.tokenizer.unknown_index in tokens:
             unknown = ", ".join(map(repr, self.tokenizer.unknown(text.replace("\n", " "))))
-            raise InputError(
-                f"input {shorten(text)} has tokens that do not occur in the training text: {unknown}"
-            )
+            raise InputError(f"input {shorten(text)} has tokens that do not occur in the training text: {unknown}")
         return torch.tensor([tokens])
 
     def render(self, tokens: Tensor) -> str:
@@ -215,6 +211,4 @@ class Text(TokenTask):
 
     def labels(self, inputs: Tensor) -> list[str]:
         """Return a name for each input of one sequence (T,). A line feed is `\\n`."""
-        return [
-            "\\n" if token == self.tokenizer.line_feed else self.vocabulary[token] for token in inputs.tolist()
-        ]
+        return ["\\n" if token == self.tokenizer.line_feed else self.vocabulary[token] for token in inputs.tolist()]

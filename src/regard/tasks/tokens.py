@@ -140,8 +140,7 @@ class TokenTask(AnyTask):
         if sample_len is not None and sample_len not in possible:
             step = f" in steps of {possible.step}" if possible.step > 1 and len(possible) > 1 else ""
             raise InputError(
-                f"sample_len {sample_len} does not fit: {self.name} takes {possible[0]} to {possible[-1]} "
-                f"tokens{step}"
+                f"sample_len {sample_len} does not fit: {self.name} takes {possible[0]} to {possible[-1]} tokens{step}"
             )
 
     def batches(self, settings: BatchSettings, beginning: BatchContext) -> BatchSource:

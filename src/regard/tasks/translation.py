@@ -95,9 +95,7 @@ class TranslationTaskConfig:
         if self.bleu_tokenize is not None:
             check_bleu_tokenizer(self.bleu_tokenize, installed=False)
         if self.strict and self.lenient:
-            raise InputError(
-                "strict stops at a broken line, but lenient skips broken lines: choose one of these flags"
-            )
+            raise InputError("strict stops at a broken line, but lenient skips broken lines: choose one of these flags")
         for name, paths in (("train", self.train), ("valid", self.valid), ("test", self.test)):
             if len(paths) > 2 and not (name == "train" and self.weights):
                 hint = "; for several texts add --weights" if name == "train" else ""
@@ -117,9 +115,7 @@ class TranslationTaskConfig:
         if self.hub is not None and self.train:
             raise InputError("train and hub are both given: leave out one of these flags")
         if self.hub is not None and len(self.languages) != 2:
-            raise InputError(
-                "hub needs the source and target columns: give --languages, such as --languages de en"
-            )
+            raise InputError("hub needs the source and target columns: give --languages, such as --languages de en")
         self._check_weights()
 
     def _check_weights(self) -> None:
@@ -310,9 +306,7 @@ class Translation(SequenceTask):
     source_vocabulary: "LearnedVocabulary"
     target_vocabulary: "LearnedVocabulary"
 
-    def __init__(
-        self, config: TranslationTaskConfig, source: "LearnedVocabulary", target: "LearnedVocabulary"
-    ) -> None:
+    def __init__(self, config: TranslationTaskConfig, source: "LearnedVocabulary", target: "LearnedVocabulary") -> None:
         self.config = config
         self.source_vocabulary, self.target_vocabulary = source, target
         self.shared = config.joint
@@ -398,9 +392,7 @@ class Translation(SequenceTask):
 
         names = ["training"]
         if len(corpora) > 1:
-            names = [
-                f"training {' and '.join(Path(path).name for path in files)}" for files in self.config.corpora
-            ]
+            names = [f"training {' and '.join(Path(path).name for path in files)}" for files in self.config.corpora]
         shares = [corpus.unknown(name) for corpus, name in zip(corpora, names, strict=True)]
         texts = {"": self.config.text("valid"), **self.config.extra_texts()}
         for name, text in texts.items():

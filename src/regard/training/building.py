@@ -169,9 +169,7 @@ def check_attention_part(choice: PartChoice) -> None:
             )
 
     with custom_code(failure), torch.no_grad():
-        sizes = LayerSizes(
-            width=STATE_WIDTH, memory_width=STATE_WIDTH, heads=HEADS, head_width=HEAD_WIDTH, kind=kind
-        )
+        sizes = LayerSizes(width=STATE_WIDTH, memory_width=STATE_WIDTH, heads=HEADS, head_width=HEAD_WIDTH, kind=kind)
         part = choice.build(sizes)
         weights = (BATCH, HEADS, STEPS, STEPS)
         steps, states = positions_of(STEPS, STEPS, torch.device("cpu")), torch.zeros(BATCH, STEPS, STATE_WIDTH)
@@ -186,9 +184,7 @@ def check_attention_part(choice: PartChoice) -> None:
             _check_tensor(code, "biases", part(*steps), (HEADS, STEPS, STEPS))
         elif isinstance(part, Normalizer):
             mask = causal_mask(STEPS, STEPS).tril(-1)  # row 0 is fully masked
-            check_masked(
-                _check_tensor(code, "weights", part(torch.zeros(weights), mask[None, None]), weights), mask
-            )
+            check_masked(_check_tensor(code, "weights", part(torch.zeros(weights), mask[None, None]), weights), mask)
         elif isinstance(part, Gate):
             _check_tensor(code, "context", part(heads, states), tuple(heads.shape))
         mechanism = Mechanism((choice,))
@@ -216,9 +212,7 @@ def _logits(code: str, config: RunConfig, task: AnyTask, model: TaskModel) -> Te
     """Return the logits of a small batch, sampled by the task or, for a task with text, arbitrary."""
     device = next((parameter.device for parameter in model.parameters()), None)
     if device is None:
-        raise PluginError(
-            f"{code} has no parameters: there is nothing to train; wrap its tensors in nn.Parameter"
-        )
+        raise PluginError(f"{code} has no parameters: there is nothing to train; wrap its tensors in nn.Parameter")
     if task.draws:
         settings = dataclasses.replace(config.training, batchsize=SAMPLES)
         batch = task.batches(settings, BatchContext(generator=torch.Generator().manual_seed(0))).draw(0)

@@ -79,9 +79,7 @@ class Checkpoint:
             return cls(step=step, weights=weights)
         states = list_steps(folder.path / "trainer")
         if not states:
-            raise InputError(
-                f"run {str(folder.path)!r} is incomplete: its training state is missing; train it again"
-            )
+            raise InputError(f"run {str(folder.path)!r} is incomplete: its training state is missing; train it again")
         state, step = _read(folder, states[-1], training or None)
         return cls(step=step, weights=weights, training=state)
 
@@ -91,9 +89,7 @@ class Checkpoint:
         assert self.weights is not None
         weights = self.weights
         if kind == "snapshots":
-            weights = {
-                name: value.half() if value.is_floating_point() else value for name, value in weights.items()
-            }
+            weights = {name: value.half() if value.is_floating_point() else value for name, value in weights.items()}
         _write(folder, {f"{kind}/step-{self.step}.safetensors": weights}, self.step)
 
     @classmethod
@@ -152,9 +148,7 @@ def _read(folder: RunFolder, path: Path, expected: Expected | None) -> tuple[dic
     if file.digest is None:
         folder.refuse_edited(path.name, "its digest is missing")
     elif not file.intact:
-        folder.refuse_edited(
-            path.name, "the file has changed since it was written (its names, shapes, step or values)"
-        )
+        folder.refuse_edited(path.name, "the file has changed since it was written (its names, shapes, step or values)")
     elif folder.trust_edited and not has_valid_digest(stored):
         pass  # reading the config has reported the edit
     elif (mismatch := config_mismatch(file.config, stored, path.name)) is not None:

@@ -273,9 +273,7 @@ class TrainingConfig:
             way_out = "give --snapshots 0 with --sharded" if self.snapshots else "leave out --keep or --sharded"
             raise InputError(f"{need} the whole model in one process: {way_out}")
         if self.sharded and self.precision == "float16":  # each process sees only a part of the gradients
-            raise InputError(
-                "precision float16 does not work with sharded: choose bfloat16, or leave out --sharded"
-            )
+            raise InputError("precision float16 does not work with sharded: choose bfloat16, or leave out --sharded")
 
     @property
     def optimization(self) -> Recipe:
@@ -663,9 +661,7 @@ def _combine(
 ) -> type[Any]:
     training = type("Training", (TrainingConfig,), {"use": use})
     parts = {"task": task, "model": model, "training": training}
-    hints = {
-        name: hint for part in parts.values() for name, hint in get_type_hints(part, include_extras=True).items()
-    }
+    hints = {name: hint for part in parts.values() for name, hint in get_type_hints(part, include_extras=True).items()}
     fields = {option.name for part in parts.values() for option in dataclasses.fields(part)}
     values = {**FLAGS[use], **dict(defaults)}
     changed = [(name, hints[name], field(default=value)) for name, value in values.items() if name in fields]

@@ -385,9 +385,7 @@ def record_alignment_loss(model: Seq2Seq, aims: Tensor | None) -> Iterator[list[
         yield losses
 
 
-def teacher_forcing(
-    settings: TrainingConfig, target: Tensor, generator: torch.Generator, step: int
-) -> Tensor | None:
+def teacher_forcing(settings: TrainingConfig, target: Tensor, generator: torch.Generator, step: int) -> Tensor | None:
     """Sample the target steps (B, Tt) whose input is the true previous token at training step `step`; None for
     all steps."""
     if settings.teacher_forcing == 1.0:

@@ -323,13 +323,10 @@ class RunFolder:
             return {}
         try:
             vocabularies = {
-                name: read_text(self.path / "tokenizer" / f"{name}.json", "restore a copy of it")
-                for name in names
+                name: read_text(self.path / "tokenizer" / f"{name}.json", "restore a copy of it") for name in names
             }
         except InputError as error:
-            raise InputError(
-                f"run {str(self.path)!r} is damaged: its tokenizer cannot be read: {error}"
-            ) from error
+            raise InputError(f"run {str(self.path)!r} is damaged: its tokenizer cannot be read: {error}") from error
         if vocabulary_digest(vocabularies) != expected:
             self.refuse_edited("tokenizer", "its vocabularies differ from the vocabularies used for training")
         return vocabularies
@@ -396,9 +393,7 @@ class RunFolder:
 
 
 @contextmanager
-def create_run(
-    path: Path, config: RunConfig, *, overwrite: bool, flag: str = "--savepath"
-) -> Iterator[RunFolder]:
+def create_run(path: Path, config: RunConfig, *, overwrite: bool, flag: str = "--savepath") -> Iterator[RunFolder]:
     """Create a run at `path`. Yields a temporary folder for the first files, which is moved to `path` on exit.
 
     With `overwrite`, an existing run at `path` is replaced after the new run has been written to disk. `flag`: as

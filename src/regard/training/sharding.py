@@ -154,9 +154,7 @@ def check_digests(folder: RunFolder, checkpoint: Path, rank: int, size: int) -> 
     """
     every = list_files(checkpoint)
     files = [path for path in every if path.suffix != ".json"]
-    digests = [
-        read_json(path, _Digests, MEND, finite=False) for path in every if path.name.startswith(f"{DIGESTS}-")
-    ]
+    digests = [read_json(path, _Digests, MEND, finite=False) for path in every if path.name.startswith(f"{DIGESTS}-")]
     known = {name: digest for content in digests for name, digest in content.files.items()}
     stored = folder.stored()
     if (

@@ -47,9 +47,7 @@ def delay_signals() -> Iterator[list[int]]:
 
     try:
         for number in SIGNALS:
-            if (
-                number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN
-            ):  # `nohup` ignores SIGHUP
+            if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` ignores SIGHUP
                 handlers[number] = signal.signal(number, receive)
     except ValueError:  # not the main thread
         handlers.clear()

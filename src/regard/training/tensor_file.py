@@ -218,9 +218,7 @@ def _check_expected(entries: Mapping[str, _Entry], expected: Expected) -> None:
             raise DamageError(f"tensor {name!r} is {spec}, not {expected[name]}")
 
 
-def _read_values(
-    file: BinaryIO, metadata: _Metadata, entries: Mapping[str, _Entry]
-) -> tuple[dict[str, Tensor], bool]:
+def _read_values(file: BinaryIO, metadata: _Metadata, entries: Mapping[str, _Entry]) -> tuple[dict[str, Tensor], bool]:
     """Return the tensors of a file, and whether header and values match the digest."""
     plain = {name: msgspec.to_builtins(entry) for name, entry in entries.items()}
     digest = _header_digest({"step": metadata.step, "config": metadata.config}, plain)

@@ -272,9 +272,7 @@ def _compiling() -> Iterator[None]:
         raise MachineError(f"cannot compile: {shorten(reason, 200)}; train with --no_compile") from error
 
 
-def _distribute(
-    objective: Objective[Any, Any], settings: TrainingConfig, context: DistributedContext
-) -> nn.Module:
+def _distribute(objective: Objective[Any, Any], settings: TrainingConfig, context: DistributedContext) -> nn.Module:
     """Return the objective with optionally compiled layers, wrapped in DDP for several processes.
 
     Only the layers are compiled, because one compilation is then valid for all layers and for batches of any

@@ -361,9 +361,7 @@ def view_weights(
             name = f"{part or 'layer'}.{number}"
             _check(name, layer_weights)
             labels = []
-            for side, given, count in zip(
-                ("queries", "keys"), (queries, keys), layer_weights.shape[1:], strict=True
-            ):
+            for side, given, count in zip(("queries", "keys"), (queries, keys), layer_weights.shape[1:], strict=True):
                 if given is not None and len(given) != count:
                     raise InputError(
                         f"{name} has {count} {side} but {len(given)} tokens are given: give one token for each"
@@ -401,9 +399,7 @@ def _layers(weights: Any, input: int | None) -> list[np.ndarray]:
             check_range("input", input or 0, 0, len(array) - 1)
             array = array[input or 0]
         if array.ndim != 3:
-            raise InputError(
-                f"weights have {array.ndim} dimensions: give (H, Tq, Tk) or (B, H, Tq, Tk) of each layer"
-            )
+            raise InputError(f"weights have {array.ndim} dimensions: give (H, Tq, Tk) or (B, H, Tq, Tk) of each layer")
         layers.append(array)
     return layers
 
@@ -447,7 +443,4 @@ def _labels(tokens: Sequence[str]) -> list[str]:
         return [WORD_START + label[1:] if label.startswith("Ġ") and len(label) > 1 else label for label in labels]
     # WordPiece marks the pieces that continue a word; special symbols such as [CLS] are no words.
     starts = [WORD_START * (label[:1] + label[-1:] not in ("[]", "<>")) for label in labels]
-    return [
-        label[2:] if label.startswith("##") else start + label
-        for start, label in zip(starts, labels, strict=True)
-    ]
+    return [label[2:] if label.startswith("##") else start + label for start, label in zip(starts, labels, strict=True)]

@@ -359,9 +359,7 @@ def _plain(value: Any) -> Any:
     return [_plain(element) for element in value] if isinstance(value, list | tuple) else value
 
 
-def layer_data(
-    layer: LayerMap, packed: bool = True, *, thumbnail: bool = False, level: int = STORED
-) -> LayerData:
+def layer_data(layer: LayerMap, packed: bool = True, *, thumbnail: bool = False, level: int = STORED) -> LayerData:
     """Return a layer as plain values; `packed` as in `map_data`, `level` as in `pack`.
 
     A thumbnail contains the measures of its heads.

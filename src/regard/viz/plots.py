@@ -259,9 +259,7 @@ def draw_points(
     for index, label in labels.items():
         place = {"xytext": (1.5, 1.5), "textcoords": "offset points", "fontsize": rcParams["xtick.labelsize"]}
         axes.annotate(label, points[index], **place)
-    first, second = (
-        f"component {number} ({share:.1%} of the variance)" for number, share in enumerate(shares, 1)
-    )
+    first, second = (f"component {number} ({share:.1%} of the variance)" for number, share in enumerate(shares, 1))
     axes.set(xlabel=first, ylabel=second)
     axes.margins(0.08)
     return figure
@@ -443,8 +441,7 @@ class HeadGrid:
         gap, lines = int(0.035 * PIXELS), []
         for row, height in zip(self.rows, heights, strict=True):
             panels = [
-                np.pad(_pixels(head, colours, across - 0.035, height - 0.035), ((2, 2), (2, 2), (0, 0)))
-                for head in row
+                np.pad(_pixels(head, colours, across - 0.035, height - 0.035), ((2, 2), (2, 2), (0, 0))) for head in row
             ]
             for panel in panels:
                 panel[[0, 1, -2, -1]] = panel[:, [0, 1, -2, -1]] = FRAME
@@ -585,9 +582,7 @@ def _read_sheet(style: str | Path) -> dict[str, Any]:
         sheet: Any = rc_params_from_file(style, use_default_template=False)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not a text file"
-        raise InputError(
-            f"style {str(style)!r} cannot be read: {reason}; give a matplotlib style sheet"
-        ) from error
+        raise InputError(f"style {str(style)!r} cannot be read: {reason}; give a matplotlib style sheet") from error
     finally:
         log.removeHandler(messages)
         log.propagate = propagates

@@ -60,9 +60,7 @@ class Patchable(NamedTuple):
     # maps what a user passes as an input, and perhaps the clean input, whose answer a model reads that generates
     # its answers, to an input for `outputs` and `trial`
     prepare: Callable[..., Any]
-    outputs: Callable[
-        [Any], Tensor
-    ]  # maps an input to logits (T, C), or to a custom model's first tensor (T, ...)
+    outputs: Callable[[Any], Tensor]  # maps an input to logits (T, C), or to a custom model's first tensor (T, ...)
     answer_class: Callable[..., int]  # maps a text and the number of classes to the class of its first token
     calling_hooks: Callable[[], AbstractContextManager[None]]  # inside the block, all modules call their hooks
     # maps an input to logits (T, C), or with loss=True to the user's loss (1, 1) if there is one; None: `outputs`

@@ -13,9 +13,7 @@ from regard.viz.figure import draw_map
 from regard.viz.maps import Map
 from regard.viz.page import bundle, view_json
 
-with library_errors(
-    "anywidget", "a widget cannot be made", "pip install 'regard[notebook]', or use to_html or plot"
-):
+with library_errors("anywidget", "a widget cannot be made", "pip install 'regard[notebook]', or use to_html or plot"):
     import anywidget
     import traitlets
 

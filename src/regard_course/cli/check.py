@@ -73,8 +73,7 @@ def run_check(argv: list[str]) -> None:
     exercise = words.pop() if len(words) > 1 and not is_path else None
     if not words:
         raise InputError(
-            f"the file name is missing: give a file, as in `{PROG} attention.py`, or write templates with "
-            f"--stubs DIR"
+            f"the file name is missing: give a file, as in `{PROG} attention.py`, or write templates with --stubs DIR"
         )
     if flags.seed < 0:
         raise InputError(f"--seed {flags.seed} must not be negative: choose 0, 1, 2, ...")
@@ -166,9 +165,7 @@ def _mark_class(words: list[str], exercise: str | None, flags: CheckFlags) -> No
     if len(words) != 1:
         raise InputError(f"{flag} needs one folder, not {len(words)} files: move the answers into one folder")
     if flags.json is not None or flags.junit is not None:
-        raise InputError(
-            f"{flag} writes its own file: leave out --json and --junit, or check the folder without it"
-        )
+        raise InputError(f"{flag} writes its own file: leave out --json and --junit, or check the folder without it")
     folder = Path(words[0])
     if flags.page is not None:
         check_writable(flags.page)

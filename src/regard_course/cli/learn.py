@@ -83,9 +83,7 @@ def run_learn(argv: list[str]) -> None:
     if notebooks:
         sys.stdout.write(f"Wrote {len(notebooks)} notebooks into {flags.notebooks}\n")
     if texts:
-        sys.stdout.write(
-            f"Wrote {len(texts)} texts into {flags.texts}; then: regard learn --language {flags.texts}\n"
-        )
+        sys.stdout.write(f"Wrote {len(texts)} texts into {flags.texts}; then: regard learn --language {flags.texts}\n")
     if flags.site is not None:
         paths = write_site(flags.site, flags.savepath, language)
         sys.stdout.write(f"Wrote {len(paths)} files into {flags.site}\n")

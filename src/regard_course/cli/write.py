@@ -93,9 +93,7 @@ def _run_file(path: Path, flags: WriteFlags, server: ForkServer) -> None:
         from regard_course.puzzles.found import hide_program, own_puzzle
 
         own = flags.puzzle is None and path.stem not in PUZZLES
-        puzzle = (
-            own_puzzle(flags.alphabet, flags.longest, causal=flags.causal) if own else _puzzle_of(path, flags)
-        )
+        puzzle = own_puzzle(flags.alphabet, flags.longest, causal=flags.causal) if own else _puzzle_of(path, flags)
         paths = hide_program(path, puzzle, flags.hide, server, seed=flags.seed)
         sys.stdout.write(f"Wrote {flags.hide} for learners, and the key {paths[-1]}, which you keep\n")
     elif flags.page:

@@ -89,9 +89,7 @@ def _simple_parameters(names: Sequence[str], prefix: str = "") -> dict[str, Arra
     """Return parameters for calculations by hand: identity matrices, and equal biases, gains and shifts."""
     values = {"b": 0.5, "gain": 2.0, "shift": 1.0}
     kinds = {name: name.partition("_")[0] for name in names}
-    return {
-        prefix + name: np.full(4, values[kind]) if kind in values else np.eye(4) for name, kind in kinds.items()
-    }
+    return {prefix + name: np.full(4, values[kind]) if kind in values else np.eye(4) for name, kind in kinds.items()}
 
 
 STATES = [[[1.0, 0.0, 3.0, 0.0], [0.0, 2.0, 0.0, 1.0]]]

@@ -61,9 +61,7 @@ def row(name: str, *sizes: int, **options: Any) -> Row:
     return Row(name, sizes, options)
 
 
-def fixed(
-    name: str, *, sizes: Mapping[str, int] | None = None, functions: bool = False, **arguments: Any
-) -> Case:
+def fixed(name: str, *, sizes: Mapping[str, int] | None = None, functions: bool = False, **arguments: Any) -> Case:
     """Return an input that is the same for every seed. Lists become arrays."""
     arrays = {key: np.array(value) if isinstance(value, list) else value for key, value in arguments.items()}
     return Case(name=name, arguments=arrays, sizes=sizes or {}, functions_only=functions)

@@ -107,8 +107,7 @@ def _expected_gradients(solution: Callable[..., Any], case: Case) -> dict[str, t
     middle, gradients = weighted_sum(), {}
     for name, direction in case.directions().items():
         before, after = (
-            weighted_sum(**{name: _move(case.arguments[name], direction, distance)})
-            for distance in (-NUDGE, NUDGE)
+            weighted_sum(**{name: _move(case.arguments[name], direction, distance)}) for distance in (-NUDGE, NUDGE)
         )
         gradients[name] = ((middle - before) / NUDGE, (after - middle) / NUDGE)
     return gradients

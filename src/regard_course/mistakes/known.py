@@ -128,9 +128,7 @@ replace(
     Solution.concatenate_positions,
     waves_first=lambda self, states, width: np.concatenate([self.position_vectors(states, width), states], -1),
     waves_added=lambda self, states, width: states + self.position_vectors(states, width),
-    waves_along_time=lambda self, states, width: np.concatenate(
-        [states, self.position_vectors(states, width)], 1
-    ),
+    waves_along_time=lambda self, states, width: np.concatenate([states, self.position_vectors(states, width)], 1),
     waves_only=lambda self, states, width: self.position_vectors(states, width),
 )
 replace(
@@ -160,9 +158,7 @@ replace(
     batch_summed=lambda self, query, key: Solution.dot_products(self, query, key).sum(0),
     first_sequence_only=lambda self, query, key: Solution.dot_products(self, query[0], key[0]),
     keys_reshaped=lambda self, query, key: query @ key.reshape(*key.shape[:-2], key.shape[-1], key.shape[-2]),
-    batch_flattened=lambda self, query, key: (
-        query.reshape(-1, query.shape[-1]) @ key.reshape(-1, key.shape[-1]).T
-    ),
+    batch_flattened=lambda self, query, key: query.reshape(-1, query.shape[-1]) @ key.reshape(-1, key.shape[-1]).T,
 )
 replace(
     Solution.scale,
@@ -252,9 +248,7 @@ change_inputs(
 replace(
     Solution.split,
     wrong_view=lambda self, states, heads: states.reshape(len(states), heads, states.shape[1], -1),
-    heads_interleaved=lambda self, states, heads: states.reshape(*states.shape[:2], -1, heads).transpose(
-        0, 3, 1, 2
-    ),
+    heads_interleaved=lambda self, states, heads: states.reshape(*states.shape[:2], -1, heads).transpose(0, 3, 1, 2),
     one_head=lambda self, states, heads: states[:, None],
 )
 replace(
@@ -287,9 +281,7 @@ replace(
     relu_at_the_end=lambda self, states, w_1, b_1, w_2, b_2: self.activation((states @ w_1 + b_1) @ w_2 + b_2),
     relu_twice=lambda self, *inputs, **named: self.activation(Solution.feed_forward(self, *inputs, **named)),
     residual_inside=lambda self, states, *w, **named: states + Solution.feed_forward(self, states, *w, **named),
-    bias_after_activation=lambda self, states, w_1, b_1, w_2, b_2: (
-        (self.activation(states @ w_1) + b_1) @ w_2 + b_2
-    ),
+    bias_after_activation=lambda self, states, w_1, b_1, w_2, b_2: (self.activation(states @ w_1) + b_1) @ w_2 + b_2,
 )
 change_inputs(
     Solution.feed_forward,
@@ -354,9 +346,7 @@ replace(
 )
 replace(
     Solution.cross_mask,
-    causal_cross=lambda self, mask, length: (
-        None if mask is None else mask & np.tril(np.ones(mask.shape[-2:], bool))
-    ),
+    causal_cross=lambda self, mask, length: None if mask is None else mask & np.tril(np.ones(mask.shape[-2:], bool)),
     memory_padding_seen=lambda self, mask, length: None,
 )
 replace(
@@ -372,12 +362,8 @@ replace(
 )
 replace(
     Solution.added_positions,
-    no_source_positions=lambda self, vectors, side: (
-        Solution.added_positions(self, vectors, side) * (side != "source")
-    ),
-    no_target_positions=lambda self, vectors, side: (
-        Solution.added_positions(self, vectors, side) * (side != "target")
-    ),
+    no_source_positions=lambda self, vectors, side: Solution.added_positions(self, vectors, side) * (side != "source"),
+    no_target_positions=lambda self, vectors, side: Solution.added_positions(self, vectors, side) * (side != "target"),
 )
 replace(Solution.encoder_mask, source_padding_seen=lambda self, source: None)
 change_inputs(Solution.layer_parameters, shared_layers=lambda parameters, side, layer: (parameters, side, 0))
@@ -392,12 +378,8 @@ replace(
 )
 replace(
     Solution.logits,
-    probabilities=lambda self, states, parameters: np.exp(
-        self.log_softmax(Solution.logits(self, states, parameters))
-    ),
-    log_probabilities=lambda self, states, parameters: self.log_softmax(
-        Solution.logits(self, states, parameters)
-    ),
+    probabilities=lambda self, states, parameters: np.exp(self.log_softmax(Solution.logits(self, states, parameters))),
+    log_probabilities=lambda self, states, parameters: self.log_softmax(Solution.logits(self, states, parameters)),
     tied_output=lambda self, states, parameters: states @ parameters["target"].T,
     no_output_bias=lambda self, states, parameters: states @ parameters["w_out"],
 )
@@ -503,14 +485,10 @@ replace(
         -np.sort(-Solution.next_token_probabilities(self, logits, temperature, top_k, top_p))[:top_k]
     ),
 )
-change_result(
-    Solution.next_token_probabilities, sorted_order_returned=lambda probabilities: -np.sort(-probabilities)
-)
+change_result(Solution.next_token_probabilities, sorted_order_returned=lambda probabilities: -np.sort(-probabilities))
 replace(
     Solution.earlier_step,
-    first_occurrence=lambda self, tokens, step: (
-        tokens.index(tokens[step]) if tokens[step] in tokens[:step] else None
-    ),
+    first_occurrence=lambda self, tokens, step: tokens.index(tokens[step]) if tokens[step] in tokens[:step] else None,
 )
 replace(Solution.induction_key, duplicate_token=lambda self, earlier: earlier)
 replace(
@@ -547,9 +525,7 @@ replace(
 replace(
     Solution.lens_norm,
     no_final_norm=lambda self, states, norm: states,
-    size_of_the_last_state=lambda self, states, norm: (
-        states / np.sqrt(self.squared_size(states[-1:]) + 1e-5) * norm
-    ),
+    size_of_the_last_state=lambda self, states, norm: states / np.sqrt(self.squared_size(states[-1:]) + 1e-5) * norm,
 )
 replace(Solution.token_logits, output_transposed=lambda self, states, output: states @ output)
 replace(Solution.largest_score, nothing_subtracted=lambda self, scores, sink: np.zeros_like(scores[..., :1]))
@@ -605,9 +581,7 @@ replace(
 )
 replace(
     Solution.distance_from_uniform,
-    distance_of_each_row=lambda self, attention: np.array(
-        np.mean([self.distance(row) for row in attention.mean(0)])
-    ),
+    distance_of_each_row=lambda self, attention: np.array(np.mean([self.distance(row) for row in attention.mean(0)])),
 )
 replace(
     Solution.distance,
@@ -742,9 +716,7 @@ replace(Solution.logit_gradient, no_log_softmax=lambda self, logits, gold: -np.e
 replace(Solution.counted_tokens, counted_once=lambda self, tokens, merged: tokens)
 replace(
     Solution.candidate_pairs,
-    counted_once=lambda self, counts, merges: {
-        pair: count for pair, count in counts.items() if pair not in merges
-    },
+    counted_once=lambda self, counts, merges: {pair: count for pair, count in counts.items() if pair not in merges},
 )
 replace(Solution.largest_score, only_scores_shifted=lambda self, scores, sink: scores.max(-1, keepdims=True))
 replace(Solution.sink_shift, only_scores_shifted=lambda self, largest: 0 * largest)
@@ -899,9 +871,7 @@ def causal_encoder(self: Solution, source: Array) -> Mask:
 
 
 @mistake(Solution.transformer)
-def one_layer(
-    self: Solution, source: Array, target: Array, parameters: Parameters, heads: int, layers: int
-) -> Array:
+def one_layer(self: Solution, source: Array, target: Array, parameters: Parameters, heads: int, layers: int) -> Array:
     last = {
         name.replace(f".{layers - 1}.", ".0."): value
         for name, value in parameters.items()
@@ -932,9 +902,7 @@ def least_likely_first(self: Solution, probabilities: Array, top_p: float) -> Ar
 @mistake(Solution.next_token_probabilities)
 def top_p_before_top_k(self: Solution, logits: Array, temperature: float, top_k: int, top_p: float) -> Array:
     probabilities = self.softmax(self.heat(logits, temperature))
-    return self.renormalize(
-        probabilities * self.top_p_tokens(probabilities, top_p) * self.top_k_tokens(logits, top_k)
-    )
+    return self.renormalize(probabilities * self.top_p_tokens(probabilities, top_p) * self.top_k_tokens(logits, top_k))
 
 
 @mistake(Solution.next_token_probabilities)

@@ -628,9 +628,7 @@ class Solution(SearchSolution):
         """
         words = [int(token) for token in tokens]
         earlier = [(step, self.earlier_step(words, step)) for step in range(len(words))]
-        scores = [
-            float(weights[step, self.induction_key(before)]) for step, before in earlier if before is not None
-        ]
+        scores = [float(weights[step, self.induction_key(before)]) for step, before in earlier if before is not None]
         return np.array(self.mean_score(scores, len(words)))
 
     def effect(self, clean: Array, corrupt: Array, patched: Array) -> Array:
@@ -882,9 +880,7 @@ class Solution(SearchSolution):
     def mean_loss(self, losses: Array, counted: Array) -> float:
         return float(losses[counted].sum() / counted.sum())
 
-    def label_smoothed_loss(
-        self, logits: Array, target: Array, smoothing: float, padding: int = PADDING
-    ) -> Array:
+    def label_smoothed_loss(self, logits: Array, target: Array, smoothing: float, padding: int = PADDING) -> Array:
         """Return the mean of -Σ_k q'(k) log p(k) over all steps whose target is not padding.
 
         q'(k) = (1 - smoothing) δ(k, target) + smoothing / V, and p is the softmax of the logits.

@@ -186,15 +186,12 @@ class ClaimReport(Result):
         for needed in (True, False):
             claims = [claim for claim in self.claims if claim.needed == needed]
             right = sum(claim.verdict == "right" for claim in claims)
-            counts.append(
-                f"{right} of {len(claims)} heads that {'answers need' if needed else 'no answer needs'}"
-            )
+            counts.append(f"{right} of {len(claims)} heads that {'answers need' if needed else 'no answer needs'}")
         return f"right: {counts[0]}, and {counts[1]}"
 
     def table(self) -> str:
         lines = [
-            f"  {claim.head:14} {claim.verdict}{': ' if claim.words else ''}{claim.words}"
-            for claim in self.claims
+            f"  {claim.head:14} {claim.verdict}{': ' if claim.words else ''}{claim.words}" for claim in self.claims
         ]
         return "\n".join([self.summary(), *lines])
 

@@ -63,9 +63,7 @@ def compile_puzzle(puzzle: Puzzle, program: WrittenProgram, *, seed: int = 0) ->
         for layer, planned in planner.heads.items()
         for index, head in enumerate(planned)
     }
-    heads = {
-        place: name for known, name in names.items() for place, selector in selectors.items() if selector is known
-    }
+    heads = {place: name for known, name in names.items() for place, selector in selectors.items() if selector is known}
     task: Any = compiled.task
     groups = groupby(puzzle.inputs, len)  # the inputs are sorted by length
     tokens = [torch.cat([task.parse(text) for text in texts]) for _, texts in groups]
@@ -173,9 +171,7 @@ def match_heads(compiled: CompiledPuzzle, trained: TaskModel) -> list[HeadMatch]
     matches = []
     for name, place in heads.items():
         value, best = max((value, key[1]) for key, value in similar.items() if key[0] == name)
-        matches.append(
-            HeadMatch(selector=name, head=place, trained=best, similarity=value, uniform=uniform[name])
-        )
+        matches.append(HeadMatch(selector=name, head=place, trained=best, similarity=value, uniform=uniform[name]))
     return matches
 
 

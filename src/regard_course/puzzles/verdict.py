@@ -112,8 +112,7 @@ def _plain(answers: Iterable[str]) -> list[str]:
 def _placed(rank: Callable[[str, int], int]) -> Callable[[str], list[Value]]:
     """Return the function that moves each letter to its rank. Of several letters, the first is shown."""
     return lambda text: [
-        next((text[key] for key in range(len(text)) if rank(text, key) == step), None)
-        for step in range(len(text))
+        next((text[key] for key in range(len(text)) if rank(text, key) == step), None) for step in range(len(text))
     ]
 
 
@@ -344,9 +343,7 @@ def _selected_too(selector: Selector, relation: str, puzzle: Puzzle) -> str:
     return ""
 
 
-def _change_letters(
-    condition: Condition, relation: Callable[[Any, Any], bool], alphabet: str
-) -> Iterator[Change]:
+def _change_letters(condition: Condition, relation: Callable[[Any, Any], bool], alphabet: str) -> Iterator[Change]:
     """Return the changes of the letter that a condition asks for."""
     queries = condition.queries
     letter = f"the letter {queries.value!r}" if isinstance(queries, Constant) else "its own letter"

@@ -158,9 +158,7 @@ class WritingPage:
                     rows.append((name, answers_of(program, part, self.puzzle, text)))
                 except AnswersError as error:
                     rows.append((name, [str(error)]))
-        solution = (
-            [show_answer(value) for value in self.puzzle.solve(text)] if text in self.puzzle.expected else []
-        )
+        solution = [show_answer(value) for value in self.puzzle.solve(text)] if text in self.puzzle.expected else []
         return f"<h2>Values at each step</h2>\n{_table([*rows, ('right answer', solution)])}"
 
     def _heatmaps(self, program: WrittenProgram, text: str) -> str:
@@ -268,9 +266,7 @@ def _figure(title: str, caption: str, *pictures: str) -> str:
 # POST /api/train                          train a model beside the compiled one
 
 
-def make_write_app(
-    page: WritingPage, *, hosts: Sequence[str] | None = LOCAL, token: str | None = None
-) -> Starlette:
+def make_write_app(page: WritingPage, *, hosts: Sequence[str] | None = LOCAL, token: str | None = None) -> Starlette:
     """Return the application; `hosts` and `token` as in `AccessControl`."""
 
     async def index(request: Request) -> Response:

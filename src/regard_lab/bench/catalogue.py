@@ -126,9 +126,7 @@ def choose_models(choice: str | Sequence[str] | None = None, *, quick: bool = Fa
     """
     known = [KnownModelChoice(name, kind) for kind, names in NAMES.items() for name in names]
     if choice is None:
-        return [
-            model for model in known if not quick or model.kind in ("compiled", "trap") or str(model) in QUICK
-        ]
+        return [model for model in known if not quick or model.kind in ("compiled", "trap") or str(model) in QUICK]
     texts = [text for part in ([choice] if isinstance(choice, str) else choice) for text in part.split(",")]
     chosen: dict[KnownModelChoice, None] = {}
     for text in texts:

@@ -67,9 +67,7 @@ def run_compiled(compiled: Compiled, seed: int = 0) -> AnyRun:
 def compiled_model(name: str, seed: int) -> KnownModel:
     """Return a compiled program of `PROGRAMS`; `seed`: of the heads that it does not need."""
     compiled = compile_program(PROGRAMS[name], seed=seed)
-    return KnownModel(
-        name, "compiled", PROGRAMS[name].family, seed, run_compiled(compiled, seed), compiled.circuit
-    )
+    return KnownModel(name, "compiled", PROGRAMS[name].family, seed, run_compiled(compiled, seed), compiled.circuit)
 
 
 def trap_model(name: str, seed: int) -> KnownModel:

@@ -82,9 +82,7 @@ def _load(choice: Choice) -> list[ChosenMethod]:
 def _load_file(path: Path) -> list[Callable[..., Any]]:
     """Execute a file, once in a process, and return its public functions."""
     if not is_file(path):
-        raise PluginError(
-            f"file {str(path)!r} of explanation methods does not exist: give the path of a Python file"
-        )
+        raise PluginError(f"file {str(path)!r} of explanation methods does not exist: give the path of a Python file")
     spec = importlib.util.spec_from_file_location(f"regard_methods_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -90,9 +90,7 @@ def _draw_failure(subjects: Subjects, failure: Failure) -> tuple[AttentionMap, d
         return _noted(attention, note, layers), {"layer": EXPLANATION, "head": 0}
     if level == "heads":
         return _draw_heads(subjects, attention, failure, note)
-    high, low = (
-        ", ".join(f"{sender} to {receiver}" for sender, receiver, _ in worst[end]) for end in ("high", "low")
-    )
+    high, low = (", ".join(f"{sender} to {receiver}" for sender, receiver, _ in worst[end]) for end in ("high", "low"))
     note += f". Ranked high, but not in the circuit: {high}. Ranked low, but in the circuit: {low}"
     return _noted(attention, note, attention.layers), {}
 
@@ -135,9 +133,7 @@ def _draw_heads(
     kind = failure.place[-1].split(", ")[0]
     truth: Mapping[str, Sequence[bool | None]] = getattr(circuit, kind)
     scores = {
-        (layer, head): value
-        for layer, values in failure.worst["scores"].items()
-        for head, value in enumerate(values)
+        (layer, head): value for layer, values in failure.worst["scores"].items() for head, value in enumerate(values)
     }
     ranked = sorted(scores, key=lambda place: -scores[place])
     layers = {}

@@ -158,9 +158,7 @@ class Subjects:
         try:
             return run_method(_only(level, function), self._trial(index, level))
         except InputError as error:
-            raise (
-                error if isinstance(error, LevelError) else PluginError(f"method {method.name}: {error}")
-            ) from error
+            raise (error if isinstance(error, LevelError) else PluginError(f"method {method.name}: {error}")) from error
         except Exception as error:  # a user's function can fail in any way
             raise PluginError(
                 f"method {method.name} fails on {self.known.name}: {describe_error(error)}; fix the function"

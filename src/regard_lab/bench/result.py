@@ -42,9 +42,7 @@ def assign_letters(names: Sequence[str], different: Collection[frozenset[str]]) 
     """
     groups: list[frozenset[str]] = [frozenset(names)]
     for pair in sorted(different, key=sorted):
-        split = [
-            part for group in groups for part in ([group - {name} for name in pair] if pair <= group else [group])
-        ]
+        split = [part for group in groups for part in ([group - {name} for name in pair] if pair <= group else [group])]
         groups = [
             group
             for index, group in enumerate(split)
@@ -54,8 +52,7 @@ def assign_letters(names: Sequence[str], different: Collection[frozenset[str]]) 
     groups.sort(key=lambda group: sorted(order[name] for name in group))
     symbols = [*ALPHABET, *(f"({number})" for number in range(len(ALPHABET), len(groups)))]
     return {
-        name: "".join(symbol for symbol, group in zip(symbols, groups, strict=False) if name in group)
-        for name in names
+        name: "".join(symbol for symbol, group in zip(symbols, groups, strict=False) if name in group) for name in names
     }
 
 
@@ -119,9 +116,7 @@ def model_columns(cells: Iterable[Cell]) -> list[Column]:
     for (model, kind, family, level, truth), methods in places.items():
         seeds = sorted(set.intersection(*map(set, methods.values())))
         values = {method: [fmean(scores[seed].values) for seed in seeds] for method, scores in methods.items()}
-        seconds = {
-            method: fmean(score.seconds for score in scores.values()) for method, scores in methods.items()
-        }
+        seconds = {method: fmean(score.seconds for score in scores.values()) for method, scores in methods.items()}
         entries = _entries(values, seconds, dict.fromkeys(methods, 1))
         columns.append(
             Column(name=model, kind=kind, family=family, level=level, truth=truth, models=1, entries=entries)
@@ -149,9 +144,7 @@ def group_columns(columns: Sequence[Column]) -> list[Column]:
             counts[method] = len(ranked)
         entries = _entries(values, seconds, counts)
         groups.append(
-            Column(
-                name=kind, kind=kind, family="all", level=level, truth=truth, models=len(models), entries=entries
-            )
+            Column(name=kind, kind=kind, family="all", level=level, truth=truth, models=len(models), entries=entries)
         )
     return groups
 
@@ -161,9 +154,7 @@ def _entries(values: Values, seconds: Mapping[str, float], counts: Mapping[str, 
 
     `counts`: number of models of each method; only methods with the largest number are compared.
     """
-    ranked = {
-        method: seeds for method, seeds in sorted(values.items(), key=lambda item: -fmean(item[1])) if seeds
-    }
+    ranked = {method: seeds for method, seeds in sorted(values.items(), key=lambda item: -fmean(item[1])) if seeds}
     compared = {method: seeds for method, seeds in ranked.items() if counts[method] == max(counts.values())}
     several = len(next(iter(ranked.values()), [])) > 1
     letters = assign_letters(list(compared), shown_differences(compared)) if several else {}
@@ -229,9 +220,7 @@ def group_tables(
     """Return the mean of each method over the models of each kind, and its CPU time."""
     seconds = {method: _seconds(columns, method) for method in methods}
     parts = [columns[begin : begin + width] for begin in range(0, len(columns), width)]
-    return [
-        _table("Means over models", part, methods, link, seconds if part is parts[0] else {}) for part in parts
-    ]
+    return [_table("Means over models", part, methods, link, seconds if part is parts[0] else {}) for part in parts]
 
 
 def detail_tables(
@@ -278,9 +267,7 @@ def _table(
 
 
 def _heading(column: Column) -> str:
-    name = (
-        column.name if column.models == 1 and column.name != column.kind else f"{column.kind} ({column.models})"
-    )
+    name = column.name if column.models == 1 and column.name != column.kind else f"{column.kind} ({column.models})"
     truth = "" if column.truth == KNOWN_INPUTS else f": {column.truth}"
     return f"{name}, {column.level}{truth}" if column.family == "all" else f"{name}{truth}"
 

@@ -74,9 +74,7 @@ def all_texts(compiled: Compiled) -> list[Texts]:
                 collate([task.source_vocabulary.encode(pair.source) for pair in pairs]),
                 collate([task.target_vocabulary.encode(pair.target) for pair in pairs]),
             )
-            groups.append(
-                Texts((batch.source, batch.target_in), batch.target.masked_fill(batch.target == PAD, IGNORE))
-            )
+            groups.append(Texts((batch.source, batch.target_in), batch.target.masked_fill(batch.target == PAD, IGNORE)))
         else:
             inputs = torch.cat([task.parse(text) for text in texts])
             groups.append(Texts((inputs,), task.answer(inputs)))
@@ -87,9 +85,7 @@ def find_nodes(model: TaskModel) -> list[InterchangeNode]:
     """Return all heads and feed-forward layers of a model."""
     components = find_components(model)
     heads = [
-        InterchangeNode(layer, head)
-        for layer, contexts in components.heads.items()
-        for head in range(contexts.heads)
+        InterchangeNode(layer, head) for layer, contexts in components.heads.items() for head in range(contexts.heads)
     ]
     return heads + [InterchangeNode(layer, None) for layer in components.feed_forward]
 
@@ -174,19 +170,13 @@ def measure_agreement(
     behaviour = []
     for group in groups:
         count = max(1, round(pairs * len(group.answers) / total))
-        base, other = (
-            group.pick(torch.randint(len(group.answers), (count,), generator=generator)) for _ in range(2)
-        )
+        base, other = (group.pick(torch.randint(len(group.answers), (count,), generator=generator)) for _ in range(2))
         behaviour.append((run(model, base).argmax(-1) == base.answers)[base.answers != IGNORE])
-        sources = {
-            name: run_recorded(net, other)[1] for name, net in (("own", model), ("compiled", compiled.model))
-        }
+        sources = {name: run_recorded(net, other)[1] for name, net in (("own", model), ("compiled", compiled.model))}
         everywhere = torch.ones(count, dtype=torch.bool)
         for node in right:
             masks = {node: everywhere}
-            wanted = answers_of(
-                compiled, run_interchanged(compiled.model, base, sources["compiled"], masks), base
-            )
+            wanted = answers_of(compiled, run_interchanged(compiled.model, base, sources["compiled"], masks), base)
             answers = run_interchanged(model, base, sources["own"], masks).argmax(-1)
             right[node].append((answers == wanted)[wanted != IGNORE])
     means = {node: float(torch.cat(parts).double().mean()) for node, parts in right.items()}
@@ -243,10 +233,7 @@ def circuit_nodes(compiled: Compiled) -> list[InterchangeNode]:
     """Return the nodes of the circuit: heads whose output is used, and feed-forward layers at an edge."""
     used = compiled.circuit.used
     heads = [
-        InterchangeNode(layer, head)
-        for layer, values in used.items()
-        for head, value in enumerate(values)
-        if value
+        InterchangeNode(layer, head) for layer, values in used.items() for head, value in enumerate(values) if value
     ]
     ends = {node for edge in compiled.circuit.edges for node in edge}
     return heads + [node for node in find_nodes(compiled.model) if node.head is None and node.layer in ends]

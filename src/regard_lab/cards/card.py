@@ -363,9 +363,7 @@ def _make_card(mechanism: str, results: Results, seeds: int, steps: int | None, 
     level = 1 - (1 - LEVEL) / len(tests)
     rows = []
     for probe, test in tests:
-        own, softmax = (
-            [result.tests[test].score for result in results[name, probe]] for name in (mechanism, BASELINE)
-        )
+        own, softmax = ([result.tests[test].score for result in results[name, probe]] for name in (mechanism, BASELINE))
         differences = [one - other for one, other in zip(own, softmax, strict=True)]
         rows.append(
             TestRow(
@@ -388,9 +386,7 @@ def _make_card(mechanism: str, results: Results, seeds: int, steps: int | None, 
 
 
 def _shares(probe: str, mechanism: str, results: Results) -> Shares:
-    own, softmax = (
-        [result.tests[""].shares for result in results[name, probe]] for name in (mechanism, BASELINE)
-    )
+    own, softmax = ([result.tests[""].shares for result in results[name, probe]] for name in (mechanism, BASELINE))
 
     def both(name: str, summary: Callable[[Any], float] = average_heads) -> tuple[float, float]:
         """Return the mean over seeds of a summary of the heads' shares, for the mechanism and for softmax."""

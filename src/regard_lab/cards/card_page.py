@@ -114,9 +114,7 @@ def overview_table(cards: Sequence[Card]) -> Table:
         *(row.test for row in cards[0].rows),
     )
     for card in without_baseline(cards):
-        table.add_row(
-            card.mechanism, *(signed_points(row.difference.value) + "*" * row.shown for row in card.rows)
-        )
+        table.add_row(card.mechanism, *(signed_points(row.difference.value) + "*" * row.shown for row in card.rows))
     return table
 
 

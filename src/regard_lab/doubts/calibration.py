@@ -262,8 +262,7 @@ def _check_pairs(run: SequenceRun, pairs: Pairs) -> None:
         raise InputError("the model has no attention to its source, which the doubt needs: train with attention")
     if (different := len(set(pairs))) < SMALLEST:
         raise InputError(
-            f"too few different pairs to calibrate the doubt ({different}): give at least {SMALLEST}, "
-            "preferably 500"
+            f"too few different pairs to calibrate the doubt ({different}): give at least {SMALLEST}, preferably 500"
         )
     equal = sum(source == target for source, target in pairs)
     if 2 * equal > len(pairs):
@@ -321,9 +320,7 @@ def _plant(
         faulty = Planter(sources, texts["references"], seed).plant(kind)
         short = [index for index, source in faulty.items() if run.too_long(source) is None][:MOST_SOURCES]
         own = run.translate([faulty[index] for index in short], beam=beam)
-        planted["translations"] = {
-            index: (faulty[index], target) for index, target in zip(short, own, strict=True)
-        }
+        planted["translations"] = {index: (faulty[index], target) for index, target in zip(short, own, strict=True)}
         planted["references"] = {index: (faulty[index], texts["references"][index]) for index in short}
     else:
         for origin, good in texts.items():
@@ -335,9 +332,7 @@ def _plant(
     return planted
 
 
-def _fit(
-    sets: Sequence[_Set], kinds: Sequence[str], names: Sequence[str], without: int | None = None
-) -> Classifier:
+def _fit(sets: Sequence[_Set], kinds: Sequence[str], names: Sequence[str], without: int | None = None) -> Classifier:
     rows = [part.indices % FOLDS != without for part in sets]
     features = np.concatenate([part.features[own] for part, own in zip(sets, rows, strict=True)])
     labels = [part.kind for part, own in zip(sets, rows, strict=True) for _ in range(own.sum())]

@@ -134,9 +134,7 @@ def describe_feature(name: str) -> str:
 
 
 @public
-def doubt(
-    run: SequenceRun, pairs: Sequence[tuple[str, str]], *, origin: Origin = "translations"
-) -> list[Doubt | None]:
+def doubt(run: SequenceRun, pairs: Sequence[tuple[str, str]], *, origin: Origin = "translations") -> list[Doubt | None]:
     """Return the doubt of translations of a calibrated run, given as pairs of source and translation.
 
     `origin`: "translations" if the run wrote them, "references" if they come from elsewhere. A pair with a blank
@@ -172,9 +170,7 @@ def check_doubt_file(path: Path) -> None:
 
 
 @public
-def write_doubts(
-    run: SequenceRun, doubts: Sequence[Doubt | None], path: Path, notes: Sequence[str] = ()
-) -> list[Path]:
+def write_doubts(run: SequenceRun, doubts: Sequence[Doubt | None], path: Path, notes: Sequence[str] = ()) -> list[Path]:
     """Write the doubts of the lines of a text, in order, and return the paths.
 
     `notes`: what the page and the .json file say about the calibration, see `Doubter.notes`.
@@ -237,9 +233,7 @@ def _write_page(run: SequenceRun, doubts: Sequence[Doubt | None], path: Path, no
         table,
     ]
     if len(ranked) > len(shown):
-        parts.append(
-            f"{len(ranked) - len(shown):,} less doubtful translations are not shown; a .tsv file has all."
-        )
+        parts.append(f"{len(ranked) - len(shown):,} less doubtful translations are not shown; a .tsv file has all.")
     write_file(path, render_page(f"Doubtful translations of {run.folder}", parts).encode())
     paths = [path]
     if drawn:

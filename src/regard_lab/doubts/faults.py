@@ -137,9 +137,7 @@ def _detached(texts: Planter, index: int, generator: Generator) -> Changed:
     return str(generator.choice(near)) if near else ""
 
 
-def _without(
-    words: list[str], shares: tuple[float, float], generator: Generator, *, end: bool = False
-) -> Changed:
+def _without(words: list[str], shares: tuple[float, float], generator: Generator, *, end: bool = False) -> Changed:
     """Return words without a share of them in one place, which is the end if `end`."""
     if len(words) < SHORTEST:
         return ""
@@ -212,8 +210,6 @@ SOURCE_FAULTS: dict[str, Fault] = {
     "random words": _random_words,
     "misspelled": _misspelled,
     "shuffled": lambda texts, index, generator: list(generator.permutation(texts.source_words[index])),
-    "truncated": lambda texts, index, generator: _without(
-        texts.source_words[index], TRUNCATED, generator, end=True
-    ),
+    "truncated": lambda texts, index, generator: _without(texts.source_words[index], TRUNCATED, generator, end=True),
 }
 FAULTS = TRANSLATION_FAULTS | SOURCE_FAULTS

@@ -98,9 +98,7 @@ def encode_pairs(run: SequenceRun, pairs: Pairs) -> tuple[list[list[int]], list[
     return [source.encode(text) for text, _ in pairs], [target.encode(text)[:most] for _, text in pairs]
 
 
-def _batches(
-    sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-) -> list[tuple[list[int], PairBatch]]:
+def _batches(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[tuple[list[int], PairBatch]]:
     """Return batches of similar length, with the indices of their pairs."""
     order = sorted(range(len(sources)), key=lambda index: (len(sources[index]), len(targets[index])))
     parts = [order[begin : begin + BATCH] for begin in range(0, len(order), BATCH)]
@@ -152,9 +150,7 @@ class FeatureReader:
     @property
     def names(self) -> list[str]:
         """Names of the features, in the order of `measure`."""
-        layers = [
-            f"{short_name(layer)} {name}" for layer in self.run.model.cross_layers for name in LAYER_FEATURES
-        ]
+        layers = [f"{short_name(layer)} {name}" for layer in self.run.model.cross_layers for name in LAYER_FEATURES]
         return [*layers, *OTHER_FEATURES, *(["reverse"] if self.reverse is not None else [])]
 
     def measure(self, pairs: Pairs, traces: Sequence[SearchTrace | None] | None = None) -> np.ndarray:

@@ -75,9 +75,7 @@ class Circuit:
 
 def make_circuit(planner: Planner, task: ProgramTask, layers: Mapping[str, int]) -> Circuit:
     """Return the circuit of a plan. `layers`: number of heads of each attention layer of the model."""
-    planned = {
-        (layer, index): head for layer in layers for index, head in enumerate(planner.heads.get(layer, ()))
-    }
+    planned = {(layer, index): head for layer in layers for index, head in enumerate(planner.heads.get(layer, ()))}
 
     def truth(kind: str) -> Truth:
         known = {node: getattr(truth, kind) for node, truth in planner.truths.items()}
@@ -229,9 +227,7 @@ def score_rows(head: PlannedHead) -> tuple[Tensor, Tensor]:
     return torch.cat(queries), torch.cat(keys)
 
 
-def write_weights(
-    planner: Planner, task: ProgramTask, model: Any, spares: Spares, generator: torch.Generator
-) -> None:
+def write_weights(planner: Planner, task: ProgramTask, model: Any, spares: Spares, generator: torch.Generator) -> None:
     """Set all weights of a model."""
     for parameter in model.parameters():
         parameter.zero_()
@@ -307,9 +303,7 @@ def write_embeddings(planner: Planner, task: ProgramTask, model: Any) -> None:
     program, places = planner.program, planner.positions
     if isinstance(task, PairProgramTask):
         source, target = (v.encode for v in (task.source_vocabulary, task.target_vocabulary))
-        write_tokens(
-            model.source_embedding.weight, planner.tokens["input"], EOS, source(program.alphabet), model.scale
-        )
+        write_tokens(model.source_embedding.weight, planner.tokens["input"], EOS, source(program.alphabet), model.scale)
         symbols = target(program.alphabet_of("output"))
         write_tokens(model.target_embedding.weight, planner.tokens["output"], BOS, symbols, model.scale)
         for positions, columns in (

@@ -181,9 +181,7 @@ def constant(value: Value, side: Side = "input") -> Expression:
     return Constant(side, value)
 
 
-def select(
-    keys: Expression, queries: Expression, predicate: Callable[[Any, Any], bool] = operator.eq
-) -> Selector:
+def select(keys: Expression, queries: Expression, predicate: Callable[[Any, Any], bool] = operator.eq) -> Selector:
     """Select, for each step of `queries`, the steps of `keys` for which `predicate(key, query)` is true.
 
     >>> evaluate(width(select(tokens, constant("a"))), "abca")

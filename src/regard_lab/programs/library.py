@@ -189,6 +189,5 @@ def _swap(index: int, slash: int) -> int:
 
 
 PROGRAMS: Mapping[str, Program] = {
-    program.name: program
-    for program in (*decoder_only_programs(), *encoder_programs(), *encoder_decoder_programs())
+    program.name: program for program in (*decoder_only_programs(), *encoder_programs(), *encoder_decoder_programs())
 }

@@ -282,9 +282,7 @@ class Planner:
             inner[ONE] -= 1.0
             units.append(Unit(inner, {value: 1.0}))
         values = ordered_values(value for unit in units for value in unit.outer)
-        reading = self.write_units(
-            expression.side, max(first.ready, second.ready), values, units, [first, second]
-        )
+        reading = self.write_units(expression.side, max(first.ready, second.ready), values, units, [first, second])
         return reading._replace(nullable=nullable)
 
     def _plan_otherwise(self, expression: Otherwise) -> Reading:
@@ -317,9 +315,7 @@ class Planner:
                 self._check_written(expression)
         layer, time = self._attention_after(selector.key_side, selector.query_side, max(times, default=-1))
         heads = self.heads.setdefault(layer, [])
-        head = PlannedHead(
-            layer, f"{layer}.{len(heads)}", expression, matches, len(matches) + default, value, columns
-        )
+        head = PlannedHead(layer, f"{layer}.{len(heads)}", expression, matches, len(matches) + default, value, columns)
         heads.append(head)
         # Resampling cannot change what depends on positions only.
         varies = expression.varies or None

@@ -108,9 +108,7 @@ class EncoderProgramTask(_MarkedInputs, Task):
     def answer(self, inputs: Tensor) -> Tensor:
         """Return the class (B, To) of each true answer for inputs (B, T)."""
         texts = [self.render(row)[1:] for row in inputs]
-        return torch.tensor(
-            [[self.values.index(value) for value in answers(self.program, text)] for text in texts]
-        )
+        return torch.tensor([[self.values.index(value) for value in answers(self.program, text)] for text in texts])
 
     def relevance(self, inputs: Tensor) -> Tensor:
         """Return (B, To, T) bool: the input steps on which each answer depends."""

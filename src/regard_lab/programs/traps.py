@@ -122,9 +122,7 @@ class BackupPlanner(Planner):
         return first._replace(matrix=first.matrix + unit_rows(columns), ready=time)
 
 
-def add_head(
-    planner: Planner, expression: Attended, value: Tensor, columns: Sequence[int], ready: int = -1
-) -> str:
+def add_head(planner: Planner, expression: Attended, value: Tensor, columns: Sequence[int], ready: int = -1) -> str:
     """Add a head that does not contribute to the answer, and return its node.
 
     `value`: (dimensions, WIDTH), what it reads; `ready`: the sublayer after which it stands.

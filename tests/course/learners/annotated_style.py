@@ -35,8 +35,7 @@ class MultiHeadedAttention(nn.Module):
             mask = mask.unsqueeze(1)
         n = query.size(0)
         query, key, value = [
-            lin(x).view(n, -1, self.h, self.d_k).transpose(1, 2)
-            for lin, x in zip(self.linears, (query, key, value))
+            lin(x).view(n, -1, self.h, self.d_k).transpose(1, 2) for lin, x in zip(self.linears, (query, key, value))
         ]
         x, self.attn = attend(query, key, value, mask=mask, dropout=self.dropout)
         x = x.transpose(1, 2).contiguous().view(n, -1, self.h * self.d_k)

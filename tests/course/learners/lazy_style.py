@@ -16,9 +16,7 @@ class MultiHeadAttention(nn.Module):
         return X.reshape(-1, X.shape[2], X.shape[3])
 
     def forward(self, queries, keys, values, mask=None):
-        q, k, v = (
-            self.transpose_qkv(w(x)) for w, x in ((self.W_q, queries), (self.W_k, keys), (self.W_v, values))
-        )
+        q, k, v = (self.transpose_qkv(w(x)) for w, x in ((self.W_q, queries), (self.W_k, keys), (self.W_v, values)))
         scores = torch.bmm(q, k.transpose(1, 2)) / q.shape[-1] ** 0.5
         if mask is not None:
             mask = torch.repeat_interleave(mask, self.num_heads, dim=0)

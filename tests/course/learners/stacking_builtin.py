@@ -51,7 +51,5 @@ class Transformer(nn.Module):
         padding = source == 0
         memory = self.encoder(self.embed(source, self.src_embed), src_key_padding_mask=padding)
         future = torch.ones(target.size(1), target.size(1)).triu(1).bool()
-        x = self.decoder(
-            self.embed(target, self.tgt_embed), memory, tgt_mask=future, memory_key_padding_mask=padding
-        )
+        x = self.decoder(self.embed(target, self.tgt_embed), memory, tgt_mask=future, memory_key_padding_mask=padding)
         return self.fc(x)

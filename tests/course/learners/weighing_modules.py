@@ -20,9 +20,7 @@ class ScaledDotProductAttention(nn.Module):
 
 class Score(nn.Module):
     def forward(self, query, key):
-        return torch.baddbmm(
-            torch.zeros(1), query, key.permute(0, 2, 1), beta=0, alpha=1 / float(key.shape[2]) ** 0.5
-        )
+        return torch.baddbmm(torch.zeros(1), query, key.permute(0, 2, 1), beta=0, alpha=1 / float(key.shape[2]) ** 0.5)
 
 
 class MaskedSoftmax(nn.Module):

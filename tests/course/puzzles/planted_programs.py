@@ -16,8 +16,7 @@ IMPORTS = (
 )
 _TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 WRONG, SECOND, THIRD = (
-    [(row["puzzle"], row["pattern"], row["code"]) for row in _TABLE[name]]
-    for name in ("wrong", "second", "third")
+    [(row["puzzle"], row["pattern"], row["code"]) for row in _TABLE[name]] for name in ("wrong", "second", "third")
 )
 RIGHT: list[tuple[str, str]] = [(row["puzzle"], row["code"]) for row in _TABLE["right"]]
 """Puzzle and code of other right solutions."""

@@ -51,41 +51,29 @@ def test_claims_are_scored(hidden: Path, write: Write, fork_server: ForkServer) 
     right = f"{needed} = select(indices.map(lambda i: i + 2), indices)\n{others}"
     report = score_claims(write("right", right), key, fork_server)
     assert report.summary() == "right: 1 of 1 heads that answers need, and 3 of 3 heads that no answer needs"
-    wrong = (
-        f"{needed} = select(indices, indices.map(lambda i: i - 1))\n{others.replace('None', 'select_all()', 1)}"
-    )
+    wrong = f"{needed} = select(indices, indices.map(lambda i: i - 1))\n{others.replace('None', 'select_all()', 1)}"
     report = score_claims(write("wrong", wrong), key, fork_server)
     assert report.summary() == "right: 0 of 1 heads that answers need, and 2 of 3 heads that no answer needs"
     assert "28% of the steps agree; in 'xx', step 1 selects [0] by your claim" in str(report)
     assert "no answer needs this head" in str(report)
 
 
-def test_claims_that_do_not_fit_are_named(
-    tmp_path: Path, hidden: Path, write: Write, fork_server: ForkServer
-) -> None:
+def test_claims_that_do_not_fit_are_named(tmp_path: Path, hidden: Path, write: Write, fork_server: ForkServer) -> None:
     key = hidden.with_name("found-key.json")
     hide_program(
         write("mine", OWN.replace("- 2", "- 1")), own_puzzle("xyz", 4, causal=True), tmp_path / "b", fork_server
     )
-    with pytest.raises(
-        InputError, match=r"claims.py has claims about the model \w+, but found-key.json is the key"
-    ):
+    with pytest.raises(InputError, match=r"claims.py has claims about the model \w+, but found-key.json is the key"):
         score_claims(tmp_path / "b" / "claims.py", key, fork_server)
-    with pytest.raises(
-        InputError, match="claim about layer7_head0, which the model of found-key.json does not have"
-    ):
+    with pytest.raises(InputError, match="claim about layer7_head0, which the model of found-key.json does not have"):
         score_claims(write("other", "layer7_head0 = select_all()"), key, fork_server)
     first, second, *_ = (claim.head for claim in score_claims(hidden / "claims.py", key, fork_server).claims)
-    report = str(
-        score_claims(write("numbers", f"{first} = 3\n{second} = tokens.map(str.upper)"), key, fork_server)
-    )
+    report = str(score_claims(write("numbers", f"{first} = 3\n{second} = tokens.map(str.upper)"), key, fork_server))
     assert f"{first:14} wrong: not a selector, but int" in report
     assert f"{second:14} wrong: not a selector, but an expression" in report
 
 
-def test_heads_are_in_another_order_for_another_seed(
-    tmp_path: Path, write: Write, fork_server: ForkServer
-) -> None:
+def test_heads_are_in_another_order_for_another_seed(tmp_path: Path, write: Write, fork_server: ForkServer) -> None:
     puzzle, needed = own_puzzle("xyz", 3, causal=True), set()
     for seed in range(4):
         hide_program(write("mine", OWN), puzzle, tmp_path / str(seed), fork_server, seed=seed)

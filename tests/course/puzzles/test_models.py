@@ -30,9 +30,7 @@ def test_attention_of_a_head_is_its_selector(write: Write, fork_server: ForkServ
     torch.testing.assert_close(weights[:, 1:], torch.eye(4).flip(0), atol=1e-4, rtol=0)
 
 
-def test_untrained_model_matches_nothing_and_a_trained_one_is_right(
-    write: Write, fork_server: ForkServer
-) -> None:
+def test_untrained_model_matches_nothing_and_a_trained_one_is_right(write: Write, fork_server: ForkServer) -> None:
     compiled = compiled_solution("first", write, fork_server)
     trained = train_beside(compiled)
     assert compiled.count_right(trained) == len(compiled.puzzle.inputs)

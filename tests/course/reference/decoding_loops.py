@@ -94,9 +94,7 @@ def greedy_search(step: Step, start: int, end: int, longest: int) -> list[int]:
     return tokens[1:]
 
 
-def beam_search(
-    step: Step, start: int, end: int, width: int, longest: int, alpha: float
-) -> tuple[list[int], float]:
+def beam_search(step: Step, start: int, end: int, width: int, longest: int, alpha: float) -> tuple[list[int], float]:
     """Return the tokens of the best hypothesis in a beam of `width`, and its score.
 
     step: a function; step(tokens) returns the log-probabilities (V,) of the token that follows a list of tokens,

@@ -13,9 +13,7 @@ def cached_causal_mask(queries: int, keys: int) -> Array:
     return np.array([[key <= keys - queries + query for key in range(keys)] for query in range(queries)])
 
 
-def cached_step(
-    state: Array, keys: Array, values: Array, w_q: Array, w_k: Array, w_v: Array
-) -> tuple[Array, ...]:
+def cached_step(state: Array, keys: Array, values: Array, w_q: Array, w_k: Array, w_v: Array) -> tuple[Array, ...]:
     """Return the context of a new token, and the longer caches."""
     contexts, new_keys, new_values = [], [], []
     for row, one in enumerate(state.tolist()):
@@ -130,9 +128,7 @@ def induction_score(weights: Array, tokens: Sequence[int] | Array) -> Array:
 def patching_effect(clean: Array, corrupt: Array, patched: Array) -> Array:
     """Return the restored fraction of each head."""
     top, bottom = sum(clean.tolist()) / len(clean), sum(corrupt.tolist()) / len(corrupt)
-    layers = [
-        [(sum(logits) / len(logits) - bottom) / (top - bottom) for logits in layer] for layer in patched.tolist()
-    ]
+    layers = [[(sum(logits) / len(logits) - bottom) / (top - bottom) for logits in layer] for layer in patched.tolist()]
     return np.array(layers)
 
 
@@ -142,8 +138,7 @@ def attention_rollout(weights: Array) -> Array:
     product = [[float(row == column) for column in range(size)] for row in range(size)]
     for layer in weights.tolist():
         mixed = [
-            [(number + (row == column)) / 2 for column, number in enumerate(line)]
-            for row, line in enumerate(layer)
+            [(number + (row == column)) / 2 for column, number in enumerate(line)] for row, line in enumerate(layer)
         ]
         product = matmul(mixed, product)
     return np.array(product)

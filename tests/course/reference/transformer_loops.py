@@ -25,9 +25,7 @@ def add_bias(states: Matrix, bias: Row) -> Matrix:
     return [[number + b for number, b in zip(row, bias, strict=True)] for row in states]
 
 
-def attend_heads(
-    queries: Matrix, keys: Matrix, values: Matrix, weights: list[Matrix], heads: int, mask: Any
-) -> Matrix:
+def attend_heads(queries: Matrix, keys: Matrix, values: Matrix, weights: list[Matrix], heads: int, mask: Any) -> Matrix:
     """Return `Concat(head_1, ..., head_h) W^O` of one batch element. `weights` are W^Q, W^K, W^V and W^O."""
     w_q, w_k, w_v, w_o = weights
     width = len(w_q[0]) // heads
@@ -47,8 +45,7 @@ def attend_heads(
 def feed_forward_rows(states: Matrix, p: Parameters) -> Matrix:
     """Return `max(0, x W_1 + b_1) W_2 + b_2` for every step of one batch element."""
     hidden = [
-        [max(0.0, number + b) for number, b in zip(row, p["b_1"], strict=True)]
-        for row in matmul(states, p["w_1"])
+        [max(0.0, number + b) for number, b in zip(row, p["b_1"], strict=True)] for row in matmul(states, p["w_1"])
     ]
     return add_bias(matmul(hidden, p["w_2"]), p["b_2"])
 
@@ -58,8 +55,7 @@ def layer_norm(row: Row, gain: Row, shift: Row) -> Row:
     mean = sum(row) / len(row)
     variance = sum((number - mean) ** 2 for number in row) / len(row)
     return [
-        (number - mean) / math.sqrt(variance + EPSILON) * g + s
-        for number, g, s in zip(row, gain, shift, strict=True)
+        (number - mean) / math.sqrt(variance + EPSILON) * g + s for number, g, s in zip(row, gain, shift, strict=True)
     ]
 
 

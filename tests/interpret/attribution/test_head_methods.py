@@ -54,9 +54,7 @@ def read(layer: Any, probe: Any) -> Tensor:
 def test_ablation_and_first_order_effects(run_of: RunOf, family: str) -> None:
     run = run_of(family)
     zero, trial = score(run, "ablation_zero")
-    mean, gate, patching = (
-        score(run, name)[0] for name in ("ablation_mean", "gate", "attribution_patching_mean")
-    )
+    mean, gate, patching = (score(run, name)[0] for name in ("ablation_mean", "gate", "attribution_patching_mean"))
     clean = values(trial, trial.probe.run(1)).detach()
     others = [run.trial(other) for other in run.unseen(6, 0, purpose="attribution")]
     layers: dict[str, Any] = dict(attention_layers(run.model))
@@ -96,12 +94,10 @@ def test_ablation_and_first_order_effects(run_of: RunOf, family: str) -> None:
             gradient = leaf[0].grad
             assert gradient is not None
             for number, change in enumerate((-own, means - own)):
-                effects[number] += (gradient[0] * change).unflatten(-1, (layer.heads, -1)).sum(
-                    (0, 2)
-                ).abs() / len(clean)
-        assert np.allclose(gate[name], effects[0], atol=1e-5) and np.allclose(
-            patching[name], effects[1], atol=1e-5
-        )
+                effects[number] += (gradient[0] * change).unflatten(-1, (layer.heads, -1)).sum((0, 2)).abs() / len(
+                    clean
+                )
+        assert np.allclose(gate[name], effects[0], atol=1e-5) and np.allclose(patching[name], effects[1], atol=1e-5)
 
 
 def put_first_head(row: Tensor, states: Tensor) -> Tensor:
@@ -137,9 +133,7 @@ def test_scores_from_weights_and_values(run_of: RunOf, family: str) -> None:
         name = full_name.replace(".layers.", ".")
         seen: dict[str, Tensor] = {}
         weights = records[full_name].weights[0]
-        handle = layer.value.register_forward_hook(
-            lambda module, args, output, seen=seen: seen.update(v=output[0])
-        )
+        handle = layer.value.register_forward_hook(lambda module, args, output, seen=seen: seen.update(v=output[0]))
         contexts = read(layer, trial.probe)
         handle.remove()
         for head in range(layer.heads):
@@ -199,12 +193,10 @@ def test_heads_between_two_steps(run_of: RunOf) -> None:
     result = regard.heads_between(run, text, query=-1, key=2)
     with regard.record(run) as records:
         run.trial(run.prepare(text)).run(1)
-    expected = sorted(
-        (float(w) for record in records.values() for w in record.weights[0, :, -1, 2]), reverse=True
+    expected = sorted((float(w) for record in records.values() for w in record.weights[0, :, -1, 2]), reverse=True)
+    assert [head.weight for head in result.heads] == pytest.approx(expected, abs=1e-5) and result.heads[0].layer in str(
+        result
     )
-    assert [head.weight for head in result.heads] == pytest.approx(expected, abs=1e-5) and result.heads[
-        0
-    ].layer in str(result)
 
 
 @pytest.mark.parametrize("family", ["query", "transformer"])

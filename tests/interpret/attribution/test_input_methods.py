@@ -68,9 +68,7 @@ def test_ablation_equals_a_run_for_each_replaced_input(run_of: RunOf, family: st
     for other in run.unseen(6, 0, purpose="attribution"):
         probe = run.trial(other)
         kept: list[Tensor] = []
-        handle = probe.embedding.register_forward_hook(
-            lambda module, args, output, kept=kept: kept.append(output)
-        )
+        handle = probe.embedding.register_forward_hook(lambda module, args, output, kept=kept: kept.append(output))
         probe.run(1)
         handle.remove()
         embeddings.append(kept[0][0])
@@ -127,8 +125,7 @@ def test_attention_is_the_recorded_weight_of_the_last_layer(run_of: RunOf, famil
     assert np.allclose(scores, np.broadcast_to(expected, scores.shape), atol=1e-5)
     best, _ = score(run, "best_head")
     assert any(
-        np.allclose(best, np.broadcast_to(head[:, : scores.shape[1]], best.shape), atol=1e-5)
-        for head in layer.weights
+        np.allclose(best, np.broadcast_to(head[:, : scores.shape[1]], best.shape), atol=1e-5) for head in layer.weights
     )
 
 
@@ -220,9 +217,7 @@ def test_value_zeroing_equals_zeroed_rows_of_the_value(run_of: RunOf, family: st
         return states[-1][0]
 
     clean = state(None)
-    expected = torch.stack(
-        [1 - torch.cosine_similarity(state(key), clean, dim=-1) for key in range(len(clean))], 1
-    )
+    expected = torch.stack([1 - torch.cosine_similarity(state(key), clean, dim=-1) for key in range(len(clean))], 1)
     expected = expected.clamp(min=0) / expected.clamp(min=0).sum(1, keepdim=True).clamp(min=1e-12)
     assert np.allclose(zeroing_distances(trial, name), expected, atol=2e-3)
 

@@ -74,9 +74,7 @@ def test_measured_again_the_scores_are_identical(in_this_process: None, tmp_path
         assert first == second
 
 
-def test_an_interrupted_bench_continues(
-    folder: Path, in_this_process: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_bench_continues(folder: Path, in_this_process: None, monkeypatch: pytest.MonkeyPatch) -> None:
     measure, measured = cells.measure_cell, list[str]()
 
     def interrupt(subjects: Any, method: Any) -> Any:
@@ -94,9 +92,7 @@ def test_an_interrupted_bench_continues(
     assert main(arguments) == 0
 
 
-def test_command_with_a_method_of_a_user(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_with_a_method_of_a_user(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table, page = (tmp_path / f"bench.{kind}" for kind in ("json", "html"))
     files = ["--json", str(table), "--html", str(page)]
     assert main(["bench", "--methods", str(EXAMPLE), *FLAGS, "--savepath", str(folder), *files]) == 0
@@ -192,13 +188,9 @@ def test_a_method_of_captum_ranks_like_the_same_method(folder: Path, in_this_pro
     assert list((folder / "results").rglob("captum-FeatureAblation-*.json"))
 
 
-def test_a_method_whose_helper_changed_has_another_digest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_method_whose_helper_changed_has_another_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bench_helper.py").write_text("SIGN = 1\n")
-    (tmp_path / "bench_methods.py").write_text(
-        "import bench_helper\ndef mine(trial):\n    return bench_helper.SIGN\n"
-    )
+    (tmp_path / "bench_methods.py").write_text("import bench_helper\ndef mine(trial):\n    return bench_helper.SIGN\n")
     file = str(tmp_path / "bench_methods.py")
     first = choose_methods(file)[-1]
     assert choose_methods(file)[-1].digest == first.digest

@@ -43,9 +43,7 @@ def test_importance_and_examination_see_the_planted_heads(known: KnownModel) -> 
 
 def test_roles_find_planted_roles() -> None:
     known = compiled_model("previous", seed=0)
-    assert known.circuit is not None and known.circuit.roles == {
-        ("decoder.0.self_attention", 0): "the previous step"
-    }
+    assert known.circuit is not None and known.circuit.roles == {("decoder.0.self_attention", 0): "the previous step"}
     roles = known.subject.roles(samples=20)
     assert roles.of("decoder.0.self_attention", 0).role == "the previous step"
 

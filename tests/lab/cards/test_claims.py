@@ -80,9 +80,7 @@ def test_claims_need_what_exists() -> None:
     for entry in CLAIMS:
         assert set(entry.mechanisms) <= set(MECHANISMS), entry.name
         assert all(mechanism in MECHANISMS and probe in PROBES for mechanism, probe in entry.needs), entry.name
-        assert entry.value in {**VALUES, **DIFFERENCES} and len(entry.needs) % 2 == (
-            entry.value == "best_above_mean"
-        )
+        assert entry.value in {**VALUES, **DIFFERENCES} and len(entry.needs) % 2 == (entry.value == "best_above_mean")
         if entry.mechanisms == ("dot",):
             assert {probe for _, probe in entry.needs} == set(card_probes())
     assert not claims_of("multi_query")

@@ -79,9 +79,7 @@ def test_sources_with_faults_that_were_not_planted_have_more_doubt(
 ) -> None:
     sources = [source for source, _ in PAIRS]
     faulty = {
-        "digits": [
-            "".join(str(ord(letter) % 10) if letter != " " else " " for letter in text) for text in sources
-        ],
+        "digits": ["".join(str(ord(letter) % 10) if letter != " " else " " for letter in text) for text in sources],
         "reversed": [text[::-1] for text in sources],
         "capitals": [text.upper() for text in sources],
         "English": [target for _, target in PAIRS],
@@ -144,9 +142,7 @@ def test_few_pairs_and_unlike_text_are_said(
         files = ["--input", tmp_path / f"{name}.de", "--doubt_file", tmp_path / f"{name}.json"]
         status, _, err = command("translate", calibrated.folder, *files)
         assert status == 0 and ("this text is unlike the calibration text" in err) == (name == "unlike"), err
-        assert (
-            "false alarms: 1.0% of good translations in text like the calibration text (100 pairs: 0.0% to" in err
-        )
+        assert "false alarms: 1.0% of good translations in text like the calibration text (100 pairs: 0.0% to" in err
         notes = json.loads((tmp_path / f"{name}.json").read_text())["notes"]
         assert len(notes) == {"like": 2, "unlike": 3}[name] and "on few pairs (100)" in notes[1]
 
@@ -196,9 +192,7 @@ def test_a_run_that_generates_its_pairs_is_calibrated(
     assert status == 0 and "detached" in out, err
     run = regard.load(tmp_path / "run")
     assert isinstance(run, regard.PairRun)
-    detached, good = Doubter(run).measure(
-        [("3. Mai 1979", "2024-11-30"), ("3. Mai 1979", "1979-05-03")], "references"
-    )
+    detached, good = Doubter(run).measure([("3. Mai 1979", "2024-11-30"), ("3. Mai 1979", "1979-05-03")], "references")
     assert detached is not None and good is not None and detached.log_odds > good.log_odds
 
 

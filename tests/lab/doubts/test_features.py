@@ -86,9 +86,7 @@ def test_a_foreign_source_raises_no_gain(reader: FeatureReader) -> None:
     assert (other > own).mean() > 0.9
 
 
-def test_features_of_probabilities_and_text_equal_loops(
-    german: regard.TranslationRun, reader: FeatureReader
-) -> None:
+def test_features_of_probabilities_and_text_equal_loops(german: regard.TranslationRun, reader: FeatureReader) -> None:
     source, target = "Heute singt singt singt der Wolf.", "the wolf runs the wolf runs the wolf today."
     measured = dict(zip(reader.names, reader.measure([(source, target)])[0], strict=True))
     [given], [tokens] = _predictions(german, [(source, target)])
@@ -104,9 +102,7 @@ def test_features_of_probabilities_and_text_equal_loops(
     assert measured["copied"] == 0
 
 
-def _predictions(
-    run: regard.TranslationRun, pairs: list[tuple[str, str]]
-) -> tuple[list[np.ndarray], list[list[int]]]:
+def _predictions(run: regard.TranslationRun, pairs: list[tuple[str, str]]) -> tuple[list[np.ndarray], list[list[int]]]:
     """Return the log-probabilities (T, V) at the steps of each target, and its tokens with the end."""
     model = run.model.double()
     predictions, tokens = [], []
@@ -115,9 +111,7 @@ def _predictions(
             inputs = torch.tensor([[*run.task.source_vocabulary.encode(source), EOS]])
             own = [*run.task.target_vocabulary.encode(target), EOS]
             with torch.no_grad():
-                logits = model(
-                    inputs, torch.ones_like(inputs, dtype=torch.bool), torch.tensor([[BOS, *own[:-1]]])
-                )
+                logits = model(inputs, torch.ones_like(inputs, dtype=torch.bool), torch.tensor([[BOS, *own[:-1]]]))
             predictions.append(logits[0].log_softmax(-1).numpy())
             tokens.append(own)
     finally:

@@ -44,9 +44,7 @@ def make_inputs(compiled: Compiled, texts: list[str]) -> Inputs:
 def draw_inputs(compiled: Compiled, samples: int = 100) -> Inputs:
     """Return inputs of the largest length."""
     program, draw = compiled.program, random.Random(0)
-    return make_inputs(
-        compiled, ["".join(draw.choices(program.alphabet, k=program.longest)) for _ in range(samples)]
-    )
+    return make_inputs(compiled, ["".join(draw.choices(program.alphabet, k=program.longest)) for _ in range(samples)])
 
 
 def resample(contexts: Tensor) -> Tensor:
@@ -55,9 +53,7 @@ def resample(contexts: Tensor) -> Tensor:
 
 
 @contextmanager
-def replaced_contexts(
-    model: Any, heads: Mapping[str, list[int]], change: Callable[[Tensor], Tensor]
-) -> Iterator[None]:
+def replaced_contexts(model: Any, heads: Mapping[str, list[int]], change: Callable[[Tensor], Tensor]) -> Iterator[None]:
     """Replace the contexts of heads, by layer, with the result of `change` for all contexts (B, T, H, Dv)."""
     with ExitStack() as stack:
         for name, layer in attention_layers(model).items():
@@ -111,8 +107,7 @@ class EdgePatching:
             self.edges, self.written, self.other = set(), {}, {}
             self.model(*arguments)
             rows = {
-                stack: {node: states[order] for node, states in nodes.items()}
-                for stack, nodes in self.written.items()
+                stack: {node: states[order] for node, states in nodes.items()} for stack, nodes in self.written.items()
             }
             self.edges, self.written, self.other = edges, {}, rows
             logits: Tensor = self.model(*arguments)
@@ -144,11 +139,7 @@ class EdgePatching:
                     for part, read in (("query", own), ("key", memory), ("value", memory)):
                         project = partial(self._project, short, part, read, module.heads)
                         add(getattr(module, part).register_forward_hook(project))
-                    add(
-                        module.output.register_forward_pre_hook(
-                            partial(self._write_heads, short, own, module.heads)
-                        )
-                    )
+                    add(module.output.register_forward_pre_hook(partial(self._write_heads, short, own, module.heads)))
                 elif isinstance(module, FeedForward):
                     add(module.register_forward_pre_hook(partial(self._feed, short, own)))
                     add(module.register_forward_hook(partial(self._write, short, own)))
@@ -156,9 +147,7 @@ class EdgePatching:
             add(last.register_forward_pre_hook(partial(self._feed, "logits", "decoder")))
             yield
 
-    def _project(
-        self, layer: str, part: str, stack: str, heads: int, module: Any, args: Any, output: Tensor
-    ) -> Tensor:
+    def _project(self, layer: str, part: str, stack: str, heads: int, module: Any, args: Any, output: Tensor) -> Tensor:
         weights = module.weight.unflatten(0, (heads, -1))
         read = [self._read(stack, f"{layer}.{head}.{part}", args[0]) for head in range(heads)]
         return torch.cat([states @ weights[head].T for head, states in enumerate(read)], dim=-1)

@@ -88,9 +88,7 @@ def test_programs_answer_as_by_hand(name: str) -> None:
             "can write '0', '1', .*, but its symbols are 'ab'",
         ),
         (
-            lambda: _program("encoder-decoder", aggregate(select(indices, constant(0, "output")), tokens)).write(
-                "a"
-            ),
+            lambda: _program("encoder-decoder", aggregate(select(indices, constant(0, "output")), tokens)).write("a"),
             "writes more than 4",
         ),
     ],

@@ -49,9 +49,7 @@ def test_weights_of_steps_that_are_not_selected_are_below_1e_6(name: str) -> Non
     for heads in planner.heads.values():
         for index, head in enumerate(heads):
             if isinstance(head.expression, Aggregate):
-                full = next(
-                    record for layer, record in records.items() if layer.replace(".layers.", ".") == head.layer
-                )
+                full = next(record for layer, record in records.items() if layer.replace(".layers.", ".") == head.layer)
                 weights = full.weights[:, index]
                 chosen = weights > 1e-6  # several steps with the same value share the weight equally
                 assert torch.allclose(
@@ -69,9 +67,7 @@ def test_gradients_do_not_vanish_in_float32(name: str) -> None:
     logits = compiled.model(*arguments)
     loss = torch.nn.functional.cross_entropy(logits[is_answer], answers[is_answer])
     loss.backward()
-    scale = [
-        parameter.grad.abs().max() for parameter in compiled.model.parameters() if parameter.grad is not None
-    ]
+    scale = [parameter.grad.abs().max() for parameter in compiled.model.parameters() if parameter.grad is not None]
     queries = [
         parameter.grad.abs().max()
         for parameter_name, parameter in compiled.model.named_parameters()

@@ -65,9 +65,7 @@ def query_rows(trial: Trial[Any], queries: int) -> list[list[int]]:
     outputs are not those of single queries, as in a classifier. A pooling model has one row."""
     if queries in (1, len(trial.logits)):
         return [[step] if queries > 1 else [0] for step in trial.steps]
-    trial.remarks.append(
-        f"The {len(trial.logits)} outputs are not those of the {queries} queries: mean over queries."
-    )
+    trial.remarks.append(f"The {len(trial.logits)} outputs are not those of the {queries} queries: mean over queries.")
     return [list(range(queries)) for _ in trial.steps]
 
 
@@ -203,9 +201,7 @@ def rollout(trial: Trial[Any]) -> np.ndarray:
     layers = _square_weights(trial, own)
     size = layers[0].shape[-1] if layers else len(trial.embedding)
     product = [np.eye(size), *roll(layers)][-1]
-    rows: np.ndarray = (
-        product if cross is None else weights_of(trial, cross, torch.float64).mean(0)[:, :size] @ product
-    )
+    rows: np.ndarray = product if cross is None else weights_of(trial, cross, torch.float64).mean(0)[:, :size] @ product
     return of_outputs(trial, rows[:, trial.own_keys(size)])
 
 

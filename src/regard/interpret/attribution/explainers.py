@@ -41,9 +41,7 @@ INSEQ = (
     "sequential_integrated_gradients",
 )
 """Methods of Inseq that explain one token at a time and need no other package."""
-INSTALL_INSEQ = (
-    "pip install 'regard[explainers,hub]' && pip install --no-deps inseq jaxtyping treescope wadler-lindig"
-)
+INSTALL_INSEQ = "pip install 'regard[explainers,hub]' && pip install --no-deps inseq jaxtyping treescope wadler-lindig"
 """Inseq requires typeguard<=2.13.3, which it does not import, and which tyro does not accept."""
 SUMS = "Scores are absolute sums over the embedding (saliency: norms); Inseq itself prints norms."
 TOLERANCE = 1e-3

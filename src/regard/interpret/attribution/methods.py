@@ -241,9 +241,7 @@ METHODS: dict[str, Method] = {
             "Syed, Rager and Conmy 2023, Attribution patching outperforms automated circuit discovery",
             {"edges": edges.eap},
         ),
-        Method(
-            "eap_ig", "Hanna et al. 2024, Have faith in faithfulness (inputs, 5 steps)", {"edges": edges.eap_ig}
-        ),
+        Method("eap_ig", "Hanna et al. 2024, Have faith in faithfulness (inputs, 5 steps)", {"edges": edges.eap_ig}),
         Method("oracle", "the known answer", dict.fromkeys(LEVELS, oracle)),
         Method(
             "random",

@@ -79,8 +79,7 @@ class Background(Generic[Input]):
         """Two or more other inputs; raises `InputError` for fewer."""
         if len(self.prepared) < 2:
             raise InputError(
-                f"{self.subject.name} has {len(self.prepared)} inputs for a mean over other inputs: give two or "
-                "more"
+                f"{self.subject.name} has {len(self.prepared)} inputs for a mean over other inputs: give two or more"
             )
         return self.prepared
 
@@ -372,7 +371,6 @@ def head_scores(trial: Trial[Any], scores: Mapping[str, Any]) -> dict[str, np.nd
     for layer in trial.subject.layers:
         if layer.name in heads and heads[layer.name].shape != (layer.heads,):
             raise InputError(
-                f"the method returned {heads[layer.name].shape} for {layer.name}: expected ({layer.heads},), its "
-                "heads"
+                f"the method returned {heads[layer.name].shape} for {layer.name}: expected ({layer.heads},), its heads"
             )
     return heads

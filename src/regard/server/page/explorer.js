@@ -550,8 +550,7 @@ async function compute(name) {
   const usual = label.textContent;
   const watch = setInterval(async () => {
     const progress = (await ask("api/progress").catch(() => ({})))[name];
-    if (state.working[name] === control && progress)
-      label.textContent = `Stop (${progress[0]} of ${progress[1]})`;
+    if (state.working[name] === control && progress) label.textContent = `Stop (${progress[0]} of ${progress[1]})`;
   }, PROGRESS);
   label.textContent = "Stop";
   try {
@@ -591,9 +590,7 @@ async function showSearch(beam, first) {
       attend();
     };
     steps.hidden = false;
-    steps.replaceChildren(
-      searchTree(response, first, choose, (width) => runRequest(() => showSearch(width)), close),
-    );
+    steps.replaceChildren(searchTree(response, first, choose, (width) => runRequest(() => showSearch(width)), close));
   };
 }
 
@@ -907,12 +904,7 @@ function sampleList(data, wanted, tokens, open, search, close) {
     button("Close", close),
   );
   const title = `Inputs on which head ${data.head} of ${data.layer} has its largest weights`;
-  box.append(
-    node("h2", {}, title),
-    bar,
-    node("p", { class: "quiet" }, describeSearch(data)),
-    listSamples(data, open),
-  );
+  box.append(node("h2", {}, title), bar, node("p", { class: "quiet" }, describeSearch(data)), listSamples(data, open));
   return box;
 }
 

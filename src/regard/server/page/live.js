@@ -22,9 +22,7 @@ function limits() {
       `Parameters are rounded, which changes logits by up to ${change.toExponential(0)}. ` +
       "It has no snapshots of training, no comparison with other runs, no head importance and roles, no weighted values, no search for " +
       `samples${kind === "query" ? "" : ", no beam search (answers are greedy)"}: regard show has them. ${
-        training
-          ? "Training here draws other random numbers than regard train."
-          : "It trains no model of this kind."
+        training ? "Training here draws other random numbers than regard train." : "It trains no model of this kind."
       }`,
   );
 }

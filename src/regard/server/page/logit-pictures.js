@@ -97,15 +97,11 @@ export function attributionGrid(parts, tokens, view, choose) {
   const at = tokens.findIndex(({ id }) => id === parts.token_id);
   const sums = [
     total(
-      Object.fromEntries(
-        rows.flatMap(([layer, values]) => values.map((value, head) => [`${layer} ${head}`, value])),
-      ),
+      Object.fromEntries(rows.flatMap(([layer, values]) => values.map((value, head) => [`${layer} ${head}`, value]))),
     ),
   ];
   sums.push(total(parts.feed_forward), total(parts.embeddings), total(parts.biases));
-  const said = ["heads", "feed-forward", "embeddings", "biases"].map(
-    (name, index) => `${name} ${signed(sums[index])}`,
-  );
+  const said = ["heads", "feed-forward", "embeddings", "biases"].map((name, index) => `${name} ${signed(sums[index])}`);
   return [
     select("Logit of", list, at, (index) => choose(tokens[index].id)),
     grid,

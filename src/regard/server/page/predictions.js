@@ -144,9 +144,7 @@ export class Predictions {
       this.list.replaceChildren(...this.rows(tokens));
       await this.showParts(tokens);
     } catch (error) {
-      this.list.replaceChildren(
-        node("p", { class: "quiet" }, String(error instanceof Error ? error.message : error)),
-      );
+      this.list.replaceChildren(node("p", { class: "quiet" }, String(error instanceof Error ? error.message : error)));
       this.parts.replaceChildren();
     }
   }
@@ -191,8 +189,7 @@ export class Predictions {
     const writing = button(tokenLabel(token.token), () => this.writeOn(token));
     writing.disabled = token.text === null;
     const same = token.same_tokens ? "" : "; the tokenizer splits the longer text into other tokens";
-    const verb =
-      this.kind === "next" ? "Write this token and attend again" : "Fill in this token and attend again";
+    const verb = this.kind === "next" ? "Write this token and attend again" : "Fill in this token and attend again";
     writing.title = token.text === null ? "This token cannot be written as text here" : `${verb}${same}`;
     return writing;
   }
@@ -258,9 +255,7 @@ export class Predictions {
       const grid = attributionGrid(parts, found.tokens, view, (id) => this.choose(id, found));
       if (this.token === chosen.id) this.parts.replaceChildren(...grid);
     } catch (error) {
-      this.parts.replaceChildren(
-        node("p", { class: "quiet" }, String(error instanceof Error ? error.message : error)),
-      );
+      this.parts.replaceChildren(node("p", { class: "quiet" }, String(error instanceof Error ? error.message : error)));
     }
   }
 

@@ -68,9 +68,7 @@ function makePalette(light) {
     at,
     change,
     table: Uint32Array.from({ length: 257 }, (_, index) => packPixel(at(index < 256 ? index / 255 : NaN))),
-    changes: Uint32Array.from({ length: 257 }, (_, index) =>
-      packPixel(change(index < 256 ? index / 127.5 - 1 : NaN)),
-    ),
+    changes: Uint32Array.from({ length: 257 }, (_, index) => packPixel(change(index < 256 ? index / 127.5 - 1 : NaN))),
   };
 }
 

@@ -130,8 +130,7 @@ const STRIDES = new Map([
  */
 export function oneTabStop(items, at, columns = 1) {
   /** @param {number} chosen */
-  const stop = (chosen) =>
-    items.forEach((item, index) => item.setAttribute("tabindex", index === chosen ? "0" : "-1"));
+  const stop = (chosen) => items.forEach((item, index) => item.setAttribute("tabindex", index === chosen ? "0" : "-1"));
   stop(Math.max(0, Math.min(at, items.length - 1)));
   items.forEach((item, index) => {
     item.addEventListener("focus", () => stop(index));

@@ -174,10 +174,7 @@ export class Drawing {
       whatChanged(scene, interventions, actions),
     );
     parts.toolbar.show(shown, () => [toolbar(scene, actions)]);
-    parts.choices.show([...shown, ...drawnInputs(scene)], () => [
-      ...choices(scene, actions),
-      ...symbolLegend(scene),
-    ]);
+    parts.choices.show([...shown, ...drawnInputs(scene)], () => [...choices(scene, actions), ...symbolLegend(scene)]);
     parts.player.show([data.playback], () => (data.playback ? [player.bar(data.playback)] : []));
     parts.touch.show([touchBar], () => (touchBar ? [node("h2", {}, "Change the model"), touchBar.element] : []));
     touchBar?.show(scene, interventions);

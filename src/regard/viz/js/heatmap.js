@@ -4,15 +4,7 @@
 import { labelInterval, labelMargins, paint } from "./painting.js";
 import { button, node, oneTabStop } from "./dom.js";
 import { listen, Viewport } from "./viewport.js";
-import {
-  axisTitles,
-  headImportance,
-  isolate,
-  layerTitle,
-  percent,
-  shortImportance,
-  signedNumber,
-} from "./labels.js";
+import { axisTitles, headImportance, isolate, layerTitle, percent, shortImportance, signedNumber } from "./labels.js";
 import { Pyramid } from "./matrix.js";
 import { ownRange } from "./scale.js";
 
@@ -36,12 +28,7 @@ export class Heatmap {
     this.scene = scene;
     this.surface = surface;
     this.frame = 0;
-    this.viewport = new Viewport(
-      scene.matrix,
-      roomFor(scene, surface),
-      surface.width,
-      surface.height ?? undefined,
-    );
+    this.viewport = new Viewport(scene.matrix, roomFor(scene, surface), surface.width, surface.height ?? undefined);
     this.canvas = node("canvas", { "aria-hidden": "true" });
     this.caption = node("figcaption");
     this.across = "";
@@ -120,8 +107,7 @@ export class Heatmap {
     const known = this.picture?.pyramid;
     return {
       viewport: this.viewport,
-      pyramid:
-        known?.levels[0].values === values ? known : new Pyramid({ values, rows, columns }, changes !== null),
+      pyramid: known?.levels[0].values === values ? known : new Pyramid({ values, rows, columns }, changes !== null),
       changing: changes !== null,
       share: changes ? (value) => value / largest : scale.of(matrix, this.head).share,
       aside: scale.aside && changes === null,
@@ -192,9 +178,7 @@ export class Heatmap {
 /** @param {number} head @param {Scene} scene */
 function makeCaption(head, scene) {
   const { data, map, layer, matrix, state, title } = scene;
-  const parts = [
-    node("b", {}, matrix.heads > 1 || matrix.names ? matrix.name(head) : layerTitle(layer, map.layers)),
-  ];
+  const parts = [node("b", {}, matrix.heads > 1 || matrix.names ? matrix.name(head) : layerTitle(layer, map.layers))];
   if (matrix.heads > 1 && !matrix.names && !title)
     parts.push(node("span", { class: "quiet", title: layer.title }, layerTitle(layer, map.layers)));
   const range = ownRange(scene, head);

@@ -129,8 +129,7 @@ export function previewScene(scene, { layer, heads, query, key }, to) {
   const { matrix, before, changes } = scene;
   const slice = matrix.slices[heads[0]];
   if (layer !== scene.layer.name || changes || !slice || slice.length > MOST_COPIED) return null;
-  const row =
-    setWeight(matrix.row(slice, query), key, to) ?? (before && originalRow(before, heads[0], query, key, to));
+  const row = setWeight(matrix.row(slice, query), key, to) ?? (before && originalRow(before, heads[0], query, key, to));
   if (!row) return null;
   const slices = [...matrix.slices];
   slices[heads[0]] = slice.slice();
@@ -286,8 +285,7 @@ function drawPlot(points, weight) {
     );
   });
   const now = points.find((point) => Math.abs(point.weight - weight) <= 1e-4);
-  if (now)
-    picture.append(svg("circle", { cx: x(now.weight), cy: y(now.probability), r: 4, fill: "var(--focus)" }));
+  if (now) picture.append(svg("circle", { cx: x(now.weight), cy: y(now.probability), r: 4, fill: "var(--focus)" }));
   return picture;
 }
 

@@ -139,8 +139,7 @@ const TOKENS = ["tokens (queries)", "tokens (keys)"]; // for text that is read, 
 export function axisTitles({ map, layer }) {
   const [down, across] = SIDES[layer.kind];
   const answers = Array.isArray(map.prediction);
-  if (layer.kind === "cross")
-    return [answers || layer.written || map.prediction === null ? down : TOKENS[0], across];
+  if (layer.kind === "cross") return [answers || layer.written || map.prediction === null ? down : TOKENS[0], across];
   const outputs = layer.kind === "encoder" ? map.layers.some((layer) => layer.written) : layer.written;
   return answers || outputs ? [down, across] : TOKENS;
 }
@@ -166,12 +165,9 @@ export function roleSentence({ role, strength, untrained, error, reliable }) {
   if (role === null || !strength) return "Over many samples, no significant role was found for this head.";
   const { mean, low, high } = strength;
   const sure = `${mean.toFixed(2)}, from ${low.toFixed(2)} to ${high.toFixed(2)}`;
-  if (role === EVEN_ROLE)
-    return `Over many samples, this head attends uniformly (to other tokens: ${sure}; ${error}).`;
+  if (role === EVEN_ROLE) return `Over many samples, this head attends uniformly (to other tokens: ${sure}; ${error}).`;
   const scale = "0: uniform attention, 1: this role alone";
-  const claim = reliable
-    ? `this head attends to ${role}`
-    : `it cannot be told whether this head attends to ${role}`;
+  const claim = reliable ? `this head attends to ${role}` : `it cannot be told whether this head attends to ${role}`;
   return `Over many samples, ${claim}: ${sure} (${scale}; before training at most ${untrained.toFixed(2)}; ${error}).`;
 }
 
@@ -189,14 +185,11 @@ export function headImportance({ importance }, layer, head, named = null) {
 
 /** In brackets where 0 is in its interval, as in the terminal. @param {WorthData} found */
 export function shortImportance({ added, low, high }) {
-  return low !== null && high !== null && low <= 0 && high >= 0
-    ? `(${signedNumber(added)})`
-    : signedNumber(added);
+  return low !== null && high !== null && low <= 0 && high >= 0 ? `(${signedNumber(added)})` : signedNumber(added);
 }
 
 /** With how sure that is. @param {WorthData} found */
 export function importanceSentence({ added, low, high }) {
-  const sure =
-    low === null || high === null ? "" : `, 95% interval ${signedNumber(low)} to ${signedNumber(high)}`;
+  const sure = low === null || high === null ? "" : `, 95% interval ${signedNumber(low)} to ${signedNumber(high)}`;
   return `Without it, the loss changes by ${signedNumber(added)} (head importance${sure}).`;
 }

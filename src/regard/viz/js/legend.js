@@ -60,20 +60,16 @@ export function colourScale(scene, colours) {
   const { changes, largest, matrix, state, scale } = scene;
   const shared = scene.effect ? "" : `, ${SCOPES[/** @type {string} */ (state.mode)] ?? SCALES.shared}`;
   if (changes) return changeScale(largest, colours, "change of the weight", shared);
-  if (state.mode === "picture")
-    return { from: "weight 0", to: largest.toFixed(3), of: shared, at: overlayColour };
+  if (state.mode === "picture") return { from: "weight 0", to: largest.toFixed(3), of: shared, at: overlayColour };
   const heads = matrix.shown(state);
-  const end =
-    scale.name === "shared" || heads.length === 1 ? rangeEnd(scale, matrix, heads) : "each head's largest";
+  const end = scale.name === "shared" || heads.length === 1 ? rangeEnd(scale, matrix, heads) : "each head's largest";
   const of = `, ${scale.name === "shared" ? shared.slice(2) : SCALES[scale.name]}${scale.aside ? "; first token set aside" : ""}`;
-  const ends =
-    scale.name === "rank" ? { from: "least weight", to: "largest", of } : { from: "weight 0", to: end, of };
+  const ends = scale.name === "rank" ? { from: "least weight", to: "largest", of } : { from: "weight 0", to: end, of };
   /** @param {number} share */
   const bent = (share) => (scale.name === "root" ? Math.sqrt(share) : share);
   if (state.mode !== "lines" && state.mode !== "arcs") return { ...ends, at: (share) => colours.at(bent(share)) };
   // Lines of a single head have its colour, those of several heads one colour each.
-  const ink =
-    matrix.heads === 1 ? colours.line : heads.length === 1 ? headColour(heads[0], colours.dark) : colours.ink;
+  const ink = matrix.heads === 1 ? colours.line : heads.length === 1 ? headColour(heads[0], colours.dark) : colours.ink;
   const power = state.mode === "arcs" ? CONTRAST : 1;
   return { ...ends, at: (share) => fade(ink, colours.paper, bent(share) ** power) };
 }

@@ -393,9 +393,7 @@ function omittedLines(matrix, queries, keys, { lines: drawn, seen, all, weakest 
   const parts = [`${count(drawn.length)} of ${count(all)} weights are drawn`];
   if (top) parts[0] += `: the chosen row, and the ${top === 1 ? "largest" : `${top} largest`} of every other row`;
   if (weakest !== null)
-    parts.push(
-      `${count(seen - drawn.length)} below ${weakest.toFixed(4)} are omitted, select a head to see more`,
-    );
+    parts.push(`${count(seen - drawn.length)} below ${weakest.toFixed(4)} are omitted, select a head to see more`);
   if (all > seen && !top) parts.push(`${count(all - seen)} are smaller than any drawn weight`);
   const hidden = matrix.rows - queries.length + matrix.columns - keys.length;
   if (hidden > 0) parts.push(`${count(hidden)} tokens further away are omitted`);

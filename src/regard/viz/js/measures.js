@@ -91,9 +91,7 @@ export function measure({ data, shown }, name, layer, head) {
   }
   if (name === "role") {
     const role = headRole(data, layer.name, head);
-    return role
-      ? { ...plain, value: role.strength?.mean ?? 0, text: shortRole(role), sure: role.role !== null }
-      : null;
+    return role ? { ...plain, value: role.strength?.mean ?? 0, text: shortRole(role), sure: role.role !== null } : null;
   }
   const matrix = shown(layer);
   if (name === "distance" && layer.kind === "cross") return null;
@@ -102,11 +100,7 @@ export function measure({ data, shown }, name, layer, head) {
   const sent = layer.measures?.[name]?.[head]; // of a thumbnail, whose weights are maxima
   const value = sent ?? cached(matrix, `${name} ${head}`, () => compute(matrix, head, layer.kind));
   const text =
-    name === "distance"
-      ? value.toFixed(1)
-      : name === "relevant"
-        ? `${Math.round(100 * value)}%`
-        : value.toFixed(2);
+    name === "distance" ? value.toFixed(1) : name === "relevant" ? `${Math.round(100 * value)}%` : value.toFixed(2);
   return { ...plain, value, text };
 }
 

@@ -120,11 +120,7 @@ function otherSteps({ matrix, state }, actions, head, { first, rows, columns }) 
   const steps = matrix.keys.flatMap((_, step) => (step < first || step >= first + rows * columns ? [step] : []));
   return steps.slice(0, 5).map((step) => {
     const label = `${matrix.keys[step]} ${percent(matrix.at(head, state.query, step))}`;
-    const element = button(
-      label,
-      () => actions.choose({ query: step, key: null, focus: head }),
-      state.query === step,
-    );
+    const element = button(label, () => actions.choose({ query: step, key: null, focus: head }), state.query === step);
     element.title = `Show the attention of ${matrix.keys[step]}; the number is the weight on it`;
     element.dataset.name = `step-${head}-${step}`;
     return element;

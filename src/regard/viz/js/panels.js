@@ -73,13 +73,8 @@ export function heatmaps(scene, actions, surface, before) {
   const beside = heatmapsBeside(scene, surface);
   const gap = beside > 1 ? GAP_BETWEEN : 0;
   const lines =
-    sides.length > 1
-      ? beside > 1
-        ? heads.length
-        : heads.length * sides.length
-      : Math.ceil(heads.length / beside);
-  const tallest =
-    surface.height === null ? TALLEST : roomBelow(scene, surface.width / beside, surface.height / lines);
+    sides.length > 1 ? (beside > 1 ? heads.length : heads.length * sides.length) : Math.ceil(heads.length / beside);
+  const tallest = surface.height === null ? TALLEST : roomBelow(scene, surface.width / beside, surface.height / lines);
   const height = Math.max(tallest, LEAST_HEIGHT);
   const room = { ...surface, height, width: Math.floor(surface.width / beside) - gap - SIDE_NAME };
   /** @type {Map<string, Heatmap>} */

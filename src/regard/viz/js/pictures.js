@@ -259,11 +259,7 @@ function posterPicture(scene, colours) {
       group.append(svg("text", at, String(head)));
     }
     group.append(
-      svg(
-        "text",
-        { x: left - 12, y: y + POSTER_LABEL / 2, "text-anchor": "end", "font-size": POSTER_LABEL },
-        "head",
-      ),
+      svg("text", { x: left - 12, y: y + POSTER_LABEL / 2, "text-anchor": "end", "font-size": POSTER_LABEL }, "head"),
     );
     y += POSTER_LABEL;
   }
@@ -283,8 +279,7 @@ function posterPicture(scene, colours) {
       const at = { x: left + (number % beside) * step, y: y + Math.floor(number / beside) * high };
       group.append(...drawnHead(scene, head, colours, side, at));
       lines[number].slice(0, written).forEach((line, row) => {
-        const fit =
-          widthAt(line, POSTER_CAPTION) > side ? { textLength: side, lengthAdjust: "spacingAndGlyphs" } : {};
+        const fit = widthAt(line, POSTER_CAPTION) > side ? { textLength: side, lengthAdjust: "spacingAndGlyphs" } : {};
         const below = at.y + tallest + MEASURE_BAR + POSTER_CAPTION * (1 + 1.2 * row);
         group.append(svg("text", { ...fit, x: at.x, y: below, "font-size": POSTER_CAPTION }, line));
       });
@@ -348,9 +343,7 @@ function captionOf({ data, map }, { layer, head }, sorted, names) {
   const worth = headImportance(data, layer.name, head);
   const role = headRole(data, layer.name, head);
   return [
-    ...(sorted || worth
-      ? [`${sorted ? headName(layer, head) : ""}${worth ? ` ${shortImportance(worth)}` : ""}`]
-      : []),
+    ...(sorted || worth ? [`${sorted ? headName(layer, head) : ""}${worth ? ` ${shortImportance(worth)}` : ""}`] : []),
     ...(sorted ? [rowTitle({ layer, head }, map.layers, names)] : []),
     ...(role ? [shortRole(role)] : []),
   ];
@@ -449,9 +442,7 @@ export function collectMetadata(scene, colours) {
     ["layer", overview ? "all" : layer.name],
     [state.mode === "flow" ? "rollout" : "heads", overview ? "all" : names.join(", ")],
     state.words ? ["between", "whole words"] : null,
-    layer.square > 1
-      ? ["squares", `each weight is the largest of ${layer.square} x ${layer.square} steps`]
-      : null,
+    layer.square > 1 ? ["squares", `each weight is the largest of ${layer.square} x ${layer.square} steps`] : null,
     state.frame === null ? null : ["training steps", String(data.playback?.steps[state.frame])],
     ["interventions", map.interventions.join("; ") || "none"],
     state.sum && state.temperature !== 1 ? ["temperature", `${state.temperature} in the sum only, here 1`] : null,
@@ -464,9 +455,7 @@ export function collectMetadata(scene, colours) {
     map.note ? ["note", map.note] : null,
   ];
   if (derived && state.mode !== "flow") facts.push(["derived", derived]);
-  return facts
-    .filter((fact) => fact !== null)
-    .map(([name, text]) => [name, revealHidden(text).replace(/\s+/g, " ")]);
+  return facts.filter((fact) => fact !== null).map(([name, text]) => [name, revealHidden(text).replace(/\s+/g, " ")]);
 }
 
 /** Caption lines with the prediction and the interventions. @param {Scene} scene */
@@ -519,9 +508,7 @@ export function saveButtons(scene, colours, stage) {
       button("SVG", () => save(`${name}.svg`, new Blob([serialize(picture())], { type: "image/svg+xml" }))),
     );
   }
-  const csv = button("CSV", () =>
-    save(`${name}.csv`, new Blob([formatCsv(scene, colours)], { type: "text/csv" })),
-  );
+  const csv = button("CSV", () => save(`${name}.csv`, new Blob([formatCsv(scene, colours)], { type: "text/csv" })));
   const allHeads = {
     ...state,
     mode: "overview",
@@ -571,8 +558,7 @@ function save(name, blob) {
 const HEADER = 33; // bytes of the signature and of the first chunk
 const CRC = Uint32Array.from({ length: 256 }, (_, number) => {
   let remainder = number;
-  for (let bit = 0; bit < 8; bit += 1)
-    remainder = remainder & 1 ? 0xedb88320 ^ (remainder >>> 1) : remainder >>> 1;
+  for (let bit = 0; bit < 8; bit += 1) remainder = remainder & 1 ? 0xedb88320 ^ (remainder >>> 1) : remainder >>> 1;
   return remainder;
 });
 

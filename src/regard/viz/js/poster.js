@@ -214,8 +214,7 @@ export function markTiles(box, { layer, state }, interventions, kind) {
   /** @type {Map<string, string>} */
   const changed = new Map();
   for (const { layer: name, heads, to } of interventions)
-    for (const head of heads)
-      changed.set(`${kind}-${name}-${head}`, to === "off" ? "×" : to === "uniform" ? "≡" : "•");
+    for (const head of heads) changed.set(`${kind}-${name}-${head}`, to === "off" ? "×" : to === "uniform" ? "≡" : "•");
   for (const element of box.querySelectorAll(`.${kind}`)) {
     if (!(element instanceof HTMLElement)) continue;
     const name = element.dataset.name ?? "";

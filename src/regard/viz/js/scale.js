@@ -55,9 +55,7 @@ export class Scale {
     const { name, aside, largest } = this;
     if (name === "rank") return cached(matrix, `ranks ${head} ${aside}`, () => rankScale(matrix, head, aside));
     const sources = this.alike(matrix).filter((source) => head < source.heads);
-    const tops = sources.map((source) =>
-      cached(source, `top ${head} ${aside}`, () => headTop(source, head, aside)),
-    );
+    const tops = sources.map((source) => cached(source, `top ${head} ${aside}`, () => headTop(source, head, aside)));
     const top = name === "shared" ? largest : Math.max(...tops);
     const above = cached(matrix, `largest ${head}`, () => largestValue(matrix.slices[head])) > top * 1.0001;
     return {
@@ -218,14 +216,10 @@ export function usualScale({ maps, original }, input, weights) {
   const map = original ?? maps[input];
   // By the outputs, which stay the same when whole layers replace thumbnails: so do the colours.
   return cached(map.outputs, "scale", () => {
-    const largest = Math.max(
-      ...map.layers.map((layer) => layer.queries.length * layer.keys.length * headCount(layer)),
-    );
+    const largest = Math.max(...map.layers.map((layer) => layer.queries.length * layer.keys.length * headCount(layer)));
     const wanted = Math.max(LEAST_LAYERS, Math.floor(MOST_WEIGHED / Math.max(largest, 1)));
     const every = Math.ceil(map.layers.length / wanted);
-    const matrices = map.layers
-      .filter((_, index) => index % every === 0)
-      .map((layer) => weights.of(layer, false));
+    const matrices = map.layers.filter((_, index) => index % every === 0).map((layer) => weights.of(layer, false));
     return chooseScale(matrices, Math.max(...matrices.map((matrix) => matrix.scale)));
   });
 }

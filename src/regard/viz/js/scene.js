@@ -83,10 +83,8 @@ export function makeScene(data, map, layer, selection, weights) {
   const state = derived ? derived.state : { ...selection, mode: currentMode(map, layer, selection.mode) };
   const matrix = derived ? derived.matrix : shown(layer);
   const flow = state.mode === "flow";
-  const original =
-    before && !flow ? (derived ? averageHeads(shown(before), derived.heads) : shown(before)) : null;
-  const changed =
-    original && state.change && COMPARING.includes(state.mode) ? differences(matrix, original) : null;
+  const original = before && !flow ? (derived ? averageHeads(shown(before), derived.heads) : shown(before)) : null;
+  const changed = original && state.change && COMPARING.includes(state.mode) ? differences(matrix, original) : null;
   const patches = state.mode === "picture" ? imagePatches(map, layer) : null;
   const scale = () =>
     patches
@@ -175,9 +173,7 @@ function compareWith(compared, matrix, shown) {
   const weights = shown(compared.layer);
   const same = String(weights.queries) === String(matrix.queries) && String(weights.keys) === String(matrix.keys);
   const changed =
-    same && weights.heads === matrix.heads
-      ? cached(matrix, compared.name, () => differences(matrix, weights))
-      : null;
+    same && weights.heads === matrix.heads ? cached(matrix, compared.name, () => differences(matrix, weights)) : null;
   const largest = Math.max(...(changed ?? []).map((slice) => largestValue(slice, true)), 1e-9);
   return { name: compared.name, matrix: weights, changes: changed, most: largest };
 }
@@ -238,9 +234,7 @@ export function layerBeside(data, map, layer, state) {
 function matchLayer(own, others, layer) {
   const named = new Map(others.map((entry) => [entry.name, entry]));
   if (own.some((candidate) => named.has(candidate.name))) return named.get(layer.name);
-  const [ours, theirs] = [own, others].map((layers) =>
-    layers.filter((candidate) => candidate.kind === layer.kind),
-  );
+  const [ours, theirs] = [own, others].map((layers) => layers.filter((candidate) => candidate.kind === layer.kind));
   const place = ours.findIndex((candidate) => candidate.name === layer.name);
   return ours.length === theirs.length ? theirs[place] : undefined;
 }
@@ -253,9 +247,7 @@ function matchLayer(own, others, layer) {
  */
 export function originalLayer({ original }, layer) {
   const before = original?.layers.find((candidate) => candidate.name === layer.name);
-  return before && sameLabels(before.queries, layer.queries) && sameLabels(before.keys, layer.keys)
-    ? before
-    : null;
+  return before && sameLabels(before.queries, layer.queries) && sameLabels(before.keys, layer.keys) ? before : null;
 }
 
 /** The difference of the weights of each head. @param {Matrix} now @param {Matrix} before */

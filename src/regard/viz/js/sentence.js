@@ -100,8 +100,7 @@ export function isOff({ interventions }, { name }, matrix, head) {
 function purpose(prediction, { kind, written }, label, step) {
   const name = isolate(plainLabel(label));
   if (written) return `To write “${name}”`;
-  if (kind === "cross" && Array.isArray(prediction))
-    return label.startsWith("count ") ? `To ${name}` : `For ${name}`;
+  if (kind === "cross" && Array.isArray(prediction)) return label.startsWith("count ") ? `To ${name}` : `For ${name}`;
   return `At “${name}” (step ${step})`;
 }
 
@@ -115,8 +114,7 @@ function target({ keys }, row, noun) {
   const largest = Math.max(...row);
   if (!seen || row.reduce((sum, weight) => sum + weight, 0) < 0.01) return "nothing";
   const which = seen === keys.length ? `all ${seen}` : number(seen);
-  if (seen > MOST_NAMED && largest * seen < EVEN)
-    return `${which} ${noun} about alike, ${rounded(largest)} at most`;
+  if (seen > MOST_NAMED && largest * seen < EVEN) return `${which} ${noun} about alike, ${rounded(largest)} at most`;
   const peaks = [...row.keys()]
     .filter((key) => row[key] >= largest / 2)
     .sort((first, second) => row[second] - row[first]);
@@ -227,19 +225,14 @@ export function answer(map, original, compared) {
   }
   if (original) {
     const before = answerText(original.prediction);
-    const text =
-      before === predictionText ? " (as without interventions)" : ` (without interventions: ${before})`;
+    const text = before === predictionText ? " (as without interventions)" : ` (without interventions: ${before})`;
     line.append(node("span", { class: before === predictionText ? "quiet" : "changed" }, text));
   }
   if (compared && compared.map !== original && compared.map.prediction !== null) {
     const theirs = answerText(compared.map.prediction);
     const text = theirs === predictionText ? "the same" : theirs;
     line.append(
-      node(
-        "div",
-        { class: theirs === predictionText ? "quiet" : "changed" },
-        `Compared: ${compared.name}: ${text}`,
-      ),
+      node("div", { class: theirs === predictionText ? "quiet" : "changed" }, `Compared: ${compared.name}: ${text}`),
     );
   }
   if (!original) line.append(steps(map)); // with interventions, changes.js compares the probabilities
@@ -260,9 +253,7 @@ function interventionLine({ interventions, layers }) {
   if (!interventions.length) return [];
   const texts = interventions.map((text) => {
     const layer = layers.find(({ name }) => text.startsWith(`${name}: `));
-    return layer?.title === layer?.name && layer
-      ? layerTitle(layer, layers) + text.slice(layer.name.length)
-      : text;
+    return layer?.title === layer?.name && layer ? layerTitle(layer, layers) + text.slice(layer.name.length) : text;
   });
   return [node("div", { class: "changed" }, `Interventions: ${texts.join("; ")}`)];
 }

@@ -37,9 +37,7 @@ export class Stage {
   show(scene, whole, actions = this.actions) {
     const surface = scene.effect ? effectSurface(whole) : whole;
     const { map, layer, matrix, changes, largest, state, data, scale } = scene;
-    this.panels = ["heatmap", "flow"].includes(state.mode)
-      ? heatmaps(scene, actions, surface, this.panels)
-      : new Map();
+    this.panels = ["heatmap", "flow"].includes(state.mode) ? heatmaps(scene, actions, surface, this.panels) : new Map();
     const figures = [...this.panels.values()].map((panel) => panel.figure);
     const room = [surface.width, surface.height];
     const inputs = [map, matrix, changes, largest, state.head, data.importance, surface.colours, ...room];
@@ -48,9 +46,7 @@ export class Stage {
     const lined = ["lines", "arcs", "picture"].includes(state.mode);
     const place = large || lined ? [state.query, state.key] : [];
     const panels = () =>
-      scene.effect
-        ? effectPanels(figures[0], scene, whole)
-        : arrangePanels(figures, heatmapsBeside(scene, surface));
+      scene.effect ? effectPanels(figures[0], scene, whole) : arrangePanels(figures, heatmapsBeside(scene, surface));
     const make = {
       picture: () => overlays(scene, actions, surface),
       heatmap: panels,
@@ -62,9 +58,7 @@ export class Stage {
     };
     const coloured = [scale.name, state.aside, ...inputs, ...wanted, ...place];
     const reused = [...figures, ...room, ...(scene.effect ? coloured : [])];
-    this.part.show([state.mode, scene.effect, ...(this.panels.size ? reused : coloured)], () => [
-      make[state.mode](),
-    ]);
+    this.part.show([state.mode, scene.effect, ...(this.panels.size ? reused : coloured)], () => [make[state.mode]()]);
     if (state.mode === "overview") markTiles(this.element, { ...scene, layer }, [], "thumb");
     for (const panel of this.panels.values()) surface.onPaper ? panel.drawNow() : panel.draw();
   }

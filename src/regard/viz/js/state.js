@@ -143,10 +143,7 @@ export function clearestHead(data, layer, matrix) {
  */
 export function clearestLayer(data, map, first, weights) {
   const layers = map.layers.filter((layer) => layer.kind === first.kind);
-  const count = layers.reduce(
-    (sum, layer) => sum + headCount(layer) * layer.queries.length * layer.keys.length,
-    0,
-  );
+  const count = layers.reduce((sum, layer) => sum + headCount(layer) * layer.queries.length * layer.keys.length, 0);
   if (map.opens || count > MOST_COMPARED) return first;
   const best = layers.map((layer) => Math.max(...openingScores(data, layer, weights.of(layer, false))));
   return layers[best.indexOf(Math.max(...best))] ?? first;

@@ -86,9 +86,7 @@ function heads({ matrix, state }, { choose }) {
   if (matrix.heads === 1) return [];
   const names = ["all heads", ...matrix.chosen(null).map((head) => matrix.name(head))];
   const chosen = state.head === null ? 0 : state.head + 1;
-  return [
-    select("Head", names, chosen, (index) => choose({ head: index === 0 ? null : index - 1, all: index === 0 })),
-  ];
+  return [select("Head", names, chosen, (index) => choose({ head: index === 0 ? null : index - 1, all: index === 0 }))];
 }
 
 /** @param {Scene} scene @param {Actions} actions */
@@ -119,15 +117,11 @@ export function choices({ data, map, layer, state, before, shown, scale, changes
   if (["lines", "arcs"].includes(state.mode)) {
     const least = LEAST_WEIGHTS.map((limit) => (limit ? `${limit} and more` : "all"));
     controls.push(
-      select("Weights", least, LEAST_WEIGHTS.indexOf(state.least), (index) =>
-        choose({ least: LEAST_WEIGHTS[index] }),
-      ),
+      select("Weights", least, LEAST_WEIGHTS.indexOf(state.least), (index) => choose({ least: LEAST_WEIGHTS[index] })),
     );
     const top = LARGEST_OF_ROW.map((limit) => (limit ? `the ${limit} largest` : "all"));
     controls.push(
-      select("Of each row", top, LARGEST_OF_ROW.indexOf(state.top), (index) =>
-        choose({ top: LARGEST_OF_ROW[index] }),
-      ),
+      select("Of each row", top, LARGEST_OF_ROW.indexOf(state.top), (index) => choose({ top: LARGEST_OF_ROW[index] })),
     );
   }
   if (map.layers.some(hasWordPieces)) {

@@ -124,8 +124,7 @@ export class View {
       this.scene = null;
       return this.draw();
     }
-    const free =
-      this.opening && state.layer === null && state.head === null && opensOneHead(headCount(usual), state);
+    const free = this.opening && state.layer === null && state.head === null && opensOneHead(headCount(usual), state);
     const layer = free ? clearestLayer(data, map, usual, weights) : usual;
     const small = ["picture", "overview"].includes(currentMode(map, layer, state.mode));
     const whole = weights.of(layer, false);
@@ -300,9 +299,7 @@ function keyboardHelp(root, undo) {
 
 /** Whether a key belongs to a text field. @param {KeyboardEvent} event */
 function isTyped({ target }) {
-  return (
-    target instanceof HTMLElement && target.matches("textarea, input:not([type=range]):not([type=checkbox])")
-  );
+  return target instanceof HTMLElement && target.matches("textarea, input:not([type=range]):not([type=checkbox])");
 }
 
 // Playback of training: a frame for each snapshot, with a play button and a slider.

@@ -1,16 +1,6 @@
 // An attention layer that reads keys and queries step by step and keeps all its intermediate values.
 
-import {
-  ACTIVATIONS,
-  added,
-  joined,
-  multiplied,
-  probabilitiesOf,
-  product,
-  sigmoid,
-  sumOf,
-  wave,
-} from "./rows.js";
+import { ACTIVATIONS, added, joined, multiplied, probabilitiesOf, product, sigmoid, sumOf, wave } from "./rows.js";
 
 /** @import { InterventionData } from "../data.js" */
 /** @import { Activation, Parameters, Rows } from "./rows.js" */
@@ -62,8 +52,7 @@ const LIVE_SCORES = {
     return {
       query: (query) => product([joined(query, new Float64Array(width - query.length))], both)[0],
       key: (key) => product([joined(new Float64Array(width - key.length), key)], both)[0],
-      steps: (_, key, projected) =>
-        energySteps(parameters, path, projected, key, ["W [q; 0]", "W [0; k]", "W [q; k]"]),
+      steps: (_, key, projected) => energySteps(parameters, path, projected, key, ["W [q; 0]", "W [0; k]", "W [q; k]"]),
       scale: one,
     };
   },
@@ -133,9 +122,7 @@ export class LiveAttention {
     const queries = this.projects ? this.parameters.linear(`${this.path}.query`, rows) : rows;
     const before = this.heads[0].keys.length - rows.length;
     const contexts = queries.map((query, row) =>
-      joined(
-        ...this.heads.map((_, head) => this.context(head, this.turned(this.part(query, head), before + row))),
-      ),
+      joined(...this.heads.map((_, head) => this.context(head, this.turned(this.part(query, head), before + row)))),
     );
     const outputs = this.projects ? this.parameters.linear(`${this.path}.output`, contexts) : contexts;
     this.added.push(...outputs);
@@ -242,15 +229,7 @@ export function changedWeights(weights, change, query) {
  * @param {LiveAttention | null} own attention layer
  * @param {LiveAttention | null} earlier attention layer whose sum these rows are
  */
-export function residual(
-  parameters,
-  path,
-  rows,
-  apply,
-  { pre_norm: first, norm_epsilon: epsilon },
-  own,
-  earlier,
-) {
+export function residual(parameters, path, rows, apply, { pre_norm: first, norm_epsilon: epsilon }, own, earlier) {
   const inputs = first ? parameters.norm(`${path}.norm`, rows, epsilon) : rows;
   if (first && earlier) rememberNorm(earlier, rows, inputs);
   const outputs = apply(inputs);
@@ -358,10 +337,7 @@ function embedded(parameters, { hidden, pos_enc: positioned, positions }, letter
   const bias = parameters.get("embedding.bias").numbers;
   const learned = positioned && positions === "learned" ? parameters.rows("positions.weight") : null;
   return letters.map((letter, step) => {
-    const row = Float64Array.from(
-      { length: hidden },
-      (_, index) => numbers[index * shape[1] + letter] + bias[index],
-    );
+    const row = Float64Array.from({ length: hidden }, (_, index) => numbers[index * shape[1] + letter] + bias[index]);
     if (!positioned) return row;
     return added(row, learned ? learned[step] : wave(step, hidden));
   });
@@ -432,10 +408,7 @@ export function transformerDecoder(parameters, config, source, changes) {
 function embed(parameters, { hidden, positions }, [embedding, side], index, step) {
   const { numbers, shape } = parameters.get(`${embedding}.weight`);
   const width = shape[1];
-  const row = Float64Array.from(
-    numbers.subarray(index * width, (index + 1) * width),
-    (x) => x * Math.sqrt(width),
-  );
+  const row = Float64Array.from(numbers.subarray(index * width, (index + 1) * width), (x) => x * Math.sqrt(width));
   if (positions === "rotary") return row;
   if (positions === "concatenated") return joined(row, wave(step, hidden - width));
   if (positions === "sinusoidal") return added(row, wave(step, hidden));
@@ -467,8 +440,7 @@ function embed(parameters, { hidden, positions }, [embedding, side], index, step
  */
 function cellStep(parameters, path, kind, input, { state, cell }) {
   /** @param {string} side @param {Float64Array} row */
-  const gatesOf = (side, row) =>
-    parameters.affine(`${path}.weight_${side}_l0`, `${path}.bias_${side}_l0`, [row])[0];
+  const gatesOf = (side, row) => parameters.affine(`${path}.weight_${side}_l0`, `${path}.bias_${side}_l0`, [row])[0];
   const [ofInput, ofState] = [gatesOf("ih", input), gatesOf("hh", state)];
   const width = state.length;
   /** @param {Float64Array} gates @param {number} number */
@@ -538,8 +510,7 @@ function decoderOf(parameters, config, memory, last, changes) {
   cross?.read(memory);
   const toCell = attends && config.context !== "output";
   const toOutput = attends && config.context !== "cell";
-  const early =
-    attends && (config.query ?? (config.context === "output" ? "current" : "previous")) === "previous";
+  const early = attends && (config.query ?? (config.context === "output" ? "current" : "previous")) === "previous";
   const embeddings = parameters.rows("target_embedding.weight");
   const zero = new Float64Array(2 * hidden);
   const first = config.start === "last" ? parameters.linear("decoder.bridge", [last])[0].map(Math.tanh) : zero;

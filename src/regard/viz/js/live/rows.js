@@ -21,8 +21,7 @@ export class Parameters {
   /** @param {string} name */
   get(name) {
     const parameter = this.byName.get(name);
-    if (!parameter)
-      throw new Error(`this page lacks the parameter ${name}: write it again with regard show --live`);
+    if (!parameter) throw new Error(`this page lacks the parameter ${name}: write it again with regard show --live`);
     return parameter;
   }
 

@@ -78,12 +78,7 @@ export class LiveSubject {
   /** @param {LetterTask} task @param {string} text @param {readonly Change[]} changes @returns {Answered} */
   answerLetters(task, text, changes) {
     const indices = readLetters(task, text);
-    const forward = queryForward(
-      this.parameters,
-      /** @type {QueryConfig} */ (this.data.config),
-      indices,
-      changes,
-    );
+    const forward = queryForward(this.parameters, /** @type {QueryConfig} */ (this.data.config), indices, changes);
     const input = indices.map((index) => task.vocabulary[index]);
     const letters = input.map(visible);
     const outputs = outputLabels(task, indices);
@@ -139,8 +134,7 @@ export class LiveSubject {
       const lengths = `training used inputs of at most ${longest} ${task.unit}, but this input has ${pieces.length}`;
       notes.push(`${lengths}: expect errors`);
     }
-    if (unknown.length)
-      notes.push(`not in the model's vocabulary: ${unknown.map((piece) => `'${piece}'`).join(", ")}`);
+    if (unknown.length) notes.push(`not in the model's vocabulary: ${unknown.map((piece) => `'${piece}'`).join(", ")}`);
     const map = this.map(forward, changes, {
       input: text,
       prediction,

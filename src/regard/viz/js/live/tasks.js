@@ -96,9 +96,7 @@ export function outputLabels({ name, vocabulary, signals }, letters) {
   return names.map((letter, step) => {
     const number = names.slice(0, step + 1).filter((other) => other === letter).length;
     const repeated = names.filter((other) => other === letter).length > 1;
-    return repeated
-      ? `count ${letter} (${["1st", "2nd", "3rd"][number - 1] ?? `${number}th`})`
-      : `count ${letter}`;
+    return repeated ? `count ${letter} (${["1st", "2nd", "3rd"][number - 1] ?? `${number}th`})` : `count ${letter}`;
   });
 }
 
@@ -109,8 +107,7 @@ export function outputLabels({ name, vocabulary, signals }, letters) {
 export function readSource({ source, most_source: most, unit }, text) {
   const pieces = unit === "words" ? text.split(/\s+/).filter(Boolean) : [...text];
   if (!text.trim()) throw new Error("the input is blank: type a text");
-  if (pieces.length > most)
-    throw new Error(`input has ${pieces.length} ${unit}, but at most ${most} are allowed`);
+  if (pieces.length > most) throw new Error(`input has ${pieces.length} ${unit}, but at most ${most} are allowed`);
   const indices = pieces.map((piece) => {
     const index = source.indexOf(piece);
     return index > UNKNOWN ? index : UNKNOWN;

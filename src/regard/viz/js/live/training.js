@@ -285,20 +285,9 @@ export function lossAndGradient(weights, sizes, batch) {
  * @param {number} scale of the loss
  * @param {number} inverse
  */
-function backwardOutput(
-  weights,
-  gradient,
-  { normal, output, logits, toNormal, toState },
-  target,
-  scale,
-  inverse,
-) {
+function backwardOutput(weights, gradient, { normal, output, logits, toNormal, toState }, target, scale, inverse) {
   const hidden = normal.length;
-  const [matrix, toMatrix, offsets] = [
-    weights["output.weight"],
-    gradient["output.weight"],
-    gradient["output.bias"],
-  ];
+  const [matrix, toMatrix, offsets] = [weights["output.weight"], gradient["output.weight"], gradient["output.bias"]];
   const [gain, toGain, toBias] = [
     weights["cross_norm.weight"],
     gradient["cross_norm.weight"],
