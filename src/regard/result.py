@@ -32,7 +32,8 @@ class Result:
         return table
 
     def json(self) -> dict[str, Any]:
-        return {field.name: to_plain(getattr(self, field.name)) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+        result: Any = self  # a dataclass in every class that inherits this method
+        return {field.name: to_plain(getattr(self, field.name)) for field in dataclasses.fields(result)}
 
     def summary(self) -> str:
         return str(self).strip().partition("\n")[0]

@@ -53,8 +53,8 @@ from regard.attention.records import Recorder, Records
 from regard.errors import InputError, is_own, plural, unknown_choice
 
 MIXER = re.compile(
-    r"(Attention|Attn|Mixer|MambaLayer|DeltaNet|DeltaRule|ShortConv|ShortConvolution|RecurrentBlock|SSM|FourierTransform"
-    r"|Retention|mLSTMLayer)(V?[0-9]+)?$"
+    r"(Attention|Attn|Mixer|MambaLayer|DeltaNet|DeltaRule|ShortConv|ShortConvolution|RecurrentBlock|SSM|"
+    r"FourierTransform|Retention|mLSTMLayer)(V?[0-9]+)?$"
 )
 """Suffixes of class names whose modules mix the steps of a sequence."""
 SOFTMAX = re.compile(r"softmax|scaled_dot_product|multi_head_attention|attention_forward|flex_attention", re.I)

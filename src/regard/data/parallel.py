@@ -175,9 +175,9 @@ class ParallelText(PairSource):
         return f"line {number} of {' and '.join(repr(str(path)) for path in paths)}"
 
     def digests(self) -> list[TextDigest]:
-        digests, before = [], 0
+        digests, before = list[TextDigest](), 0
         for path in self.paths:
-            digests.append(file_digest(path, lambda done, before=before: self.on_bytes(before + done)))  # type: ignore[misc]
+            digests.append(file_digest(path, lambda done: self.on_bytes(before + done)))  # noqa: B023 (called at once)
             before += _size(path)
         return digests
 
