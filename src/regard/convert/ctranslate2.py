@@ -195,8 +195,8 @@ def _set_weights(
     for number, (part, layer) in enumerate(zip(spec.decoder.layer, model.decoder.layers, strict=True)):
         first = alignment_head[1] if number == alignment_head[0] else 0
         _set_attention(part.self_attention, layer.self_attention, layer.self_residual)  # type: ignore[arg-type]
-        cross: Any = layer.cross  # every decoder layer of a translator has cross-attention
-        _set_attention(part.attention, cross, layer.cross_residual, cross=True, first=first)
+        layer_parts: Any = layer  # the types of PyTorch's modules allow a tensor for each part
+        _set_attention(part.attention, layer_parts.cross, layer_parts.cross_residual, cross=True, first=first)
         _set_feed_forward(part.ffn, layer.feed_forward, layer.feed_forward_residual)  # type: ignore[arg-type]
     _set_linear(spec.decoder.projection, *model.vocabulary_layer)
 
