@@ -71,7 +71,7 @@ MODULES = {
     ),
     "regard.runs.training": "train",
     "regard.runs.translation_run": "TranslationReport TranslationRun",
-    "regard.server.live_page": "write_live_page",
+    "regard.runs.live_page": "write_live_page",
     "regard.server.serve": "show",
     "regard.statistics": "Interval",
     "regard.sweep.comparison": "compare Comparison Contrast Variant",

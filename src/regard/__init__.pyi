@@ -94,6 +94,7 @@ from regard.runs.alignment import LinkedPair as LinkedPair
 from regard.runs.answer_run import AnswerRun as AnswerRun, TestReport as TestReport
 from regard.runs.averaging import average as average
 from regard.runs.language_run import LanguageReport as LanguageReport, LanguageRun as LanguageRun
+from regard.runs.live_page import write_live_page as write_live_page
 from regard.runs.loading import load as load, load_translator as load_translator
 from regard.runs.pair_run import PairReport as PairReport, PairRun as PairRun
 from regard.runs.pruning import PruneReport as PruneReport, prune as prune
@@ -124,7 +125,6 @@ from regard.runs.task_configs import (
 )
 from regard.runs.training import train as train
 from regard.runs.translation_run import TranslationReport as TranslationReport, TranslationRun as TranslationRun
-from regard.server.live_page import write_live_page as write_live_page
 from regard.server.serve import show as show
 from regard.statistics import Interval as Interval
 from regard.sweep.comparison import (

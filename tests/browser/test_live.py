@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import regard
-from regard.server.live_page import _module
+from regard.runs.live_page import _module
 from regard.viz.page import bundle_modules
 from tests.browser.conftest import settle
 from tests.browser.test_explorer import INPUT

@@ -14,7 +14,7 @@ from regard.attention.hooks import attention_layers, find_layer
 from regard.attention.mechanism import PARTS
 from regard.attention.multihead import MultiHeadAttention
 from regard.errors import InputError
-from regard.server.live_page import live_data
+from regard.runs.live_page import live_data
 from regard.training.signals import Interrupted
 from regard.training.trust_code import check_trusted, code_digests
 

@@ -194,7 +194,7 @@ def run_show(argv: list[str]) -> None:
     keep_memory()
     shown = flags.storage.load(name)
     if flags.live is not None:
-        from regard.server.live_page import write_live_page  # slow to import, and not needed to show a run
+        from regard.runs.live_page import write_live_page  # slow to import, and not needed to show a run
 
         sys.stdout.write(f"The page is in {write_live_page(shown, flags.live)}\n")
         return

@@ -18,7 +18,7 @@ export async function inflate(input, size) {
 }
 
 /**
- * The bytes of a text with 7 bits in each character. See `regard.server.live_page`.
+ * The bytes of a text with 7 bits in each character. See `regard.runs.live_page`.
  * @param {string} text
  * @param {number} size number of bytes
  */

@@ -141,7 +141,7 @@ export function wave(position, width) {
   });
 }
 
-// Parameters as a page's file holds them. See `regard.server.live_page`, which writes them.
+// Parameters as a page's file holds them. See `regard.runs.live_page`, which writes them.
 
 /**
  * @typedef {object} StoredParameters

@@ -17,9 +17,9 @@ import torch
 
 import regard
 from regard.data.batch import PairBatch, collate, read_source
+from regard.runs.live_page import MAX_PARAMETERS, live_data, live_page
 from regard.runs.run_types import AnyRun
 from regard.server.explorer import Explorer
-from regard.server.live_page import MAX_PARAMETERS, live_data, live_page
 from regard.server.messages import InterventionRequest, Question
 
 NODE = shutil.which("node")
