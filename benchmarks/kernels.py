@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from flags import count
 from torch import Tensor
 
-from regard.attention import single as layer_call
+from regard.attention import layer as layer_call
 from regard.attention.blocks import Dropout
 from regard.attention.functional import attention_weights
 from regard.attention.multihead import MultiHeadAttention

@@ -33,7 +33,7 @@ MODULES = {
     "regard.external.model": "ExternalModel",
     "regard.external.next_tokens": "next_tokens NextToken NextTokens",
     "regard.activations.interface": "ActivationNames Activations activation_names record replace",
-    "regard.activations.recording": "intervene",
+    "regard.activations.weights": "intervene",
     "regard.external.weighted_values": "weighted_values WeightedValues",
     "regard.fast.memory": "keep_memory",
     "regard.interpret.alignment": "Alignment",

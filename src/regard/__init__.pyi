@@ -5,7 +5,7 @@ from regard.activations.interface import (
     record as record,
     replace as replace,
 )
-from regard.activations.recording import intervene as intervene
+from regard.activations.weights import intervene as intervene
 from regard.attention.records import Record as Record, Records as Records
 from regard.convert.export import export as export
 from regard.convert.import_model import import_model as import_model

@@ -2,9 +2,9 @@
 
 import pytest
 
-from regard.attention import single
+from regard.attention import layer as attention_layer
 
 
 @pytest.fixture(autouse=True)
 def no_sequence_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(single, "SHORT", 0)
+    monkeypatch.setattr(attention_layer, "SHORT", 0)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard import record
 from regard.attention.blocks import Encoder
-from regard.attention.hooks import LayerCall, trace_layer
+from regard.attention.layer import LayerCall, trace_layer
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.parts import AttentionKind, LayerSizes
 from regard.attention.positions import Alibi, T5Bias

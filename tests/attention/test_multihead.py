@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard import record
-from regard.attention import single
+from regard.attention import layer as attention_layer
 from regard.attention.masks import causal_mask
 from regard.attention.multihead import KeyValues, MultiHeadAttention
 from regard.attention.scores import SCORES, Additive, find_score
@@ -305,17 +305,17 @@ def test_short_sequences_in_bfloat16_on_a_cpu_are_explicit_and_agree(
     layer = MultiHeadAttention(12, heads=3).to(torch.bfloat16)
     states = torch.randn(2, 7, 12, generator=generator).to(torch.bfloat16)
     mask = torch.rand(2, 7, 7, generator=generator) < 0.5
-    called, fused = 0, single._fused_kernel
+    called, fused = 0, attention_layer._fused_kernel
 
     def counted(*args: Any) -> Tensor:
         nonlocal called
         called += 1
         return fused(*args)
 
-    monkeypatch.setattr(single, "_fused_kernel", counted)
+    monkeypatch.setattr(attention_layer, "_fused_kernel", counted)
     kernel = layer(states, mask=mask, causal=True)
     assert called == 1
-    monkeypatch.setattr(single, "SHORT", 7)
+    monkeypatch.setattr(attention_layer, "SHORT", 7)
     torch.testing.assert_close(layer(states, mask=mask, causal=True), kernel, atol=1e-2, rtol=0)
     assert called == 1
     layer.float()(states.float(), mask=mask)

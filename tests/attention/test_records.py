@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard import record
 from regard.attention.blocks import Decoder, EncoderLayer
-from regard.attention.hooks import attention_layers
+from regard.attention.layer import attention_layers
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.names import find_name, known_name, layer_name
 from regard.attention.records import Record

@@ -45,17 +45,17 @@ def test_selected_heads_and_rows_equal_those_of_all(small: Any, name: str) -> No
 
 
 def test_only_requested_layers_are_computed(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.activations import attention_interface
+    from regard.activations import transformers_attention
 
     model, inputs = small.build(small.known["llama"]), small.make_inputs(small.known["llama"])
     asked: list[str] = []
-    eager = attention_interface.InterfaceCall.weights
+    eager = transformers_attention.InterfaceCall.weights
 
     def count(self: Any, chosen: Any) -> Any:
         asked.append("eager")
         return eager(self, chosen)
 
-    monkeypatch.setattr(attention_interface.InterfaceCall, "weights", count)
+    monkeypatch.setattr(transformers_attention.InterfaceCall, "weights", count)
     _, records = run(model, inputs, layers=["model.layers.1.self_attn"])
     assert list(records) == ["model.layers.1.self_attn"] and len(asked) == 1
     with pytest.raises(

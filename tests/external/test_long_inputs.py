@@ -9,7 +9,7 @@ from torch import nn
 
 import regard
 from regard.activations import capture_session
-from regard.activations.recording import record
+from regard.activations.weights import record_weights
 from regard.errors import InputError
 from regard.external import layer_maps
 from regard.external.layer_maps import record_long
@@ -45,7 +45,7 @@ def test_long_inputs_of_pytorch_layers(generator: torch.Generator) -> None:
             return nn.functional.scaled_dot_product_attention(states, states, states, is_causal=True)
 
     model, states = Own(), torch.randn(2, 3, 70, 4, generator=generator)
-    with record(model) as whole:
+    with record_weights(model) as whole:
         plain = model(states)
     with record_long(model, largest=5, side=16) as long:
         assert torch.equal(model(states), plain)
@@ -65,7 +65,7 @@ def test_long_inputs_of_transformers_models(small: Any, name: str) -> None:
     model = small.build(small.known[name])
     given = {"input_ids": torch.arange(140).view(2, 70) % 57 + 3}
     with torch.no_grad():
-        with record(model) as whole:
+        with record_weights(model) as whole:
             plain = model(**given)[0]
         with record_long(model, largest=5, side=16) as long:
             found = model(**given)[0]
@@ -75,17 +75,17 @@ def test_long_inputs_of_transformers_models(small: Any, name: str) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_at_most_one_block_of_rows_is_computed_at_once(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.activations import attention_interface
+    from regard.activations import transformers_attention
 
     asked: list[int] = []
-    weights = attention_interface.InterfaceCall.weights
+    weights = transformers_attention.InterfaceCall.weights
 
     def count(self: Any, chosen: Any) -> Any:
         found = weights(self, chosen)
         asked.append(found[0].shape[2])
         return found
 
-    monkeypatch.setattr(attention_interface.InterfaceCall, "weights", count)
+    monkeypatch.setattr(transformers_attention.InterfaceCall, "weights", count)
     monkeypatch.setattr(capture_session, "BLOCK", 8)
     model = small.build(small.known["llama"])
     given = {"input_ids": torch.arange(70).view(1, 70) % 57 + 3}
@@ -93,7 +93,7 @@ def test_at_most_one_block_of_rows_is_computed_at_once(small: Any, monkeypatch: 
         model(**given)
     assert asked == [32, 32, 6] * 2
     asked.clear()
-    with torch.no_grad(), record(model, heads=[1]):
+    with torch.no_grad(), record_weights(model, heads=[1]):
         model(**given)
     assert max(asked) == 8 and sum(asked) == 140
 
@@ -147,7 +147,7 @@ def words(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def whole_weights(subject: Any) -> Any:
-    with torch.no_grad(), record(subject.model) as records:
+    with torch.no_grad(), record_weights(subject.model) as records:
         subject.model(torch.arange(40).unsqueeze(0))
     return records["attention"].weights[0].numpy()
 

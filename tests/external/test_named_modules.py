@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import regard
-from regard.activations.recording import record
+from regard.activations.weights import record_weights
 from regard.errors import InputError
 
 
@@ -49,11 +49,11 @@ def expected(states: Tensor) -> Tensor:
 def test_weights_are_recorded_at_the_named_module(drop: float) -> None:
     """Weights are recorded before the dropout, so that rows sum to one."""
     model, states = BlockModel(drop), torch.randn(2, 5, 8)
-    with record(model, modules="blocks.*.attn_drop") as records:
+    with record_weights(model, modules="blocks.*.attn_drop") as records:
         model(states)
     assert list(records) == ["blocks.0.attn_drop", "blocks.1.attn_drop"]
     torch.testing.assert_close(records["blocks.0.attn_drop"].weights, expected(states))
-    with record(model, modules="blocks.1.attn_drop", heads=[1], rows=[3]) as records:
+    with record_weights(model, modules="blocks.1.attn_drop", heads=[1], rows=[3]) as records:
         model(states)
     assert [layer.weights.shape for layer in records.values()] == [(2, 1, 1, 5)]
     assert not any(module._forward_hooks for module in model.modules())
@@ -74,18 +74,18 @@ def test_without_modules_a_warning_names_the_remedy() -> None:
     model = BlockModel()
     model.blocks = nn.ModuleList([NoSoftmaxBlock(), NoSoftmaxBlock()])
     with pytest.warns(UserWarning, match=r"BlockModel ran, and nothing was recorded: .*record\(model, modules='blocks"):
-        with record(model) as records:
+        with record_weights(model) as records:
             model(torch.randn(2, 5, 8))
     assert not records
     with pytest.warns(UserWarning, match="BlockModel ran, and blocks.0 computed no attention: record without layers"):
-        with record(model, layers=["blocks.0"]):
+        with record_weights(model, layers=["blocks.0"]):
             model(torch.randn(2, 5, 8))
 
 
 def test_named_modules_of_one_class_do_not_hide_layers_of_another_class() -> None:
     model, states = BlockModel(), torch.randn(2, 5, 8)
     model.blocks = nn.ModuleList([AttentionBlock(), NoSoftmaxBlock()])
-    with record(model, modules="blocks.1.attn_drop") as records:
+    with record_weights(model, modules="blocks.1.attn_drop") as records:
         model(states)
     assert list(records) == ["blocks.0", "blocks.1.attn_drop"]
     torch.testing.assert_close(records["blocks.1.attn_drop"].weights, expected(model.blocks[0](states)))
@@ -94,10 +94,10 @@ def test_named_modules_of_one_class_do_not_hide_layers_of_another_class() -> Non
 def test_wrong_pattern_is_refused() -> None:
     model = BlockModel()
     with pytest.raises(InputError, match="module 'blocks.*.drop' is unknown: .*attn_drop"):
-        with record(model, modules="blocks.*.drop"):
+        with record_weights(model, modules="blocks.*.drop"):
             pass
     with pytest.warns(UserWarning) as said:
-        with record(model, modules="blocks.1.proj"):
+        with record_weights(model, modules="blocks.1.proj"):
             model(torch.randn(2, 5, 8))
     assert "module 'blocks.1.proj' neither receives nor returns rows that sum to one" in str(said[0].message)
     assert "no attention weights passed through the modules that match 'blocks.1.proj'" in str(said[1].message)

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import regard
-from regard.activations import recording
+from regard.activations import weights as recording
 from regard.activations.capture_session import CaptureSession
 from regard.activations.forward_tracker import ForwardTracker
 from regard.activations.torch_calls import without_modes

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.attention.flex_attention import flex_attention
 
 import regard
-from regard.activations.recording import record
+from regard.activations.weights import record_weights
 from regard.attention.multihead import MultiHeadAttention
 from regard.errors import InputError
 
@@ -27,7 +27,7 @@ def test_pytorch_transformer_is_recorded(generator: torch.Generator) -> None:
     }
     with torch.no_grad():
         plain = model(source, target, **masks)
-        with record(model) as records:
+        with record_weights(model) as records:
             recorded = model(source, target, **masks)
         again = model(source, target, **masks)
     torch.testing.assert_close(recorded, plain, atol=1e-5, rtol=0)
@@ -49,7 +49,7 @@ def test_pytorch_transformer_is_recorded(generator: torch.Generator) -> None:
 def test_mask_of_selected_rows_of_a_pytorch_layer(generator: torch.Generator) -> None:
     layer, states = nn.MultiheadAttention(6, 3, batch_first=True), torch.randn(2, 5, 6, generator=generator)
     future = torch.ones(5, 5, dtype=torch.bool).triu(1)
-    with record(layer, heads=[2], rows=[4, 1]) as records:
+    with record_weights(layer, heads=[2], rows=[4, 1]) as records:
         layer(states, states, states, attn_mask=future)
     mask = records[""].mask
     assert mask is not None and torch.equal(mask, ~future[[4, 1]].expand(2, 1, 2, 5))
@@ -64,7 +64,7 @@ def test_callers_of_a_pytorch_layer_get_the_requested_outputs(
     layer = nn.MultiheadAttention(6, 3)  # time first
     query, memory = torch.randn(5, 2, 6, generator=generator), torch.randn(7, 2, 6, generator=generator)
     expected = layer(query, memory, memory, need_weights=need_weights, average_attn_weights=average)
-    with record(layer) as records:
+    with record_weights(layer) as records:
         actual = layer(query, memory, memory, None, need_weights, None, average)
     torch.testing.assert_close(actual[0], expected[0], atol=1e-6, rtol=0)
     assert (actual[1] is None) == (expected[1] is None)
@@ -78,7 +78,7 @@ def test_unbatched_input_and_limits(generator: torch.Generator) -> None:
     layer = nn.MultiheadAttention(6, 3)
     states = torch.randn(5, 6, generator=generator)
     _, weights = layer(states, states, states, average_attn_weights=False)
-    with record(layer, heads=[2], rows=[1, 4]) as records:
+    with record_weights(layer, heads=[2], rows=[1, 4]) as records:
         layer(states, states, states)
     torch.testing.assert_close(records[""].weights, weights.detach()[None, [2]][:, :, [1, 4]])
 
@@ -120,7 +120,7 @@ def test_sdpa_calls_are_recorded_and_unchanged(
     query = torch.randn(2, 4, 5, 8, generator=generator)
     key = torch.randn(2, 2 if "enable_gqa" in options else 4, 5, 8, generator=generator)
     plain = model(query, key)
-    with record(model, **limits) as records:
+    with record_weights(model, **limits) as records:
         assert torch.equal(model(query, key), plain)
     assert set(records) == {"inner", "inner#1"}
     # With one-hot values, the kernel returns the weights.
@@ -137,7 +137,7 @@ def test_sdpa_calls_are_recorded_and_unchanged(
 def test_record_has_the_dropout_of_the_sdpa_call() -> None:
     model = TwoCallModel(dropout_p=0.5)
     query, key = torch.randn(2, 4, 5, 8), torch.randn(2, 4, 5, 8)
-    with record(model) as records:
+    with record_weights(model) as records:
         output = model(query, key)
     weights, second = records["inner"].weights, records["inner#1"].weights
     assert 0.2 < (weights == 0).float().mean() < 0.8
@@ -149,7 +149,7 @@ def test_sdpa_with_other_numbers_of_dimensions(shape: tuple[int, ...]) -> None:
     model = TwoCallModel()
     states = torch.randn(shape)
     plain = model(states, states)
-    with record(model) as records:
+    with record_weights(model) as records:
         assert torch.equal(model(states, states), plain)
     assert records["inner"].weights.dim() == 4 and records["inner"].weights.shape[-2:] == (5, 5)
 
@@ -157,7 +157,7 @@ def test_sdpa_with_other_numbers_of_dimensions(shape: tuple[int, ...]) -> None:
 def test_hooks_and_patches_are_removed_afterwards() -> None:
     model = TwoCallModel()
     peer = nn.MultiheadAttention(6, 3)
-    with record(model), record(peer):
+    with record_weights(model), record_weights(peer):
         pass
     assert not model.inner._forward_hooks and not model.inner._forward_pre_hooks
     assert "forward" not in vars(peer)
@@ -166,11 +166,11 @@ def test_hooks_and_patches_are_removed_afterwards() -> None:
 
 def test_layers_are_selected_and_must_exist() -> None:
     model = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2)
-    with record(model, layers=["layers.1.self_attn"]) as records:
+    with record_weights(model, layers=["layers.1.self_attn"]) as records:
         model(torch.randn(1, 3, 8))
     assert list(records) == ["layers.1.self_attn"]
     with pytest.raises(InputError, match="layer 'layers.7.self_attn' is unknown: .*did you mean layers.1.self_attn"):
-        with record(model, layers=["layers.7.self_attn"]):
+        with record_weights(model, layers=["layers.7.self_attn"]):
             pass
 
 
@@ -184,7 +184,7 @@ def test_pytorch_layers_next_to_regard_layers(generator: torch.Generator) -> Non
     states = torch.randn(2, 5, 8, generator=generator)
     with torch.no_grad():
         plain = model(states)
-        with record(model) as records:
+        with record_weights(model) as records:
             torch.testing.assert_close(model(states), plain, atol=1e-5, rtol=0)
     assert set(records) == {"0", "1.layers.0.self_attn"}
 
@@ -213,7 +213,7 @@ def test_sdpa_with_all_accepted_shapes(generator: torch.Generator, shapes: Any, 
     query, key = (torch.randn(shape, generator=generator) for shape in shapes[:2])
     mask = None if shapes[2] is None else torch.randn(shapes[2], generator=generator) > -0.5
     plain = model(query, key, key, attn_mask=mask)
-    with record(model, **limits) as records:
+    with record_weights(model, **limits) as records:
         assert torch.equal(model(query, key, key, attn_mask=mask), plain)
     weights = records[""].weights
     lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
@@ -229,7 +229,7 @@ def test_jagged_tensors_give_a_warning() -> None:
     states = torch.nested.nested_tensor(lengths, layout=torch.jagged).transpose(1, 2)
     model = SDPAModule()
     plain = model(states, states, states)
-    with pytest.warns(UserWarning) as caught, record(model) as records:
+    with pytest.warns(UserWarning) as caught, record_weights(model) as records:
         output = model(states, states, states)
     assert str(caught[0].message).startswith("attention of '' uses jagged tensors, which cannot be recorded: ")
     assert not records
@@ -254,10 +254,10 @@ def test_direct_call_of_multi_head_attention_forward(generator: torch.Generator)
 
     states, mask = torch.randn(2, 4, 6, generator=generator), torch.ones(4, 4, dtype=torch.bool).triu(1)
     plain, weights = layer(states, states, states, attn_mask=mask, average_attn_weights=False)
-    with record(Direct()) as records:
+    with record_weights(Direct()) as records:
         pass
     direct = Direct()
-    with record(direct) as records:
+    with record_weights(direct) as records:
         torch.testing.assert_close(direct(states, mask), plain, atol=1e-6, rtol=0)
     torch.testing.assert_close(records[""].weights, weights, atol=1e-6, rtol=0)
     allowed = records[""].mask
@@ -268,11 +268,11 @@ def test_direct_call_of_multi_head_attention_forward(generator: torch.Generator)
 def test_repeated_call_is_selected_by_number() -> None:
     model = TwoCallModel()
     states = torch.randn(1, 1, 3, 4)
-    with record(model, layers=["inner#1"]) as records:
+    with record_weights(model, layers=["inner#1"]) as records:
         model(states, states)
     assert list(records) == ["inner#1"]
     layer = nn.MultiheadAttention(6, 3)
-    with record(nn.ModuleList([layer])[0], layers=[""]) as records:
+    with record_weights(nn.ModuleList([layer])[0], layers=[""]) as records:
         layer(*[torch.randn(3, 6)] * 3)
     assert list(records) == [""]
 
@@ -290,7 +290,7 @@ def test_new_pass_replaces_records_and_inner_pass_extends_them() -> None:
                 self.layer(states, states, states)
 
     model = Twice()
-    with record(model) as records:
+    with record_weights(model) as records:
         model(torch.randn(3, 6), 3)
         assert list(records) == ["layer", "layer#1", "layer#2"]
         model(torch.randn(4, 6), 1)
@@ -316,13 +316,13 @@ def test_flex_attention_gives_a_warning_next_to_other_layers() -> None:
         UserWarning,
         match="1 computes attention with flex_attention, which cannot be recorded: with modules=",
     ):
-        with record(model) as records:
+        with record_weights(model) as records:
             model(states)
     assert list(records) == ["0.self_attn"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", message="flex_attention called without")
-        with record(model, layers=["0.self_attn"]):
+        with record_weights(model, layers=["0.self_attn"]):
             model(states)
 
 

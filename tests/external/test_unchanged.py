@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import regard
-from regard.activations import attention_interface as interface_inputs
+from regard.activations import transformers_attention as interface_inputs
 from regard.attention.multihead import MultiHeadAttention
 
 B, T, D, H = 3, 6, 16, 4

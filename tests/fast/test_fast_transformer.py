@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from regard import record
-from regard.attention.hooks import explicit_weights
 from regard.attention.interventions import intervene
+from regard.attention.layer import explicit_weights
 from regard.attention.multihead import keep_heads
 from regard.attention.positions import Positions
 from regard.data.batch import collate

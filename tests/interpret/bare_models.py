@@ -8,7 +8,7 @@ from torch import nn
 
 import regard
 from regard.activations.components import Components, find_components
-from regard.attention.hooks import attention_layers
+from regard.attention.layer import attention_layers
 from regard.attention.names import short_name
 from regard.interpret.score_calls import own_forward_pass
 from regard.models.decoder_only import DecoderOnly, DecoderOnlyConfig

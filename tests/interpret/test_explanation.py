@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import regard
-from regard.attention.hooks import find_layer
+from regard.attention.layer import find_layer
 from regard.attention.multihead import MultiHeadAttention
 from regard.interpret.explanation import Explanation
 from tests.german import write

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import regard
-from regard.attention.hooks import attention_layers
+from regard.attention.layer import attention_layers
 from regard.interpret.examination import make_examination
 from regard.interpret.importance import head_importance
 from regard.interpret.needs import Needs, find_needs

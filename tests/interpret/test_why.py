@@ -11,7 +11,7 @@ from torch import Tensor
 
 import regard
 from regard.activations.components import find_components
-from regard.attention.hooks import trace_layer
+from regard.attention.layer import trace_layer
 from regard.errors import InputError
 from regard.interpret.linear_pass import Contribution, LinearPass, group
 from regard.interpret.score_calls import own_forward_pass

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard import record
-from regard.attention.hooks import find_layer
+from regard.attention.layer import find_layer
 from regard.attention.multihead import keep_heads
 from regard.attention.positions import Sinusoidal
 from regard.data.batch import collate

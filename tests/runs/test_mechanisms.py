@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import regard
-from regard.attention.hooks import attention_layers, find_layer
+from regard.attention.layer import attention_layers, find_layer
 from regard.attention.mechanism import PARTS
 from regard.attention.multihead import MultiHeadAttention
 from regard.errors import InputError

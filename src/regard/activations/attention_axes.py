@@ -38,7 +38,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from regard.activations.forward_tracker import DetachableHook, ForwardTracker, probing, remove_hooks
-from regard.attention.hooks import AttentionLayer
+from regard.attention.layer import AttentionLayer
 from regard.errors import is_own
 
 HEADS = ("num_heads", "n_heads", "n_head", "num_attention_heads", "heads", "nhead", "nheads", "num_head", "h")

@@ -1,6 +1,6 @@
 """Sessions that select attention calls of one model, and store or change their weights.
 
-Every capture mechanism in the table of `recording` calls the same three methods of a session. `next_call_name`
+Every capture mechanism in the table of `weights` calls the same three methods of a session. `next_call_name`
 returns the name of the call, `change_weights` applies interventions, and `record_call` stores an
 `AttentionCall`.
 """
@@ -494,7 +494,7 @@ def self_attention_kind(mask: Tensor | None, queries: int) -> Kind:
     return "encoder" if mask.triu(mask.shape[-1] - mask.shape[-2] + 1).any() else "decoder"
 
 
-def describe_weights(weights: Tensor, *, flat: bool) -> AttentionCall:
+def attention_call(weights: Tensor, *, flat: bool) -> AttentionCall:
     """Return the call of a module that computes weights (B, H, Tq, Tk) in its own code, without a mask."""
     mask, square = nonzero_keys(weights), weights.shape[2] == weights.shape[3]
     kind = self_attention_kind(mask, weights.shape[2]) if square else None

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from regard.activations.interface import change_first
 from regard.attention.blocks import Block, FeedForward
-from regard.attention.hooks import AttentionLayer, attention_layers, explicit_weights
+from regard.attention.layer import AttentionLayer, attention_layers, explicit_weights
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.names import short_name
 from regard.attention.sharing import Grouped, MultiQuery

@@ -15,7 +15,7 @@
     mlp_out                 output of the feed-forward layer                  (B, T, D)
 
 Queries and keys are those after rotary positions and norms. Heads that share keys have one head of `k` and `v`.
-Layers of Regard pass their activations to their hook. In other models, the mechanisms of `recording` pass
+Layers of Regard pass their activations to their hook. In other models, the mechanisms of `weights` pass
 queries, keys, values, scores, weights and contexts; blocks and feed-forward layers are modules with hooks, and
 the output of attention is that of the module that reads the contexts.
 
@@ -37,9 +37,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.activations import recording
 from regard.activations.attention_axes import active_probe
-from regard.activations.attention_interface import find_eager_function
 from regard.activations.capture_session import (
     AttentionCall,
     AttentionInputs,
@@ -49,10 +47,12 @@ from regard.activations.capture_session import (
 )
 from regard.activations.forward_tracker import ForwardTracker
 from regard.activations.modules import parameter_names, resolve_module
+from regard.activations.transformers_attention import find_eager_function
+from regard.activations.weights import capture, record_weights
 from regard.arguments import public
 from regard.attention.blocks import Block
 from regard.attention.functional import attention_weights
-from regard.attention.hooks import AttentionLayer, attach_hooks, disable_compile, with_receiver
+from regard.attention.layer import AttentionLayer, attach_hooks, disable_compile, with_receiver
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.names import short_name
 from regard.attention.records import Recorder, Records, merge_levels
@@ -335,7 +335,7 @@ class Watch:
             # Regard's layers have hooks of their own; the mechanisms of a recording see all other attention.
             if others or not self.own:
                 session = ActivationSession(self)
-                stack.enter_context(recording.capture(session))
+                stack.enter_context(capture(session))
                 if session.wants("out"):
                     for module in self.tracker.modules.values():
                         if is_linear(module) or isinstance(module, nn.MultiheadAttention):
@@ -581,7 +581,7 @@ def record(
 
     `model`: a module, a run, or the result of `regard.look`. `patterns`: names of activations, or patterns with
     `*` (see `activation_names`); gradients flow through recorded activations. Without patterns, the options are
-    those of `regard.activations.recording.record`: `layers`, `heads` and `rows` (query steps) limit the
+    those of `regard.activations.weights.record_weights`: `layers`, `heads` and `rows` (query steps) limit the
     computation, `modules` names modules through which weights pass that Regard cannot find, and `tokenizer` and
     the labels name queries and keys.
 
@@ -599,7 +599,7 @@ def record(
         "key_labels": key_labels,
     }
     if not patterns:
-        return recording.record(model, **options)
+        return record_weights(model, **options)
     if given := [name for name, value in options.items() if value is not None]:
         raise InputError(f"{', '.join(given)} select weights: leave them out, or the names of activations")
     cache = Activations()

@@ -16,7 +16,7 @@ from regard.activations.attention_axes import FOLDED, UNKNOWN, Axes, active_prob
 from regard.activations.capture_session import (
     CaptureSession,
     are_attention_weights,
-    describe_weights,
+    attention_call,
     nonzero_keys,
 )
 from regard.activations.forward_tracker import remove_hooks
@@ -82,7 +82,7 @@ class WeightsHook:
                 return None
             by_head = axes.unfold(weights)  # each call of a loop over heads has its own record
             if not session.intervenes:
-                session.record_call(name, describe_weights(by_head.detach(), flat=flat))
+                session.record_call(name, attention_call(by_head.detach(), flat=flat))
                 return None
             changed = axes.fold(session.change_weights(by_head, nonzero_keys(by_head)), weights.shape)
         outputs[place or 0] = changed

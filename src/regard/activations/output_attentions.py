@@ -22,7 +22,6 @@ import torch
 from torch import Tensor, nn
 
 from regard.activations.attention_axes import SELECTED
-from regard.activations.attention_interface import find_eager_function, uses_interface
 from regard.activations.capture_session import (
     AttentionCall,
     CaptureSession,
@@ -33,6 +32,7 @@ from regard.activations.capture_session import (
 from regard.activations.forward_tracker import ForwardTracker, and_parents, remove_hooks
 from regard.activations.modules import is_transformers_model
 from regard.activations.torch_calls import WINDOW_ATTRIBUTE, last_changed_weights
+from regard.activations.transformers_attention import find_eager_function, uses_interface
 from regard.attention.records import Kind
 
 ATTENTIONS = "attentions"
@@ -194,7 +194,7 @@ class OutputAttentionsHook:
         counts = Counter(layer for address, (layer, _) in self.returned.items() if address in in_output)
         for address, (layer, whole) in self.returned.items():
             if layer in named and uses_interface(named[layer]):
-                continue  # recorded by `attention_interface`
+                continue  # recorded by `transformers_attention`
             if address not in in_output or layer in session.kernel_callers:
                 continue
             if session.refusals.get(layer, "").endswith(SELECTED.partition("{}")[2]):

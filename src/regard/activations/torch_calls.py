@@ -45,7 +45,6 @@ from regard.activations.attention_axes import (
     in_place_of,
     origin_of,
 )
-from regard.activations.attention_interface import find_eager_function
 from regard.activations.capture_session import (
     HALF,
     AttentionCall,
@@ -53,7 +52,7 @@ from regard.activations.capture_session import (
     CaptureSession,
     InterventionSession,
     OneHead,
-    describe_weights,
+    attention_call,
     mask_from_bias,
     nonzero_keys,
     relative_difference,
@@ -63,6 +62,7 @@ from regard.activations.capture_session import (
     zero_masked_rows,
 )
 from regard.activations.forward_tracker import ForwardTracker, ThreadList, and_parents, capturing_elsewhere
+from regard.activations.transformers_attention import find_eager_function
 from regard.attention.functional import widen
 from regard.attention.records import Kind, is_transformed
 from regard.errors import InputError, is_own, plural
@@ -579,7 +579,7 @@ def _attend(modes: Sequence[TorchCallMode], weights: Tensor, keys: int, *, produ
         if not target.intervenes:
             # A copy, because the model may change the weights in place.
             copied = by_head.detach().float() if by_head.dtype in HALF else by_head.detach().clone()
-            call = describe_weights(copied, flat=weights.dim() == 2 and "q" in known.roles)
+            call = attention_call(copied, flat=weights.dim() == 2 and "q" in known.roles)
             if isinstance(target, CaptureSession) and target.unconfirmed is not None:
                 target.unconfirmed.setdefault(name, []).append(call)
             else:

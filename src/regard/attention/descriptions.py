@@ -6,7 +6,7 @@ is the output of a head.
 
 from torch import nn
 
-from regard.attention.hooks import AttentionLayer, attention_layers
+from regard.attention.layer import AttentionLayer, attention_layers
 from regard.attention.mechanism import PARTS
 from regard.attention.normalizers import TopK
 from regard.attention.parts import Combination, Marked

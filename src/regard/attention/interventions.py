@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from regard.arguments import public
 from regard.attention.descriptions import can_be_negative, describe_normalizer, follows_softmax
 from regard.attention.functional import tempered_weights, uniform_weights
-from regard.attention.hooks import attach_hooks, disable_compile, find_layer, with_change
+from regard.attention.layer import attach_hooks, disable_compile, find_layer, with_change
 from regard.attention.records import check_indices
 from regard.errors import InputError
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.arguments import public
-from regard.attention.hooks import AttentionLayer
+from regard.attention.layer import AttentionLayer, attention_forward
 from regard.attention.masks import as_weights_mask
 from regard.attention.mechanism import Mechanism, PartChoice
 from regard.attention.normalizers import without_softmax
@@ -25,7 +25,7 @@ from regard.attention.parts import AttentionKind, LayerSizes, Sharing, Slot
 from regard.attention.positions import BASE, Rotary
 from regard.attention.scores import ScaledDot, Score
 from regard.attention.sharing import Grouped, MultiQuery
-from regard.attention.single import attention_forward, check_states
+from regard.attention.single import check_states
 from regard.errors import InputError, check_range
 from regard.fast.joint_projection import can_join, joint_linear
 

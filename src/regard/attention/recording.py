@@ -2,7 +2,7 @@
 
 A layer that is not recorded calls the fused kernel. A recorded layer computes its weights explicitly. If only
 some heads or rows are recorded, the output comes from the fused kernel, and the layer computes only these
-weights in addition (`single.attention_forward`). The signature of the model never changes.
+weights in addition (`layer.attention_forward`). The signature of the model never changes.
 """
 
 import dataclasses
@@ -13,8 +13,8 @@ from functools import partial
 from torch import nn
 
 from regard.attention.descriptions import describe_weights
-from regard.attention.hooks import AttentionHook, AttentionLayer, attach_hooks, attention_layers, disable_compile
 from regard.attention.interventions import active_interventions
+from regard.attention.layer import AttentionHook, AttentionLayer, attach_hooks, attention_layers, disable_compile
 from regard.attention.names import find_name, known_name, layer_name
 from regard.attention.records import Recorder, Records
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from regard.attention.hooks import attention_layers
+from regard.attention.layer import attention_layers
 from regard.attention.multihead import MultiHeadAttention
 from regard.convert.exportable import Exportable
 from regard.data.imported_tokenizer import ImportedTokenizer

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from regard.attention.hooks import attention_layers
+from regard.attention.layer import attention_layers
 from regard.convert.exportable import EngineName, Precision
 from regard.data.vocabulary import UNKNOWN
 from regard.errors import InputError, RegardError

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from regard import fast
 from regard.arguments import Limits, public
 from regard.attention.blocks import DecoderLayer, EncoderLayer
-from regard.attention.hooks import attention_layers
+from regard.attention.layer import attention_layers
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.positions import LearnedPositions, Sinusoidal
 from regard.data.vocabulary import BOS, EOS

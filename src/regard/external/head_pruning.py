@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.activations.forward_tracker import modules_by_name
 from regard.activations.modules import check_prunable, count_parameters
-from regard.activations.recording import intervene
+from regard.activations.weights import intervene
 from regard.arguments import public
 from regard.errors import InputError
 from regard.external import shrinking

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from regard.activations.capture_session import BLOCK, AttentionCall, CaptureSession
 from regard.activations.forward_tracker import ForwardTracker
 from regard.activations.modules import parameter_names, resolve_module
-from regard.activations.recording import capture, check_layers, record, regard_layers, warn_if_nothing_recorded
+from regard.activations.weights import capture, check_layers, record_weights, regard_layers, warn_if_nothing_recorded
 from regard.arguments import public
-from regard.attention.hooks import AttentionHook, attach_hooks
+from regard.attention.layer import AttentionHook, attach_hooks
 from regard.attention.names import find_name
 from regard.attention.records import Kind, Recorder, check_indices, describe_left_out, is_transformed
 from regard.errors import InputError
@@ -251,7 +251,7 @@ def find_layers(model: nn.Module, arguments: Any, modules: str | None) -> tuple[
 
     All calls of a layer are listed as one layer.
     """
-    with record(model, modules=modules) as records, torch.no_grad():
+    with record_weights(model, modules=modules) as records, torch.no_grad():
         call_model(model, arguments)
     layers = [
         Layer(name, layer.kind or "encoder", layer.weights.shape[1])
@@ -284,7 +284,7 @@ def _map_layers(model: nn.Module, prepared: PreparedInput, tokenizer: Any, modul
         if decoder_tokens is not None:
             target = _written_labels(prepared, texts), texts.labels(decoder_tokens[0].tolist())
         return long_layer_maps(long_records, texts.labels(tokens[0].tolist()), target=target)
-    with record(model, modules=modules, tokenizer=tokenizer) as records:
+    with record_weights(model, modules=modules, tokenizer=tokenizer) as records:
         call_model(model, arguments)
     layers = make_layer_maps(records, 0)
     writing = [name for name, layer in layers.items() if layer.written]

@@ -24,7 +24,7 @@ from regard.activations.capture_session import AttentionCall, AttentionInputs, C
 from regard.activations.components import Components
 from regard.activations.forward_tracker import ForwardTracker
 from regard.activations.modules import count_parameters, find_device, random_init
-from regard.activations.recording import capture
+from regard.activations.weights import capture
 from regard.arguments import public
 from regard.attention.records import Recorder, check_indices
 from regard.errors import InputError, check_range

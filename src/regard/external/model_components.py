@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from regard.activations.components import KINDS, Components, HeadContexts, HeadInputs, Kind, ProjectedPart
 from regard.activations.forward_tracker import modules_by_name
 from regard.activations.interface import find_block, find_feed_forward, is_linear
-from regard.activations.recording import intervene
+from regard.activations.weights import intervene
 from regard.attention.interventions import suspend_interventions
 from regard.errors import InputError
 from regard.external.shrinking import GROUP_COUNTS

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.activations.recording import recorded_path
+from regard.activations.weights import recorded_path
 from regard.errors import InputError, unknown_choice
 from regard.external.adapters import (
     Adapter,

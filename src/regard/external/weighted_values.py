@@ -15,7 +15,7 @@ import torch
 from regard.activations.interface import read_values
 from regard.arguments import check_value, public
 from regard.attention.descriptions import context_changes
-from regard.attention.hooks import attention_layers
+from regard.attention.layer import attention_layers
 from regard.attention.names import short_name
 from regard.external.model import ExternalModel
 from regard.result import Result

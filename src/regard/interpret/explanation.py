@@ -30,7 +30,8 @@ from torch.overrides import TorchFunctionMode
 
 from regard.arguments import public
 from regard.attention.descriptions import context_changes, describe_normalizer, is_plain, score_changes
-from regard.attention.hooks import (
+from regard.attention.interventions import temper
+from regard.attention.layer import (
     AttentionLayer,
     LayerCall,
     attach_hooks,
@@ -39,7 +40,6 @@ from regard.attention.hooks import (
     trace_layer,
     with_receiver,
 )
-from regard.attention.interventions import temper
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.names import short_name
 from regard.errors import check_range

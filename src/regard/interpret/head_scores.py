@@ -25,8 +25,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention.hooks import attention_layers
 from regard.attention.interventions import intervene
+from regard.attention.layer import attention_layers
 from regard.attention.names import short_name
 from regard.attention.recording import record_own
 from regard.data.vocabulary import PAD

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
-from regard.activations.recording import intervene
+from regard.activations.weights import intervene
 from regard.arguments import public
 from regard.errors import InputError, check_range
 from regard.interpret.estimates import Estimate, describe_interval, estimate, resample_counts

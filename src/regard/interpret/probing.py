@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.activations.recording import record
+from regard.activations.weights import record_weights
 from regard.interpret.attribution.inputs import (
     mean_changes,
     mean_inputs,
@@ -107,7 +107,7 @@ def probe_inputs(subject: Subject[Input], inputs: Sequence[Input], *, seed: int 
             keep = lambda output, embeddings=embeddings: embeddings.append(output.clone())  # noqa: E731
             with (
                 torch.no_grad(),
-                record(subject, layers=list(first.layers)) as records,
+                record_weights(subject, layers=list(first.layers)) as records,
                 change_embedding(first.embedding, keep),
             ):
                 together = len(chunk) > 1

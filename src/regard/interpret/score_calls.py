@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.attention.combinations import Forgetting, Selective
 from regard.attention.descriptions import part_name
-from regard.attention.hooks import AttentionLayer, LayerCall, attention_layers, trace_layer
+from regard.attention.layer import AttentionLayer, LayerCall, attention_layers, trace_layer
 from regard.attention.names import short_name
 from regard.attention.parts import positions_of
 from regard.attention.scores import Cosine, Dot, General, Scalable, ScaledDot, SoftCapped

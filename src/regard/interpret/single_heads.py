@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
-from regard.activations.recording import intervene
+from regard.activations.weights import intervene
 from regard.arguments import Limits, public
 from regard.attention.names import known_name
 from regard.errors import InputError, check_range

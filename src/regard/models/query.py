@@ -28,7 +28,7 @@ from regard.attention.blocks import (
     make_encoder_layer,
     make_norm,
 )
-from regard.attention.hooks import AttentionLayer
+from regard.attention.layer import AttentionLayer
 from regard.attention.positions import LearnedPositions, Positions, Sinusoidal, find_positions, make_positions
 from regard.attention.scores import find_score
 from regard.attention.single import check_without_projections

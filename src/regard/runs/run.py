@@ -17,7 +17,7 @@ from torch import Tensor
 
 from regard.activations.components import Components, find_components
 from regard.arguments import check_value, public
-from regard.attention.hooks import attention_layers, find_layer
+from regard.attention.layer import attention_layers, find_layer
 from regard.attention.multihead import MultiHeadAttention, keep_heads
 from regard.attention.names import short_name
 from regard.errors import InputError, unknown_choice

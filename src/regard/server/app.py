@@ -24,7 +24,7 @@
 Errors are `{"error": message}` in one line: status 400 for invalid JSON or another host name, 401 without the
 token, 403 for a page of another origin, 404 and 405 for unknown routes, 408 for a late body, 413 for a large
 body, 415 for another content type, 422 if the run rejects a value, 429 for too many waiting requests. Each route
-has its own queue (`request_queue.py`).
+has its own queue (`RequestQueue`).
 """
 
 import asyncio

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from regard.activations.recording import intervene
+from regard.activations.weights import intervene
 from regard.attention.names import known_name
 from regard.errors import InputError
 from regard.external.logit_attribution import logit_attribution

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.blocks import make_encoder_layer
-from regard.attention.hooks import find_layer
+from regard.attention.layer import find_layer
 from regard.attention.masks import causal_mask
 from regard.attention.mechanism import Mechanism, PartChoice
 from regard.attention.multihead import MultiHeadAttention, keep_heads

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attention.hooks import attach_hooks, find_layer, with_change
+from regard.attention.layer import attach_hooks, find_layer, with_change
 from regard.data.batch import PairBatch
 from regard.data.vocabulary import PAD
 from regard.errors import InputError

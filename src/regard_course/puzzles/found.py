@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 
 import torch
 
-from regard.attention.hooks import attention_layers
+from regard.attention.layer import attention_layers
 from regard.attention.names import short_name
 from regard.errors import InputError, check_range
 from regard.io.reading import DamageError, damaged_file, read_json

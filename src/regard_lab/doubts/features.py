@@ -31,7 +31,7 @@ import torch
 
 from regard.activations.interface import record
 from regard.attention.functional import repeat_groups
-from regard.attention.hooks import find_layer
+from regard.attention.layer import find_layer
 from regard.attention.names import short_name
 from regard.data.batch import PairBatch, collate
 from regard.data.vocabulary import PAD, UNKNOWN, Vocabulary

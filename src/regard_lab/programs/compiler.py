@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.blocks import FeedForward
-from regard.attention.hooks import attention_layers
+from regard.attention.layer import attention_layers
 from regard.attention.names import short_name
 from regard.data.vocabulary import BOS, EOS
 from regard.models.base import ModelConfig, TaskModel

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import regard
-from regard.attention.hooks import attention_layers
+from regard.attention.layer import attention_layers
 from regard.errors import InputError
 from regard.interpret.attribution.methods import METHODS, run_method
 from regard.interpret.attribution.trial import Background, Trial

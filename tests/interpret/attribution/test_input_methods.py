@@ -245,7 +245,7 @@ def test_integrated_gradients_sum_to_the_change(run_of: RunOf, family: str) -> N
 @pytest.mark.parametrize("family", ["query", "decoder-only"])
 def test_attention_times_gradient_equals_gradients_of_changed_weights(run_of: RunOf, family: str) -> None:
     """The gradient with respect to a weight, by a change hook of the layer whose result is a leaf."""
-    from regard.attention.hooks import AttentionHook, attach_hooks
+    from regard.attention.layer import AttentionHook, attach_hooks
 
     run = run_of(family)
     scores, trial = score(run, "attention_x_gradient")

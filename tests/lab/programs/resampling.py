@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.blocks import FeedForward
-from regard.attention.hooks import attention_layers
+from regard.attention.layer import attention_layers
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.names import short_name
 from regard.models.query import QueryModel

@@ -21,7 +21,7 @@ from scipy.sparse.csgraph import maximum_flow
 from torch import Tensor
 
 from regard.activations.components import replace_outputs
-from regard.activations.recording import record
+from regard.activations.weights import record_weights
 from regard.errors import InputError
 from regard.interpret.attribution.heads import context_gradients
 from regard.interpret.attribution.trial import Trial
@@ -90,7 +90,7 @@ def best_head(trial: Trial[Any]) -> np.ndarray:
     if name not in background.cache:
         qualities = []
         for probe in background.probes[:BEST_HEAD_INPUTS]:
-            with torch.no_grad(), record(trial.subject, layers=[name]) as records:
+            with torch.no_grad(), record_weights(trial.subject, layers=[name]) as records:
                 probe.run(1)
             weights = records[name].weights[0].float().cpu().numpy()
             if probe.relevant is None:

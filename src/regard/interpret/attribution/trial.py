@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from regard.activations.components import Components
 from regard.activations.interface import read_values
-from regard.activations.recording import record
+from regard.activations.weights import record_weights
 from regard.attention.records import Record
 from regard.errors import InputError, check_range
 from regard.streams import make_generator
@@ -275,7 +275,7 @@ class Trial(Generic[Input]):
 
     @cached_property
     def records(self) -> Mapping[str, Record]:
-        with torch.no_grad(), record(self.subject) as records:
+        with torch.no_grad(), record_weights(self.subject) as records:
             self.probe.run(1)
         return records
 

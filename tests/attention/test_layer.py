@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 import regard
 from regard import record
-from regard.attention import single
-from regard.attention.hooks import AttentionHook, AttentionLayer, attention_layers, explicit_weights
+from regard.attention import layer as attention_layer
 from regard.attention.interventions import intervene
+from regard.attention.layer import AttentionHook, AttentionLayer, attention_layers, explicit_weights
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.records import Records
 from regard.attention.single import Attention
@@ -83,7 +83,7 @@ def test_changes_apply_in_the_order_in_which_they_were_made(model: nn.ModuleDict
 def test_explicit_hook_changes_nothing(model: nn.ModuleDict, states: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     layer = model["cross"]
     plain = layer(states)
-    monkeypatch.setattr(single, "_fused_kernel", None)  # must not be called
+    monkeypatch.setattr(attention_layer, "_fused_kernel", None)  # must not be called
     with explicit_weights(model):
         assert layer.hook == AttentionHook()
         torch.testing.assert_close(layer(states), plain, atol=1e-6, rtol=0)
@@ -96,13 +96,13 @@ def test_explicit_hook_changes_nothing(model: nn.ModuleDict, states: Tensor, mon
 def test_fused_kernel_runs_once_when_rows_are_recorded(
     model: nn.ModuleDict, states: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    called, kernel = [], single._fused_kernel
+    called, kernel = [], attention_layer._fused_kernel
 
     def counted(*parts: Any) -> Tensor:
         called.append(1)
         return kernel(*parts)
 
-    monkeypatch.setattr(single, "_fused_kernel", counted)
+    monkeypatch.setattr(attention_layer, "_fused_kernel", counted)
     for limits, calls in (({}, 0), ({"rows": [1]}, 1), ({"heads": [1]}, 1)):
         called.clear()
         with record(model, **limits):  # type: ignore[call-overload]

@@ -1,22 +1,22 @@
-"""Record and change the attention of any model.
+"""Record and change the attention weights of any model. `interface` adds the other activations.
 
     with regard.record(model) as records:
         model(inputs)
 
-Read this module first. Several mechanisms capture weights, and all of them use one `CaptureSession`.
+Several mechanisms capture weights, and all of them use one `CaptureSession`.
 If two mechanisms could capture the same call, the mechanism with the lower priority number captures it.
 
-    priority  mechanism            which models                      why
-    1         Regard's own hooks   Regard's attention layers         they hand over exact weights
-    2         attention_interface  transformers models that look up  the model's own eager function computes
-                                   their attention function          weights with its caps, sinks and biases
-    3         torch_calls          any module that calls SDPA,       computed beside the fused kernel, or the
-                                   nn.MultiheadAttention or softmax  result of the softmax; `attention_axes`
-                                                                     finds heads, samples and queries
-    4         output_attentions    transformers models that compute  they return weights on request; to change
-                                   attention in their own code       them, torch_calls changes the softmax
-    5         named_modules        any model, with modules=          nothing else sees these weights: the user
-                                                                     names the module that they pass through
+    priority  mechanism               which models                      why
+    1         Regard's own hooks      Regard's attention layers         they hand over exact weights
+    2         transformers_attention  transformers models that look up  the model's own eager function computes
+                                      their attention function          weights with its caps, sinks and biases
+    3         torch_calls             any module that calls SDPA,       computed beside the fused kernel, or the
+                                      nn.MultiheadAttention or softmax  result of the softmax; `attention_axes`
+                                                                        finds heads, samples and queries
+    4         output_attentions       transformers models that compute  they return weights on request; to change
+                                      attention in their own code       them, torch_calls changes the softmax
+    5         named_modules           any model, with modules=          nothing else sees these weights: the user
+                                                                        names the module that they pass through
 
 `generation` adds no weights: it joins the records of several passes into one sequence.
 """
@@ -31,15 +31,14 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from regard.activations import attention_interface, generation, named_modules, output_attentions, torch_calls
-from regard.activations.attention_interface import uses_interface
+from regard.activations import generation, named_modules, output_attentions, torch_calls, transformers_attention
 from regard.activations.capture_session import CaptureSession, InterventionSession, is_wanted
 from regard.activations.forward_tracker import ForwardTracker, and_parents
 from regard.activations.modules import prompt_length, resolve_module
 from regard.activations.output_attentions import names_in_code
 from regard.activations.token_labels import TokenLabeler, TokenLabels
+from regard.activations.transformers_attention import uses_interface
 from regard.arguments import public
-from regard.attention.hooks import AttentionLayer, disable_compile
 from regard.attention.interventions import (
     Intervention,
     To,
@@ -47,6 +46,7 @@ from regard.attention.interventions import (
     intervene as intervene_in_own,
     note_intervention,
 )
+from regard.attention.layer import AttentionLayer, disable_compile
 from regard.attention.names import find_name
 from regard.attention.recording import record_layers
 from regard.attention.records import Recorder, Records
@@ -78,7 +78,7 @@ SELECTIVE: tuple[CaptureMechanism, ...] = (output_attentions, named_modules, tor
 # Hooks run in the order of registration, so `output_attentions` reads an output before `generation` ends the
 # pass. `torch_calls` skips the modules that `named_modules` captures.
 MECHANISMS: tuple[CaptureMechanism, ...] = (
-    attention_interface,
+    transformers_attention,
     output_attentions,
     generation,
     named_modules,
@@ -87,7 +87,7 @@ MECHANISMS: tuple[CaptureMechanism, ...] = (
 
 
 @contextmanager
-def record(
+def record_weights(
     model: Any,
     *,
     layers: Collection[str] | None = None,
@@ -205,7 +205,7 @@ def capture(session: CaptureSession) -> Iterator[set[str]]:
     """Install every mechanism that the session's model needs, except Regard's own hooks; yields the names of
     known attention layers."""
     modules = session.tracker.modules.values()
-    # Tracking every module costs time. If only `attention_interface` is installed, tracking its layers and
+    # Tracking every module costs time. If only `transformers_attention` is installed, tracking its layers and
     # their parents is enough.
     mechanisms = [mechanism for mechanism in MECHANISMS if mechanism.applies(session)]
     track_all = any(mechanism in SELECTIVE for mechanism in mechanisms)
