@@ -48,15 +48,7 @@ test("the rate rises, then falls to zero", () => {
 });
 
 test("a seed repeats a training, and a short one learns", () => {
-  const task = {
-    name: "counting",
-    vocabulary: " A",
-    signals: 0,
-    max_len: 3,
-    outputs: 1,
-    classes: 4,
-    accepts: "",
-  };
+  const task = { name: "counting", vocabulary: " A", signals: 0, max_len: 3, outputs: 1, classes: 4, accepts: "" };
   const recipe = { steps: 150, batchsize: 30, lr: 0.05, output_lr: 8, betas: [0.95, 0.98], warmup: 0.2 };
   const trained = [7, 7, 8].map((seed) => {
     const training = new Training(task, 8, recipe, seed);

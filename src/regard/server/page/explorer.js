@@ -415,14 +415,7 @@ function explain(which) {
 
 /** @param {Which} which */
 function why({ layer, head, output, key }) {
-  return ask("api/why", {
-    layer,
-    head,
-    output,
-    key,
-    input: state.found?.map.input,
-    interventions: state.touched,
-  });
+  return ask("api/why", { layer, head, output, key, input: state.found?.map.input, interventions: state.touched });
 }
 
 /** @param {LongRow} which */
@@ -570,11 +563,7 @@ async function compute(name) {
 /** @param {number} [beam] @param {number} [first] */
 async function showSearch(beam, first) {
   /** @type {Searched} */
-  const response = await ask("api/tree", {
-    input: input.value,
-    interventions: state.touched,
-    beam: beam ?? null,
-  });
+  const response = await ask("api/tree", { input: input.value, interventions: state.touched, beam: beam ?? null });
   return () => {
     const steps = element("steps");
     /** @param {number} branch */
@@ -765,14 +754,8 @@ function weighed(layer, norms) {
 
 /** @type {Stop[]} */
 const STOPS = [
-  {
-    at: "#input",
-    text: "Type an input here; the accepted form is described below. The model answers as you type.",
-  },
-  {
-    at: ".answer",
-    text: "The model's prediction and the probability of each output, with the truth if it is known.",
-  },
+  { at: "#input", text: "Type an input here; the accepted form is described below. The model answers as you type." },
+  { at: ".answer", text: "The model's prediction and the probability of each output, with the truth if it is known." },
   {
     at: ".pane.heads",
     text:
@@ -790,10 +773,7 @@ const STOPS = [
     at: ".panels",
     text: "Point at a weight to read it, click to select it. Keyboard: Tab to a heatmap, then arrows; [ and ] change the head.",
   },
-  {
-    at: ".choice",
-    text: "The same as lines between tokens, as a table of numbers, or all layers and heads at once.",
-  },
+  { at: ".choice", text: "The same as lines between tokens, as a table of numbers, or all layers and heads at once." },
   {
     at: "button[data-name='Explain this weight']",
     text: "The computation of a weight, number by number: query times key, softmax, values, answer.",
@@ -804,10 +784,7 @@ const STOPS = [
       "Large weights need not matter. Switch a head off, make it uniform, or drag a weight, and see whether " +
       "the answer changes.",
   },
-  {
-    at: "#importance",
-    text: "The loss increase without each head, over many samples.",
-  },
+  { at: "#importance", text: "The loss increase without each head, over many samples." },
   {
     at: "#roles",
     text: "The role of each head, if it is significant: it attends to the previous step, to the aligned word, ...",

@@ -80,10 +80,7 @@ export function attributionGrid(parts, tokens, view, choose) {
     const name = names.get(layer) ?? layer;
     grid.append(node("span", { class: "quiet name", title: layer }, name));
     values.forEach((value, head) => {
-      const cell = node("button", {
-        type: "button",
-        "aria-label": `layer ${name}, head ${head}: ${signed(value)}`,
-      });
+      const cell = node("button", { type: "button", "aria-label": `layer ${name}, head ${head}: ${signed(value)}` });
       cell.title = `layer ${name}, head ${head}: ${signed(value)}`;
       paintLogits(cell, colours.change(value / most));
       cell.addEventListener("click", () => view.open(layer, head));

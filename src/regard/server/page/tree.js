@@ -150,12 +150,7 @@ function drawTree({ branches, best }, rows, places, texts) {
     picture.append(svg("path", { d, class: best.includes(number) ? "best" : "other", fill: "none" }));
   });
   picture.append(...texts);
-  const box = node("div", {
-    class: "scrolling",
-    role: "region",
-    tabindex: 0,
-    "aria-label": "Search tree",
-  });
+  const box = node("div", { class: "scrolling", role: "region", tabindex: 0, "aria-label": "Search tree" });
   box.append(picture);
   return box;
 }

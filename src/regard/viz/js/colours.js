@@ -86,10 +86,7 @@ export function headColour(head, dark) {
   return colours[head % colours.length];
 }
 
-/**
- * The SVG dash pattern of a head's lines; heads with the same colour have different patterns.
- * @param {number} head
- */
+/** The SVG dash pattern of a head's lines; heads with the same colour have different patterns. @param {number} head */
 export function headDashes(head) {
   return DASHES[Math.floor(head / HEADS_ON_LIGHT.length) % DASHES.length];
 }
@@ -112,10 +109,7 @@ export function luminance([red, green, blue]) {
   return (0.2126 * red + 0.7152 * green + 0.0722 * blue) / 255;
 }
 
-/**
- * Black or white, whichever has more contrast on a colour (WCAG 2.2, relative luminance).
- * @param {Colour} colour
- */
+/** Black or white, whichever has more contrast on a colour (WCAG 2.2, relative luminance). @param {Colour} colour */
 export function inkOn(colour) {
   const linear = colour.map((value) => (value <= 10 ? value / 3295 : ((value / 255 + 0.055) / 1.055) ** 2.4));
   return luminance(linear) * 255 > 0.179 ? "#000" : "#fff";

@@ -2,10 +2,7 @@
 
 const DAMAGED = "the data of this page is damaged";
 
-/**
- * @param {Uint8Array<ArrayBuffer>} input zlib data
- * @param {number} [size] number of unpacked bytes, if it is known
- */
+/** @param {Uint8Array<ArrayBuffer>} input zlib data @param {number} [size] number of unpacked bytes, if it is known */
 export async function inflate(input, size) {
   const stream = new Blob([input]).stream().pipeThrough(new DecompressionStream("deflate"));
   const output = new Uint8Array(

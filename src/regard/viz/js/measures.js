@@ -29,11 +29,7 @@ import { firstRow, sinks } from "./scale.js";
 
 /** @type {Record<MeasureName, { title: string, unit: string, most: string }>} */
 export const MEASURES = {
-  importance: {
-    title: "importance",
-    unit: "loss increase without the head, in nats",
-    most: "the largest importance",
-  },
+  importance: { title: "importance", unit: "loss increase without the head, in nats", most: "the largest importance" },
   role: { title: "role", unit: "strength of the role, from 0 to 1", most: "the strongest roles" },
   relevant: {
     title: "weight on relevant inputs",
@@ -46,11 +42,7 @@ export const MEASURES = {
     most: "the largest weights on other tokens",
   },
   entropy: { title: "entropy", unit: "0: one key, 1: uniform", most: "the lowest entropy" },
-  distance: {
-    title: "distance",
-    unit: "mean distance of query and key in tokens",
-    most: "the longest distance",
-  },
+  distance: { title: "distance", unit: "mean distance of query and key in tokens", most: "the longest distance" },
 };
 export const MEASURE_NAMES = /** @type {MeasureName[]} */ (Object.keys(MEASURES));
 
@@ -104,10 +96,7 @@ export function measure({ data, shown }, name, layer, head) {
   return { ...plain, value, text };
 }
 
-/**
- * The mean entropy of the rows, divided by its largest possible value.
- * @param {Matrix} matrix @param {number} head
- */
+/** The mean entropy of the rows, divided by its largest possible value. @param {Matrix} matrix @param {number} head */
 export function entropy(matrix, head) {
   let [total, rows] = [0, 0];
   for (let query = 0; query < matrix.rows; query += 1) {
@@ -152,10 +141,7 @@ export function distance(matrix, head) {
   return matrix.rows ? sum / matrix.rows : 0;
 }
 
-/**
- * The mean weight on relevant keys, over the queries that have some.
- * @param {Matrix} matrix @param {number} head
- */
+/** The mean weight on relevant keys, over the queries that have some. @param {Matrix} matrix @param {number} head */
 export function relevantWeight(matrix, head) {
   const pairs = matrix.relevant ?? [];
   const queries = new Set(pairs.map(([query]) => query));

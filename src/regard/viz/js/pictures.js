@@ -92,12 +92,7 @@ function fillPanel(group, scene, colours, { head, left, top, cell }) {
   group.append(svg("text", { ...ink, transform: `translate(10 ${top}) rotate(90)` }, `${down} →`));
   queries.forEach((query, row) => {
     const y = top + (row + 0.5) * cell + 4;
-    const place = {
-      x: left - 6,
-      y,
-      "text-anchor": "end",
-      "font-weight": row === state.query ? "bold" : "normal",
-    };
+    const place = { x: left - 6, y, "text-anchor": "end", "font-weight": row === state.query ? "bold" : "normal" };
     group.append(svg("text", { ...ink, ...place }, query));
   });
   keys.forEach((key, column) => {
@@ -179,11 +174,7 @@ function overlayPicture(scene, colours) {
 function keyLine(name, head, place, colours) {
   const y = AROUND + TITLE * (2 + place);
   const sample = { x1: AROUND, x2: AROUND + 28, y1: y - 4, y2: y - 4, "stroke-width": 3 };
-  const line = svg("line", {
-    ...sample,
-    stroke: headColour(head, colours.dark),
-    "stroke-dasharray": headDashes(head),
-  });
+  const line = svg("line", { ...sample, stroke: headColour(head, colours.dark), "stroke-dasharray": headDashes(head) });
   return [line, svg("text", { x: AROUND + 36, y }, name)];
 }
 
@@ -315,13 +306,7 @@ function drawnHead(scene, small, colours, side, at) {
   const frame = { fill: "none", stroke: colours.ink, "stroke-opacity": 0.3 };
   const bar = { x: at.x, y: at.y + height + 2, height: MEASURE_BAR - 2, fill: colours.mark };
   return [
-    svg("image", {
-      ...at,
-      width,
-      height,
-      preserveAspectRatio: "none",
-      href: enlargeCanvas(canvas, width, height),
-    }),
+    svg("image", { ...at, width, height, preserveAspectRatio: "none", href: enlargeCanvas(canvas, width, height) }),
     svg("rect", { ...at, width, height, ...frame }),
     svg("rect", { ...bar, width: side, "fill-opacity": 0.15 }),
     svg("rect", { ...bar, width: side * share, "fill-opacity": measured?.sure ? 1 : 0.5 }),
@@ -509,15 +494,7 @@ export function saveButtons(scene, colours, stage) {
     );
   }
   const csv = button("CSV", () => save(`${name}.csv`, new Blob([formatCsv(scene, colours)], { type: "text/csv" })));
-  const allHeads = {
-    ...state,
-    mode: "overview",
-    chart: "heads",
-    sorted: false,
-    head: null,
-    off: "",
-    mean: false,
-  };
+  const allHeads = { ...state, mode: "overview", chart: "heads", sorted: false, head: null, off: "", mean: false };
   const poster = button("Poster of all heads", async () => {
     const all = /** @type {Scene} */ ({ ...scene, changes: null, effect: false, beside: null, state: allHeads });
     const drawn = await rasterize(makePicture(all, colours, stage));

@@ -117,9 +117,7 @@ function headNumber(head) {
   return node("span", { class: "number", "aria-hidden": "true" }, String(head));
 }
 
-/**
- * @param {Scene} scene @param {Small} small @param {Actions} actions @param {Look} look @param {boolean} sorted
- */
+/** @param {Scene} scene @param {Small} small @param {Actions} actions @param {Look} look @param {boolean} sorted */
 function tile(scene, { layer, head }, actions, { kind, side }, sorted) {
   const { data, map } = scene;
   const role = headRole(data, layer.name, head);
@@ -501,13 +499,7 @@ function strip(name, values, largest, colours) {
   const low = Math.min(...values).toFixed(3);
   const high = Math.max(...values).toFixed(3);
   const label = `${name}: ${values.length} numbers from ${low} to ${high}`;
-  const picture = svg("svg", {
-    width,
-    height,
-    role: "img",
-    "aria-label": label,
-    viewBox: `0 0 ${width} ${height}`,
-  });
+  const picture = svg("svg", { width, height, role: "img", "aria-label": label, viewBox: `0 0 ${width} ${height}` });
   const step = Math.min(18, width / values.length);
   values.forEach((value, index) => {
     const tall = (Math.abs(value) / largest) * (height / 2);
@@ -524,14 +516,7 @@ function strip(name, values, largest, colours) {
     picture.append(bar);
   });
   picture.append(
-    svg("line", {
-      x1: 0,
-      x2: width,
-      y1: height / 2,
-      y2: height / 2,
-      stroke: "currentColor",
-      "stroke-opacity": 0.5,
-    }),
+    svg("line", { x1: 0, x2: width, y1: height / 2, y2: height / 2, stroke: "currentColor", "stroke-opacity": 0.5 }),
   );
   return picture;
 }

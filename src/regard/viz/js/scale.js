@@ -58,11 +58,7 @@ export class Scale {
     const tops = sources.map((source) => cached(source, `top ${head} ${aside}`, () => headTop(source, head, aside)));
     const top = name === "shared" ? largest : Math.max(...tops);
     const above = cached(matrix, `largest ${head}`, () => largestValue(matrix.slices[head])) > top * 1.0001;
-    return {
-      top,
-      above,
-      share: name === "root" ? (weight) => Math.sqrt(weight / top) : (weight) => weight / top,
-    };
+    return { top, above, share: name === "root" ? (weight) => Math.sqrt(weight / top) : (weight) => weight / top };
   }
 }
 

@@ -119,10 +119,7 @@ export function currentMode(map, layer, mode) {
   return mode && all.includes(mode) ? mode : all[0];
 }
 
-/**
- * The display modes of a layer, the default first.
- * @param {MapData} map @param {LayerData} layer @returns {Mode[]}
- */
+/** The display modes of a layer, the default first. @param {MapData} map @param {LayerData} layer @returns {Mode[]} */
 export function availableModes(map, layer) {
   // Arcs show each token once, but the symbols written at a step differ from those read there.
   const arcs = layer.kind !== "cross" && !layer.written && layer.queries.length === layer.keys.length;
@@ -146,15 +143,7 @@ function deriveMatrix(map, layer, state, shown) {
   if (currentMode(map, layer, state.mode) === "flow") {
     const matrix = rollout(map, layer, shown);
     /** @type {Chosen} */
-    const fitting = {
-      ...state,
-      mode: "flow",
-      head: null,
-      off: "",
-      key: null,
-      focus: matrix.heads - 1,
-      change: false,
-    };
+    const fitting = { ...state, mode: "flow", head: null, off: "", key: null, focus: matrix.heads - 1, change: false };
     return { matrix, heads: [], state: fitting, said: ROLLOUT };
   }
   if (!state.mean || own.heads === 1 || state.head !== null || state.mode === "overview") return null;

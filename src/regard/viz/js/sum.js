@@ -56,14 +56,7 @@ export class Sum {
     this.askedFor = null; // the last request
     /** @type {{ scene: Scene, colours: Palette } | null} */
     this.shown = null;
-    this.slider = node("input", {
-      type: "range",
-      min: -1,
-      max: 1,
-      step: 0.02,
-      value: 0,
-      "data-name": "temperature",
-    });
+    this.slider = node("input", { type: "range", min: -1, max: 1, step: 0.02, value: 0, "data-name": "temperature" });
     this.said = node("span", { class: "number" });
     this.element = node("section", { class: "sum", "aria-label": "Computation of this weight" });
     const columns = node("div", { class: "columns" });
@@ -104,9 +97,7 @@ export class Sum {
 
   /** @param {number} temperature */
   heat(temperature) {
-    this.actions.choose({
-      temperature: Math.abs(temperature - 1) < 0.01 ? 1 : Number(temperature.toPrecision(3)),
-    });
+    this.actions.choose({ temperature: Math.abs(temperature - 1) < 0.01 ? 1 : Number(temperature.toPrecision(3)) });
   }
 
   draw() {

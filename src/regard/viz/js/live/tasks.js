@@ -100,10 +100,7 @@ export function outputLabels({ name, vocabulary, signals }, letters) {
   });
 }
 
-/**
- * The symbols of a source with the end of sequence, and their indices.
- * @param {PairTask} task @param {string} text
- */
+/** The symbols of a source with the end of sequence, and their indices. @param {PairTask} task @param {string} text */
 export function readSource({ source, most_source: most, unit }, text) {
   const pieces = unit === "words" ? text.split(/\s+/).filter(Boolean) : [...text];
   if (!text.trim()) throw new Error("the input is blank: type a text");

@@ -18,10 +18,7 @@ import { largestIndex, probabilitiesOf, sumOf } from "./rows.js";
 const ADAM_EPSILON = 1e-8;
 const TESTED = 2000; // samples of a test
 
-/**
- * Uniform numbers from 0 to 1 (mulberry32, Ettinger 2017): JavaScript's own cannot be seeded.
- * @param {number} seed
- */
+/** Uniform numbers from 0 to 1 (mulberry32, Ettinger 2017): JavaScript's own cannot be seeded. @param {number} seed */
 export function randomNumbers(seed) {
   let state = seed >>> 0;
   return () => {
@@ -176,14 +173,7 @@ function addTo(row, factor, other) {
 /** @param {Sizes} sizes */
 function scratch({ letters, classes, hidden }) {
   const [normal, output, toNormal, toState] = Array.from({ length: 4 }, () => new Float64Array(hidden));
-  return {
-    shares: new Float64Array(letters),
-    normal,
-    output,
-    logits: new Float64Array(classes),
-    toNormal,
-    toState,
-  };
+  return { shares: new Float64Array(letters), normal, output, logits: new Float64Array(classes), toNormal, toState };
 }
 
 /**
