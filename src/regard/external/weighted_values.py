@@ -19,7 +19,7 @@ from regard.attention.layer import attention_layers
 from regard.attention.names import short_name
 from regard.external.model import ExternalModel
 from regard.result import Result
-from regard.viz.subject import Subject
+from regard.viz.subject import ViewedSubject
 
 NOT_RECORDED = "its values are not recorded"
 
@@ -43,7 +43,7 @@ class WeightedValues(Result):
 
 @public
 @torch.no_grad()
-def weighted_values(subject: Subject[Any], input: Any) -> WeightedValues:
+def weighted_values(subject: ViewedSubject[Any], input: Any) -> WeightedValues:
     """Return the attention of each layer for an input, with each weight multiplied by the norm of its value.
 
     `subject`: a run, or a result of `look`. Values are checked: weights times values must equal the contexts

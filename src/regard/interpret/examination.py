@@ -54,7 +54,7 @@ from regard.statistics import LEVEL, Interval, benjamini_hochberg
 from regard.training.run_folder import RunFolder
 from regard.version import __version__
 from regard.viz.report_page import Links, Part, Plot, render_page
-from regard.viz.subject import Input, KnowsAlignment, Subject
+from regard.viz.subject import Input, KnowsAlignment, LearnedSubject
 
 RAISES = "raises the loss"
 """Kind of the sentence that switching a head off raises the loss."""
@@ -103,7 +103,7 @@ class HeadFindings(Result):
     unchanged: str = ""
     """Why nothing can be said about `importance`; empty if the head's context changes when it is disabled."""
     origin: str = RUN
-    """How the model was given, as `Subject.origin`."""
+    """How the model was given, as `Subject.traits`."""
 
     def __str__(self) -> str:
         return self.sentence()
@@ -283,7 +283,7 @@ class Examination(Result):
     unanswered: list[str] = field(default_factory=list)
     """One sentence for each measurement that was not possible."""
     origin: str = RUN
-    """How the model was given, as `Subject.origin`."""
+    """How the model was given, as `Subject.traits`."""
     over: str = "unseen samples"
     """Description of the inputs for tables."""
 
@@ -426,7 +426,7 @@ def _table(title: str, *columns: str) -> Table:
 
 
 @public
-def examine(subject: Subject[Input], *, samples: int = 200, seed: int = 0) -> Examination:
+def examine(subject: LearnedSubject[Input], *, samples: int = 200, seed: int = 0) -> Examination:
     """Examine whether the attention of a subject is meaningful, over `samples` unseen inputs.
 
     >>> result = regard.examine(regard.load("runs/signal2"))    # doctest: +SKIP
@@ -439,7 +439,7 @@ def examine(subject: Subject[Input], *, samples: int = 200, seed: int = 0) -> Ex
         return _examine(subject, samples, seed)
 
 
-def _examine(subject: Subject[Input], samples: int, seed: int) -> Examination:
+def _examine(subject: LearnedSubject[Input], samples: int, seed: int) -> Examination:
     importance, remark = head_importance(subject, seed=seed), describe_model(subject.model)
     inputs = subject.unseen(samples, seed)
     first, unanswered = None, [*subject.traits.unanswered, *([f"Attention weights: {remark}."] if remark else [])]

@@ -53,7 +53,7 @@ from regard.viz.maps import (
     Map,
     ScoreStep,
 )
-from regard.viz.subject import Input, Subject, first_layer
+from regard.viz.subject import Input, ViewedSubject, first_layer
 
 
 class LayerRow(NamedTuple):
@@ -130,7 +130,7 @@ def read_layer_row(insides: Sequence[LayerCall], output: int) -> LayerRow:
 
 
 def trace_answer(
-    subject: Subject[Input],
+    subject: ViewedSubject[Input],
     input: str | None,
     layers: Sequence[str],
     *,
@@ -323,7 +323,7 @@ MAX_CLASSES = 20
 
 @public
 def explain(
-    subject: Subject[Input],
+    subject: ViewedSubject[Input],
     input: str | None = None,
     *,
     layer: str | None = None,
@@ -353,7 +353,7 @@ def explain(
 
 
 def make_explanation(
-    subject: Subject[Input],
+    subject: ViewedSubject[Input],
     shown: Map,
     name: str,
     layer: AttentionLayer,
@@ -423,7 +423,9 @@ def _explain_output(layer: AttentionLayer, trace: AnswerTrace, row: LayerRow, ou
     }
 
 
-def _explain_answer(subject: Subject[Input], trace: AnswerTrace, shown: Map, output: int) -> AnswerIntermediates | None:
+def _explain_answer(
+    subject: ViewedSubject[Input], trace: AnswerTrace, shown: Map, output: int
+) -> AnswerIntermediates | None:
     """Return the model's answer at an output step."""
     if trace.logits is None or trace.state is None or not shown.probabilities:
         return None
@@ -464,7 +466,7 @@ NOT_STORED = "this page does not contain the computation of these weights: use r
 """Note on a map whose layers have other parts than the softmax of a score."""
 
 
-def with_sums(subject: Subject[Input], shown: AttentionMap) -> AttentionMap:
+def with_sums(subject: ViewedSubject[Input], shown: AttentionMap) -> AttentionMap:
     """Return a map of `subject` with the intermediate values of its weights.
 
     The map is returned unchanged if it would contain more than `MAX_NUMBERS` values, or if an intervention has
@@ -502,7 +504,7 @@ def with_sums(subject: Subject[Input], shown: AttentionMap) -> AttentionMap:
 
 
 def _layer_values(
-    subject: Subject[Input], shown: Map, name: str, layer: AttentionLayer, trace: AnswerTrace
+    subject: ViewedSubject[Input], shown: Map, name: str, layer: AttentionLayer, trace: AnswerTrace
 ) -> tuple[LayerIntermediates, list[AnswerIntermediates]]:
     heads, queries, keys = shown.layers[name].weights.shape
     explanations = [

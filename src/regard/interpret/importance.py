@@ -263,7 +263,7 @@ def prune_heads(subject: PrunableSubject[Input], heads: int = 1, *, seed: int = 
     check_range("heads", heads, 1, max(spare, 1))
     if not spare:
         raise InputError(
-            f"{subject.where!r} has no layer with two or more heads that can be pruned: each head needs its own "
+            f"{subject.name!r} has no layer with two or more heads that can be pruned: each head needs its own "
             f"keys, and no part of the attention may depend on the number of heads"
         )
     before = after = head_importance(subject, seed=seed)

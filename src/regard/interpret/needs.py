@@ -32,7 +32,7 @@ from regard.interpret.resampling import Change, Head, Resampling
 from regard.interpret.sentence_errors import RUN, error_bracket, is_reliable
 from regard.result import percent
 from regard.statistics import LEVEL, benjamini_hochberg, count_interval
-from regard.viz.subject import Input, Subject
+from regard.viz.subject import Input, LearnedSubject
 
 CHANGED = 0.1
 """Change of the summed loss of an input, in nats, from which the input is affected."""
@@ -69,7 +69,7 @@ class Needs:
     silent: list[Head] = field(default_factory=list)
     """Heads whose context is zero for all inputs."""
     origin: str = RUN
-    """How the model was given, as `Subject.origin`; error rates are measured for some origins."""
+    """How the model was given, as `Subject.traits`; error rates are measured for some origins."""
 
     def sentences(self) -> list[str]:
         """Return one sentence for each head and group, with the measured error rate of its kind."""
@@ -157,7 +157,7 @@ class _Ablation:
 
 @torch.inference_mode()
 def find_needs(
-    subject: Subject[Input], inputs: Sequence[Input], importance: dict[str, list[float]], *, seed: int = 0
+    subject: LearnedSubject[Input], inputs: Sequence[Input], importance: dict[str, list[float]], *, seed: int = 0
 ) -> Needs:
     """Return which heads a subject needs, over some inputs. `importance`: orders the search, as
     `HeadImportance.added`.
@@ -286,7 +286,7 @@ def _find_replacing(affected: _Ablation, order: Sequence[Head]) -> tuple[list[tu
     return groups, tested
 
 
-def not_learned(subject: Subject[Input], inputs: Sequence[Input], seed: int) -> str | None:
+def not_learned(subject: LearnedSubject[Input], inputs: Sequence[Input], seed: int) -> str | None:
     """Return a sentence if the loss is not clearly below that of two untrained models, else None."""
     try:
         untrained = [subject.untrained(seed + number).losses(inputs) for number in (0, 1)]

@@ -28,7 +28,7 @@ from regard.interpret.sentence_errors import RUN, describe_error, error_rates, i
 from regard.result import Result, signed, to_plain
 from regard.statistics import LEVEL, benjamini_hochberg
 from regard.viz.maps import CROSS, LayerMap
-from regard.viz.subject import Input, Subject
+from regard.viz.subject import Input, LearnedSubject, Subject
 
 SEPARATORS = ("</s>", "<s>")
 MAX_SEARCHED = 40
@@ -375,7 +375,7 @@ class HeadRole:
     untrained: float
     """Largest strength of this role over all heads of the layer in untrained models."""
     origin: str = RUN
-    """How the model was given, as `Subject.origin`."""
+    """How the model was given, as `Subject.traits`."""
 
     @property
     def description(self) -> str:
@@ -473,7 +473,7 @@ class HeadRoles(Result):
 
 
 def head_roles(
-    subject: Subject[Input],
+    subject: LearnedSubject[Input],
     *,
     samples: int = 60,
     seed: int = 0,

@@ -25,7 +25,7 @@ from regard.interpret.linear_pass import Contribution, LinearPass, group
 from regard.result import Result, signed, to_plain
 from regard.viz.attention_map import skip_original
 from regard.viz.maps import CROSS, LayerMap, Map
-from regard.viz.subject import Input, ScoreCall, Subject, first_layer, layer_named
+from regard.viz.subject import Input, ScoreCall, Subject, ViewedSubject, first_layer, layer_named
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -217,7 +217,7 @@ Labels = Sequence[str]
 
 @public
 def why(
-    subject: Subject[Input],
+    subject: ViewedSubject[Input],
     input: str | None = None,
     *,
     layer: str | None = None,

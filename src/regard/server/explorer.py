@@ -58,8 +58,8 @@ from regard.viz.subject import (
     AcceptsImages,
     GeneratesSequences,
     HasSnapshots,
+    LearnedSubject,
     NeedsInputs,
-    Subject,
     ViewedSubject,
 )
 
@@ -284,7 +284,7 @@ class Explorer:
                 self._roles[key] = head_roles(subject, on_progress=report).by_layer()
         return self._roles[key]
 
-    def _over(self, texts: Sequence[str]) -> tuple[Subject[Any], tuple[str, ...]]:
+    def _over(self, texts: Sequence[str]) -> tuple[LearnedSubject[Any], tuple[str, ...]]:
         """Return the subject with the inputs of an examination, and these inputs (an empty list for unseen
         inputs)."""
         if not isinstance(self.subject, NeedsInputs):

@@ -153,10 +153,6 @@ class Subject(Protocol[Input]):
         """The name of the model."""
 
     @property
-    def where(self) -> str:
-        """The path or address of the model, for display."""
-
-    @property
     def model(self) -> nn.Module:
         """The module itself, which can be recorded and changed."""
 
@@ -167,9 +163,6 @@ class Subject(Protocol[Input]):
     @property
     def traits(self) -> Traits:
         """What tables and sentences say about the measurements."""
-
-    def attend(self, input: str | None = None, *, seed: int = 0) -> AttentionMap:
-        """Answer an input, or an input drawn with `seed`, and record the attention of each layer."""
 
     def unseen(self, samples: int, seed: int, *, purpose: str = "examine") -> Sequence[Input]:
         """Return up to `samples` inputs not used in training; random inputs differ for each `purpose`.
@@ -197,9 +190,6 @@ class Subject(Protocol[Input]):
     def called(self, classes: Sequence[int]) -> list[str]:
         """Return the names of answer classes."""
 
-    def untrained(self, seed: int) -> Subject[Input]:
-        """Return the same subject with initial parameters drawn with `seed`."""
-
     @property
     def components(self) -> Components:
         """The heads and feed-forward layers of the model, for explanation methods."""
@@ -211,12 +201,26 @@ class Subject(Protocol[Input]):
     def trial(self, input: Input) -> ProbeInput:
         """Return an input for probing; raises `InputError` if the model does not support probing."""
 
+
+class LearnedSubject(Subject[Input], Protocol[Input]):
+    """A subject that can be compared with models of the same form before training."""
+
+    def untrained(self, seed: int) -> Subject[Input]:
+        """Return the same subject with initial parameters drawn with `seed`."""
+
+
+class ViewedSubject(LearnedSubject[Input], Protocol[Input]):
+    """A subject that pages can show."""
+
+    @property
+    def where(self) -> str:
+        """The path or address of the model, for display."""
+
+    def attend(self, input: str | None = None, *, seed: int = 0) -> AttentionMap:
+        """Answer an input, or an input drawn with `seed`, and record the attention of each layer."""
+
     def forward_pass(self, input: str) -> ForwardPass:
         """Return the forward pass whose attention `attend` shows; raises `InputError` for a rejected input."""
-
-
-class ViewedSubject(Subject[Input], Protocol[Input]):
-    """A subject that pages can show."""
 
     def about(self) -> dict[str, Any]:
         """Return the facts that a page displays: task, summary, kind, step, whether inputs can be drawn,
