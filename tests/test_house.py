@@ -132,10 +132,10 @@ def _lines(folder: str, pattern: str) -> int:
 @pytest.mark.parametrize(
     ("folder", "pattern", "most"),
     [
-        ("src", "*.py", 81_840),
-        ("src/regard", "*.py", 62_480),
-        ("src", "*.js", 11_800),
-        ("tests", "*.py", 58_730),
+        ("src", "*.py", 75_390),
+        ("src/regard", "*.py", 57_809),
+        ("src", "*.js", 11_500),
+        ("tests", "*.py", 55_287),
     ],
 )
 def test_the_source_does_not_grow(folder: str, pattern: str, most: int) -> None:
