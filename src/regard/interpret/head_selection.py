@@ -217,6 +217,7 @@ def choose_heads(
     ways: dict[By, AligningHeads] = {"head": AligningHeads(heads=(heads[int(best)],), shifted=bool(shift))}
     errors: dict[By, float] = {"head": float(rates.min())}
     sets = [(*_grow_set(pairs, shifted, int(rates[shifted].argmin())), bool(shifted)) for shifted in (0, 1)]
+    # The step is chosen for each method: averages of heads that read at different steps mean nothing.
     errors["set"], indices, shifted = min(sets, key=lambda candidate: candidate[0])
     ways["set"] = AligningHeads(heads=tuple(heads[index] for index in indices), shifted=shifted)
     all_indices = range(len(heads))
@@ -293,7 +294,7 @@ def _grow_set(pairs: LinkedPairs, shifted: int, first: int) -> tuple[float, list
         rates = alignment_error_rate(np.asarray(counts))
         rates[indices] = 2  # above every error rate: a head joins only once
         best = int(rates.argmin())
-        if rates[best] >= error:
+        if rates[best] >= error:  # further heads would describe the pairs of the selection only
             break
         indices, error = [*indices, best], float(rates[best])
         sums = [total + weights[shifted, best] for (weights, _), total in zip(pairs, sums, strict=True)]

@@ -269,6 +269,7 @@ def prune_heads(subject: PrunableSubject[Input], heads: int = 1, *, seed: int = 
     before = after = head_importance(subject, seed=seed)
     removed = []
     for _ in range(heads):
+        # A group of heads with shared keys is removed as one, so its heads' importance is added.
         _, layer, indices = min(
             (sum(after.added[layer][head] for head in group), layer, group)
             for layer, groups in subject.removable.items()

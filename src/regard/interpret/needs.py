@@ -188,6 +188,8 @@ def find_needs(
         if components.heads:
             remarks.append(f"No head can be resampled, because {Change(number, 0, 0.0).reason}: give more inputs.")
         return Needs(inputs=number, remarks=remarks)
+    # The context of another input is one that the model knows, but it can be equal in what matters. The mean has no
+    # information about any input, but can be a context that the model never meets. A verdict needs both.
     alone = {head: affected((head,)) for head in known}
     missing = {head: affected((head,), mean=True) for head in known}
     needs = Needs(
@@ -208,10 +210,12 @@ def find_needs(
     counts = {head: alone[head][0] for head in changed}
     missed = {head: missing[head][0] for head in changed}
     needs.verdicts.update({**decide(counts, missed, number), **dict.fromkeys(needs.silent, "not needed")})
+    # The least important heads first: heads that replace each other seem unimportant, so few groups are tried.
     order = sorted(changed, key=lambda head: importance[head[0]][head[1]])
     not_missed = [head for head in order if _is_below(missed[head], number)]
     replacing, tested = _find_replacing(affected, not_missed)
     needs.replacing.extend(replacing)
+    # Heads that cancel each other have large effects alone, so the pairs begin with the most important heads.
     needed = [head for head in order[::-1] if needs.verdicts[head] == "needed"]
     pairs = list(itertools.combinations(needed, 2))
     for pair in pairs[:MAX_TRIALS]:
@@ -268,11 +272,13 @@ def _find_replacing(affected: _Ablation, order: Sequence[Head]) -> tuple[list[tu
         # A small level, because the search tests many groups.
         return _tail(affected(heads, mean=True)[0], affected.inputs, above=True) <= 1e-4
 
+    # If all heads together have no effect, no group of them has one: the usual case ends after one test.
     if len(order) < 2 or not affects(tuple(order)):
         return [], tested
     for head in order:
         if tested >= MAX_TRIALS:
             break
+        # Heads are switched off one after the other. The head that makes a difference completes a group.
         if not affects((*off, head)):
             off.append(head)
             continue
@@ -289,6 +295,7 @@ def _find_replacing(affected: _Ablation, order: Sequence[Head]) -> tuple[list[tu
 def not_learned(subject: LearnedSubject[Input], inputs: Sequence[Input], seed: int) -> str | None:
     """Return a sentence if the loss is not clearly below that of two untrained models, else None."""
     try:
+        # Two, because one untrained model can have a low loss by chance.
         untrained = [subject.untrained(seed + number).losses(inputs) for number in (0, 1)]
     except InputError:
         return None

@@ -89,6 +89,7 @@ class Resampling(Generic[Input]):
         self.path: Callable[[], AbstractContextManager[None]] = nullcontext
         if inputs and len(dict(self._record(inputs[:1])[1])) < len(self.components.heads):
             self.path = subject.patchable.calling_hooks  # fused code does not call the hooks
+        # One input at a time, because padding in a batch can change contexts.
         recorded = [self._record([input]) for input in inputs]
         by_size = sorted((calls for _, calls in recorded), key=lambda calls: sum(call.numel() for _, call in calls))
         by_shape: dict[object, list[int]] = defaultdict(list)
@@ -109,6 +110,7 @@ class Resampling(Generic[Input]):
         self.cut = sum(len(group.inputs) for group in self.groups if group.pool is not group.calls)
         self.layers = {layer for group in self.groups for layer, _ in group.calls}
         self.losses = self.replace(())[0]
+        # Dropout or sampling in the model would look like an effect of a head.
         self.unstable = np.abs(self.losses - [recorded[index][0][0] for index in kept])
 
     def is_zero(self, head: Head) -> bool:
@@ -191,6 +193,7 @@ class Resampling(Generic[Input]):
     def _donors(self, group: _Group[Input], heads: Sequence[Head]) -> Tensor:
         """Return for each input the next input for which the contexts of all heads differ, (N,) int64."""
         pairs = [(self._vectors(group.calls, head), self._vectors(group.pool, head)) for head in heads]
+        # The next input is a fixed choice, so that results do not depend on a seed.
         inputs, count = torch.arange(len(group.inputs)), len(pairs[0][1]) if pairs else 1
         donors, missing = (inputs + 1) % count, torch.ones(len(inputs), dtype=torch.bool)
         for other in [(inputs + shift) % count for shift in range(1, min(count, SHIFTS) + 1)]:
@@ -204,7 +207,7 @@ class Resampling(Generic[Input]):
 
 
 def _others_mean(pool: Tensor, group: _Group[Any]) -> Tensor:
-    if group.pool is group.calls:
+    if group.pool is group.calls:  # without the input's own context, which would keep a part of what is replaced
         return (pool.float().sum(0) - pool) / (len(pool) - 1)
     return pool.float().mean(0).expand(len(group.inputs), *pool.shape[1:])
 

@@ -21,7 +21,7 @@ def rollout(weights: Sequence[np.ndarray]) -> list[np.ndarray]:
     >>> rollout([np.array([[[1.0, 0.0], [1.0, 0.0]]])])[0].tolist()
     [[1.0, 0.0], [0.5, 0.5]]
     """
-    product = np.eye(weights[0].shape[1])
+    product = np.eye(weights[0].shape[1])  # before the first layer, each state is its own input
     products = []
     for layer in weights:
         product = (finite(layer).mean(0) + np.eye(len(product))) / 2 @ product
