@@ -132,8 +132,8 @@ def _lines(folder: str, pattern: str) -> int:
 @pytest.mark.parametrize(
     ("folder", "pattern", "most"),
     [
-        ("src", "*.py", 75_390),
-        ("src/regard", "*.py", 57_809),
+        ("src", "*.py", 75_402),
+        ("src/regard", "*.py", 57_821),
         ("src", "*.js", 11_500),
         ("tests", "*.py", 55_287),
     ],

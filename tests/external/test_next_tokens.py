@@ -63,7 +63,7 @@ def test_a_drawn_token_repeats_with_its_seed_and_follows_the_probabilities(causa
 
 def test_an_intervention_shows_both_probabilities(causal: Any) -> None:
     plain = regard.next_tokens(causal, TEXT, count=60)
-    with causal.intervene(causal.layers[0].name, heads=[1]):
+    with regard.intervene(causal, causal.layers[0].name, heads=[1]):
         changed = regard.next_tokens(causal, TEXT)
     before = {item.id: item.probability for item in plain.tokens}
     assert changed.interventions

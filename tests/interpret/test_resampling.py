@@ -173,5 +173,5 @@ def test_error_rates_are_those_of_the_way_a_model_was_given() -> None:
     assert error_bracket("needed", "an unmeasured kind of model") == ""
     module = as_module(compiled_model("previous", 0), ["abc"])
     needs = replace(_needs(compiled_model("previous", 0).subject, 40), origin="an unmeasured kind of model")
-    assert module.origin == "a custom model with a loss"
+    assert module.traits.origin == "a custom model with a loss"
     assert not any("of 100 such" in sentence for sentence in needs.sentences())

@@ -329,7 +329,7 @@ class TestCustomParts:
             "slot position: give one of them, or --positions none",
         ),
         ("induction", "--attention grouped:3 --heads 4", "3 groups do not divide 4 heads"),
-        ("induction", "--attention regard.attention.parts:Gate", "cannot be built: TypeError"),
+        ("induction", "--attention regard.attention.parts:Gate", "NotImplementedError"),
         ("dates", "--model transformer --attention latent,grouped", "are both for the slot sharing"),
         (
             "dates",

@@ -249,7 +249,7 @@ def prune_model(whole: Any, heads: int, output: Path, *, samples: int, overwrite
         subject=dataclasses.replace(subject, name=output.name, where=str(output), prepared=None),
         removed=removal.removed,
         samples=removal.before.samples,
-        measure=whole.measure,
+        measure=whole.traits.measure,
         loss_before=removal.before.loss,
         loss_after=removal.after.loss,
         parameters_before=count_parameters(whole.model),
