@@ -52,7 +52,7 @@ def work(out: Path, flags: dict[str, Any], checkpoints: bool) -> None:
             measurements["parameters"] = sum(weight.numel() for weight in self.state.model.parameters())
             for name, use in (("save", False), ("with model", True)):
                 begin = time.perf_counter()
-                self.save(use=use)
+                self.state.save(self.folder, self.context, use=use)
                 self.context.wait()
                 measurements[name] = time.perf_counter() - begin
             begin = time.perf_counter()

@@ -147,8 +147,10 @@ def test_replacing(name: str) -> None:
 
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
 def test_a_softmax_in_float32_in_a_model_of_float64_has_scores_and_no_warning(implementation: str) -> None:
+    model: Any
     model, inputs, _ = make("llama")
-    model.double().set_attn_implementation(implementation)
+    model.double()
+    model.set_attn_implementation(implementation)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("error")
         with regard.record(model, "*") as cache:

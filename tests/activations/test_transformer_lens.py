@@ -67,7 +67,7 @@ def test_activations_equal_those_of_transformer_lens(make: Any, monkeypatch: pyt
     with torch.no_grad():
         theirs = run_in_lens(name, model, ids)
     rotary = make is llama
-    close = {"atol": 1e-12, "rtol": 1e-12}
+    close: dict[str, Any] = {"atol": 1e-12, "rtol": 1e-12}
     future = torch.ones(7, 7, dtype=torch.bool).triu(1)
     for layer in range(2):
         block, prefix = f"blocks.{layer}", f"layer.{layer}"

@@ -81,11 +81,11 @@ input()
 def test_workers_do_not_run_the_script_and_end_with_their_parent(tmp_path: Path) -> None:
     """A script without `if __name__ == "__main__"` works, and its workers end when it is killed."""
     (tmp_path / "script.py").write_text(SCRIPT)
-    command, root = [sys.executable, tmp_path / "script.py"], Path(__file__).parents[2]
+    command, root = [sys.executable, str(tmp_path / "script.py")], Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen(command, **pipes, text=True, env=environment) as script:
-        assert script.stdout.readline() == "begin\n"
+        assert script.stdout is not None and script.stdout.readline() == "begin\n"
         workers = list(map(int, script.stdout.readline().split()))
         script.kill()
     deadline = time.monotonic() + 20

@@ -119,6 +119,6 @@ def test_unknown_structures_are_refused(model_of: Callable[[str], Any], tokenize
     subject = regard.look(model_of("gpt2"), tokenizer)
     with pytest.raises(InputError, match="is not in the vocabulary: choose 0 to"):
         regard.logit_attribution(subject, TEXT, token=100)
-    with subject.model.lm_head.register_forward_hook(lambda module, args, output: output + 1):
+    with subject.model.get_submodule("lm_head").register_forward_hook(lambda module, args, output: output + 1):
         with pytest.raises(InputError, match="has parts other than heads"):
             regard.logit_attribution(subject, TEXT)

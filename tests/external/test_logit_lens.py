@@ -88,14 +88,15 @@ def test_blocks_without_attention_and_shared_blocks_have_rows() -> None:
     hybrid = transformers.Lfm2Config(**sizes, num_hidden_layers=3, num_key_value_heads=2, layer_types=layers)
     shared = transformers.AlbertConfig(**sizes, num_hidden_layers=2, embedding_size=16)
     ids = torch.tensor([[5, 6, 7, 8]])
-    for make, config, names in (
+    cases: tuple[tuple[Any, Any, list[str]], ...] = (
         (transformers.Lfm2ForCausalLM, hybrid, [f"model.layers.{number}" for number in range(3)]),
         (
             transformers.AlbertForMaskedLM,
             shared,
             [f"albert.encoder.albert_layer_groups.0{call}" for call in ("", "#1")],
         ),
-    ):
+    )
+    for make, config, names in cases:
         model: Any = make(config).eval()
         states = read_states(model, lambda model=model: model(input_ids=ids).logits)  # type: ignore[misc]
         assert states.names == ["embeddings", *names]

@@ -78,8 +78,8 @@ def metric(logits: Tensor) -> Tensor:
     return logits[..., -1, 3] - logits[..., 0, 5].square()
 
 
-def eap(graph: ResidualGraph, *passes: Pass) -> dict[Edge, float]:
-    return score_edges(graph, *passes, edge_gradients(graph, metric))
+def eap(graph: ResidualGraph, clean: Pass, corrupted: Pass) -> dict[Edge, float]:
+    return score_edges(graph, clean, corrupted, edge_gradients(graph, metric))
 
 
 class Case:

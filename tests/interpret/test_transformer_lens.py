@@ -31,7 +31,7 @@ CLEAN, CORRUPTED = "ABCDAB", "BBCDAB"
 LAYERS = ["decoder.0.self_attention", "decoder.1.self_attention"]
 STEPS = 5
 METHODS: dict[str, Any] = {
-    "EAP": lambda graph, *passes: score_edges(graph, *passes[:2], edge_gradients(graph, passes[2])),
+    "EAP": lambda graph, clean, corrupted, metric: score_edges(graph, clean, corrupted, edge_gradients(graph, metric)),
     "EAP-IG-inputs": integrated_edge_gradients,
     "exact": edge_patching,
 }
