@@ -108,6 +108,14 @@ def test_rows_stay_distributions(value: float, scores: list[float], allowed: lis
         assert found.sum().item() == pytest.approx(1, abs=1e-5)
 
 
+def test_a_row_with_a_sink_keeps_its_sum() -> None:
+    """The part of the sink does not become the part of other keys, unless the new weight needs it."""
+    weights = torch.tensor([0.2, 0.1, 0.2]).view(1, 1, 1, 3)  # the sink has 0.5
+    for value, expected in ((0.3, [0.1, 0.3, 0.1]), (0.6, [0.0, 0.6, 0.0])):
+        changed = Intervention(to=value, query=0, key=1).apply(weights, None, None)
+        assert changed.flatten().tolist() == pytest.approx(expected)
+
+
 def test_interventions_nest_and_end(states: Tensor) -> None:
     attention = Attention()
     model = Holder(attention)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.attention.masks import as_weights_mask, causal_mask, length_mask
+from regard.attention.masks import as_weights_mask, causal_mask, length_mask, mask_rows
 from regard.errors import InputError
 
 
@@ -19,6 +19,13 @@ def test_causal_mask_shows_the_own_step_and_those_before() -> None:
     assert causal_mask(3, 3).tolist() == [[True, False, False], [True, True, False], [True, True, True]]
     assert causal_mask(2, 3).tolist() == [[True, True, False], [True, True, True]]
     assert causal_mask(1, 3).tolist() == [[True, True, True]]
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(3, 3), (2, 5)])
+def test_rows_of_a_causal_mask_are_those_of_the_whole(queries: int, keys: int) -> None:
+    """The queries are the last steps of the keys, also if only some rows are computed."""
+    rows = mask_rows(None, [1, 0], queries, keys, causal=True, device=torch.device("cpu"))
+    assert rows is not None and torch.equal(rows, causal_mask(queries, keys)[[1, 0]])
 
 
 def test_masks_broadcast_against_weights() -> None:

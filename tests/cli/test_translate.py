@@ -89,6 +89,16 @@ def test_unknown_characters_of_one_text_are_reported(command: Command, translato
     assert err == "regard: the text has characters not seen in training: '€'\n"
 
 
+def test_a_file_of_another_language_gives_a_warning(piped: Command, translator: regard.PairRun) -> None:
+    status, _, err = piped("5 мая 1979\n3. Mai 1979\n".encode(), "translate", translator.folder)
+    known, unknown = err.splitlines()
+    assert status == 0 and known.startswith("regard: line 1 has characters not seen in training (30% of it): ")
+    assert unknown == (
+        "regard: warning: 14.3% of the tokens of the input (3 of 21) are not in the vocabulary of the model: check "
+        "the language and the direction"
+    )
+
+
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=200))
 def test_any_bytes_give_one_line_per_line(piped: Command, translator: regard.PairRun, content: bytes) -> None:

@@ -127,6 +127,14 @@ def test_infinities_have_signs() -> None:
     assert not equal_arrays(np.array([np.inf]), np.array([np.nan]))
 
 
+def test_only_valid_steps_are_compared() -> None:
+    right, valid = np.arange(12.0).reshape(2, 3, 2), np.array([[True, True, False], [True, True, True]])
+    at_padding, at_a_step = right.copy(), right.copy()
+    at_padding[0, 2] = at_a_step[1, 2] = 99.0
+    assert equal_arrays(at_padding, right, valid) and not equal_arrays(at_padding, right)
+    assert not equal_arrays(at_a_step, right, valid)
+
+
 ROUNDED = """
 import torch
 CALLS = []

@@ -28,4 +28,7 @@ def test_lowercase_models_are_scored_without_case() -> None:
     assert lowered.main == lowered.bleu_lowercase and cased.main == cased.bleu
     assert [line.split()[0] for line in lowered.lines()] == ["BLEU", "chrF"] and "case:lc" in lowered.lines()[0]
     assert [line.split()[0] for line in cased.lines()] == ["BLEU", "BLEU", "chrF"]
-    assert quality(lower, REFERENCES).exact_match == 0.0
+    mixed = quality(lower, REFERENCES)  # wrong capitals are errors for BLEU, and none for lowercase BLEU
+    assert mixed.bleu == pytest.approx(sacrebleu.corpus_bleu(lower, [REFERENCES]).score) and mixed.bleu is not None
+    assert mixed.bleu < mixed.bleu_lowercase == pytest.approx(cased.bleu_lowercase)
+    assert mixed.exact_match == 0.0

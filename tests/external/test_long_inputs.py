@@ -208,3 +208,25 @@ def test_dropped_steps_of_a_generation_give_a_warning(small: Any) -> None:
         with torch.no_grad(), record_long(model) as records:
             model.generate(tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=3, do_sample=False)
     assert len(warned) == 1 and next(iter(records.values())).values.shape[2] == 1
+
+
+def test_keys_of_a_sliding_window_are_numbered_from_the_first_step(small: Any) -> None:
+    """A cache with a window drops keys, and the keys of a record keep their steps."""
+    model, tokens = small.build(small.known["mistral"]), torch.arange(5, 13)[None]
+    model.config.sliding_window = 4
+
+    def generate() -> None:
+        with torch.no_grad():
+            model.generate(tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=3, do_sample=False)
+
+    with (
+        pytest.warns(UserWarning, match="stores only the last pass"),
+        record_long(model, largest=4) as long_records,
+    ):
+        generate()
+    with record_weights(model) as records:
+        generate()
+    for name, long_record in long_records.items():
+        assert long_record.keys.min() > 0
+        weights = records[name].weights[:, :, -1:].gather(-1, long_record.keys.long())
+        torch.testing.assert_close(long_record.values, weights)

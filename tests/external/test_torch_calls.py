@@ -236,7 +236,8 @@ def test_jagged_tensors_give_a_warning() -> None:
     torch.testing.assert_close(output.values(), plain.values())
 
 
-def test_direct_call_of_multi_head_attention_forward(generator: torch.Generator) -> None:
+@pytest.mark.parametrize("padding", [None, torch.tensor([[False] * 4, [False, False, False, True]])])
+def test_direct_call_of_multi_head_attention_forward(generator: torch.Generator, padding: Tensor | None) -> None:
     """The layer appends a bias and zeros as keys, and every query may attend to these keys."""
     layer = nn.MultiheadAttention(6, 3, add_bias_kv=True, add_zero_attn=True, batch_first=True)
 
@@ -247,15 +248,14 @@ def test_direct_call_of_multi_head_attention_forward(generator: torch.Generator)
             settings = (6, 3, layer.in_proj_weight, layer.in_proj_bias, layer.bias_k, layer.bias_v, True, 0.0)
             output, weights = F.multi_head_attention_forward(
                 first, first, first, *settings, layer.out_proj.weight, layer.out_proj.bias,
-                attn_mask=mask, need_weights=False,
+                attn_mask=mask, key_padding_mask=padding, need_weights=False,
             )  # fmt: skip
             assert weights is None
             return output.transpose(0, 1)
 
     states, mask = torch.randn(2, 4, 6, generator=generator), torch.ones(4, 4, dtype=torch.bool).triu(1)
-    plain, weights = layer(states, states, states, attn_mask=mask, average_attn_weights=False)
-    with record_weights(Direct()) as records:
-        pass
+    masks: dict[str, Any] = {"attn_mask": mask, "key_padding_mask": padding}
+    plain, weights = layer(states, states, states, **masks, average_attn_weights=False)
     direct = Direct()
     with record_weights(direct) as records:
         torch.testing.assert_close(direct(states, mask), plain, atol=1e-6, rtol=0)
@@ -263,6 +263,8 @@ def test_direct_call_of_multi_head_attention_forward(generator: torch.Generator)
     allowed = records[""].mask
     assert allowed is not None and allowed.shape[-1] == 6 and allowed[..., 4:].all()
     assert torch.equal(allowed.expand_as(weights)[0, 0, :, :4], ~mask)
+    last = ~mask if padding is None else ~mask & ~padding[1]
+    assert torch.equal(allowed.expand_as(weights)[1, 0, :, :4], last)
 
 
 def test_repeated_call_is_selected_by_number() -> None:

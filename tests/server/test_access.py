@@ -43,6 +43,8 @@ def test_token_is_stored_in_a_cookie(trained: regard.AnswerRun) -> None:
         assert first.status == 200 and b"explorer.js" in first.body and cookie is not None
         answer = send(address, asked({}, host="example.org:8137", cookie=cookie[1], origin="http://example.org:8137"))
         assert answer.status == 200 and "set-cookie" not in answer.headers
+        for wrong in (cookie[1][:-1], f"{cookie[1]}x", cookie[1].partition("=")[0] + "="):
+            assert send(address, asked({}, host="example.org:8137", cookie=wrong)).status == 401
         for other in ("http://evil.example", "http://example.org", "null"):
             answer = send(address, asked({}, host="example.org:8137", cookie=cookie[1], origin=other))
             assert answer.status == 403 and "is not this page" in answer.error

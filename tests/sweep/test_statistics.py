@@ -50,6 +50,17 @@ def test_five_seeds_show_a_difference_for_every_distribution() -> None:
     assert _verdicts(values) == {"x-y": "not shown to differ", "x-z": "different", "y-z": "different"}
 
 
+def test_four_seeds_are_enough_for_one_pair_and_too_few_for_three() -> None:
+    """The p-value of two separate groups of four is 2/70; Holm's correction for three pairs makes it 6/70."""
+    values = {"x": [0.90, 0.91, 0.92, 0.93], "y": [0.5, 0.51, 0.52, 0.53]}
+    assert _verdicts(values) == {"x-y": "different"}
+    values["z"] = [0.1, 0.11, 0.12, 0.13]
+    assert set(_verdicts(values).values()) == {"different if seeds vary normally"}
+    assert [contrast.p_value for contrast in differences(_comparison(values), "exact_match")] == pytest.approx(
+        [6 / 70] * 3
+    )
+
+
 def test_one_error_of_many_is_no_difference_although_all_seeds_agree() -> None:
     for seeds in (2, 3):
         assert _verdicts({"x": [1.0] * seeds, "y": [0.9999] * seeds}) == {"x-y": "not shown to differ"}

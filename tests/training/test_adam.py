@@ -36,6 +36,15 @@ def test_first_step_has_the_size_of_the_rate() -> None:
     assert parameter.tolist() == pytest.approx([-0.2, 0.2, 0.0], abs=1e-6)
 
 
+def test_matrices_decay_and_biases_do_not() -> None:
+    parameters = {"weight": nn.Parameter(torch.ones(2, 2)), "bias": nn.Parameter(torch.ones(2))}
+    for parameter in parameters.values():
+        parameter.grad = torch.zeros_like(parameter)
+    Adam(parameters, betas=(0.9, 0.999), lr_factors={"weight": 1.0, "bias": 1.0}, weight_decay=0.5).step(0.1)
+    assert parameters["weight"].flatten().tolist() == pytest.approx([0.95] * 4)
+    assert parameters["bias"].tolist() == [1.0, 1.0]
+
+
 def test_moments_are_on_the_device_of_their_parameter() -> None:
     parameter = nn.Parameter(torch.empty(3, device="meta"))
     moments = Adam({"p": parameter}, betas=(0.9, 0.999), lr_factors={"p": 1.0}).moments["p"]

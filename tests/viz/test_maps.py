@@ -162,3 +162,14 @@ def test_a_run_on_text(german: regard.TranslationRun) -> None:
     attention = german.attend("Heute läuft der alte Wolf.").words()
     assert attention.cross.key_labels == ["Heute", "läuft", "der", "alte", "Wolf", ".", "</s>"]
     np.testing.assert_allclose(attention.cross.weights.sum(-1), 1.0, atol=1e-5)
+
+
+def test_selected_heads_have_the_order_of_the_selection() -> None:
+    weights = np.random.default_rng(0).random((3, 5, 5))
+    attention = dataclasses.replace(example(), layers={"decoder.0.cross": _layer("decoder.0.cross", weights)})
+    selected = attention.select(heads=[2, 0])
+    [layer] = selected.layers.values()
+    np.testing.assert_array_equal(layer.weights, weights[[2, 0]])
+    [data] = map_data(selected)["layers"]
+    assert data["names"] == ["head 2", "head 0"]
+    np.testing.assert_array_equal(data["weights"], weights[[2, 0]])

@@ -169,6 +169,7 @@ def test_means_are_over_samples_then_seeds_then_models() -> None:
     assert "b" not in second.entries
     [group] = group_columns([first, second])
     assert group.entries["a"].values == [0.5, 0.75] and group.models == 2
+    assert list(group.entries) == ["a", "b"]  # the best first
     assert entry_text(group.entries["b"], group.models).plain.endswith("[1 of 2] !")
     assert group.entries["b"].letters == ""
 
