@@ -135,7 +135,7 @@ def _lines(folder: str, pattern: str) -> int:
         ("src", "*.py", 75_402),
         ("src/regard", "*.py", 57_821),
         ("src", "*.js", 11_500),
-        ("tests", "*.py", 55_287),
+        ("tests", "*.py", 55_384),
     ],
 )
 def test_the_source_does_not_grow(folder: str, pattern: str, most: int) -> None:
