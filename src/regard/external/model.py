@@ -144,7 +144,7 @@ def _agree(weights: Tensor, scores: Tensor) -> bool:
 @public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ExternalModel:
-    """A model that Regard did not build. It satisfies `regard.viz.Subject`."""
+    """A model that Regard did not build. It satisfies `regard.viz.subject.Subject`."""
 
     model: nn.Module
     adapter: Adapter

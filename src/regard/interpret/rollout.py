@@ -4,7 +4,7 @@
     R_l = A_l R_(l-1),   R_0 = I
 
 If outputs attend to inputs, their weights refer to the last state of each input: mean over heads of W, times R of
-the encoder. `viz/js/rollout.js` computes the same in a page.
+the encoder. `viz/js/matrix.js` computes the same in a page.
 """
 
 from collections.abc import Sequence

@@ -39,7 +39,7 @@ def prune(
 ) -> PruneReport:
     """Remove the least important heads of a run's model one by one, and save the result as a run at `output`.
 
-    `heads`: number of heads to remove; `regard.interpret.prune_heads` selects them. If `output` is None, the
+    `heads`: number of heads to remove; `regard.interpret.importance.prune_heads` selects them. If `output` is None, the
     result is saved in the run's folder name with `-pruned` appended. Raises `InputError` for too many heads,
     and if another process writes to `output`.
     """

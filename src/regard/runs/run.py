@@ -74,7 +74,7 @@ class Figures(Result):
 @public
 @dataclass(frozen=True, repr=False)
 class Run(ABC, Generic[TaskPart, ModelPart]):
-    """Base class of `AnswerRun`, `PairRun`, `TranslationRun` and `LanguageRun`: a `regard.viz.Subject`."""
+    """Base class of `AnswerRun`, `PairRun`, `TranslationRun` and `LanguageRun`: a `regard.viz.subject.Subject`."""
 
     folder: Path
     config: RunConfig[TaskPart, ModelPart]
@@ -207,7 +207,7 @@ class Run(ABC, Generic[TaskPart, ModelPart]):
     ) -> Explanation:
         """Return the computation of a head's weights at one output step, with all intermediate numbers.
 
-        See `regard.interpret.explain`.
+        See `regard.interpret.explanation.explain`.
         """
         from regard.interpret.explanation import explain
 
@@ -219,7 +219,7 @@ class Run(ABC, Generic[TaskPart, ModelPart]):
 
     def with_sums(self, shown: AttentionMap) -> AttentionMap:
         """Return an attention map with the intermediate results of each weight; see
-        `regard.interpret.with_sums`."""
+        `regard.interpret.explanation.with_sums`."""
         from regard.interpret.explanation import with_sums
 
         return with_sums(self, shown)

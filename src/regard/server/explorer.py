@@ -197,7 +197,7 @@ class Explorer:
         key: Step = None,
         temperature: Temperature = 1.0,
     ) -> dict[str, Any]:
-        """Return the computation of one weight, step by step, as `Explained` in `js/explanation.js`."""
+        """Return the computation of one weight, step by step, as `Explained` in `js/sum.js`."""
         with self._changed(question) as text:
             options: dict[str, Any] = {"head": head, "output": output, "key": key}
             return explain(self.subject, text, layer=layer, temperature=temperature, **options).json()
@@ -205,7 +205,7 @@ class Explorer:
     def why(
         self, question: Question, layer: LayerName, head: Number = 0, output: Number = 0, key: Step = None
     ) -> dict[str, Any]:
-        """Return the parts of the score of one weight, as `Reasons` in `js/why.js`: `Why` without its pairs."""
+        """Return the parts of the score of one weight, as `Reasons` in `js/sum.js`: `Why` without its pairs."""
         with self._changed(question) as text:
             result = why(self.subject, text, layer=layer, head=head, output=output, key=key).json()
         return {name: value for name, value in result.items() if name != "pairs"}

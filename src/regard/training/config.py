@@ -510,7 +510,7 @@ class RunConfig(Generic[TaskPart, ModelPart]):
     averaged: list[int] = field(default_factory=list)
     """Steps of the kept models whose mean is the model; empty for other models."""
     code: dict[str, str] = field(default_factory=dict)
-    """Digests of the custom code at the start of training, by description (`regard.training.code_digests`)."""
+    """Digests of the custom code at the start of training, by description (`regard.training.trust_code.code_digests`)."""
     measured: dict[str, str] = field(default_factory=dict)
     """Measured choices at the start of training that affect the losses, by name (`regard.machine`)."""
 

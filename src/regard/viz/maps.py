@@ -47,7 +47,7 @@ class ScoreStep(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class LayerIntermediates:
-    """Intermediate values of one layer; `regard.interpret.Explanation` contains the values of a single query."""
+    """Intermediate values of one layer; `regard.interpret.explanation.Explanation` contains the values of a single query."""
 
     steps: Sequence[ScoreStep]
     scale: float

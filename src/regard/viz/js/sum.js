@@ -13,7 +13,7 @@ import { cssColour } from "./colours.js";
 /** @typedef {(which: Which) => Promise<Explained>} Explain */
 
 /**
- * The computation of a weight, as in `regard.interpret.Explanation`.
+ * The computation of a weight, as in `regard.interpret.explanation.Explanation`.
  * @typedef {object} Explained
  * @property {string} query_label
  * @property {string[]} key_labels
@@ -282,7 +282,7 @@ export function commandHint(command, what = "the computation of weights", where 
  */
 
 /**
- * The score of a weight, as in `regard.interpret.Why`.
+ * The score of a weight, as in `regard.interpret.why.Why`.
  * @typedef {object} Reasons
  * @property {number} head
  * @property {number} query

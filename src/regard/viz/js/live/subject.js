@@ -200,7 +200,7 @@ export class LiveSubject {
     };
   }
 
-  // The computation of a weight, as `regard.interpret.explain` returns it.
+  // The computation of a weight, as `regard.interpret.explanation.explain` returns it.
   /** @param {AttendQuestion & Which} question @returns {Explained} */
   explain({ input, interventions = [], layer: name, head, output, key, temperature }) {
     /** @type {Change[]} */
