@@ -76,7 +76,7 @@ def test_rows_of_a_run_are_states_through_its_output_head(tmp_path: Path) -> Non
 
 @torch.no_grad()
 def test_blocks_without_attention_and_shared_blocks_have_rows() -> None:
-    import transformers
+    transformers = pytest.importorskip("transformers", reason="needs the extra peers")
 
     sizes: dict[str, Any] = {
         "vocab_size": 60,

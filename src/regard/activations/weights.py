@@ -158,7 +158,7 @@ def intervene(
     layer did not run.
 
         >>> layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
-        >>> with record(layer) as records, intervene(layer, "self_attn", heads=[1], to="uniform"):
+        >>> with record_weights(layer) as records, intervene(layer, "self_attn", heads=[1], to="uniform"):
         ...     _ = layer(torch.zeros(1, 4, 8))
         >>> records["self_attn"].weights[0, 1, 0].tolist()
         [0.25, 0.25, 0.25, 0.25]
