@@ -134,10 +134,10 @@ def _lines(folder: str, pattern: str) -> int:
 @pytest.mark.parametrize(
     ("folder", "pattern", "most"),
     [
-        ("src", "*.py", 75_402),
-        ("src/regard", "*.py", 57_821),
+        ("src", "*.py", 75_410),
+        ("src/regard", "*.py", 57_829),
         ("src", "*.js", 11_500),
-        ("tests", "*.py", 55_422),
+        ("tests", "*.py", 55_437),
     ],
 )
 def test_the_source_does_not_grow(folder: str, pattern: str, most: int) -> None:

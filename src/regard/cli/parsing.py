@@ -265,11 +265,19 @@ def _plain_booleans(argv: list[str], booleans: set[str]) -> list[str]:
 
 
 def _one_line(box: str) -> str:
-    """Convert the parser's boxed error message to one line without its title."""
-    lines = [line.strip("│| ") for line in box.splitlines()]
+    """Convert the parser's error message to one line, without its title and borders."""
+    lines = [line.strip("│| ") for line in box.strip().splitlines()]
+    framed = lines[0].startswith(("╭", "+"))
     body = "\n".join(line for line in lines if not line.startswith(("╭", "╰", "+")))
-    sections = re.split(r"^[-─]+$", body, flags=re.MULTILINE)
-    return "; ".join(" ".join(section.split()).rstrip(".") for section in sections)
+    sections = [" ".join(part.split()).rstrip(".") for part in re.split(r"^[-─]+$", body, flags=re.MULTILINE)]
+    error, *others = sections if framed else sections[1:]  # without borders, the title is a section
+    flag, _, reason = error.removeprefix("Error parsing ").partition(": ")
+    value = re.search(r"from \[(.*?)\]\.|base 10: (.*)$|to float: (.*)$", reason)
+    about = next((part for part in others if part.startswith("Argument helptext")), "")
+    kind = "a whole number" if "INT" in about.split() or "|INT" in about else "a number" if "FLOAT" in about else ""
+    if value is not None and kind:
+        return f"{flag} {next(filter(None, value.groups()))} is not {kind}: give {kind}"
+    return "; ".join([error, *(part for part in others if part != about)])
 
 
 def first_word(argv: list[str], *, what: str, prog: str, example: str = "counting") -> tuple[str, list[str]]:
