@@ -20,7 +20,8 @@ from pathlib import Path
 from markdown_tables import markdown
 
 LINE = re.compile(r"import time:\s+(\d+) \|\s+\d+ \|\s+(\S+)")
-WORDS = [f"{one} {other}" for one in ("a man", "a dog", "two boys", "a girl") for other in ("runs", "sits", "plays")]
+SUBJECTS, VERBS = ("a man", "a dog", "two boys", "a girl"), ("runs", "sits", "plays")
+WORDS = [f"{subject} {verb}" for subject in SUBJECTS for verb in VERBS]
 TEXT = [
     "--train",
     "source.txt",

@@ -134,8 +134,8 @@ def _lines(folder: str, pattern: str) -> int:
 @pytest.mark.parametrize(
     ("folder", "pattern", "most"),
     [
-        ("src", "*.py", 75_410),
-        ("src/regard", "*.py", 57_829),
+        ("src", "*.py", 75_423),
+        ("src/regard", "*.py", 57_842),
         ("src", "*.js", 11_500),
         ("tests", "*.py", 55_437),
     ],

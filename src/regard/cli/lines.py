@@ -26,7 +26,7 @@ def open_lines(path: Path | None, *, lenient: bool | None = None) -> Iterator[Bi
 
     `lenient` accepts invalid files (see `check_files`). None means that the command has no flag `--lenient`.
     Standard input and pipes can be read only once, so this function checks only their first bytes, and
-    `numbered_lines` later warns about each invalid line. Raises `InputError` if the file cannot be read or is
+    `read_line` later warns about each invalid line. Raises `InputError` if the file cannot be read or is
     invalid.
     """
     hint = LENIENT_HINT if lenient is False else ""

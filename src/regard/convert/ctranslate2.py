@@ -257,8 +257,8 @@ class CTranslate2Search:
             self._translator = open_translator(folder, compute_type=precision, inter_threads=threads, intra_threads=1)
 
     def search(self, texts: Sequence[str], search: Search, *, batchsize: int, scored: bool) -> list[list[Candidate]]:
-        """Return the same answers as `regard.decoding.translation.translate`. If `scored` is False, a greedy search skips
-        the log-probabilities, which are then NaN."""
+        """Return the same answers as `regard.decoding.translation.translate`. If `scored` is False, a greedy search
+        skips the log-probabilities, which are then NaN."""
         sources = self._source.encode_all(texts)
         limits = [longest_answer(source, self._max_len) for source in sources]
         requirements = find_requirements(search.controls, texts, limits, self._target, self._max_len)

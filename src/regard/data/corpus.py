@@ -1,6 +1,6 @@
 """A prepared corpus: parallel text as indices, in files. Training reads a few thousand pairs at a time.
 
-    source.bin, source-bounds.bin    the tokens of all sources, see `ragged`
+    source.bin, source-bounds.bin    the tokens of all sources, see `RaggedWriter`
     target.bin, target-bounds.bin    the tokens of all targets
     corpus.json                      the number of pairs, of skipped pairs and of unknown tokens, and checksums
 

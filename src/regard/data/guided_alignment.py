@@ -1,6 +1,6 @@
 """Word alignments of a corpus that guide an attention head during training (Garg et al. 2019).
 
-    links.bin, links-bounds.bin    source and target token of the links of each pair, see `ragged`
+    links.bin, links-bounds.bin    source and target token of the links of each pair, see `RaggedWriter`
     guide.json                     the number of pairs, checksums, and the name of the folder
 
 The alignments are derived from links between words, with a line in Moses' format for each line of the text. If

@@ -189,6 +189,7 @@ def prepare_corpus(
         with preparing_bar("prepare the corpus", text.bytes, show=progress) as advance:
             build_corpus(folder, text, vocabularies, max_len=max_len, strict=strict, on_chunk=advance)
 
+    # Raises an error for a broken text, even if a lenient corpus exists.
     _record_location(text, root, progress=progress)
     build_once(folder, is_complete, build, on_wait=partial(print_status, show=progress))
     return open_corpus(folder)

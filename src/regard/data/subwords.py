@@ -366,7 +366,7 @@ def train_subwords(
     `size` includes the four special symbols. `kind`: "bpe" repeatedly merges the most frequent pair of pieces
     (Sennrich et al. 2016); "unigram" removes the pieces whose removal reduces the likelihood least (Kudo 2018);
     "words" and "characters" select the most frequent words or characters. `lowercase`, `normalize`: rules for
-    text (`text_rules`). `symbols`: strings that stay one token; each has a token with and a token without a
+    text (`make_normalizer`). `symbols`: strings that stay one token; each has a token with and a token without a
     preceding space. `byte_fallback`: subwords get 256 tokens of bytes, so that no character is unknown. Raises
     `InputError` if `size` is too small for the special symbols and every character.
 

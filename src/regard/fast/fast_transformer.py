@@ -1,7 +1,7 @@
 """Encoder and decoding steps of a `Transformer` in a search, without gradients, hooks or dropout.
 
 Replaces `Transformer.encode`, `start`, `step` and `logits` in greedy search, beam search and sampling, with the
-layers that they call, and `TransformerState`, which copies the keys and values of the selected hypotheses.
+layers that they call, and `CacheState`, which copies the keys and values of the selected hypotheses.
 Gain: searches are 2.9 times (greedy) to 4.4 times (beam of 5) as fast as Hugging Face's searches with the same
 model (docs/dev/benchmarks.md, "Translation"). The fast path runs only on a CPU. The fast path is not used while
 attention is recorded or changed, with forward hooks, with more than 16 prefixes, in training mode, under

@@ -124,7 +124,7 @@ class AdditiveAttention(ProductAttention):
 
 @dataclass(frozen=True, kw_only=True)
 class Wiring:
-    """Connections between attention and the cell of a decoder (see `models.recurrent_decoder`)."""
+    """Connections between attention and the cell of a decoder (see `regard.models.recurrent`)."""
 
     context_to_cell: bool  # Whether the input of the cell includes the context for the previous state
     input_feeding: bool  # Whether the input of the cell includes the output of the previous step

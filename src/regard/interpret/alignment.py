@@ -124,6 +124,14 @@ def _interval(weights: Tensor, known: Tensor, pairs: np.ndarray) -> Interval | N
     return ratio_interval(wrong, total)
 
 
+# Links between words from cross-attention weights.
+#
+# At step t, a decoder reads target token t - 1 and writes token t. Two rows of weights may therefore show the
+# origin of token t: the row of the step that writes token t, and the row of the next step, whose query depends on
+# token t (shifted attention: Zenkel et al. 2019, section 4; Chen et al. 2020, section 3.1).
+#
+# Letters: C: number of heads that attend to the source, in all layers; Wt and Ws: number of target and source words.
+
 Head = tuple[str, int]
 """The name of a layer in the model, and the index of a head."""
 BATCH = 64

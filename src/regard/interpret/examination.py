@@ -103,7 +103,7 @@ class HeadFindings(Result):
     unchanged: str = ""
     """Why nothing can be said about `importance`; empty if the head's context changes when it is disabled."""
     origin: str = RUN
-    """How the model was given, as `Subject.traits`."""
+    """How the model was given, as `Traits.origin`."""
 
     def __str__(self) -> str:
         return self.sentence()
@@ -283,7 +283,7 @@ class Examination(Result):
     unanswered: list[str] = field(default_factory=list)
     """One sentence for each measurement that was not possible."""
     origin: str = RUN
-    """How the model was given, as `Subject.traits`."""
+    """How the model was given, as `Traits.origin`."""
     over: str = "unseen samples"
     """Description of the inputs for tables."""
 

@@ -3,8 +3,8 @@
 Pairs with known links are split at random into two halves. The heads are selected on the first half, and their
 alignment error rate is reported on the second half. Candidates are single heads, sets of heads whose weights
 are averaged (grown greedily), and all heads together. The weights of each candidate are read at the step that
-writes a word, and at the step that reads the word (see `word_links`, which also explains the letters in the
-shapes).
+writes a word, and at the step that reads the word (see `regard.interpret.alignment`, which also explains the
+letters in the shapes).
 
     precision = |A and P| / |A|      recall = |A and S| / |S|
     alignment error rate = 1 - (|A and S| + |A and P|) / (|A| + |S|)      Och and Ney 2003, equations 11 to 13

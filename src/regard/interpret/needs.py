@@ -69,7 +69,7 @@ class Needs:
     silent: list[Head] = field(default_factory=list)
     """Heads whose context is zero for all inputs."""
     origin: str = RUN
-    """How the model was given, as `Subject.traits`; error rates are measured for some origins."""
+    """How the model was given, as `Traits.origin`; error rates are measured for some origins."""
 
     def sentences(self) -> list[str]:
         """Return one sentence for each head and group, with the measured error rate of its kind."""

@@ -375,7 +375,7 @@ class HeadRole:
     untrained: float
     """Largest strength of this role over all heads of the layer in untrained models."""
     origin: str = RUN
-    """How the model was given, as `Subject.traits`."""
+    """How the model was given, as `Traits.origin`."""
 
     @property
     def description(self) -> str:

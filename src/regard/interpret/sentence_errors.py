@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 FILE = "sentence_errors.json"
 RUN = "run"
-"""`Subject.origin` of the models on which the rates were measured."""
+"""`Traits.origin` of the models on which the rates were measured."""
 MOST_WRONG = 0.07
 """Largest upper end of the interval of a kind's error rate; a kind above it says "cannot be told"."""
 

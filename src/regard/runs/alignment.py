@@ -300,7 +300,7 @@ def _fill(text: str, words: Iterator[str], vocabulary: Vocabulary) -> str:
 
 # Place the translations of a glossary where the model translates their source terms.
 #
-# A search with required terms (`decoding.required_terms`) also appends a term to a complete sentence: "a dog
+# A search with required terms (`RequiredTerms`) also appends a term to a complete sentence: "a dog
 # runs. canine." So each text is also searched without its glossary. The words of the answer that are aligned to a
 # source term are replaced: the answer up to these words and the translation become the prefix of the next search,
 # from the first to the last term.

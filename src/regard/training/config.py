@@ -7,7 +7,7 @@
 The class of the options has the fields of the task's config, of the model's config and of `TrainingConfig`, with
 the defaults of the task. The names of all fields differ, so that each is one flag, and task, model and training
 read what they need from the same object. A config is created from flags (`make_config`, `changed_config`) or from
-a stored run (`stored_config`). The type of every value is checked, and unknown names are errors.
+a stored run (`config_from_json`). The type of every value is checked, and unknown names are errors.
 
 Every run has all options of `TrainingConfig`, so that the training loop reads them without asking for the
 model. An option that is not a flag of the model (`FLAGS`) keeps its value there, which has no effect. The
@@ -510,7 +510,7 @@ class RunConfig(Generic[TaskPart, ModelPart]):
     averaged: list[int] = field(default_factory=list)
     """Steps of the kept models whose mean is the model; empty for other models."""
     code: dict[str, str] = field(default_factory=dict)
-    """Digests of the custom code at the start of training, by description (`regard.training.trust_code.code_digests`)."""
+    """Digests of the custom code at the start of training, by description (`trust_code.code_digests`)."""
     measured: dict[str, str] = field(default_factory=dict)
     """Measured choices at the start of training that affect the losses, by name (`regard.machine`)."""
 
@@ -782,7 +782,7 @@ def _validates(flags: Flags) -> bool:
 
 def _can_stop(flags: Flags) -> bool:
     # Patience counts from the second validation on, and one at the last step ends nothing.
-    stops = flags["patience"] and _validates(flags)  # without validation, `check_task` refuses patience
+    stops = flags["patience"] and _validates(flags)  # without validation, `checked` refuses patience
     return not stops or (flags["steps"] - 1) // flags["validate_every"] > flags["patience"]
 
 

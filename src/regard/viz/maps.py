@@ -47,7 +47,7 @@ class ScoreStep(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class LayerIntermediates:
-    """Intermediate values of one layer; `regard.interpret.explanation.Explanation` contains the values of a single query."""
+    """Intermediate values of one layer; `regard.interpret.explanation.Explanation` contains those of a single query."""
 
     steps: Sequence[ScoreStep]
     scale: float
@@ -300,7 +300,11 @@ SHOWN_WORD_START = "␣"  # shown instead of it, because `▁` looks like a bar
 
 
 def merge_words(layer: LayerMap) -> LayerMap:
-    """Merge the word pieces of a layer into words; labels without `▁` are already words."""
+    """Merge the word pieces of a layer into words; labels without `▁` are already words.
+
+    A word receives the sum of the weights of its pieces and gives the mean of their rows, so every row still sums to
+    1 (Clark et al. 2019, section 4.1).
+    """
     queries, keys = _group_pieces(layer.query_labels), _group_pieces(layer.key_labels)
     weights = _sum_groups(layer.weights, keys, axis=2)
     weights = _sum_groups(weights, queries, axis=1) / np.array([len(word) for word in queries])[:, None]
