@@ -18,19 +18,7 @@ from tests.marian import pieces_of, vocabulary_of
 sentencepiece = pytest.importorskip("sentencepiece")
 SPECIAL = ("</s>", "<unk>", "<pad>")
 ODD = [
-    *(
-        "",
-        "  ",
-        " a ",
-        "\t",
-        "</s> <pad> <unk>",
-        "☃ Schneemann",
-        "a\u0301 é",
-        "😀😁 x",
-        "日本語",
-        "x\x00y",
-        "ﬁ ½ ㎏",
-    ),
+    *("", "  ", " a ", "\t", "</s> <pad> <unk>", "☃ Schneemann", "a\u0301 é", "😀😁 x", "日本語", "x\x00y", "ﬁ ½ ㎏"),
     *("a\u00a0b", "\u200b", "▁", "▁▁ a", "�", "\n a\nb", "Ä" * 300),
     *(">>en<< Hund", ">>xx<< Hund", ">>en Hund", "a >>en<<", ">><<", ">>", "<<>>"),
 ]

@@ -29,11 +29,7 @@ def test_a_file_in_moses_format(tmp_path: Path) -> None:
     file = tmp_path / "links"
     file.write_text("0-0 1-2 2?1\n\n3-3\n")
     found = read_links(file, 3)
-    assert found == [
-        WordAlignment.of([(0, 0), (1, 2)], [(2, 1)]),
-        WordAlignment.of([]),
-        WordAlignment.of([(3, 3)]),
-    ]
+    assert found == [WordAlignment.of([(0, 0), (1, 2)], [(2, 1)]), WordAlignment.of([]), WordAlignment.of([(3, 3)])]
     assert found[0].turned() == WordAlignment.of([(0, 0), (2, 1)], [(1, 2)])
 
 

@@ -58,8 +58,7 @@ def test_a_batch_ends_each_sequence_and_pads_it(generator: torch.Generator) -> N
     assert batch.source_mask.tolist() == [[True] * 3, [True, False, False]]
     assert batch.target_in.tolist() == [[1, 4, 5], [1, EOS, PAD]]
     assert torch.equal(
-        task.sample(4, torch.Generator().manual_seed(1)).source,
-        task.sample(4, torch.Generator().manual_seed(1)).source,
+        task.sample(4, torch.Generator().manual_seed(1)).source, task.sample(4, torch.Generator().manual_seed(1)).source
     )
 
 

@@ -93,13 +93,7 @@ def check_alignment_file(path: Path, text: Path) -> None:
 
 
 def prepare_alignment(
-    path: Path,
-    text: ParallelText,
-    vocabularies: Vocabularies,
-    corpus: Corpus,
-    *,
-    max_len: int,
-    progress: bool = True,
+    path: Path, text: ParallelText, vocabularies: Vocabularies, corpus: Corpus, *, max_len: int, progress: bool = True
 ) -> GuidedAlignment:
     """Return the token alignment of a corpus. The alignment is built from the file of links of the text, unless
     a prepared alignment exists beside the corpus. Raises `InputError` if the file belongs to a different text
@@ -108,10 +102,7 @@ def prepare_alignment(
     folder = corpus.folder.with_name(f"{corpus.folder.name}-guide-{name}")
     if is_folder(folder):
         return _open(folder, corpus)
-    with (
-        reading_bar("prepare the guide", text.bytes, show=progress) as text.on_bytes,
-        new_folder(folder) as building,
-    ):
+    with reading_bar("prepare the guide", text.bytes, show=progress) as text.on_bytes, new_folder(folder) as building:
         checksums = _write_links(building, path, text, vocabularies, corpus, max_len)
         content = {"format": FORMAT, "name": folder.name, "pairs": len(corpus), "checksums": checksums}
         write_json(building / "guide.json", add_digest(content))

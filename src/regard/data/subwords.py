@@ -130,10 +130,7 @@ Index = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 BYTE = "<0x{:02X}>"  # Name of the token of a byte, as in SentencePiece
 BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")
 RESERVED = ("<pad>", "<s>", "</s>", "<unk>")  # The first four symbols in the file of a tokenizer
-FAILURE, REMEDY = (
-    "the vocabulary cannot split this text",
-    "give another text, or import or train the model again",
-)
+FAILURE, REMEDY = ("the vocabulary cannot split this text", "give another text, or import or train the model again")
 """The parts of the message for a failure of the library."""
 
 
@@ -326,10 +323,7 @@ def vocabulary_from_symbols(symbols: Sequence[str], *, words: bool, lowercase: b
         tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(BLANK, prepend_scheme="always")
     else:
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-            [
-                pre_tokenizers.Metaspace(BLANK, prepend_scheme="never", split=False),
-                pre_tokenizers.Split("", "isolated"),
-            ]
+            [pre_tokenizers.Metaspace(BLANK, prepend_scheme="never", split=False), pre_tokenizers.Split("", "isolated")]
         )
     return SubwordVocabulary.from_json(without_added_tokens(tokenizer))
 

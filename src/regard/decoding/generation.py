@@ -50,12 +50,7 @@ class PromptDecoder:
 
 @public
 def generate(
-    model: LanguageModel,
-    prompts: Sequence[Sequence[int]],
-    search: Search,
-    *,
-    most: int,
-    longest: int | None = None,
+    model: LanguageModel, prompts: Sequence[Sequence[int]], search: Search, *, most: int, longest: int | None = None
 ) -> list[list[Hypothesis]]:
     """Return the `n_best` continuations of each prompt, best first, each with `most` tokens.
 

@@ -53,11 +53,7 @@ class Quality:
 
 
 def bleu(
-    translations: Sequence[str],
-    references: Sequence[str],
-    *,
-    lowercase: bool = False,
-    tokenize: str | None = None,
+    translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False, tokenize: str | None = None
 ) -> float:
     """Return the BLEU (0 to 100) of translations with one reference per translation.
 
@@ -81,11 +77,7 @@ def _choose_tokenizer(tokenize: str | None, references: Sequence[str]) -> str:
 
 
 def quality(
-    translations: Sequence[str],
-    references: Sequence[str],
-    *,
-    lowercase: bool = False,
-    tokenize: str | None = None,
+    translations: Sequence[str], references: Sequence[str], *, lowercase: bool = False, tokenize: str | None = None
 ) -> Quality:
     """Return all scores of translations with one reference per translation.
 

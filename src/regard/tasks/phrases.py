@@ -322,10 +322,7 @@ class PhraseTranslator:
         pieces: list[Piece] = [(article, (place,))]
         if adjective is not None:
             pieces.append((inflect(adjective, ending), (place + 1,)))
-        return [
-            *pieces,
-            (entry.german_singular if singular else entry.german_plural, (self.position - 1,)),
-        ], singular
+        return [*pieces, (entry.german_singular if singular else entry.german_plural, (self.position - 1,))], singular
 
     def _word(self) -> str:
         self.position += 1

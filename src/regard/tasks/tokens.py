@@ -16,15 +16,7 @@ from torch import Tensor
 from regard.errors import InputError, plural, shorten
 from regard.streams import make_generator
 from regard.tasks.base import AnyTask
-from regard.tasks.batch import (
-    IGNORE,
-    NO_POSITION,
-    BatchContext,
-    BatchSettings,
-    BatchSource,
-    TokenBatch,
-    no_output,
-)
+from regard.tasks.batch import IGNORE, NO_POSITION, BatchContext, BatchSettings, BatchSource, TokenBatch, no_output
 
 PADDING = 0
 """Token at the positions after the end of a shorter sequence, where the mask is False."""

@@ -294,13 +294,7 @@ class Translation(SequenceTask):
     draws = False
     texts = ("train", "weights", "valid", "extra_valid", "test", "hub", "languages", "guide", "bleu_tokenize")
     loose = ("max_len", "strict", "lenient")
-    defaults = {
-        "model": "transformer",
-        "embedding": 128,
-        "dropout": 0.3,
-        "lr": 0.003,
-        "steps": 12_000,
-    }
+    defaults = {"model": "transformer", "embedding": 128, "dropout": 0.3, "lr": 0.003, "steps": 12_000}
 
     config: TranslationTaskConfig
     source_vocabulary: "LearnedVocabulary"

@@ -84,13 +84,7 @@ NAMES: dict[Kind, Iterable[str]] = {
     "compiled": PROGRAMS, "trap": TRAPS, "trained-in": TRAINED_IN, "learned": LEARNED
 }  # fmt: skip
 """Names of the models of each kind."""
-QUICK = (
-    "trained-in/previous",
-    "learned/counting",
-    "learned/difference",
-    "learned/signal",
-    "learned/induction",
-)
+QUICK = ("trained-in/previous", "learned/counting", "learned/difference", "learned/signal", "learned/induction")
 """Trained models of the quick bench, besides all compiled models and traps: those that train quickly. With five
 seeds, two cores need about 10 minutes."""
 

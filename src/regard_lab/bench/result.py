@@ -236,11 +236,7 @@ def detail_tables(
 
 
 def _table(
-    title: str,
-    columns: Sequence[Column],
-    methods: Sequence[str],
-    link: CellLink | None,
-    seconds: Mapping[str, float],
+    title: str, columns: Sequence[Column], methods: Sequence[str], link: CellLink | None, seconds: Mapping[str, float]
 ) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
     table.add_column("method", no_wrap=True)

@@ -32,14 +32,7 @@ from regard.streams import make_generator
 from regard.sweep.job import Backend
 from regard.tasks.batch import TokenBatch
 from regard_lab.cards.cells import LARGEST, Results, code_digest, file_name, measure_cells
-from regard_lab.cards.probe_training import (
-    BASELINE,
-    ProbeResult,
-    average_heads,
-    build_model,
-    mean_loss,
-    one_thread,
-)
+from regard_lab.cards.probe_training import BASELINE, ProbeResult, average_heads, build_model, mean_loss, one_thread
 from regard_lab.cards.probes import PROBES, card_probes
 
 MECHANISMS = (

@@ -310,10 +310,7 @@ PROBES = {
         CardProbe("mqar4", "recall the values of 4 keys (20 tokens)", Mqar, MQAR4, 600),
         CardProbe("mqar8", "recall the values of 8 keys (32 tokens)", Mqar, MQAR8, 500),
         CardProbe(
-            "copy",
-            "repeat 2 to 12 letters; x2 and x4: 24 and 48 letters",
-            *(CopyLetters, LETTERS, 500),
-            tests=LENGTHS,
+            "copy", "repeat 2 to 12 letters; x2 and x4: 24 and 48 letters", *(CopyLetters, LETTERS, 500), tests=LENGTHS
         ),
         CardProbe(
             "reverse",

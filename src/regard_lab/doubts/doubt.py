@@ -185,10 +185,7 @@ def write_doubts(run: SequenceRun, doubts: Sequence[Doubt | None], path: Path, n
         write_json(path, {"run": str(run.folder), "notes": list(notes), "lines": lines}, indent=1)
         return [path]
     if path.suffix.lower() == ".tsv":
-        rows = [
-            "\t".join(COLUMNS),
-            *("\t".join(_cells(line, doubt)) for line, doubt in enumerate(doubts, start=1)),
-        ]
+        rows = ["\t".join(COLUMNS), *("\t".join(_cells(line, doubt)) for line, doubt in enumerate(doubts, start=1))]
         write_file(path, "".join(f"{row}\n" for row in rows).encode())
         return [path]
     return _write_page(run, doubts, path, notes)

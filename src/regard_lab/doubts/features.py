@@ -103,10 +103,7 @@ def _batches(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]])
     order = sorted(range(len(sources)), key=lambda index: (len(sources[index]), len(targets[index])))
     parts = [order[begin : begin + BATCH] for begin in range(0, len(order), BATCH)]
     return [
-        (
-            part,
-            PairBatch(collate([sources[index] for index in part]), collate([targets[index] for index in part])),
-        )
+        (part, PairBatch(collate([sources[index] for index in part]), collate([targets[index] for index in part])))
         for part in parts
     ]
 
@@ -238,8 +235,7 @@ def _probability_features(log_probabilities: np.ndarray, usual: np.ndarray, writ
     variance = (((log_probabilities - mean[:, None]) * written) ** 2).sum(1) / steps
     weakest = np.sort(log_probabilities, axis=1)[:, :SPAN].sum(1) / steps.clip(max=SPAN)
     return np.stack(
-        [-mean, -log_probabilities.min(1), -weakest, np.sqrt(variance), (usual * written).sum(1) / steps - mean],
-        axis=1,
+        [-mean, -log_probabilities.min(1), -weakest, np.sqrt(variance), (usual * written).sum(1) / steps - mean], axis=1
     )
 
 

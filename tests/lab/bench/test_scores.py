@@ -59,11 +59,7 @@ def test_edges_outside_the_circuit_are_false() -> None:
 
 
 def test_truths_that_differ_stay_apart() -> None:
-    truths = {
-        "needed": {"a": (False, False)},
-        "used": {"a": (True, True)},
-        "sufficient": {"a": (True, True)},
-    }
+    truths = {"needed": {"a": (False, False)}, "used": {"a": (True, True)}, "sufficient": {"a": (True, True)}}
     assert list(merge_truths(truths)) == ["needed", "used, sufficient"]
 
 
