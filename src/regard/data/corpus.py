@@ -148,8 +148,7 @@ class Corpus:
     """A corpus on disk."""
 
     folder: Path
-    sides: tuple[RaggedArray, RaggedArray]
-    """The tokens of sources and of targets, each with its end of sequence."""
+    sides: tuple[RaggedArray, RaggedArray]  # The tokens of sources and of targets, each with its end of sequence
     longest: int  # The number of tokens of the longest sentence, including its end of sequence
     symbols: tuple[int, int]  # The sizes of the vocabularies of source and target
     unknown_tokens: tuple[int, int]  # The number of unknown tokens of sources and of targets

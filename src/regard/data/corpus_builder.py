@@ -24,8 +24,7 @@ LINES = 20_000
 """Lines per chunk. A worker needs 128 MiB for chunks of 20,000 lines and 317 MiB for chunks of 100,000 lines.
 Both sizes have the same speed.
 """
-STRETCH = 5
-"""Number of chunks per stretch. A sample of a long text consists of the first lines of each stretch."""
+STRETCH = 5  # Number of chunks per stretch. A sample of a long text consists of the first lines of each stretch
 SAMPLE_PAIRS = 1_000_000  # Largest number of lines in a sample
 
 

@@ -35,8 +35,7 @@ class ImportedTokenizer:
     names in `SPECIAL_TOKENS`. Indices without a token, which some models have because their vocabulary was
     padded, are named `<unused INDEX>`."""
 
-    line_feed: int | None = None
-    """Token of a line feed that separates lines; None: the whole text is encoded at once."""
+    line_feed: int | None = None  # Token of a line feed that separates lines; None: the whole text is encoded at once
 
     def __init__(self, tokenizer: Tokenizer, size: int, special: dict[str, int] | None = None) -> None:
         self._tokenizer, self._size, self.special = tokenizer, size, special or {}

@@ -26,13 +26,12 @@ from regard.data.vocabulary import is_blank
 from regard.errors import InputError, plural
 from regard.io.reading import check_file, is_file, is_folder
 
-SKIP_REASONS = {
+SKIP_REASONS = {  # Description of each reason for skipping a pair
     "empty": "with an empty side",
     "not_utf8": "not UTF-8",
     "without_partner": "without a partner",
     "too_long": "too long",
 }
-"""Description of each reason for skipping a pair."""
 LENIENT = "; or skip such lines with --lenient"
 READ = 1 << 16  # Number of bytes per read of a compressed file
 MAX_EXPANSION = 100
@@ -52,13 +51,12 @@ MAX_BROKEN = 0.01
 """The largest accepted fraction of lines that are not UTF-8. A file in a different encoding must be converted,
 because only some of its lines can be decoded as UTF-8."""
 SCAN_BLOCK = 1 << 20  # Bytes per read of a scan
-MARKS = {
+MARKS = {  # Byte order marks. UTF-32 comes before UTF-16, because the mark of UTF-32 begins with the mark of UTF-16
     codecs.BOM_UTF32_LE: "UTF-32",
     codecs.BOM_UTF32_BE: "UTF-32",
     codecs.BOM_UTF16_LE: "UTF-16",
     codecs.BOM_UTF16_BE: "UTF-16",
 }
-"""Byte order marks. UTF-32 comes before UTF-16, because the mark of UTF-32 begins with the mark of UTF-16."""
 ZERO_SHARES = {"UTF-32LE": 3 / 4, "UTF-32BE": 3 / 4, "UTF-16LE": 1 / 8, "UTF-16BE": 1 / 8}
 """The smallest fraction of zero bytes for guessing an encoding without a byte order mark."""
 
@@ -312,8 +310,7 @@ class TextScan(NamedTuple):
     undecodable: int  # Lines that are not UTF-8
     zeros: int  # The number of other lines with a zero byte
     first: int  # The number of the first broken line, or 0
-    encoding: str | None
-    """The guessed encoding if the beginning of the file suggests an encoding other than UTF-8."""
+    encoding: str | None  # The guessed encoding if the beginning of the file suggests an encoding other than UTF-8
     sha256: str
 
     @property

@@ -22,8 +22,7 @@ from regard.io.reading import DamageError, convert_json, parse_json
 from regard.libraries import import_library, library_errors
 
 MARK = '{"sentencepiece":'  # The first characters of the JSON of a SentencePiece vocabulary
-CODE = (">>", "<<")
-"""The delimiters of a language code at the beginning of a text, as in multilingual Marian models."""
+CODE = (">>", "<<")  # The delimiters of a language code at the beginning of a text, as in multilingual Marian models
 
 
 class _Stored(msgspec.Struct, forbid_unknown_fields=True):

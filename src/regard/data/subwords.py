@@ -38,17 +38,14 @@ from regard.io.reading import DamageError, convert_json, parse_json
 from regard.libraries import library_errors
 
 Normalization = Literal["nfkc", "quotes"]
-QUOTES = {
+QUOTES = {  # Characters that become straight quotes: curved and angle quotes, and accents used as quotes, as in Moses
     '"': "\u201c\u201d\u201e\u201f\u00ab\u00bb\u301d\u301e",
     "'": "\u2018\u2019\u201a\u201b\u2039\u203a\u0060\u00b4",
 }
-"""Characters that become straight quotes: curved and angle quotes, and accents used as quotes, as in Moses."""
-MARKS = 0xF0000
-"""First character of the private use area (plane 15) that stands for a symbol during normalization."""
+MARKS = 0xF0000  # First character of the private use area (plane 15) that stands for a symbol during normalization
 MOST_SYMBOLS = 1000
 PUNCTUATION = r"[\p{P}$+<=>^`|~]"
-RESERVED_SYMBOL = re.compile(r"<(pad|s|/s|unk|0x[0-9A-F]{2})>")
-"""Names of special tokens and of bytes in vocabularies."""
+RESERVED_SYMBOL = re.compile(r"<(pad|s|/s|unk|0x[0-9A-F]{2})>")  # Names of special tokens and of bytes in vocabularies
 
 
 def check_symbols(symbols: Sequence[str]) -> tuple[str, ...]:

@@ -18,8 +18,7 @@ than the vocabulary."""
 MAX_UNKNOWN = 0.9  # Fraction of unknown tokens in a training text above which training is refused
 RARE = 2  # Largest number of occurrences of a rare symbol
 RARE_SHARE = 0.5  # Fraction of rare symbols above which a warning is printed
-LONGER = 1.5
-"""Ratio of the lengths of tokens in training and in validation text above which a warning is printed."""
+LONGER = 1.5  # Ratio of the lengths of tokens in training and in validation text above which a warning is printed
 FEW_PAIRS = 100  # Number of pairs below which symbols are rare in any vocabulary
 FILE = "unknown.json"
 

@@ -127,8 +127,7 @@ class TermProgress(NamedTuple):
 
     occurs: Tensor  # Whether each term occurs, (..., P)
     begun: Tensor  # Number of tokens at the end of the prefix with which each term begins, (..., P)
-    tokens: Tensor
-    """Number of tokens of the terms that occur, and of the longest beginning of another term, (...)."""
+    tokens: Tensor  # Number of tokens of the terms that occur, and of the longest beginning of another term, (...)
 
 
 class RequiredTerms:

@@ -57,8 +57,7 @@ class _Step(NamedTuple):
     row_of: np.ndarray  # (sources,): row of each source, -1 for finished sources
     attention: Tensor  # (L, B, K, Ts)
     contribution: Tensor  # (L, B, K)
-    ends: dict[tuple[int, float], int]
-    """Prefix of each finished hypothesis, by its source and its log-probability."""
+    ends: dict[tuple[int, float], int]  # Prefix of each finished hypothesis, by its source and its log-probability
     parents: np.ndarray  # (B, K'): prefix that each new prefix extends
     tokens: np.ndarray  # (B, K'): token of each new prefix
     totals: np.ndarray  # (B, K'): log-probability of each new prefix

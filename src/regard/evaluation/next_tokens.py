@@ -20,13 +20,11 @@ class TokenFigures:
     """Measurements over all outputs of some sequences."""
 
     outputs: int
-    exact_match: float
-    """Fraction (0 to 1) of correct outputs. A real output is correct within 0.1 of its target."""
+    exact_match: float  # Fraction (0 to 1) of correct outputs. A real output is correct within 0.1 of its target
     loss: float  # Mean cross-entropy in nats, or half the squared error of real outputs
     relevance: dict[str, list[float]] = field(default_factory=dict)
     """By layer, for each head: mean attention (0 to 1) on the inputs on which the output depends."""
-    uniform: float | None = None
-    """Attention (0 to 1) on these inputs if the attention to all inputs so far is uniform."""
+    uniform: float | None = None  # Attention (0 to 1) on these inputs if the attention to all inputs so far is uniform
 
 
 @torch.inference_mode()

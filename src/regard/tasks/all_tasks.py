@@ -20,7 +20,7 @@ from regard.tasks.base import AnyTask, Task
 from regard.tasks.pairs import PairTask
 from regard.tasks.tokens import TokenTask
 
-TASKS = {
+TASKS = {  # Name, module and class of every task
     "counting": "counting:Counting",
     "difference": "counting:Difference",
     "signal": "counting:Signal",
@@ -41,7 +41,6 @@ TASKS = {
     "translation": "translation:Translation",
     "text": "text:Text",
 }
-"""Name, module and class of every task."""
 
 
 def find_task(name: str) -> type[AnyTask]:

@@ -21,15 +21,13 @@ from regard.data.parallel import TextDigest
 from regard.errors import InputError, check_range, plural, shorten
 from regard.tasks.batch import Batch, BatchContext, BatchSettings, BatchSource, Position
 
-PAST_END = -1
-"""Index of steps after the end of a sequence."""
+PAST_END = -1  # Index of steps after the end of a sequence
 MAX_LETTERS_DRAWN = 1 << 16
 """Maximum number of letters sampled in one call for several batches.
 
 One call for many batches takes about the same time as one call for a single batch.
 """
-NULL = " "
-"""The null character. `_` is also accepted, because a space is inconvenient to type in a shell."""
+NULL = " "  # The null character. `_` is also accepted, because a space is inconvenient to type in a shell
 
 
 @dataclass(frozen=True, kw_only=True)

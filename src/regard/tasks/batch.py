@@ -9,8 +9,7 @@ from torch import Tensor
 
 from regard.data.batch import PairBatch
 
-Position = tuple[int, int, int]
-"""Position of a batch: epoch, pool, index in the pool."""
+Position = tuple[int, int, int]  # Position of a batch: epoch, pool, index in the pool
 NO_POSITION: Position = (0, 0, 0)
 IGNORE = -100
 """Target at a position without an output, which counts for neither the loss nor the accuracy. PyTorch's
@@ -20,12 +19,9 @@ cross-entropy skips this value."""
 class Batch(NamedTuple):
     """A batch of samples with one class per output step."""
 
-    inputs: Tensor
-    """(B, T) int64, vocabulary indices, `PAST_END` after the end."""
-    targets: Tensor
-    """(B, To) int64, class of each output step."""
-    mask: Tensor | None
-    """(B, T) bool, True before the end; None if all sequences have full length."""
+    inputs: Tensor  # (B, T) int64, vocabulary indices, `PAST_END` after the end
+    targets: Tensor  # (B, To) int64, class of each output step
+    mask: Tensor | None  # (B, T) bool, True before the end; None if all sequences have full length
 
     @property
     def tokens(self) -> int:
@@ -44,13 +40,11 @@ class Batch(NamedTuple):
 class TokenBatch(NamedTuple):
     """A batch of token sequences with their outputs."""
 
-    inputs: Tensor
-    """(B, T) int64 tokens, `PADDING` after the end; (B, T, W) float32 for real-valued inputs."""
+    inputs: Tensor  # (B, T) int64 tokens, `PADDING` after the end; (B, T, W) float32 for real-valued inputs
     targets: Tensor
     """(B, T) int64, the next token, or `IGNORE` if it is not an output; for real-valued inputs (B, T) float32,
     the next value, or nan."""
-    mask: Tensor | None
-    """(B, T) bool, True before the end; None if all sequences have full length."""
+    mask: Tensor | None  # (B, T) bool, True before the end; None if all sequences have full length
 
     @property
     def is_output(self) -> Tensor:
@@ -103,16 +97,11 @@ class BatchSettings(Protocol):
 class BatchContext:
     """Initial position and options for the batches of a training run."""
 
-    generator: torch.Generator
-    """Generator of the samples."""
-    place: Position = NO_POSITION
-    """Position of the next batch (see `BatchSource`)."""
-    folder: Path = Path("prepared")
-    """Folder of prepared corpora."""
-    sharing: tuple[int, int] = (0, 1)
-    """Rank of this process, and number of processes that share each batch of a corpus."""
-    progress: bool = False
-    """Whether to show a progress bar during the preparation of a corpus."""
+    generator: torch.Generator  # Generator of the samples
+    place: Position = NO_POSITION  # Position of the next batch (see `BatchSource`)
+    folder: Path = Path("prepared")  # Folder of prepared corpora
+    sharing: tuple[int, int] = (0, 1)  # Rank of this process, and number of processes that share each batch of a corpus
+    progress: bool = False  # Whether to show a progress bar during the preparation of a corpus
 
 
 class BatchSource(Protocol):

@@ -27,8 +27,7 @@ from regard.tasks.pairs import Pair, PairTask
 
 FIRST, LAST = datetime.date(1900, 1, 1), datetime.date(2099, 12, 31)
 DAYS = (LAST - FIRST).days + 1
-HELD_OUT_ONE_IN = 10
-"""The fraction of days held out from training is 1 divided by this number."""
+HELD_OUT_ONE_IN = 10  # The fraction of days held out from training is 1 divided by this number
 FORMATS = ("full", "long", "medium")
 """CLDR styles with a full year. In many locales, the short style has a year of two digits."""
 SKELETONS = ("yMd", "yMEd", "yMMMd", "yMMMEd", "yMMMMd", "yMMMMEEEEd")

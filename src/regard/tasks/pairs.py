@@ -18,8 +18,7 @@ from regard.streams import make_generator
 from regard.tasks.base import AnyTask
 from regard.tasks.batch import NO_POSITION, BatchContext, BatchSettings
 
-BATCHES_PER_POOL = 16
-"""Number of batches that are sampled together and sorted by length."""
+BATCHES_PER_POOL = 16  # Number of batches that are sampled together and sorted by length
 
 
 class Pair(NamedTuple):

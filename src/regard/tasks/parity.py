@@ -18,8 +18,7 @@ from regard.tasks.base import TaskOptions
 from regard.tasks.batch import IGNORE
 from regard.tasks.tokens import TokenTask
 
-END = 2
-"""Token of "=", after the bits."""
+END = 2  # Token of "=", after the bits
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -128,7 +128,7 @@ WEAK = {"m": ("e", "en"), "f": ("e", "e"), "n": ("e", "e"), "p": ("en", "en")}
 """Adjective endings in nominative and accusative by gender (p: plural), after articles that mark the gender."""
 MIXED = {"m": ("er", "en"), "f": ("e", "e"), "n": ("es", "es"), "p": ("en", "en")}
 """Adjective endings after articles that do not mark the gender in the nominative."""
-DEFINITE = {
+DEFINITE = {  # Articles that mark the gender, in nominative and accusative
     ("the", "m"): ("der", "den"),
     ("the", "f"): ("die", "die"),
     ("the", "n"): ("das", "das"),
@@ -138,19 +138,15 @@ DEFINITE = {
     ("this", "n"): ("dieses", "dieses"),
     ("these", "p"): ("diese", "diese"),
 }
-"""Articles that mark the gender, in nominative and accusative."""
-INDEFINITE = {
+INDEFINITE = {  # Articles that do not mark the gender in the nominative
     (english, gender): (stem + ("e" if gender in "fp" else ""), stem + {"m": "en", "n": ""}.get(gender, "e"))
     for english, stem in (("a", "ein"), ("my", "mein"), ("her", "ihr"), ("no", "kein"))
     for gender in ("mfn" if english == "a" else "mfnp")
 }
-"""Articles that do not mark the gender in the nominative."""
 
 
-HELD_OUT_ONE_IN = 10
-"""The fraction of sentences held out from training is 1 divided by this number."""
-MAX_WORDS = 13
-"""Maximum number of words in a sentence, in both languages."""
+HELD_OUT_ONE_IN = 10  # The fraction of sentences held out from training is 1 divided by this number
+MAX_WORDS = 13  # Maximum number of words in a sentence, in both languages
 NOMINATIVE, ACCUSATIVE = 0, 1
 SINGULARS = {noun.singular: noun for noun in NOUNS}
 PLURALS = {noun.plural: noun for noun in NOUNS}
@@ -161,8 +157,7 @@ FINITE = {
     **{verb.third: (verb.german_third, True) for verb in VERBS},
 }
 THINKING = {plain: german for plain, _, german, _ in THOUGHTS} | {third: german for _, third, _, german in THOUGHTS}
-Piece = tuple[str, tuple[int, ...]]
-"""A German word, and the positions of the aligned English words."""
+Piece = tuple[str, tuple[int, ...]]  # A German word, and the positions of the aligned English words
 Pick = Callable[[Sequence[str]], str]
 
 

@@ -18,10 +18,8 @@ from regard.streams import make_generator
 from regard.tasks.base import AnyTask
 from regard.tasks.batch import IGNORE, NO_POSITION, BatchContext, BatchSettings, BatchSource, TokenBatch, no_output
 
-PADDING = 0
-"""Token at the positions after the end of a shorter sequence, where the mask is False."""
-LISTED_TOKENS = 40
-"""Largest vocabulary that an error message lists in full."""
+PADDING = 0  # Token at the positions after the end of a shorter sequence, where the mask is False
+LISTED_TOKENS = 40  # Largest vocabulary that an error message lists in full
 
 
 class TokenTask(AnyTask):

@@ -27,8 +27,7 @@ HUB_SPLITS: dict[Part, str] = {"train": "train", "valid": "validation", "test": 
 """Names of the parts of a data set on the Hub."""
 NORMALIZATIONS = ("nfkc", "quotes")
 MIN_WEIGHT, MAX_WEIGHT = 0.001, 1000
-PROGRESS_BYTES = 200_000_000
-"""Size of a text in bytes above which a progress bar is shown."""
+PROGRESS_BYTES = 200_000_000  # Size of a text in bytes above which a progress bar is shown
 
 
 @dataclass(frozen=True, kw_only=True)

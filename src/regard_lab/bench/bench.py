@@ -20,12 +20,9 @@ from regard_lab.bench.rankings import Cell, cell_path, draw_inputs, measure_cell
 from regard_lab.bench.result import BenchResult, group_columns, model_columns
 from regard_lab.cards.probe_training import one_thread
 
-SAVEPATH = "runs/bench"
-"""Default folder of the bench: trained models and results."""
-SEEDS = 5
-"""Default number of seeds."""
-SAMPLES, QUICK_SAMPLES = 40, 10
-"""Number of unseen inputs of each model and seed."""
+SAVEPATH = "runs/bench"  # Default folder of the bench: trained models and results
+SEEDS = 5  # Default number of seeds
+SAMPLES, QUICK_SAMPLES = 40, 10  # Number of unseen inputs of each model and seed
 
 
 @dataclass(frozen=True)
@@ -45,8 +42,7 @@ class BenchJobResult:
 
     cells: list[Cell]
     resisted: str | None = None
-    reused: int = 0
-    """Number of cells that were stored."""
+    reused: int = 0  # Number of cells that were stored
 
 
 @public

@@ -20,12 +20,11 @@ from regard_lab.programs.library import PROGRAMS
 from regard_lab.programs.traps import TRAPS
 
 Kind = Literal["compiled", "trained-in", "learned", "trap"]
-RUNS: dict[Family, tuple[str, type[AnyRun]]] = {
+RUNS: dict[Family, tuple[str, type[AnyRun]]] = {  # Name of the model and class of the run, by family
     "encoder": ("query", AnswerRun),
     "decoder-only": ("decoder", LanguageRun),
     "encoder-decoder": ("transformer", PairRun),
 }
-"""Name of the model and class of the run, by family."""
 
 
 class KnownModel(NamedTuple):
@@ -36,8 +35,7 @@ class KnownModel(NamedTuple):
     family: Family
     seed: int
     subject: AnyRun
-    circuit: Circuit | None
-    """None for a learned model, of which only the relevant inputs are known."""
+    circuit: Circuit | None  # None for a learned model, of which only the relevant inputs are known
 
 
 class ResistsError(RegardError):

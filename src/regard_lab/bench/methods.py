@@ -15,8 +15,7 @@ from regard.io.reading import is_file
 from regard.plugins import PluginError, check_loaded, code_digest, describe_error, import_plugin, plugin_imports
 from regard.version import __version__
 
-ORACLE, RANDOM = "oracle", "random"
-"""Two rankings of the bench itself: the truth, and chance."""
+ORACLE, RANDOM = "oracle", "random"  # Two rankings of the bench itself: the truth, and chance
 ALL = "all"
 Choice = str | Callable[[Any], Any]
 

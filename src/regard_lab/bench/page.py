@@ -22,12 +22,10 @@ from regard_lab.bench.result import CAPTION, BenchResult, Column, detail_tables,
 
 # Attention maps of failures: an input on which a method ranks badly, with its ranking beside the truth.
 
-EXPLANATION = "explanation"
-"""Name of the layer of a map that shows a ranking of inputs beside the truth."""
+EXPLANATION = "explanation"  # Name of the layer of a map that shows a ranking of inputs beside the truth
 
 
-Place = tuple[str, str, str, str, str]
-"""Kind and name of a model, method, level and truth."""
+Place = tuple[str, str, str, str, str]  # Kind and name of a model, method, level and truth
 
 
 class Failure(NamedTuple):
@@ -158,8 +156,7 @@ def _noted(attention: AttentionMap, note: str, layers: dict[str, LayerMap]) -> A
     return dataclasses.replace(attention, note=notes, layers=layers, sums=None)
 
 
-WIDTH = 12
-"""Number of models beside each other in a table of the page."""
+WIDTH = 12  # Number of models beside each other in a table of the page
 FAILURES = (
     "A failure links to the attention map of the input that the method ranks worst, beside the known answer. A "
     "mean links to the model with the lowest score."

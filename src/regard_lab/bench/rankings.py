@@ -98,16 +98,11 @@ def merge_truths(truths: Truths) -> dict[str, Mapping[str, Sequence[bool | None]
     return {", ".join(names): truth for names, truth in merged.values()}
 
 
-FAILURE = 0.75
-"""AUROC below which a method fails on a model."""
-RIGHT = 0.95
-"""AUROC from which a method is right on a trap."""
-DRAWS = 1000
-"""Number of random rankings over which the score of chance is averaged, so that it is 0.50 within 0.02."""
-SHOWN_EDGES = 10
-"""Number of misplaced edges that are stored for a failure."""
-KNOWN_INPUTS = "relevant"
-"""Name of the only truth about inputs."""
+FAILURE = 0.75  # AUROC below which a method fails on a model
+RIGHT = 0.95  # AUROC from which a method is right on a trap
+DRAWS = 1000  # Number of random rankings over which the score of chance is averaged, so that it is 0.50 within 0.02
+SHOWN_EDGES = 10  # Number of misplaced edges that are stored for a failure
+KNOWN_INPUTS = "relevant"  # Name of the only truth about inputs
 
 
 class AurocScore(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -117,8 +112,7 @@ class AurocScore(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     truth: str
     values: list[float]
     """AUROC of each sample for inputs, in the order of the samples; one AUROC for heads and for edges."""
-    seconds: float = 0.0
-    """CPU time of the rankings at this level in seconds."""
+    seconds: float = 0.0  # CPU time of the rankings at this level in seconds
     worst: dict[str, Any] | None = None
     """The ranking and the truth of the sample with the lowest AUROC, if the mean is below `FAILURE`."""
 
@@ -334,8 +328,7 @@ def _rounded(values: np.ndarray) -> list[Any]:
     return rounded
 
 
-LARGEST = 1 << 22
-"""Maximum size of a file, in bytes."""
+LARGEST = 1 << 22  # Maximum size of a file, in bytes
 
 
 class Cell(msgspec.Struct, forbid_unknown_fields=True):
@@ -348,8 +341,7 @@ class Cell(msgspec.Struct, forbid_unknown_fields=True):
     seed: int
     samples: int
     scores: list[AurocScore]
-    left_out: dict[str, str]
-    """Levels that the method cannot rank on this model, with the reason."""
+    left_out: dict[str, str]  # Levels that the method cannot rank on this model, with the reason
 
 
 def draw_inputs(known: KnownModel, samples: int) -> Subjects:

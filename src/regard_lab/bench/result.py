@@ -59,27 +59,20 @@ def assign_letters(names: Sequence[str], different: Collection[frozenset[str]]) 
 MIN_SPREAD = 0.01
 """Smallest standard deviation over seeds that a comparison assumes. Few seeds can agree by chance, and a spread
 of zero would show any difference."""
-Values = Mapping[str, Sequence[float]]
-"""For each method, one value per seed."""
+Values = Mapping[str, Sequence[float]]  # For each method, one value per seed
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
     """The score of one method in one column."""
 
-    mean: float
-    """Mean AUROC (0 to 1)."""
-    low: float | None
-    """Lower end of Student's 95 % interval over seeds; None for one seed, and if all seeds agree."""
+    mean: float  # Mean AUROC (0 to 1)
+    low: float | None  # Lower end of Student's 95 % interval over seeds; None for one seed, and if all seeds agree
     high: float | None
-    letters: str
-    """Two methods without a common letter differ in this column; empty for one seed."""
-    values: list[float]
-    """The value of each seed."""
-    seconds: float
-    """Mean CPU time in seconds for one model and one seed."""
-    models: int = 1
-    """Number of models that the method ranks."""
+    letters: str  # Two methods without a common letter differ in this column; empty for one seed
+    values: list[float]  # The value of each seed
+    seconds: float  # Mean CPU time in seconds for one model and one seed
+    models: int = 1  # Number of models that the method ranks
 
     @property
     def fails(self) -> bool:
@@ -90,15 +83,12 @@ class Entry:
 class Column:
     """The scores of all methods on one model or on a group of models, at one level and for one kind of truth."""
 
-    name: str
-    """Name of the model, or of the group."""
+    name: str  # Name of the model, or of the group
     kind: str
-    family: str
-    """Family of the model; "all" for a group."""
+    family: str  # Family of the model; "all" for a group
     level: str
     truth: str
-    models: int
-    """Number of models."""
+    models: int  # Number of models
     entries: dict[str, Entry]
 
 
@@ -200,8 +190,7 @@ def _paired_p_value(first: Sequence[float], second: Sequence[float]) -> float:
 
 # The bench as tables for a terminal and for a page.
 
-WIDTH = 4
-"""Number of models beside each other in a table of a terminal."""
+WIDTH = 4  # Number of models beside each other in a table of a terminal
 MISSING = "-"
 CellLink = Callable[[Column, str], str | None]
 """Returns the address of the page that shows a failure of a method in a column, or None."""

@@ -92,8 +92,7 @@ def find_nodes(model: TaskModel) -> list[InterchangeNode]:
 
 Outputs = dict[str, Tensor]
 """By name of the layer: contexts (N, Tq, H Dv) of its heads, or states (N, T, D) of a feed-forward layer."""
-Masks = Mapping[InterchangeNode, Tensor]
-"""For each node: the rows (N,) bool that take its output from the other run."""
+Masks = Mapping[InterchangeNode, Tensor]  # For each node: the rows (N,) bool that take its output from the other run
 
 
 def run(model: TaskModel, texts: Texts) -> Tensor:
@@ -190,8 +189,7 @@ def measure_agreement(
 TRAINED_IN = ("previous", "count", "induction", "histogram", "signal", "reverse", "copy")
 """Programs that are trained in."""
 HEAD_WIDTH, BATCH, LR = 16, 128, 2e-3
-STEPS, CHECK_EVERY = 3000, 250
-"""Largest number of training steps; training ends at the first check that meets the bars."""
+STEPS, CHECK_EVERY = 3000, 250  # Largest number of training steps; training ends at the first check that meets the bars
 CHECK_PAIRS, TEST_PAIRS = 1000, 5000
 INTERCHANGE, OUTSIDE = 0.99, 0.01
 """Bars: least interchange accuracy, and largest share of answers that a node outside the circuit changes."""

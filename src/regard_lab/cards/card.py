@@ -35,7 +35,7 @@ from regard_lab.cards.cells import LARGEST, Results, code_digest, file_name, mea
 from regard_lab.cards.probe_training import BASELINE, ProbeResult, average_heads, build_model, mean_loss, one_thread
 from regard_lab.cards.probes import PROBES, card_probes
 
-MECHANISMS = (
+MECHANISMS = (  # Mechanisms of `regard card --all`. A mechanism without a position part has learned positions
     BASELINE,
     *("dot", "general", "concat", "additive", "cosine", "soft_capped", "scalable"),  # scores
     *("none", "sinusoidal", "rotary", "alibi", "t5"),  # positions
@@ -47,7 +47,6 @@ MECHANISMS = (
     *("linear", "gated_linear", "delta_rule"),  # the linear family
     *("alibi,sink", "rotary,scalable", "none,forgetting", "rotary,cosine,output_gate"),  # several parts
 )
-"""Mechanisms of `regard card --all`. A mechanism without a position part has learned positions."""
 
 
 Verdict = Literal["reproduced", "not seen at this size", "contradicted", "unknown with one seed"]
@@ -57,20 +56,13 @@ Verdict = Literal["reproduced", "not seen at this size", "contradicted", "unknow
 class Claim:
     """A claim of a paper, and the experiment that tests it."""
 
-    name: str
-    """The claim in one sentence."""
-    source: str
-    """Paper and section."""
-    mechanisms: tuple[str, ...]
-    """Mechanisms on whose cards the claim is shown."""
-    needs: tuple[tuple[str, str], ...]
-    """Measurements that the difference uses: pairs of a mechanism and a probe."""
-    measured: str
-    """What the difference is, with its unit."""
-    value: str
-    """What is compared: a name of `VALUES` or `DIFFERENCES`."""
-    expected: Literal["above 0", "below 0"]
-    """Sign of the difference if the claim holds."""
+    name: str  # The claim in one sentence
+    source: str  # Paper and section
+    mechanisms: tuple[str, ...]  # Mechanisms on whose cards the claim is shown
+    needs: tuple[tuple[str, str], ...]  # Measurements that the difference uses: pairs of a mechanism and a probe
+    measured: str  # What the difference is, with its unit
+    value: str  # What is compared: a name of `VALUES` or `DIFFERENCES`
+    expected: Literal["above 0", "below 0"]  # Sign of the difference if the claim holds
 
     def difference(self, results: Results) -> list[float]:
         """Return one difference per seed: the mean over pairs of needs of the first value less the second."""
@@ -84,8 +76,7 @@ class Claim:
         return [fmean(row) for row in zip(*pairs, strict=True)]
 
 
-BEST_OF_TEN = 0.05
-"""Amount by which the best seed must exceed the mean of the seeds to count as misleading."""
+BEST_OF_TEN = 0.05  # Amount by which the best seed must exceed the mean of the seeds to count as misleading
 
 
 def _irrelevant(result: ProbeResult) -> float:
@@ -120,6 +111,7 @@ def _best_above_mean(results: Results) -> list[float]:
     return [max(scores) - score - BEST_OF_TEN for score in scores]
 
 
+# Values of a measurement, of a probe at the length of training, or at two or four times this length.
 VALUES: dict[str, Callable[[ProbeResult], float]] = {
     "score": lambda result: result.tests[""].score,
     "score_x2": lambda result: result.tests["x2"].score,
@@ -128,12 +120,11 @@ VALUES: dict[str, Callable[[ProbeResult], float]] = {
     "irrelevant": _irrelevant,
     "entropy_growth": _entropy_growth,
 }
-"""Values of a measurement, of a probe at the length of training, or at two or four times this length."""
+# Differences that combine several measurements in another way.
 DIFFERENCES: dict[str, Callable[[Results], list[float]]] = {
     "width_effect": _width_effect,
     "best_above_mean": _best_above_mean,
 }
-"""Differences that combine several measurements in another way."""
 
 
 def _read_claims() -> tuple[Claim, ...]:
@@ -144,8 +135,7 @@ def _read_claims() -> tuple[Claim, ...]:
     )
 
 
-CLAIMS = _read_claims()
-"""All claims."""
+CLAIMS = _read_claims()  # All claims
 
 
 def claims_of(mechanism: str) -> list[Claim]:
@@ -162,8 +152,7 @@ class ClaimResult:
     """The outcome of a claim's experiment."""
 
     claim: Claim
-    interval: Interval
-    """Mean difference over seeds, with an interval that holds for all claims at once."""
+    interval: Interval  # Mean difference over seeds, with an interval that holds for all claims at once
     seeds: int
 
     @property
@@ -197,26 +186,19 @@ def evaluate_claims(results: Results, claims: Sequence[Claim], *, of: int) -> li
 # other work on the machine affects both.
 
 PROBE = "text"
-ROUNDS = 40
-"""Number of steps of each model whose time is measured."""
-WARM_UP = 5
-"""Number of steps of each model before these."""
+ROUNDS = 40  # Number of steps of each model whose time is measured
+WARM_UP = 5  # Number of steps of each model before these
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
     """The cost of a mechanism, and that of softmax."""
 
-    milliseconds: float
-    """Median time of a training step without the optimizer, on one thread."""
-    softmax_milliseconds: float
-    """The same for softmax."""
-    ratio: float
-    """Median of the ratios of two successive steps, the mechanism's to softmax's."""
-    memory: int
-    """Bytes of the tensors that a training step keeps for the backward pass, without parameters."""
-    softmax_memory: int
-    """The same for softmax."""
+    milliseconds: float  # Median time of a training step without the optimizer, on one thread
+    softmax_milliseconds: float  # The same for softmax
+    ratio: float  # Median of the ratios of two successive steps, the mechanism's to softmax's
+    memory: int  # Bytes of the tensors that a training step keeps for the backward pass, without parameters
+    softmax_memory: int  # The same for softmax
     parameters: int
     softmax_parameters: int
 
@@ -273,22 +255,17 @@ def _kept_bytes(model: DecoderOnly, batch: TokenBatch) -> int:
     return total
 
 
-SAVEPATH = "runs/cards"
-"""Default folder of all cards."""
-SEEDS = 10
-"""Default number of seeds."""
+SAVEPATH = "runs/cards"  # Default folder of all cards
+SEEDS = 10  # Default number of seeds
 
 
 @dataclass(frozen=True, kw_only=True)
 class TestRow:
     """The scores of a mechanism and of softmax in one test."""
 
-    test: str
-    """Name of the probe, followed by the name of the test, such as `copy x2`."""
-    score: Interval
-    """Mean score of the mechanism, with the range of the seeds."""
-    softmax: Interval
-    """Mean score of softmax, with the range of the seeds."""
+    test: str  # Name of the probe, followed by the name of the test, such as `copy x2`
+    score: Interval  # Mean score of the mechanism, with the range of the seeds
+    softmax: Interval  # Mean score of softmax, with the range of the seeds
     difference: Interval
     """Mean of the differences by seed, with an interval that holds for all tests of the card at once."""
 
@@ -302,16 +279,11 @@ class Shares:
     """Means over seeds and heads in one probe, for the mechanism and for softmax."""
 
     probe: str
-    relevant: tuple[float, float] | None
-    """Share of weight on relevant inputs; None if they are not known."""
-    best: tuple[float, float] | None
-    """The same for the head with the largest share."""
-    first: tuple[float, float]
-    """Share of weight on the first token, in the second half of the sequence."""
-    entropy: tuple[float, float]
-    """Entropy of the shares in nats."""
-    total: tuple[float, float]
-    """Sum of the absolute weights of a row."""
+    relevant: tuple[float, float] | None  # Share of weight on relevant inputs; None if they are not known
+    best: tuple[float, float] | None  # The same for the head with the largest share
+    first: tuple[float, float]  # Share of weight on the first token, in the second half of the sequence
+    entropy: tuple[float, float]  # Entropy of the shares in nats
+    total: tuple[float, float]  # Sum of the absolute weights of a row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -320,14 +292,12 @@ class Card:
 
     mechanism: str
     seeds: int
-    steps: int | None
-    """Number of training steps instead of those of the probes; None for those of the probes."""
+    steps: int | None  # Number of training steps instead of those of the probes; None for those of the probes
     rows: list[TestRow]
     shares: list[Shares]
     cost: Cost
     claims: list[ClaimResult]
-    normalized: bool
-    """Whether each row of weights sums to 1."""
+    normalized: bool  # Whether each row of weights sums to 1
 
 
 def measure_cards(

@@ -149,10 +149,8 @@ def _table(title: str, *columns: str) -> Table:
 
 # The overview picture: mechanisms x tests, the difference to softmax as a color.
 
-LARGEST = 0.5
-"""Difference of scores with the darkest color."""
-DARK_FROM = 0.3
-"""Difference from which the text of a cell is white."""
+LARGEST = 0.5  # Difference of scores with the darkest color
+DARK_FROM = 0.3  # Difference from which the text of a cell is white
 
 
 def draw_overview(cards: Sequence[Card], format: str) -> bytes:

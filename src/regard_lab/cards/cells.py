@@ -25,8 +25,7 @@ from regard.training.trust_code import code_digests
 from regard_lab.cards.probe_training import ProbeResult, build_model, train_probe
 from regard_lab.cards.probes import PROBES
 
-LARGEST = 1 << 20
-"""Maximum size of a file, in bytes."""
+LARGEST = 1 << 20  # Maximum size of a file, in bytes
 HERE = Local()
 Results = Mapping[tuple[str, str], Sequence[ProbeResult]]
 """For each mechanism and probe, one result per seed, in the order of the seeds."""
@@ -49,10 +48,8 @@ class CardCell:
     mechanism: str
     probe: str
     seed: int
-    folder: Path
-    """Folder of all cards."""
-    steps: int | None = None
-    """Number of training steps instead of the probe's own."""
+    folder: Path  # Folder of all cards
+    steps: int | None = None  # Number of training steps instead of the probe's own
 
     @property
     def path(self) -> Path:

@@ -25,10 +25,8 @@ from regard.training.adam import make_optimizer
 from regard.training.config import Recipe
 from regard_lab.cards.probes import CardProbe
 
-BASELINE = "softmax"
-"""The mechanism with which all others are compared: scaled dot product, softmax, learned positions."""
-CHUNK = 100
-"""Number of batches that are drawn in one call, to save time."""
+BASELINE = "softmax"  # The mechanism with which all others are compared: scaled dot product, softmax, learned positions
+CHUNK = 100  # Number of batches that are drawn in one call, to save time
 WARMUP = 0.1
 CLIP = 1.0
 
@@ -37,8 +35,7 @@ CLIP = 1.0
 # of some mechanisms are negative, or do not sum to 1. All shares therefore use absolute weights, divided by the
 # sum of the absolute weights of the row.
 
-FIRST_ROW = 0.5
-"""Share on the first token is measured in the rows from this fraction of the sequence on."""
+FIRST_ROW = 0.5  # Share on the first token is measured in the rows from this fraction of the sequence on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +45,9 @@ class HeadShares:
     relevant: list[list[float]] | None
     """Share of the absolute weight on the inputs on which the output depends, in rows with an output; None if
     they are not known."""
-    first: list[list[float]]
-    """Share of the absolute weight on the first token, in the second half of each sequence."""
-    entropy: list[list[float]]
-    """Entropy of the shares in nats, in rows with an output."""
-    total: list[list[float]]
-    """Sum of the absolute weights of a row, in rows with an output: 1 for softmax."""
+    first: list[list[float]]  # Share of the absolute weight on the first token, in the second half of each sequence
+    entropy: list[list[float]]  # Entropy of the shares in nats, in rows with an output
+    total: list[list[float]]  # Sum of the absolute weights of a row, in rows with an output: 1 for softmax
 
 
 def average_heads(heads: Sequence[Sequence[float]]) -> float:
@@ -99,24 +93,18 @@ class ProbeMeasures:
     score: float
     """Fraction of correct outputs; for real outputs the explained fraction of the variance (1 is perfect, 0 is a
     prediction of zero)."""
-    loss: float
-    """Mean loss of an output: nats, or half the squared error of real outputs."""
-    shares: HeadShares
-    """Where the weight of each head goes."""
+    loss: float  # Mean loss of an output: nats, or half the squared error of real outputs
+    shares: HeadShares  # Where the weight of each head goes
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeResult:
     """Measurements of one training run."""
 
-    parameters: int
-    """Number of parameters."""
-    seconds: float
-    """CPU time of the training in seconds."""
-    train_loss: float
-    """Mean loss of the last tenth of the training steps."""
-    normalized: bool
-    """Whether each row of weights sums to 1."""
+    parameters: int  # Number of parameters
+    seconds: float  # CPU time of the training in seconds
+    train_loss: float  # Mean loss of the last tenth of the training steps
+    normalized: bool  # Whether each row of weights sums to 1
     tests: dict[str, ProbeMeasures] = field(default_factory=dict)
     """Results by the name of the test; the name "" is the test at the length of training."""
 

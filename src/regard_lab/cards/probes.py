@@ -33,8 +33,7 @@ from regard.tasks.tokens import TokenTask
 # C, A, B when copied. The number of letters varies in training, and tests can use more letters.
 
 SEPARATOR = "|"
-HELD_OUT = 0.1
-"""Fraction of the text, at its end, that is held out for tests."""
+HELD_OUT = 0.1  # Fraction of the text, at its end, that is held out for tests
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,8 +222,7 @@ def help_text() -> str:
     return "\n\n".join(texts[name] for name in sorted(texts))
 
 
-REVISION = 1
-"""Number of the procedure of training and measuring; raise it when results change at equal settings."""
+REVISION = 1  # Number of the procedure of training and measuring; raise it when results change at equal settings
 
 
 @dataclass(frozen=True)
@@ -232,29 +230,21 @@ class CardProbe:
     """A task for a small decoder-only model, with all settings of its training."""
 
     name: str
-    summary: str
-    """What the probe tests, in one line."""
-    task: Callable[[Any], TokenTask]
-    """Class of the task."""
-    task_config: Any
-    """Sizes of the task."""
-    steps: int
-    """Number of training steps."""
+    summary: str  # What the probe tests, in one line
+    task: Callable[[Any], TokenTask]  # Class of the task
+    task_config: Any  # Sizes of the task
+    steps: int  # Number of training steps
     _: dataclasses.KW_ONLY
-    lr: float = 0.004
-    """Peak learning rate."""
+    lr: float = 0.004  # Peak learning rate
     layers: int = 2
     hidden: int = 32
     heads: int = 4
-    inner: int = 64
-    """Inner width of the feed-forward layers; 0 for a model with only attention layers."""
+    inner: int = 64  # Inner width of the feed-forward layers; 0 for a model with only attention layers
     batch: int = 32
     tests: Mapping[str, int | None] = dataclasses.field(default_factory=lambda: {"": None})
     """Numbers of tokens in the tests by name; None for the largest length of training."""
-    test_sequences: int = 256
-    """Number of sequences in each test."""
-    extra: bool = False
-    """Whether the probe serves only claims, and is not a part of every card."""
+    test_sequences: int = 256  # Number of sequences in each test
+    extra: bool = False  # Whether the probe serves only claims, and is not a part of every card
 
     def build_task(self) -> TokenTask:
         return self.task(self.task_config)
@@ -297,7 +287,7 @@ LENGTHS = {"": 24, "x2": 48, "x4": 96}
 MQAR4 = MqarTaskConfig(max_len=20, pairs=4, vocab_size=16)
 MQAR8 = MqarTaskConfig(max_len=32, pairs=8, vocab_size=16)
 
-PROBES = {
+PROBES = {  # The probes by name
     probe.name: probe
     for probe in (
         CardProbe(
@@ -359,7 +349,6 @@ PROBES = {
         ),
     )
 }
-"""The probes by name."""
 
 
 def card_probes() -> list[str]:

@@ -10,8 +10,7 @@ from regard.io.writing import check_writable, write_json
 from regard_lab.bench.bench import SAVEPATH, SEEDS, bench
 from regard_lab.bench.page import write_bench_page
 
-PIPE_WIDTH = 160
-"""Width of the tables in characters if they are not printed to a terminal."""
+PIPE_WIDTH = 160  # Width of the tables in characters if they are not printed to a terminal
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,7 @@ from regard.io.writing import check_writable, write_json
 from regard_lab.cards.card import MECHANISMS, SAVEPATH, SEEDS, measure_cards
 from regard_lab.cards.card_page import card_json, card_tables, claim_table, overview_table, write_page
 
-PIPE_WIDTH = 160
-"""Width of the tables in characters if they are not printed to a terminal."""
+PIPE_WIDTH = 160  # Width of the tables in characters if they are not printed to a terminal
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,12 +35,9 @@ if TYPE_CHECKING:
 FILE = "trust.json"
 FORMAT = "regard-trust/3"
 MEND = "delete it, and run `regard trust` again"
-FEWEST_ALARMS = 5
-"""Smallest number of good translations with a warning for a certain threshold."""
-HARDLY = 0.1
-"""A kind of fault of which a smaller share gets a warning is hardly visible."""
-Origin = Literal["translations", "references"]
-"""Translations of the run, or references of a text."""
+FEWEST_ALARMS = 5  # Smallest number of good translations with a warning for a certain threshold
+HARDLY = 0.1  # A kind of fault of which a smaller share gets a warning is hardly visible
+Origin = Literal["translations", "references"]  # Translations of the run, or references of a text
 
 
 @public
@@ -132,14 +129,11 @@ class TrustReport(Result):
 class Calibration:
     """What is stored with a run: the classifiers, their thresholds and the basis of their features."""
 
-    step: int
-    """Training step of the model."""
+    step: int  # Training step of the model
     report: TrustReport
     classifiers: dict[Origin, Classifier]
-    frequencies: np.ndarray
-    """(V,): see `read_frequencies`."""
-    reverse: str | None
-    """Folder of the run of the opposite direction."""
+    frequencies: np.ndarray  # (V,): see `read_frequencies`
+    reverse: str | None  # Folder of the run of the opposite direction
 
 
 def store_calibration(run: SequenceRun, calibration: Calibration) -> None:
@@ -171,15 +165,11 @@ def read_calibration(run: SequenceRun) -> Calibration:
     raise InputError(f"the doubt of run {str(run.folder)!r} is not calibrated: {remedy} first")
 
 
-FALSE_ALARMS = 0.01
-"""Default share of good translations that get a warning."""
+FALSE_ALARMS = 0.01  # Default share of good translations that get a warning
 FOLDS = 5
-SMALLEST = 50
-"""Smallest number of pairs for a calibration."""
-FEWEST = 20
-"""Smallest number of planted faults of a kind that the classifier knows."""
-TAIL = 0.1
-"""Share of good translations whose log-odds set a threshold for fewer false alarms."""
+SMALLEST = 50  # Smallest number of pairs for a calibration
+FEWEST = 20  # Smallest number of planted faults of a kind that the classifier knows
+TAIL = 0.1  # Share of good translations whose log-odds set a threshold for fewer false alarms
 MOST_PLANTED, MOST_SOURCES = 200, 100
 """Largest number of faulty translations, and of faulty sources, of a kind. The run translates these sources."""
 
@@ -291,12 +281,9 @@ class _Set:
     """Translations of one kind and origin."""
 
     origin: Origin
-    kind: str
-    """`GOOD` or a kind of fault."""
-    indices: np.ndarray
-    """(N,): indices of the sources."""
-    features: np.ndarray
-    """(N, F)."""
+    kind: str  # `GOOD` or a kind of fault
+    indices: np.ndarray  # (N,): indices of the sources
+    features: np.ndarray  # (N, F)
 
     def __post_init__(self) -> None:
         # Log-odds of a fault, and whether the kind is the most likely one, by a classifier of other sentences.

@@ -24,10 +24,8 @@ import numpy as np
 from regard.statistics import auroc
 
 GOOD = "good"
-PENALTY = 1e-4
-"""Weight of the sum of squares in the loss."""
-LARGEST = 5.0
-"""Largest input: distances from the median in units of the usual distance."""
+PENALTY = 1e-4  # Weight of the sum of squares in the loss
+LARGEST = 5.0  # Largest input: distances from the median in units of the usual distance
 ONE_SIDED = ("improbable", "least", "weakest", "uneven", "no_gain", "repeated", "copied", "reverse")
 """Features whose values below the median are no sign of a fault."""
 FURTHER = 0.5
@@ -42,20 +40,13 @@ any good translation may have them."""
 class Classifier:
     """The fitted classifier of the translations of one origin."""
 
-    kinds: tuple[str, ...]
-    """Kinds of fault, K."""
-    probability: int
-    """Index of the feature that is the negative log-probability."""
-    usual: np.ndarray
-    """(3, F): quantiles of 2.5, 50 and 97.5 % of the features of good translations."""
-    scales: np.ndarray
-    """(2, F): distance above and below the median that counts as 1."""
-    weights: np.ndarray
-    """(K, 2 F + 1): weights of the inputs, and the constant."""
-    further: float
-    """Further weight of the negative log-probability."""
-    centre: np.ndarray
-    """(2, F): mean and standard deviation of the distances of good translations from the median."""
+    kinds: tuple[str, ...]  # Kinds of fault, K
+    probability: int  # Index of the feature that is the negative log-probability
+    usual: np.ndarray  # (3, F): quantiles of 2.5, 50 and 97.5 % of the features of good translations
+    scales: np.ndarray  # (2, F): distance above and below the median that counts as 1
+    weights: np.ndarray  # (K, 2 F + 1): weights of the inputs, and the constant
+    further: float  # Further weight of the negative log-probability
+    centre: np.ndarray  # (2, F): mean and standard deviation of the distances of good translations from the median
 
     def inputs(self, features: np.ndarray) -> np.ndarray:
         distances = features - self.usual[1]

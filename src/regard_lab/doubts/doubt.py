@@ -155,10 +155,8 @@ def doubt(run: SequenceRun, pairs: Sequence[tuple[str, str]], *, origin: Origin 
 
 
 EXTENSIONS = (".html", ".json", ".tsv")
-MOST_SHOWN = 200
-"""Largest number of translations on a page."""
-MOST_MAPS = 20
-"""Largest number of attention maps beside a page."""
+MOST_SHOWN = 200  # Largest number of translations on a page
+MOST_MAPS = 20  # Largest number of attention maps beside a page
 COLUMNS = ("line", "doubt", "warning", "reason", "source", "translation", "evidence")
 
 

@@ -41,8 +41,7 @@ from regard.evaluation.scoring import token_log_probabilities, total_probabiliti
 from regard.fast.onednn import packed_logits
 from regard.runs.sequence_run import SequenceRun
 
-SMOOTHING = 0.5
-"""Number of further predictions of each token."""
+SMOOTHING = 0.5  # Number of further predictions of each token
 BATCH = 64
 Pairs = Sequence[tuple[str, str]]
 
@@ -108,7 +107,7 @@ def _batches(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]])
     ]
 
 
-MEANINGS = {
+MEANINGS = {  # What each feature measures, by its name without the layer
     "from_uniform": "distance of the attention from uniform",
     "end_share": "share of the attention on punctuation and the end of the source",
     "entropy": "entropy of the attention",
@@ -125,11 +124,8 @@ MEANINGS = {
     "copied": "share of the words that are copied from the source",
     "reverse": "negative log-probability of the source given the translation",
 }
-"""What each feature measures, by its name without the layer."""
-SPAN = 3
-"""Number of consecutive tokens in `unread_span`, and of tokens in `weakest`."""
-SMALLEST_WEIGHT = np.float32(1e-30)
-"""Smaller weights are raised to this value in the logarithm of the entropy."""
+SPAN = 3  # Number of consecutive tokens in `unread_span`, and of tokens in `weakest`
+SMALLEST_WEIGHT = np.float32(1e-30)  # Smaller weights are raised to this value in the logarithm of the entropy
 LAYER_FEATURES, OTHER_FEATURES = [*MEANINGS][:6], [*MEANINGS][6:-1]
 """Features of each layer, and further features; `reverse` is the last."""
 

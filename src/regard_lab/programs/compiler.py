@@ -61,12 +61,10 @@ class Circuit:
     needed: Truth
     used: Truth
     sufficient: Truth
-    edges: frozenset[tuple[str, str]]
-    """Pairs of sender and receiver that carry what depends on tokens."""
+    edges: frozenset[tuple[str, str]]  # Pairs of sender and receiver that carry what depends on tokens
     roles: Mapping[tuple[str, int], str]
     """By layer and head: the role in the terms of `regard.interpret.roles`, where such a role was planted."""
-    sources: Mapping[tuple[str, int], Source]
-    """By layer and head: which nodes write what the head compares."""
+    sources: Mapping[tuple[str, int], Source]  # By layer and head: which nodes write what the head compares
 
     def inputs(self, tokens: Tensor) -> np.ndarray:
         """Return whether another symbol at an input changes an output, (Tq, Tk) bool, for tokens (Tk,)."""
@@ -120,24 +118,18 @@ def find_role(planner: Planner, head: PlannedHead) -> str | None:
     return None
 
 
-SCORE = 30.0
-"""Score of one comparison. The additional step is half a comparison below a selected step: exp(-15) = 3e-7."""
-LOGIT = 12.0
-"""Logit of the answer; all other logits are 0, or half of it for the answer None."""
-SCRATCH = 4
-"""Dimensions to which unneeded heads and units write."""
-SPARE_UNITS = 4
-"""Number of unneeded units in each feed-forward layer."""
-LEAST_HEADS = 4
-"""Smallest number of heads in each attention layer."""
+SCORE = 30.0  # Score of one comparison. The additional step is half a comparison below a selected step: exp(-15) = 3e-7
+LOGIT = 12.0  # Logit of the answer; all other logits are 0, or half of it for the answer None
+SCRATCH = 4  # Dimensions to which unneeded heads and units write
+SPARE_UNITS = 4  # Number of unneeded units in each feed-forward layer
+LEAST_HEADS = 4  # Smallest number of heads in each attention layer
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spares:
     """The unneeded heads of each attention layer."""
 
-    heads: int = 2
-    """Smallest number of them in each layer."""
+    heads: int = 2  # Smallest number of them in each layer
     gains: tuple[float, ...] = (8.0, 0.3, 0.0)
     """Norms of what they write, in turn: loud, quiet and silent heads. A planted head writes vectors of norm
     1."""
@@ -154,11 +146,9 @@ class Compiled:
 
     program: Program
     task: ProgramTask
-    config: ModelConfig
-    """Options of the model."""
+    config: ModelConfig  # Options of the model
     model: TaskModel
-    circuit: Circuit
-    """What is known about the model."""
+    circuit: Circuit  # What is known about the model
 
 
 def compile_program(program: Program, *, seed: int = 0, spares: Spares = PLAIN) -> Compiled:

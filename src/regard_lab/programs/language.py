@@ -34,8 +34,7 @@ from typing import Any, Literal
 
 from regard.errors import InputError, shorten
 
-Value = Any
-"""Value of an expression at one step: a str, int, bool or Fraction; None without a value."""
+Value = Any  # Value of an expression at one step: a str, int, bool or Fraction; None without a value
 Side = Literal["input", "output"]
 
 
@@ -352,20 +351,14 @@ class Program:
     """
 
     name: str
-    summary: str
-    """Description in one line."""
-    alphabet: str
-    """Symbols of inputs, one character each."""
-    result: Expression
-    """The answer at each step; None where there is no answer, and at the end of a written answer."""
+    summary: str  # Description in one line
+    alphabet: str  # Symbols of inputs, one character each
+    result: Expression  # The answer at each step; None where there is no answer, and at the end of a written answer
     _: KW_ONLY
     family: Family
-    longest: int = 5
-    """Largest number of symbols of an input."""
-    outputs: int = 1
-    """Number of output steps of an encoder; largest number of symbols that an encoder-decoder writes."""
-    symbols: str = ""
-    """Symbols of written answers, for an encoder-decoder. Empty: those of inputs."""
+    longest: int = 5  # Largest number of symbols of an input
+    outputs: int = 1  # Number of output steps of an encoder; largest number of symbols that an encoder-decoder writes
+    symbols: str = ""  # Symbols of written answers, for an encoder-decoder. Empty: those of inputs
     roles: Mapping[Expression, str] = field(default_factory=dict)
     """Roles, in the terms of `regard.interpret.roles`, of the heads that compute these expressions."""
 

@@ -26,8 +26,7 @@ from regard_lab.programs.language import (
     written,
 )
 
-INDUCTION = "what followed the same symbol before"
-"""Name of the role in `regard.interpret.roles`."""
+INDUCTION = "what followed the same symbol before"  # Name of the role in `regard.interpret.roles`
 
 
 def yes_no(expression: Expression) -> Expression:
@@ -69,12 +68,9 @@ length = width(select_all())
 mirrored = elementwise(lambda length, index: length - 1 - index, length, indices)
 smaller = width(select(tokens, tokens, operator.lt))
 equal_before = width(select(tokens, tokens) & select(indices, indices, operator.lt))
-rank = elementwise(operator.add, smaller, equal_before)
-"""Position of each token in ascending order."""
-is_first = equal_before.map(lambda number: number == 0)
-"""Whether a token occurs for the first time."""
-LONGEST = 6
-"""Largest number of symbols of an input."""
+rank = elementwise(operator.add, smaller, equal_before)  # Position of each token in ascending order
+is_first = equal_before.map(lambda number: number == 0)  # Whether a token occurs for the first time
+LONGEST = 6  # Largest number of symbols of an input
 
 
 def decoder_only_programs() -> list[Program]:

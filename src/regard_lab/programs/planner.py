@@ -37,29 +37,20 @@ from regard_lab.programs.language import (
 )
 
 ONE, MARK = 0, 1
-WIDTH = 2048
-"""Width of the stream during planning. The compiler keeps the occupied dimensions only."""
-TOKEN, POSITION = "token", "position"
-"""Sources of what a model reads: the embedding of tokens, and positions."""
-INPUTS = "inputs"
-"""Node of both."""
+WIDTH = 2048  # Width of the stream during planning. The compiler keeps the occupied dimensions only
+TOKEN, POSITION = "token", "position"  # Sources of what a model reads: the embedding of tokens, and positions
+INPUTS = "inputs"  # Node of both
 
 
 class Reading(NamedTuple):
     """How a layer reads an expression from the residual stream."""
 
-    values: tuple[Value, ...]
-    """Possible values, without None."""
-    matrix: Tensor
-    """(values, WIDTH): maps a state to the one-hot vector of the value, and to zero for None."""
-    ready: int
-    """Number of the sublayer that writes the expression; -1 for the embedding."""
-    node: str = ""
-    """The node that writes the expression, `TOKEN` or `POSITION`; empty for a constant."""
-    varies: bool = False
-    """Whether the value depends on tokens."""
-    nullable: bool = False
-    """Whether the value can be None."""
+    values: tuple[Value, ...]  # Possible values, without None
+    matrix: Tensor  # (values, WIDTH): maps a state to the one-hot vector of the value, and to zero for None
+    ready: int  # Number of the sublayer that writes the expression; -1 for the embedding
+    node: str = ""  # The node that writes the expression, `TOKEN` or `POSITION`; empty for a constant
+    varies: bool = False  # Whether the value depends on tokens
+    nullable: bool = False  # Whether the value can be None
 
     @property
     def writers(self) -> set[str]:
@@ -70,10 +61,8 @@ class Reading(NamedTuple):
 class Unit(NamedTuple):
     """One unit of a feed-forward layer, which adds `outer * relu(inner . state)` to the state."""
 
-    inner: Tensor
-    """(WIDTH,)."""
-    outer: dict[Value, float]
-    """Amount that is added to each value of an expression."""
+    inner: Tensor  # (WIDTH,)
+    outer: dict[Value, float]  # Amount that is added to each value of an expression
 
 
 def unit_rows(columns: range) -> Tensor:
@@ -133,8 +122,7 @@ class Match(NamedTuple):
 
     queries: Reading
     keys: Reading
-    truth: Tensor
-    """(key values, query values), 1 where the predicate is true."""
+    truth: Tensor  # (key values, query values), 1 where the predicate is true
 
 
 class HeadTruth(NamedTuple):
@@ -153,16 +141,12 @@ class PlannedHead(NamedTuple):
     """One attention head."""
 
     layer: str
-    node: str
-    """LAYER.HEAD."""
+    node: str  # LAYER.HEAD
     expression: Attended
     matches: list[Match]
-    default: float
-    """Score of the additional step, in units of one comparison."""
-    value: Tensor
-    """(dimensions, WIDTH): what the head reads."""
-    columns: Sequence[int]
-    """Dimensions to which the head writes."""
+    default: float  # Score of the additional step, in units of one comparison
+    value: Tensor  # (dimensions, WIDTH): what the head reads
+    columns: Sequence[int]  # Dimensions to which the head writes
 
 
 @dataclass
@@ -170,19 +154,15 @@ class Planner:
     """Heads and units that compute a program."""
 
     program: Program
-    heads: dict[str, list[PlannedHead]] = field(default_factory=dict)
-    """By name of the attention layer."""
-    truths: dict[str, HeadTruth] = field(default_factory=dict)
-    """By node of a head."""
+    heads: dict[str, list[PlannedHead]] = field(default_factory=dict)  # By name of the attention layer
+    truths: dict[str, HeadTruth] = field(default_factory=dict)  # By node of a head
     units: dict[str, list[tuple[Tensor, Tensor]]] = field(default_factory=dict)
     """What each unit reads and adds, (WIDTH,) each, by name of the feed-forward layer."""
-    edges: set[tuple[str, str]] = field(default_factory=set)
-    """Edges that carry what depends on tokens."""
+    edges: set[tuple[str, str]] = field(default_factory=set)  # Edges that carry what depends on tokens
     width: dict[Side, int] = field(default_factory=lambda: {"input": MARK + 1, "output": MARK + 1})
     """Number of occupied dimensions of the stream of each side."""
     readings: dict[Expression, Reading] = field(default_factory=dict)
-    depth: dict[Side, int] = field(default_factory=lambda: {"input": 0, "output": 0})
-    """Number of layers of each side."""
+    depth: dict[Side, int] = field(default_factory=lambda: {"input": 0, "output": 0})  # Number of layers of each side
     positions: dict[Side, range] = field(default_factory=dict)
     """Dimensions of the positions, and of the tokens, of each side."""
     tokens: dict[Side, range] = field(default_factory=dict)

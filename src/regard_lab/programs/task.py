@@ -21,10 +21,8 @@ from regard.tasks.tokens import TokenTask
 from regard_lab.programs.language import Program, Value
 from regard_lab.programs.planner import Reading
 
-START = "^"
-"""Additional step before the text."""
-REMEMBERED = 1 << 16
-"""Number of texts whose answers are stored."""
+START = "^"  # Additional step before the text
+REMEMBERED = 1 << 16  # Number of texts whose answers are stored
 
 
 @lru_cache(REMEMBERED)

@@ -35,27 +35,20 @@ from regard_lab.programs.library import LONGEST, earlier, mirrored, token_at
 from regard_lab.programs.planner import NEEDED, ONE, UNNEEDED, HeadTruth, Match, Planner, Reading, Unit, unit_rows
 
 SPARES = Spares(heads=3, gains=(0.1,), leak=0.02)
-LOUD = 30.0
-"""Norm of what heads write that do not contribute to the answer; a planted head writes vectors of norm 1."""
-PAIRS = 3
-"""Number of pairs of heads in each layer."""
-RAMP = 0.3
-"""Difference between the largest sum that counts as 0 and the smallest sum that counts as 1."""
-DECOY = 2.0
-"""Score of a decoy key above that of the right key: it gets exp(2) = 7.4 times the weight."""
+LOUD = 30.0  # Norm of what heads write that do not contribute to the answer; a planted head writes vectors of norm 1
+PAIRS = 3  # Number of pairs of heads in each layer
+RAMP = 0.3  # Difference between the largest sum that counts as 0 and the smallest sum that counts as 1
+DECOY = 2.0  # Score of a decoy key above that of the right key: it gets exp(2) = 7.4 times the weight
 
 
 class Trap(NamedTuple):
     """A model that is made to fool a family of methods."""
 
-    build: Callable[[int], Compiled]
-    """Returns the model for a seed."""
+    build: Callable[[int], Compiled]  # Returns the model for a seed
     truth: Literal["inputs", "needed", "used"]
     """What the methods rank: inputs by counterfactual dependence, or heads by one of the truths of `circuit`."""
-    fools: str
-    """A method whose area under the ROC curve is at most 0.75."""
-    right: str
-    """A method whose area under the ROC curve is at least 0.95."""
+    fools: str  # A method whose area under the ROC curve is at most 0.75
+    right: str  # A method whose area under the ROC curve is at least 0.95
 
     @property
     def name(self) -> str:
@@ -84,8 +77,7 @@ class SummingPlanner(Planner):
 
     copies: int = 1
     gain: float = 1.0
-    threshold: float = 0.6
-    """Largest sum that counts as 0. Sums from `threshold + RAMP` on count as 1."""
+    threshold: float = 0.6  # Largest sum that counts as 0. Sums from `threshold + RAMP` on count as 1
     truth: HeadTruth = NEEDED
 
     def plan_aggregate(self, expression: Aggregate) -> Reading:
@@ -260,7 +252,7 @@ def indirect(seed: int) -> Compiled:
     return assemble(Planner(encoder("indirect", Aggregate("output", select(indices, steps), moved))), seed=seed)
 
 
-TRAPS: Mapping[str, Trap] = {
+TRAPS: Mapping[str, Trap] = {  # All traps by name
     trap.name: trap
     for trap in (
         Trap(redundant, "used", fools="ablation_zero", right="output_norm"),
@@ -275,4 +267,3 @@ TRAPS: Mapping[str, Trap] = {
         Trap(indirect, "inputs", fools="attention", right="ablation_mean"),
     )
 }
-"""All traps by name."""
