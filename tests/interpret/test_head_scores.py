@@ -11,7 +11,7 @@ from regard.attention.recording import record_own
 from regard.interpret.head_scores import KeySets, answer_samples, measure_heads, pair_samples, token_samples
 from regard.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 from regard.tasks.all_tasks import find_task
-from regard.tasks.induction import Induction, InductionTaskConfig
+from regard.tasks.language_tasks import Induction, InductionTaskConfig
 
 TASK = Induction(InductionTaskConfig(max_len=12, repeated=4, vocab_size=9))
 

@@ -10,13 +10,22 @@ from hypothesis import given, strategies as st
 
 from regard.errors import InputError
 from regard.tasks.batch import IGNORE, BatchContext
-from regard.tasks.dyck import Dyck, DyckTaskConfig
-from regard.tasks.induction import Induction, InductionTaskConfig
-from regard.tasks.modular import Modular, ModularTaskConfig
-from regard.tasks.mqar import Mqar, MqarTaskConfig
-from regard.tasks.parity import Parity, ParityTaskConfig
-from regard.tasks.regression import Regression, RegressionTaskConfig
-from regard.tasks.selective_copy import SelectiveCopy, SelectiveCopyTaskConfig
+from regard.tasks.language_tasks import (
+    Dyck,
+    DyckTaskConfig,
+    Induction,
+    InductionTaskConfig,
+    Modular,
+    ModularTaskConfig,
+    Mqar,
+    MqarTaskConfig,
+    Parity,
+    ParityTaskConfig,
+    Regression,
+    RegressionTaskConfig,
+    SelectiveCopy,
+    SelectiveCopyTaskConfig,
+)
 from regard.tasks.tokens import TokenTask
 from regard.training.config import TrainingConfig
 

@@ -47,8 +47,7 @@ class PairBatch(NamedTuple):
 
     @property
     def target_in(self) -> Tensor:
-        """Return the input (B, Tt) of the decoder for teacher forcing: `BOS`, then the target shifted by one
-        step."""
+        """Return the input (B, Tt) of the decoder for teacher forcing: `BOS`, then the target shifted by one step."""
         begin = torch.full_like(self.target[:, :1], BOS)
         return torch.cat([begin, self.target[:, :-1]], dim=1)
 

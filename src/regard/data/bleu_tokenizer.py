@@ -52,8 +52,7 @@ def choose_bleu_tokenizer(references: Iterable[str]) -> str:
             letters += count
     dense = sum(scripts[name] for name in WITHOUT_BLANKS)
     if scripts["hangul"] > letters / 2:
-        # Normal Korean text has a space every few letters. Korean text without spaces has been split into
-        # letters.
+        # Normal Korean text has a space every few letters. Korean text without spaces has been split into letters.
         default = "13a" if blanks * 20 >= letters else "char"
         return "ko-mecab" if _is_installed("ko-mecab") else default
     if not letters or dense < MIN_DENSE * letters:

@@ -36,8 +36,7 @@ Resegment = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
 @dataclass
 class Buckets:
-    """The batches of a corpus or a mixture. Raises `InputError` if the longest sentence alone exceeds
-    `tokens`."""
+    """The batches of a corpus or a mixture. Raises `InputError` if the longest sentence alone exceeds `tokens`."""
 
     corpus: Corpus | Mixture
     tokens: int  # Largest number of tokens in a batch on the longer side, including padding
@@ -107,9 +106,8 @@ class Buckets:
 def split_batches(lengths: np.ndarray, tokens: int, max_pairs: int = 0) -> list[tuple[int, int]]:
     """Split sentences of `lengths` (N,) into consecutive batches of at most `tokens`, including padding.
 
-    `max_pairs`: largest number of sentences in a batch; 0: no limit. A sentence longer than `tokens` is a batch
-    of one sentence. Returns the index of the first sentence of each batch, and the index after the last
-    sentence.
+    `max_pairs`: largest number of sentences in a batch; 0: no limit. A sentence longer than `tokens` is a batch of one
+    sentence. Returns the index of the first sentence of each batch, and the index after the last sentence.
 
     >>> split_batches(np.array([2, 3, 3, 9]), 6)
     [(0, 2), (2, 3), (3, 4)]

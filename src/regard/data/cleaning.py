@@ -30,8 +30,7 @@ SCORED_PAIRS = 2000  # The number of pairs that are scored together
 DROPPED = "dropped.tsv"
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75)
 MAX_SHORT = 20
-"""Number of characters up to which the lengths of both sides may have any ratio: "Ja." can mean "Yes, of
-course."."""
+"""Number of characters up to which the lengths of both sides may have any ratio: "Ja." can mean "Yes, of course."."""
 SCRIPT_PAIRS = 10_000  # The number of pairs from which the scripts of a corpus are detected
 ANY = "any"
 JOINT_SCRIPTS = {"hiragana": "cjk", "katakana": "cjk", "katakana-hiragana": "cjk", "fullwidth": "latin"}
@@ -252,8 +251,7 @@ def _filter_pairs(text: _RecordingText, pair_filter: PairFilter) -> Iterator[lis
 
 
 def _score(batch: list[_Pair], scoring: PairScorer, min_score: float) -> list[float]:
-    """Score the pairs that satisfy the rules, set the reason of pairs with a low score, and return the
-    scores."""
+    """Score the pairs that satisfy the rules, set the reason of pairs with a low score, and return the scores."""
     passed = [pair for pair in batch if pair.reason is None]
     for pair, score in zip(passed, scoring([pair.texts for pair in passed]), strict=True):
         pair.score = score

@@ -181,8 +181,7 @@ class Sample:
 
 CAPACITY = 200_000  # The largest number of cached words. A larger table is cleared.
 END = "\n"
-"""Marks the end of a sentence in a list of words. A sentence that contains this character is looked up as a
-whole."""
+"""Marks the end of a sentence in a list of words. A sentence that contains this character is looked up as a whole."""
 WHOLE = " "
 """The prefix of the key of a sentence that is looked up as a whole.
 

@@ -54,8 +54,7 @@ class GuidedAlignment:
     links: RaggedArray
 
     def read(self, begin: int, end: int) -> list[np.ndarray]:
-        """Return the links (L, 2) between source and target tokens for each of the pairs `begin` to `end` -
-        1."""
+        """Return the links (L, 2) between source and target tokens for each of the pairs `begin` to `end` - 1."""
         return [links.reshape(-1, 2) for links in self.links.read(begin, end)]
 
 

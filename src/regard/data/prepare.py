@@ -7,8 +7,7 @@ the same text starts immediately, and a changed text is prepared again:
     vocabulary-TEXT-SETTINGS.json
     corpus-TEXT-SETTINGS/              and beside the folder, folders of its word alignments
 
-TEXT is a digest of the text's identity. When a text has changed, the results for its previous content are
-removed.
+TEXT is a digest of the text's identity. When a text has changed, the results for its previous content are removed.
 """
 
 import hashlib
@@ -174,9 +173,8 @@ def prepare_corpus(
 ) -> Corpus:
     """Return the corpus of a text from the folder `root`, and build the corpus if it is missing.
 
-    Arguments and errors are those of `build_corpus`. With `strict`, a corpus with skipped pairs is not used. If
-    another process is building the corpus, this process waits for the result. A damaged corpus also raises
-    `InputError`.
+    Arguments and errors are those of `build_corpus`. With `strict`, a corpus with skipped pairs is not used. If another
+    process is building the corpus, this process waits for the result. A damaged corpus also raises `InputError`.
     """
     # The format is part of the name, so that a corpus of an earlier version is ignored.
     settings = short_digest(FORMAT, [vocabulary.to_json() for vocabulary in vocabularies], max_len)

@@ -1,9 +1,8 @@
 """Vocabularies learned from text: BPE or unigram subwords, words, or characters.
 
-The `tokenizers` library splits the text. Text is normalized to NFC or NFKC (see `make_normalizer`), the space
-before each word is replaced by `▁`, and punctuation is split off. Joining the tokens restores the text. The
-first four indices are the special tokens of `vocabulary`. Text is never converted to special tokens: `</s>` in
-a line is four characters.
+The `tokenizers` library splits the text. Text is normalized to NFC or NFKC (see `make_normalizer`), the space before
+each word is replaced by `▁`, and punctuation is split off. Joining the tokens restores the text. The first four indices
+are the special tokens of `vocabulary`. Text is never converted to special tokens: `</s>` in a line is four characters.
 """
 
 import json
@@ -326,8 +325,7 @@ def vocabulary_from_symbols(symbols: Sequence[str], *, words: bool, lowercase: b
 
 
 def without_added_tokens(tokenizer: Tokenizer) -> str:
-    """Return the JSON of a tokenizer without added tokens, so that special symbols are not recognized in
-    text."""
+    """Return the JSON of a tokenizer without added tokens, so that special symbols are not recognized in text."""
     return json.dumps(json.loads(tokenizer.to_str()) | {"added_tokens": []})
 
 
@@ -335,9 +333,8 @@ MIN_COUNT = 5
 """Smallest number of occurrences of a pair of pieces that becomes one subword. The 12,000 subwords of Multi30k
 (29,000 pairs) all occur at least this often, so the limit changes small texts only."""
 MIN_DENSE_COUNT = 100
-"""Smallest number of occurrences of a subword in a script without spaces between words (Gowda and May 2020: at
-least 100 training examples for each symbol). Without the limit, frequent phrases and whole sentences become
-subwords."""
+"""Smallest number of occurrences of a subword in a script without spaces between words (Gowda and May 2020: at least
+100 training examples for each symbol). Without the limit, frequent phrases and whole sentences become subwords."""
 BATCH = 10_000  # Number of texts that are encoded together
 BYTES = [BYTE.format(value) for value in range(256)]  # Tokens of the 256 bytes, by the names of SentencePiece
 
@@ -521,8 +518,7 @@ def _make_trainer(kind: TokenizerKind, size: int, alphabet: list[str]) -> traine
         return trainers.WordLevelTrainer(vocab_size=size, **options)
     if kind == "unigram":
         return trainers.UnigramTrainer(vocab_size=size, unk_token=RESERVED[UNKNOWN], **options)
-    # A BPE model without merges is a vocabulary of characters. For BPE, characters occupy at most half of the
-    # size.
+    # A BPE model without merges is a vocabulary of characters. For BPE, characters occupy at most half of the size.
     limit = max(1, len(alphabet) if kind == "characters" else min(len(alphabet), (size - len(RESERVED)) // 2))
     return trainers.BpeTrainer(
         vocab_size=0 if kind == "characters" else size,

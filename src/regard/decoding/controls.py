@@ -61,9 +61,8 @@ UNCONSTRAINED = Constraints()
 def select_extensions(totals: Tensor, parents: Tensor, tokens: Tensor, width: int, prefixes: int) -> Extensions:
     """Return the finished extensions among the first `width`, and the first `width` unfinished extensions.
 
-    `totals`, `parents`, `tokens` (B, M): log-probability, extended prefix and added token of each extension, in
-    the order in which they are selected. `prefixes`: number of prefixes, each with at most one finished
-    extension.
+    `totals`, `parents`, `tokens` (B, M): log-probability, extended prefix and added token of each extension, in the
+    order in which they are selected. `prefixes`: number of prefixes, each with at most one finished extension.
     """
     ending = tokens == EOS
     rows, ranks = (ending & (totals > -torch.inf))[:, :width].nonzero(as_tuple=True)
@@ -243,15 +242,13 @@ def _by_turns(bank: Tensor, impossible: Tensor) -> Tensor:
 # the target that the model considers most likely among the targets that satisfy the rules.
 
 Rule = Callable[[Tensor, Tensor, Sequence[int]], None]
-"""Changes scores (B, K, V) of the next tokens in place: logits, or log-probabilities after the softmax. The
-arguments are the scores, the tokens so far from `BOS` on, (B, K, T), and the index in the batch of the source
-of each row."""
+"""Changes scores (B, K, V) of the next tokens in place: logits, or log-probabilities after the softmax. The arguments
+are the scores, the tokens so far from `BOS` on, (B, K, T), and the index in the batch of the source of each row."""
 
 
 def penalize_repetition(penalty: float, scores: Tensor, prefixes: Tensor, sources: Sequence[int]) -> None:
-    """Divide positive logits of the tokens that occur in the prefix by `penalty`, and multiply negative logits
-    by it (Keskar et al. 2019, section 4.1, who divide all logits, which makes tokens with negative logits more
-    likely).
+    """Divide positive logits of the tokens that occur in the prefix by `penalty`, and multiply negative logits by it
+    (Keskar et al. 2019, section 4.1, who divide all logits, which makes tokens with negative logits more likely).
 
     >>> logits = torch.tensor([[[2.0, -2.0, 1.0]]])
     >>> penalize_repetition(2.0, logits, torch.tensor([[[9, 0, 1]]]), [0])

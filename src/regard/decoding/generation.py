@@ -25,8 +25,7 @@ FIRST = len(RESERVED)  # Symbol of the first token in a search
 
 
 class PromptDecoder:
-    """A language model as the decoder of a search; the prompts, of equal lengths, are its sources and first
-    state."""
+    """A language model as the decoder of a search; the prompts, of equal lengths, are its sources and first state."""
 
     def __init__(self, model: LanguageModel) -> None:
         self.model, self._logits = model, packed_logits(model)

@@ -1,5 +1,4 @@
-"""Translation quality: BLEU and chrF, computed with sacrebleu, with the signatures that make scores
-comparable."""
+"""Translation quality: BLEU and chrF, computed with sacrebleu, with the signatures that make scores comparable."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,8 +19,7 @@ class Quality:
     chrf: float
     """chrF2 (Popović 2015), 0 to 100. Case-insensitive for a model that writes only lowercase text."""
     exact_match: float
-    """Fraction (0 to 1) of translations that equal the reference. Case-insensitive in the same cases as
-    `chrf`."""
+    """Fraction (0 to 1) of translations that equal the reference. Case-insensitive in the same cases as `chrf`."""
     signatures: dict[str, str]
     """Signatures of sacrebleu by the name of the score."""
     tokenizer: str

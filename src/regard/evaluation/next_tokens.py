@@ -66,8 +66,7 @@ def measure_tokens(
 
 @torch.inference_mode()
 def next_token_losses(model: LanguageModel, inputs: Tensor, targets: Tensor) -> Tensor:
-    """Return (B, 2) float64 on the CPU: the total loss of the outputs of each input, and the number of
-    outputs."""
+    """Return (B, 2) float64 on the CPU: the total loss of the outputs of each input, and the number of outputs."""
     model.eval()
     device = next(model.parameters()).device
     batch = TokenBatch(inputs, targets, None).to(device)

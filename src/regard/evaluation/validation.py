@@ -97,9 +97,8 @@ def validation(
 ) -> Validation | None:
     """Return the validation of a task, or None if the task has no validation text.
 
-    `criterion`: figure that selects the best model (`find_criterion`). `tokenize`: the tokenizer to use if the
-    config does not name a tokenizer, for example the tokenizer of earlier validations. `show`: as in
-    `Validation`.
+    `criterion`: figure that selects the best model (`find_criterion`). `tokenize`: the tokenizer to use if the config
+    does not name a tokenizer, for example the tokenizer of earlier validations. `show`: as in `Validation`.
 
     >>> from regard.tasks.counting import Counting
     >>> validation(Counting()) is None

@@ -173,8 +173,7 @@ class Task(AnyTask):
 
     @abstractmethod
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Return the relevance (B, To, T) bool for inputs (B, T): whether an output step depends on an input
-        step."""
+        """Return the relevance (B, To, T) bool for inputs (B, T): whether an output step depends on an input step."""
 
     def output_labels(self, inputs: Tensor) -> list[str]:
         """Return the name of each output step for one input (T,), for plots."""
@@ -192,9 +191,8 @@ class Task(AnyTask):
         """Sample a batch of `batch` inputs, with each step uniform over the vocabulary.
 
         Inputs have `sample_len` letters (default: `max_len`). With `vary_len`, the length is uniform from 1 to
-        `sample_len`. `signal` sets the signals: one letter for each signal, or one letter for all signals.
-        Equal generator states produce equal samples. Raises `InputError` for arguments that are invalid for the
-        task.
+        `sample_len`. `signal` sets the signals: one letter for each signal, or one letter for all signals. Equal
+        generator states produce equal samples. Raises `InputError` for arguments that are invalid for the task.
         """
         letters = self.config.max_len if sample_len is None else sample_len
         check_range("sample_len", letters, 1, self.config.max_len)
@@ -229,8 +227,7 @@ class Task(AnyTask):
         return torch.tensor([[self._index(letter, step) for step, letter in enumerate(text)]])
 
     def normal(self, text: str) -> str:
-        """Return a text with `_` as the null character, and with unknown lowercase letters converted to
-        uppercase."""
+        """Return a text with `_` as the null character, and with unknown lowercase letters converted to uppercase."""
         text = text.replace("_", NULL) if self.null else text
         return "".join(each if each in self.vocabulary else self._capital(each) for each in text)
 
@@ -271,8 +268,7 @@ class Task(AnyTask):
 
 
 class SampleBatches:
-    """Batches of a training run from the sampler of a task. Several batches are sampled in one call to save
-    time.
+    """Batches of a training run from the sampler of a task. Several batches are sampled in one call to save time.
 
     The generator has the state from before the current group of batches, and `place` counts the used batches. A
     resumed training run samples the same group again and continues at `place`.

@@ -95,8 +95,7 @@ class Signal(Task):
         return torch.cat([own_signal.expand(len(inputs), -1, -1), self._occurrences(inputs)], dim=2)
 
     def output_labels(self, inputs: Tensor) -> list[str]:
-        """Return the name of each output step: the letter of its signal, numbered if several signals are
-        equal."""
+        """Return the name of each output step: the letter of its signal, numbered if several signals are equal."""
         letters = [self.vocabulary[index] for index in inputs[: self.signals].tolist()]
         return [
             f"count {letter}" if letters.count(letter) == 1 else f"count {letter} ({_ordinal(letters, step)})"

@@ -67,8 +67,7 @@ class Style(NamedTuple):
 
 
 class Dates(PairTask):
-    """Converts days from 1900 to 2099 in all styles. All locales, and all styles of a locale, are equally
-    likely."""
+    """Converts days from 1900 to 2099 in all styles. All locales, and all styles of a locale, are equally likely."""
 
     name = "dates"
     summary = "convert a written date to ISO 8601"

@@ -72,9 +72,8 @@ class SequenceTask(AnyTask):
 class LengthSortedBatches:
     """Batches of a training run with sources of similar length, to reduce padding.
 
-    A pool of `BATCHES_PER_POOL` batches is sampled together, sorted by length, split, and returned in random
-    order. Each pool has a separate random stream, so a resumed training run samples the same batches at any
-    step.
+    A pool of `BATCHES_PER_POOL` batches is sampled together, sorted by length, split, and returned in random order.
+    Each pool has a separate random stream, so a resumed training run samples the same batches at any step.
     """
 
     place = NO_POSITION
@@ -113,8 +112,7 @@ class PairTask(SequenceTask):
 
     @abstractmethod
     def pair(self, generator: torch.Generator, *, sample_len: int | None = None, unseen: bool = False) -> Pair:
-        """Sample a pair. With `unseen`, sample a pair that is held out from training, if the task holds out
-        pairs."""
+        """Sample a pair. With `unseen`, sample a pair that is held out from training, if the task holds out pairs."""
 
     @abstractmethod
     def known(self, source: str) -> Pair | None:
@@ -169,8 +167,7 @@ class PairTask(SequenceTask):
 
 
 def alignment_mask(pairs: Sequence[Pair], source_len: int, target_len: int) -> Tensor:
-    """Return the alignment of pairs as (B, Tt, Ts) bool, True where a source step is aligned with a target
-    step."""
+    """Return the alignment of pairs as (B, Tt, Ts) bool, True where a source step is aligned with a target step."""
     mask = torch.zeros(len(pairs), target_len, source_len, dtype=torch.bool)
     for row, pair in enumerate(pairs):
         for step, positions in enumerate(pair.alignment):

@@ -1,5 +1,4 @@
-"""Text: predict the next character or subword of a text file. The last part of the file is held out for
-validation."""
+"""Text: predict the next character or subword of a text file. The last part of the file is held out for validation."""
 
 import io
 from collections.abc import Mapping
@@ -58,8 +57,7 @@ class TextTaskConfig:
 class Text(TokenTask):
     """Sequences from random positions of a text. Every next token is an output.
 
-    The answer to a sequence is its continuation in the text. The tokens on which an answer depends are not
-    known.
+    The answer to a sequence is its continuation in the text. The tokens on which an answer depends are not known.
     """
 
     name = "text"
@@ -188,8 +186,7 @@ class Text(TokenTask):
     def parse(self, text: str) -> Tensor:
         """Convert text to inputs (1, T).
 
-        Raises `InputError` for text that is empty or too long, and for characters that are not in the
-        vocabulary.
+        Raises `InputError` for text that is empty or too long, and for characters that are not in the vocabulary.
         """
         from regard.data.token_file import encode_lines
 

@@ -62,8 +62,7 @@ class TokenTask(AnyTask):
 
     @abstractmethod
     def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        """Draw inputs (B, T) for `lengths` (B,), where T is the largest length. The tokens after the end are
-        arbitrary.
+        """Draw inputs (B, T) for `lengths` (B,), where T is the largest length. The tokens after the end are arbitrary.
 
         `unseen`: draw only samples that are held out from training, if the task holds out samples.
         """
@@ -104,10 +103,9 @@ class TokenTask(AnyTask):
     ) -> TokenBatch:
         """Draw `batch` samples of `sample_len` inputs (default: the largest training length).
 
-        With `vary_len`, the lengths are uniform over `lengths`, up to `sample_len`. If `varied` is True, the
-        lengths always vary unless `sample_len` is given. `unseen`: draw only samples that are held out from
-        training, if the task holds out samples. Equal generator states give equal samples. Raises `InputError`
-        for an invalid length.
+        With `vary_len`, the lengths are uniform over `lengths`, up to `sample_len`. If `varied` is True, the lengths
+        always vary unless `sample_len` is given. `unseen`: draw only samples that are held out from training, if the
+        task holds out samples. Equal generator states give equal samples. Raises `InputError` for an invalid length.
         """
         self.check_sample_len(sample_len)
         vary_len = vary_len or (self.varied and sample_len is None)
@@ -194,8 +192,7 @@ class TokenTask(AnyTask):
 class TokenBatches:
     """Training batches, drawn by `TokenTask.sample`.
 
-    Each training step has a separate random stream, so a resumed run draws the same batches as an uninterrupted
-    run.
+    Each training step has a separate random stream, so a resumed run draws the same batches as an uninterrupted run.
     """
 
     place = NO_POSITION

@@ -204,8 +204,7 @@ class TranslationTaskConfig:
         return ConcatenatedText(texts) if len(texts) > 1 else next(iter(texts), None)
 
     def digests(self, *, progress: bool = True) -> "dict[str, list[TextDigest]]":
-        """Return digests of the training text, the validation text and the word alignment by flag. All files
-        are read.
+        """Return digests of the training text, the validation text and the word alignment by flag. All files are read.
 
         Raises `InputError` if a file cannot be read.
         """

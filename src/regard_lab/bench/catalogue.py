@@ -113,9 +113,8 @@ class KnownModelChoice:
 def choose_models(choice: str | Sequence[str] | None = None, *, quick: bool = False) -> list[KnownModelChoice]:
     """Return the chosen models, each once. None: all models, or with `quick` all except most trained models.
 
-    A choice is "all", a kind (compiled, trap, trained-in, learned), the name of a model, KIND/NAME, or several of
-    these separated by commas. A name that several kinds have chooses all of them. Raises `InputError` for an
-    unknown name.
+    A choice is "all", a kind (compiled, trap, trained-in, learned), the name of a model, KIND/NAME, or several of these
+    separated by commas. A name that several kinds have chooses all of them. Raises `InputError` for an unknown name.
 
     >>> [str(model) for model in choose_models("learned/signal,dates")]
     ['learned/signal', 'learned/dates']

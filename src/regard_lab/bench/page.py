@@ -171,8 +171,7 @@ LIMITS = (
 
 @public
 def write_bench_page(result: BenchResult, path: str | Path) -> Path:
-    """Write a page with all tables, and the pages of the failures to a folder beside it. Return the path of the
-    page.
+    """Write a page with all tables, and the pages of the failures to a folder beside it. Return the path of the page.
 
     Raises `MachineError` if a file cannot be written.
     """

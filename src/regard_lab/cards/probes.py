@@ -21,10 +21,16 @@ from regard.errors import InputError, check_range
 from regard.io.reading import json_digest
 from regard.models.decoder_only import DecoderOnlyConfig
 from regard.tasks.batch import IGNORE
-from regard.tasks.induction import Induction, InductionTaskConfig
-from regard.tasks.mqar import Mqar, MqarTaskConfig
-from regard.tasks.parity import Parity, ParityTaskConfig
-from regard.tasks.regression import Regression, RegressionTaskConfig
+from regard.tasks.language_tasks import (
+    Induction,
+    InductionTaskConfig,
+    Mqar,
+    MqarTaskConfig,
+    Parity,
+    ParityTaskConfig,
+    Regression,
+    RegressionTaskConfig,
+)
 from regard.tasks.tokens import TokenTask
 
 # Small tasks for the probes of a card: copy, reverse and sort letters, and text of Python's help topics.

@@ -105,9 +105,8 @@ def fit(features: np.ndarray, labels: Sequence[str], kinds: Sequence[str], names
 
 
 def _fit_weights(inputs: np.ndarray, truth: np.ndarray, used: np.ndarray) -> np.ndarray:
-    """Return the weights (K, D + 1) of a logistic regression from inputs (N, D) and classes (N,) from 0 to K, of
-    equal total weight. Only the constants (the last column) may be negative. `used` (D,): which inputs have a
-    weight."""
+    """Return the weights (K, D + 1) of a logistic regression from inputs (N, D) and classes (N,) from 0 to K, of equal
+    total weight. Only the constants (the last column) may be negative. `used` (D,): which inputs have a weight."""
     from scipy.optimize import minimize
 
     kinds, weight = int(truth.max()), 1 / np.bincount(truth)[truth] / (truth.max() + 1)

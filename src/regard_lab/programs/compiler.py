@@ -131,8 +131,7 @@ class Spares:
 
     heads: int = 2  # Smallest number of them in each layer
     gains: tuple[float, ...] = (8.0, 0.3, 0.0)
-    """Norms of what they write, in turn: loud, quiet and silent heads. A planted head writes vectors of norm
-    1."""
+    """Norms of what they write, in turn: loud, quiet and silent heads. A planted head writes vectors of norm 1."""
     leak: float = 0.0
     """Norm of what they add to the logits of a decoder-only model, which is too little to change an answer."""
 

@@ -97,9 +97,8 @@ def copies(values: Sequence[Value], rows: Tensor) -> list[Unit]:
 def step_units(column: int, points: Sequence[Fraction], values: Sequence[Value], *, marked: bool) -> list[Unit]:
     """Return units that convert a number in one dimension to the one-hot vector of a value.
 
-    `points`: possible numbers in ascending order, and `values`: the value of each. Two units make a step from 0
-    to 1 between neighbouring points; the ramp covers half of the gap. `marked`: whether `MARK` turns all units
-    off."""
+    `points`: possible numbers in ascending order, and `values`: the value of each. Two units make a step from 0 to 1
+    between neighbouring points; the ramp covers half of the gap. `marked`: whether `MARK` turns all units off."""
     first = torch.zeros(WIDTH)
     first[ONE] = 1.0
     steps = [(first, 1.0, values[0], None)]

@@ -203,8 +203,7 @@ def backup(seed: int) -> Compiled:
 def sink(seed: int) -> Compiled:
     """Return an encoder in which most heads attend to all inputs but the relevant one, with zero values.
 
-    Fools attention. Right: attention weighted by the norms of values (Kobayashi et al. 2020), gradients,
-    ablation."""
+    Fools attention. Right: attention weighted by the norms of values (Kobayashi et al. 2020), gradients, ablation."""
     planner = Planner(encoder("sink", token_at(steps)))
     for _ in range(LONGEST + 1):
         avoiding = Aggregate("output", select(indices, steps, operator.ne), tokens)
