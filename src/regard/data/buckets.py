@@ -57,7 +57,6 @@ class Buckets:
         self._drawn: tuple[int, int] | None = None
 
     def draw(self, step: int = 0) -> PairBatch:
-        """Return the next batch and advance the position. The training step is ignored."""
         del step
         epoch, pool, number = self.place
         if self._drawn != (epoch, pool):

@@ -82,7 +82,6 @@ class PairFilter:
         self.kept: set[bytes] = set()
 
     def reason(self, source: str, target: str) -> str | None:
-        """Return the reason to drop a pair, or None to keep it."""
         short, long = sorted((len(source), len(target)))
         if long > self.rules.most_characters:
             return "too long"
@@ -238,7 +237,6 @@ def clean_corpus(
 
 
 def _filter_pairs(text: _RecordingText, pair_filter: PairFilter) -> Iterator[list[_Pair]]:
-    """Yield the pairs of a corpus in batches, in the order of their lines, including skipped pairs."""
     batch: list[_Pair] = []
     for texts in text:
         batch += text.skipped

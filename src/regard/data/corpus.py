@@ -202,7 +202,6 @@ def token_type(symbols: tuple[int, int]) -> np.dtype:
 
 
 def open_corpus(folder: Path) -> Corpus:
-    """Return the corpus in a folder. Raises `InputError` if the corpus is missing or damaged."""
     stored = read_stored(folder / INDEX, StoredCorpus, folder.name, REMEDY)
     try:
         source, target = (

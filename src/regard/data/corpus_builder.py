@@ -40,7 +40,6 @@ class PairChunk(NamedTuple):
         return self.counts.pairs + self.counts.skipped
 
     def read(self, limit: int | None = None) -> "PairChunk":
-        """Return the pairs, or the first `limit` of them."""
         return PairChunk(self.sources[:limit], self.targets[:limit], self.counts)
 
 
@@ -95,7 +94,6 @@ TextChunk = PairChunk | LineChunk
 
 
 def read_chunks(text: PairSource) -> Iterator[TextChunk]:
-    """Yield the chunks of a text. Raises `InputError` for an unreadable text."""
     if isinstance(text, ConcatenatedText):
         for part in text.texts:
             yield from read_chunks(part)
@@ -224,7 +222,6 @@ class CachedTokenizer(dict[str, int]):
         return number
 
     def __call__(self, sentences: Sequence[str]) -> Tokens:
-        """Return the tokens of sentences, and the number of tokens of each."""
         if len(self) > CAPACITY:
             self._reset()
         words = _split_words(sentences)
@@ -301,7 +298,6 @@ class ChunkEncoder:
     strict: bool
 
     def __call__(self, chunk: TextChunk) -> EncodedChunk:
-        """Return the tokens of a chunk. Raises `InputError` if the text is strict and a pair must be skipped."""
         sources, targets, skipped = chunk.read()
         texts = (sources, targets)
         sides = [tokenizer(side) for tokenizer, side in zip(self._tokenizers, texts, strict=True)]

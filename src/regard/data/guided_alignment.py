@@ -54,7 +54,6 @@ class GuidedAlignment:
     links: RaggedArray
 
     def read(self, begin: int, end: int) -> list[np.ndarray]:
-        """Return the links (L, 2) between source and target tokens for each of the pairs `begin` to `end` - 1."""
         return [links.reshape(-1, 2) for links in self.links.read(begin, end)]
 
 
@@ -111,7 +110,6 @@ def prepare_alignment(
 def _write_links(
     folder: Path, path: Path, text: ParallelText, vocabularies: Vocabularies, corpus: Corpus, max_len: int
 ) -> Checksums:
-    """Write the links of all pairs in the order of the corpus."""
     source_vocabulary, target_vocabulary = vocabularies
     lines, number, pairs = _read_lines(path), 0, 0
     writer = RaggedWriter(folder, "links", TOKEN)
@@ -160,7 +158,6 @@ def _read_lines(path: Path) -> Iterator[bytes]:
 
 
 def _open(folder: Path, corpus: Corpus) -> GuidedAlignment:
-    """Return a prepared alignment. Raises `InputError` if the alignment is damaged."""
     stored = read_stored(folder / "guide.json", _Stored, folder.name, REMEDY)
     if stored.pairs != len(corpus):
         raise damaged_file(folder, "its corpus has changed", REMEDY)

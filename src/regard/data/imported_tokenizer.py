@@ -83,7 +83,6 @@ class ImportedTokenizer:
         return tokens[: next((begin for begin in begins if tokens[begin : begin + len(plain)] == plain), 0)]
 
     def encode(self, text: str) -> list[int]:
-        """Return the indices of a text, without `prefix`."""
         return self._encode(text).ids
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
@@ -94,7 +93,6 @@ class ImportedTokenizer:
             return self._tokenizer.encode(replace_surrogates(text), add_special_tokens=False)
 
     def decode(self, indices: Sequence[int]) -> str:
-        """Return the text of indices, without special tokens."""
         with library_errors("tokenizers", "these tokens cannot be decoded", REMEDY):
             return self._tokenizer.decode(list(indices))
 
@@ -113,7 +111,6 @@ class ImportedTokenizer:
 
     @classmethod
     def from_json(cls, text: str) -> "ImportedTokenizer":
-        """Return the tokenizer that `to_json` wrote. Raises `InputError` if the JSON is damaged."""
         try:
             stored = convert_json(parse_json(text), _Stored)
             return cls(make_tokenizer(json.dumps(stored.tokenizer)), stored.size, stored.special)

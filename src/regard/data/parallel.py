@@ -315,7 +315,6 @@ class TextScan(NamedTuple):
 
     @property
     def broken(self) -> bool:
-        """Whether the file cannot be used."""
         return bool(self.encoding or self.zeros) or self.undecodable > MAX_BROKEN * self.lines
 
     def message(self, path: Path, way_out: str = "") -> str:

@@ -69,7 +69,6 @@ class TokenizerConfig:
     byte_fallback: bool = False
 
     def digest(self, side: int | None) -> str:
-        """Return a digest for the name of a file. `side`: 0 or 1, or None for both."""
         return short_digest(vars(self), side, SAMPLE_PAIRS, MIN_COUNT, MIN_DENSE_COUNT)
 
 
@@ -194,7 +193,6 @@ def prepare_corpus(
 
 
 def read_pairs(text: PairSource, description: str) -> list[tuple[str, str]]:
-    """Return all pairs of a text. Raises `InputError` with the `description` of the text if it has no pairs."""
     pairs = list(text)
     check_pairs(pairs, text, description)
     return pairs

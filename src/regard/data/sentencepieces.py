@@ -47,7 +47,6 @@ def model_pieces(model: bytes) -> list[str]:
 
 
 def _load_model(model: bytes) -> Any:
-    """Return the processor of a model."""
     sentencepiece = import_library("sentencepiece", "a vocabulary of SentencePiece", "hub")
     processor = sentencepiece.SentencePieceProcessor()
     try:
@@ -113,7 +112,6 @@ class SentencePieceVocabulary(SymbolVocabulary):
         return text.replace(BLANK, " ").strip()
 
     def to_json(self) -> str:
-        """Return the vocabulary as JSON, with the model in base64."""
         stored = _Stored(
             sentencepiece=base64.b64encode(self.model).decode(),
             symbols=self.symbols[len(SPECIAL) :],

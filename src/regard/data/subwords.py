@@ -185,7 +185,6 @@ class SubwordVocabulary(SymbolVocabulary):
             return [encoding.ids for encoding in encodings]
 
     def _encode(self, text: str) -> Encoding:
-        """Encode a text. Raises `InputError` if the library fails, for example for an unusual tokenizer."""
         with library_errors("tokenizers", FAILURE, REMEDY):
             return self._tokenizer.encode(replace_surrogates(text))
 
@@ -245,7 +244,6 @@ class SubwordVocabulary(SymbolVocabulary):
 
     @classmethod
     def from_json(cls, text: str) -> "SubwordVocabulary":
-        """Return the vocabulary that `to_json` wrote. Raises `InputError` if the JSON is damaged."""
         try:
             return cls(_parse_tokenizer(text))
         except DamageError as error:

@@ -85,7 +85,6 @@ def tokenize(text: str, tokenizer: Tokenizer, unit: Unit) -> TokenizedText:
 
 @cache
 def _unit_pattern(unit: Unit) -> re.Pattern[str]:
-    """Return a pattern of the words of a text."""
     if unit == "words":
         return re.compile(r"\S+")
     # In Python's `re`, the vowel signs and tone marks of Hindi, Thai and other scripts are not letters.

@@ -82,7 +82,6 @@ class UnknownShares:
 def unknown_in_pairs(
     text: str, pairs: Sequence[tuple[str, str]], vocabularies: tuple[Vocabulary, Vocabulary]
 ) -> UnknownShares:
-    """Return the numbers of unknown tokens in pairs of source and target."""
     shares = UnknownShares(text=text, pairs=len(pairs))
     for pair in pairs:
         for count, vocabulary, sentence in zip((shares.source, shares.target), vocabularies, pair, strict=True):

@@ -94,7 +94,6 @@ class SymbolVocabulary:
 
     @cached_property
     def _indices(self) -> dict[str, int]:
-        """The index of each symbol that is not special."""
         return {symbol: index for index, symbol in enumerate(self.symbols) if index > UNKNOWN}
 
     def __len__(self) -> int:
@@ -104,7 +103,6 @@ class SymbolVocabulary:
         raise NotImplementedError
 
     def _pieces(self, text: str) -> list[str]:
-        """Return the tokens of a text as in `symbols`."""
         return self.pieces(text)
 
     def encode(self, text: str) -> list[int]:
@@ -145,7 +143,6 @@ class CharacterVocabulary(SymbolVocabulary):
         return sorted(set(self.pieces(text)) - self._indices.keys())
 
     def decode(self, indices: Sequence[int]) -> str:
-        """Return the text of indices up to the first end of sequence (see `Vocabulary.decode`)."""
         return self.separator.join(self._known(indices))
 
 

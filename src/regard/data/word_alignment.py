@@ -196,7 +196,6 @@ def links_from_weights(forward: np.ndarray, backward: np.ndarray) -> frozenset[L
 
 
 def check_eflomal() -> None:
-    """Raise `InputError` if the extra `align` is not installed."""
     if find_spec("eflomal") is None:
         raise InputError("silver links need eflomal: pip install 'regard[align]', or give --links")
 

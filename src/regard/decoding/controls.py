@@ -262,7 +262,6 @@ def penalize_repetition(penalty: float, scores: Tensor, prefixes: Tensor, source
 
 
 def forbid_early_end(length: int, scores: Tensor, prefixes: Tensor, sources: Sequence[int]) -> None:
-    """Forbid the end of sequence before an answer has `length` tokens."""
     del sources
     if prefixes.shape[-1] - 1 < length:
         scores[..., EOS] = -torch.inf
@@ -483,7 +482,6 @@ def find_requirements(
 
 
 def make_constraints(controls: Controls, requirements: Sequence[Requirement]) -> Constraints:
-    """Return the constraints of a search for the answers of a batch."""
     penalties: list[Rule] = []
     bans: list[Rule] = []
     if controls.repetition_penalty != 1:

@@ -35,7 +35,6 @@ class TaskOptions:
     """Base class of the options of a task. `check_sizes` checks options against each other."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` if a value is out of range."""
         check_fields(self)
         # Also called for the options of a run, which derive from those of the task, the model and the training.
         self.check_sizes()

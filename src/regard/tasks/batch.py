@@ -48,7 +48,6 @@ class TokenBatch(NamedTuple):
 
     @property
     def is_output(self) -> Tensor:
-        """(B, T) bool, True where the target is an output."""
         return ~self.targets.isnan() if self.targets.is_floating_point() else self.targets != IGNORE
 
     @property
@@ -74,7 +73,6 @@ class TokenBatch(NamedTuple):
 
 
 def no_output(targets: Tensor) -> float:
-    """Return the target at a position without an output."""
     return float("nan") if targets.is_floating_point() else IGNORE
 
 

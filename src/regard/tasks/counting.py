@@ -35,7 +35,6 @@ class Counting(Task):
         return [f"count {letter}" for letter in self.vocabulary[1:]]
 
     def _occurrences(self, inputs: Tensor) -> Tensor:
-        """Return the occurrences of each letter, (B, vocab_size, T) bool. Index 0 is null and is not counted."""
         letters = torch.arange(1, self.config.vocab_size + 1, device=inputs.device)
         return inputs.unsqueeze(1) == letters.view(1, -1, 1)
 

@@ -140,7 +140,6 @@ class PairTask(SequenceTask):
         return LengthSortedBatches(self, settings)
 
     def check_sample_len(self, sample_len: int | None) -> None:
-        """Raise `InputError` if samples cannot have this length."""
         if sample_len is not None:
             check_range("sample_len", sample_len, 1, self.max_source)
 

@@ -211,7 +211,6 @@ def is_held_out(source: str) -> bool:
 
 
 def draw_sentence(pick: Pick) -> list[str]:
-    """Sample the words of an English sentence."""
     frame = pick(("plain", "plain", "time", "thought"))
     subject, singular = _draw_noun_phrase(pick, ("the", "a", "this", "my", "her", "no", "these", "number"))
     verb = pick(("plain", "plain", "perfect", "modal", "not"))
@@ -235,7 +234,6 @@ def draw_sentence(pick: Pick) -> list[str]:
 
 
 def _draw_noun_phrase(pick: Pick, articles: Sequence[str]) -> tuple[list[str], bool]:
-    """Sample the words of an English noun phrase, and whether the noun phrase is singular."""
     article = pick(articles)
     singular = article in ("a", "this") or (article in ("the", "my", "her", "no") and pick("1122") == "1")
     first = pick(list(NUMBERS)) if article == "number" else article
@@ -332,7 +330,6 @@ def inflect(adjective: str, ending: str) -> str:
 
 
 def english_words() -> set[str]:
-    """Return every English word of the grammar."""
     verbs = {word for verb in VERBS for word in (verb.base, verb.third, verb.participle)}
     thoughts = {word for forms in THOUGHTS for word in forms[:2]}
     articles = {word for word, _ in (*DEFINITE, *INDEFINITE)}
@@ -342,7 +339,6 @@ def english_words() -> set[str]:
 
 
 def german_words() -> set[str]:
-    """Return every German word of the grammar."""
     nouns = {word for noun in NOUNS for word in (noun.german_singular, noun.german_plural)}
     verbs = {word for verb in VERBS for word in (verb.german_infinitive, verb.german_third, verb.german_participle)}
     thoughts = {word for forms in THOUGHTS for word in forms[2:]} | {german for german, _ in THINKERS.values()}

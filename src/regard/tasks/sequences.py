@@ -48,7 +48,6 @@ class _Reordering(PairTask):
         return tuple((position,) for position in self.order(source))
 
     def known(self, source: str) -> Pair | None:
-        """Return the pair of a source, or None if a symbol is unknown or the source is too long."""
         if len(source) > self.config.max_len or not set(source) <= set(self.alphabet):
             return None
         return Pair(source, "".join(source[p] for p in self.order(source)), self.alignment(source))

@@ -41,7 +41,6 @@ class TextTaskConfig:
     left for training)."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` if a value is out of range."""
         check_fields(self)
         if self.text is not None:
             object.__setattr__(self, "text", str(Path(self.text).absolute()))  # for use in any folder
@@ -176,7 +175,6 @@ class Text(TokenTask):
         return torch.cat([inputs[:, 1:], torch.full_like(inputs[:, :1], IGNORE)], dim=1)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Raise `InputError`, because the tokens on which an answer depends are not known."""
         raise InputError("the relevant tokens of a text are not known: choose a different task, such as induction")
 
     @property

@@ -80,7 +80,6 @@ def score_heads(scores: Mapping[str, np.ndarray], truth: Mapping[str, Sequence[b
 
 
 def score_edges(scores: Mapping[tuple[str, str], float], edges: frozenset[tuple[str, str]]) -> float | None:
-    """Return the AUROC over all edges in `scores`, where the edges of the circuit are true."""
     return auroc(np.array(list(scores.values())), np.array([edge in edges for edge in scores]))
 
 
@@ -270,7 +269,6 @@ def rank_heads(subjects: Subjects, method: ChosenMethod) -> list[AurocScore]:
 
 
 def rank_edges(subjects: Subjects, method: ChosenMethod) -> list[AurocScore]:
-    """Return the score of a method's ranking of edges, where the edges of the circuit are true."""
     known = subjects.known
     if known.circuit is None or not known.circuit.edges:
         return []
@@ -351,7 +349,6 @@ def draw_inputs(known: KnownModel, samples: int) -> Subjects:
 
 
 def measure_cell(subjects: Subjects, method: ChosenMethod) -> Cell:
-    """Measure one method on one model: at each level that the known answer covers and the method supports."""
     measured: list[AurocScore] = []
     left_out: dict[str, str] = {}
     known = subjects.known
@@ -396,7 +393,6 @@ def read_or_measure(subjects: Subjects, method: ChosenMethod, folder: Path) -> C
 
 
 def cell_path(subjects: Subjects, method: ChosenMethod, folder: Path) -> Path:
-    """Return the file of a cell."""
     known, samples = subjects.known, len(subjects.inputs)
     weights = digest_tensors(known.subject.model.state_dict())
     circuit = known.circuit

@@ -312,7 +312,6 @@ class BenchResult(Result):
     cells: list[Cell]
 
     def json(self) -> dict[str, Any]:
-        """Return the table as plain values, without the single rankings."""
         fields = ("methods", "seeds", "samples", "groups", "columns", "left_out", "resisted")
         return {name: to_plain(getattr(self, name)) for name in fields}
 

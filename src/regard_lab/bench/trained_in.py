@@ -63,7 +63,6 @@ class Texts(NamedTuple):
 
 
 def all_texts(compiled: Compiled) -> list[Texts]:
-    """Return all texts of a program by length, with their answers."""
     program, task = compiled.program, cast(Any, compiled.task)
     groups = []
     for length in range(1, program.longest + 1):
@@ -82,7 +81,6 @@ def all_texts(compiled: Compiled) -> list[Texts]:
 
 
 def find_nodes(model: TaskModel) -> list[InterchangeNode]:
-    """Return all heads and feed-forward layers of a model."""
     components = find_components(model)
     heads = [
         InterchangeNode(layer, head) for layer, contexts in components.heads.items() for head in range(contexts.heads)
@@ -96,7 +94,6 @@ Masks = Mapping[InterchangeNode, Tensor]  # For each node: the rows (N,) bool th
 
 
 def run(model: TaskModel, texts: Texts) -> Tensor:
-    """Return the logits (N, Tq, C)."""
     if len(texts.reads) == 1:
         logits: Tensor = model(texts.reads[0])
         return logits
@@ -106,7 +103,6 @@ def run(model: TaskModel, texts: Texts) -> Tensor:
 
 
 def run_recorded(model: TaskModel, texts: Texts) -> tuple[Tensor, Outputs]:
-    """Return the logits, and the output of each component."""
     outputs: Outputs = {}
 
     def keep(name: str, output: Tensor) -> Tensor:
@@ -288,7 +284,6 @@ def draw_texts(group: Texts, generator: torch.Generator) -> Texts:
 
 
 def _train(compiled: Compiled, model: Any, seed: int) -> tuple[int, float]:
-    """Train the model, and return the number of steps and the CPU time in seconds."""
     began, groups, name = time.process_time(), all_texts(compiled), compiled.program.name
     generator = make_generator(seed, f"trained-in/{name}/train")
     circuit = circuit_nodes(compiled)

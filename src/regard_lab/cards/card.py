@@ -204,7 +204,6 @@ class Cost:
 
 
 def measure_cost(mechanism: str, folder: Path) -> Cost:
-    """Return the stored cost of a mechanism beside softmax, or measure and store it."""
     probe = PROBES[PROBE]
     path = folder / file_name(mechanism) / f"cost-{probe.digest()}{code_digest(mechanism)}.json"
     if is_file(path):

@@ -45,7 +45,6 @@ signed_points = partial(points, signed=True)
 
 
 def card_tables(card: Card, *, claims: bool = True) -> Group:
-    """Return the tables of a card: scores, where weight goes, cost and, if `claims`, the claims."""
     scores = _table(
         f"{card.mechanism} beside softmax: correct outputs in % (regression: explained "
         f"variance), mean (range of the seeds)",
@@ -89,7 +88,6 @@ def card_tables(card: Card, *, claims: bool = True) -> Group:
 
 
 def claim_table(cards: Sequence[Card]) -> Table:
-    """Return the claims about the mechanisms of cards, with their verdicts."""
     table = _table("Claims of papers", "claim", "source", "expected", "difference", "smallest to see", "verdict")
     for result in all_claims(cards):
         claim = result.claim
@@ -125,7 +123,6 @@ def without_baseline(cards: Sequence[Card]) -> Sequence[Card]:
 
 
 def card_json(card: Card) -> dict[str, Any]:
-    """Return all numbers of a card as plain values."""
     plain: dict[str, Any] = to_plain({name: value for name, value in vars(card).items() if name != "claims"})
     plain["claims"] = [
         {
@@ -226,5 +223,4 @@ def write_page(cards: Sequence[Card], path: str | Path) -> Path:
 
 
 def steps_note(card: Card) -> str:
-    """Return a warning if the number of training steps is not that of the probes."""
     return "" if card.steps is None else f"All probes were trained for {plural(card.steps, 'step')} only."

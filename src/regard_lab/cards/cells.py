@@ -57,7 +57,6 @@ class CardCell:
         return self.folder / file_name(self.mechanism) / f"{self.probe}-seed-{self.seed}-{digest}.json"
 
     def read(self) -> ProbeResult | None:
-        """Return the stored result, or None. Raises `InputError` for a damaged file."""
         if not is_file(self.path):
             return None
         remedy = "delete it to measure again"
@@ -65,7 +64,6 @@ class CardCell:
 
 
 def measure_cell(cell: CardCell) -> ProbeResult:
-    """Train and measure a cell, and store the result."""
     probe = PROBES[cell.probe]
     result = train_probe(cell.mechanism, probe, cell.seed, steps=cell.steps)
     refuse_links(cell.path.parent, below=cell.folder)
@@ -104,7 +102,6 @@ class CardJob:
         return f"seed {sum(is_file(cell.path) for cell in self.cells)} of {len(self.cells)}"
 
     def absolute(self) -> "CardJob":
-        """Return the same job with an absolute folder."""
         folder = self.cells[0].folder.absolute()
         return CardJob(tuple(dataclasses.replace(cell, folder=folder) for cell in self.cells))
 

@@ -51,7 +51,6 @@ class HeadShares:
 
 
 def average_heads(heads: Sequence[Sequence[float]]) -> float:
-    """Return the mean of a share over all heads, given by layer and head."""
     return statistics.fmean(value for layer in heads for value in layer)
 
 
@@ -80,7 +79,6 @@ def measure_shares(model: DecoderOnly, task: TokenTask, batch: TokenBatch) -> tu
 
 
 def _mean(values: Tensor, rows: Tensor, kept: Tensor) -> list[float]:
-    """Return the mean of values (B, H, T) over the rows (B, T) with weight, for each head."""
     counted = rows.unsqueeze(1) & kept
     sums, counts = (values * counted).sum((0, 2)), counted.sum((0, 2)).clamp(min=1)
     return [round(number, 6) for number in (sums / counts).tolist()]
@@ -161,7 +159,6 @@ def _seeded(probe: CardProbe, mechanism: str, sizes: dict[str, Any], seed: int) 
 
 
 def _train(model: DecoderOnly, probe: CardProbe, task: TokenTask, seed: int, steps: int) -> float:
-    """Train the model, and return its mean loss over the last tenth of the steps."""
     recipe = Recipe(lr=probe.lr, encoder_lr=probe.lr, output_lr=1.0, betas=(0.9, 0.98), warmup=WARMUP, clip=CLIP)
     optimizer = make_optimizer(model.train(), recipe)
     recent: list[float] = []

@@ -56,7 +56,6 @@ class LettersConfig:
     """Number of different letters (2 to 26)."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` if a value is out of range."""
         check_fields(self)
         check_range("shortest", self.shortest, 1, self.letters)
         check_range("test_letters", self.test_letters, self.letters, 10_000)
@@ -99,7 +98,6 @@ class Letters(TokenTask):
         return inputs[:, : 2 * most]
 
     def answer(self, inputs: Tensor) -> Tensor:
-        """Return the letters in the order of the task, from the separator on."""
         sources, has_answer = self.sources(inputs)
         return torch.where(has_answer, inputs.gather(1, sources), IGNORE)
 
@@ -166,7 +164,6 @@ class HelpTextConfig:
     """Number of characters in a sequence."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` if a value is out of range."""
         check_fields(self)
 
 
@@ -206,11 +203,9 @@ class HelpText(TokenTask):
         return windows[:, :-1], windows[:, 1:]
 
     def answer(self, inputs: Tensor) -> Tensor:
-        """Return the next character of each character. The last character has no answer."""
         return torch.cat([inputs[:, 1:], torch.full_like(inputs[:, :1], IGNORE)], dim=1)
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Raise `InputError`, because the characters on which an answer depends are not known."""
         raise InputError("the relevant characters of a text are not known")
 
 
@@ -256,7 +251,6 @@ class CardProbe:
         return self.task(self.task_config)
 
     def build_config(self, mechanism: str) -> DecoderOnlyConfig:
-        """Return the config of the model. Raises `InputError` for a mechanism that does not fit the model."""
         return DecoderOnlyConfig(
             attention=mechanism,
             hidden=self.hidden,
@@ -282,7 +276,6 @@ class CardProbe:
         return values
 
     def digest(self, steps: int | None = None) -> str:
-        """Return the first 12 hexadecimal digits of the digest of all settings."""
         return json_digest(self.settings(steps))[:12]
 
 
@@ -358,5 +351,4 @@ PROBES = {  # The probes by name
 
 
 def card_probes() -> list[str]:
-    """Return the names of the probes of every card."""
     return [name for name, probe in PROBES.items() if not probe.extra]

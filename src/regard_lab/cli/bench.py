@@ -39,7 +39,6 @@ class BenchFlags:
 
 
 def run_bench(argv: list[str]) -> None:
-    """Measure the methods, print the tables and write the files."""
     _, flags = read_command(BenchFlags, argv, "regard bench")
     check_writable(flags.json, flags.html)
     with resumable():

@@ -41,7 +41,6 @@ class CardFlags:
 
 
 def run_card(argv: list[str]) -> None:
-    """Measure the mechanisms, print the tables and write the files."""
     names, flags = read_command(CardFlags, argv, "regard card [MECHANISM]")
     if bool(names) == flags.all:
         raise InputError("name one mechanism, as in `regard card alibi,sink`, or give --all")

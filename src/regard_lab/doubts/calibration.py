@@ -269,7 +269,6 @@ def _check_pairs(run: SequenceRun, pairs: Pairs) -> None:
 
 
 def check_calibration(run: SequenceRun, *, false_alarms: float, beam: int | None, seed: int) -> None:
-    """Raise `InputError` for options of `calibrate_doubt` out of range."""
     if not 0 < false_alarms < 0.5:
         raise InputError(f"false_alarms {false_alarms} is out of range: choose above 0 and less than 0.5")
     check_range("seed", seed, 0, 2**32 - 1)

@@ -128,7 +128,6 @@ class Doubter:
 
 
 def describe_feature(name: str) -> str:
-    """Return the meaning of a feature, with its layer."""
     layer, _, measure = name.rpartition(" ")
     return f"{MEANINGS[measure]} ({layer})" if layer else MEANINGS[measure]
 

@@ -119,7 +119,6 @@ class Planter:
 
 
 def _core(word: str) -> str:
-    """Return a word without its punctuation."""
     match = re.search(r"\w+", word)
     return match[0] if match else ""
 

@@ -59,7 +59,6 @@ def read_frequencies(run: SequenceRun, known: Pairs) -> np.ndarray:
 
 @torch.inference_mode()
 def read_traces(run: SequenceRun, pairs: Pairs) -> list[SearchTrace]:
-    """Return the probabilities and the attention of given translations, from one pass over each pair."""
     model = run.model.eval()
     logits, layers = packed_logits(model), [find_layer(model, name) for name in model.cross_layers]
     sources, targets = encode_pairs(run, pairs)
@@ -142,7 +141,6 @@ class FeatureReader:
 
     @property
     def names(self) -> list[str]:
-        """Names of the features, in the order of `measure`."""
         layers = [f"{short_name(layer)} {name}" for layer in self.run.model.cross_layers for name in LAYER_FEATURES]
         return [*layers, *OTHER_FEATURES, *(["reverse"] if self.reverse is not None else [])]
 
@@ -188,7 +186,6 @@ class FeatureReader:
 
 
 def word_tokens(vocabulary: Vocabulary) -> np.ndarray:
-    """Return for each token of a vocabulary whether it contains a letter or digit: (V,) bool."""
     labels = vocabulary.labels(range(len(vocabulary)))
     words = np.array([any(map(str.isalnum, label)) for label in labels])
     words[: UNKNOWN + 1] = False
@@ -264,5 +261,4 @@ def _text_features(source: str, target: str) -> tuple[float, ...]:
 
 
 def _most_frequent(words: Sequence[str]) -> int:
-    """Return how often the most frequent pair of neighbouring words occurs."""
     return max(Counter(pairwise(words)).values(), default=0)

@@ -72,7 +72,6 @@ class Circuit:
 
 
 def make_circuit(planner: Planner, task: ProgramTask, layers: Mapping[str, int]) -> Circuit:
-    """Return the circuit of a plan. `layers`: number of heads of each attention layer of the model."""
     planned = {(layer, index): head for layer in layers for index, head in enumerate(planner.heads.get(layer, ()))}
 
     def truth(kind: str) -> Truth:
@@ -217,7 +216,6 @@ def score_rows(head: PlannedHead) -> tuple[Tensor, Tensor]:
 
 
 def write_weights(planner: Planner, task: ProgramTask, model: Any, spares: Spares, generator: torch.Generator) -> None:
-    """Set all weights of a model."""
     for parameter in model.parameters():
         parameter.zero_()
     write_embeddings(planner, task, model)
@@ -236,7 +234,6 @@ def write_weights(planner: Planner, task: ProgramTask, model: Any, spares: Spare
 
 
 def write_head(layer: Any, index: int, head: PlannedHead) -> None:
-    """Set the weights of a planned head."""
     query, key = score_rows(head)
     query = query * SCORE * math.sqrt(layer.head_width)  # the layer divides scores by the root of the head width
     _write_projections(layer, index, query, key, head.value)
@@ -245,7 +242,6 @@ def write_head(layer: Any, index: int, head: PlannedHead) -> None:
 
 
 def write_spare_head(layer: Any, index: int, gain: float, generator: torch.Generator) -> None:
-    """Set the weights of an unneeded head at random."""
     width = layer.output.out_features
     query, key = (torch.randn(SCRATCH, width, generator=generator) for _ in range(2))
     _write_projections(layer, index, query, key, _random_rows(width, generator))
@@ -278,7 +274,6 @@ def _write_projections(layer: Any, index: int, *rows: Tensor) -> None:
 
 
 def write_units(planned: Sequence[tuple[Tensor, Tensor]], layer: FeedForward, generator: torch.Generator) -> None:
-    """Set the weights of a feed-forward layer."""
     width = layer.inner.in_features
     for index, (inner, outer) in enumerate(planned):
         layer.inner.weight[index], layer.outer.weight[:, index] = inner[:width], outer[:width]
@@ -288,7 +283,6 @@ def write_units(planned: Sequence[tuple[Tensor, Tensor]], layer: FeedForward, ge
 
 
 def write_embeddings(planner: Planner, task: ProgramTask, model: Any) -> None:
-    """Set embeddings and positions."""
     program, places = planner.program, planner.positions
     if isinstance(task, PairProgramTask):
         source, target = (v.encode for v in (task.source_vocabulary, task.target_vocabulary))
@@ -318,7 +312,6 @@ def write_tokens(table: Tensor, columns: range, mark: int, symbols: Sequence[int
 
 
 def write_answers(planner: Planner, task: ProgramTask, layer: nn.Linear) -> None:
-    """Set the output layer."""
     result, width = planner.result, layer.in_features
     if isinstance(task, EncoderProgramTask):
         rows, missing = list(range(len(task.values) - len(result.values), len(task.values))), 0

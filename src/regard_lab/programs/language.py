@@ -129,7 +129,6 @@ class Selector:
     conditions: tuple[Condition, ...] = ()
 
     def __and__(self, other: "Selector") -> "Selector":
-        """Return the selector of the steps that both selectors select."""
         if (self.key_side, self.query_side) != (other.key_side, other.query_side):
             raise InputError(
                 f"selectors from {self.query_side} to {self.key_side} and from {other.query_side} to "
@@ -254,7 +253,6 @@ class Evaluation:
     known: dict[Expression, list[Value]] = field(default_factory=dict)
 
     def tokens(self, side: Side) -> Sequence[str | None]:
-        """Return the tokens of a side, None at steps without a token."""
         if side == "input":
             return self.text
         return [None] * self.output if isinstance(self.output, int) else [None, *self.output]
@@ -265,7 +263,6 @@ class Evaluation:
         return self.known[expression]
 
     def selected(self, selector: Selector) -> list[list[int]]:
-        """Return the selected steps of each query."""
         keys, queries = (range(len(self.tokens(side))) for side in (selector.key_side, selector.query_side))
         causal = selector.key_side == selector.query_side and (self.causal or selector.key_side == "output")
         rows = [[key for key in keys if not causal or key <= query] for query in queries]
@@ -363,7 +360,6 @@ class Program:
     """Roles, in the terms of `regard.interpret.roles`, of the heads that compute these expressions."""
 
     def __post_init__(self) -> None:
-        """Raise `InputError` if the result is on the wrong side."""
         if self.result.side != self.answer_side:
             raise InputError(
                 f"program {self.name}: the result of a program for family {self.family} has a value at each "
@@ -404,5 +400,4 @@ class Program:
         return sum(len(self.alphabet) ** length for length in range(1, self.longest + 1))
 
     def texts(self, length: int) -> list[str]:
-        """Return all inputs of a length, in alphabetical order."""
         return ["".join(letters) for letters in product(self.alphabet, repeat=length)]

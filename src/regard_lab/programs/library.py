@@ -30,7 +30,6 @@ INDUCTION = "what followed the same symbol before"  # Name of the role in `regar
 
 
 def yes_no(expression: Expression) -> Expression:
-    """Return "y" and "n" in place of True and False."""
     return expression.map(lambda true: "y" if true else "n")
 
 
@@ -74,7 +73,6 @@ LONGEST = 6  # Largest number of symbols of an input
 
 
 def decoder_only_programs() -> list[Program]:
-    """Return programs for decoder-only models."""
     program = partial(Program, family="decoder-only", longest=LONGEST)
     opened, closed = number_of("("), number_of(")")
     is_level = elementwise(operator.eq, opened, closed)
@@ -112,7 +110,6 @@ def decoder_only_programs() -> list[Program]:
 
 
 def encoder_programs() -> list[Program]:
-    """Return programs for encoders, whose output steps read their answers from the input steps."""
     program = partial(Program, family="encoder", longest=LONGEST)
     several = partial(program, outputs=LONGEST)
     start = constant(0, "output")
@@ -140,7 +137,6 @@ def encoder_programs() -> list[Program]:
 
 
 def encoder_decoder_programs() -> list[Program]:
-    """Return programs for encoder-decoders, which write their answers step by step."""
     program = partial(Program, family="encoder-decoder", longest=LONGEST, outputs=LONGEST)
     count = width(select(tokens, constant("a", "output")))
     unary = elementwise(lambda number, step: "a" if step < number else None, count, steps)

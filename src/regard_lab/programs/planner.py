@@ -72,7 +72,6 @@ def unit_rows(columns: range) -> Tensor:
 
 
 def ordered_values(values: Iterable[Value]) -> tuple[Value, ...]:
-    """Return distinct values in order: numbers, then texts."""
     return tuple(sorted(set(values), key=lambda value: (isinstance(value, str), value)))
 
 
@@ -175,7 +174,6 @@ class Planner:
         self.connect([self.result], "logits")
 
     def allocate(self, side: Side, count: int) -> range:
-        """Return new dimensions of a stream. Raises `InputError` if there are too many."""
         self.width[side] += count
         if self.width[side] > WIDTH:
             raise InputError(
@@ -184,7 +182,6 @@ class Planner:
         return range(self.width[side] - count, self.width[side])
 
     def read(self, expression: Expression) -> Reading:
-        """Return how to read an expression, and plan its computation on first use."""
         if expression not in self.readings:
             self.readings[expression] = self._plan(expression)
         return self.readings[expression]

@@ -61,7 +61,6 @@ class _MarkedInputs(_OfProgram):
     """What tasks have in common whose inputs begin with the additional step."""
 
     def dependence(self, tokens: Tensor) -> np.ndarray:
-        """Return the inputs (To, T) bool on which each output depends, for one input (T,)."""
         task = cast("Task | TokenTask", self)
         relevant: np.ndarray = task.relevance(tokens.unsqueeze(0))[0].numpy()
         return relevant
@@ -104,12 +103,10 @@ class EncoderProgramTask(_MarkedInputs, Task):
         raise InputError(f"signal {signal!r} does not fit: {self.name} has no signals")
 
     def answer(self, inputs: Tensor) -> Tensor:
-        """Return the class (B, To) of each true answer for inputs (B, T)."""
         texts = [self.render(row)[1:] for row in inputs]
         return torch.tensor([[self.values.index(value) for value in answers(self.program, text)] for text in texts])
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Return (B, To, T) bool: the input steps on which each answer depends."""
         relevant = torch.zeros(len(inputs), self.outputs, inputs.shape[1], dtype=torch.bool)
         for row, text in zip(relevant, map(self.render, inputs), strict=True):
             row[:, 1 : len(text)] = torch.from_numpy(dependence(self.program, text[1:]))
@@ -140,7 +137,6 @@ class TokenProgramTask(_MarkedInputs, TokenTask):
         return inputs
 
     def answer(self, inputs: Tensor) -> Tensor:
-        """Return the token (B, T) of each true answer, `IGNORE` without an answer."""
         targets = torch.full_like(inputs, IGNORE)
         for row, target in zip(inputs, targets, strict=True):
             values = answers(self.program, self.render(row)[1:])
@@ -148,7 +144,6 @@ class TokenProgramTask(_MarkedInputs, TokenTask):
         return targets
 
     def relevance(self, inputs: Tensor) -> Tensor:
-        """Return (B, T, T) bool: the input steps on which each answer depends."""
         relevant = torch.zeros(*inputs.shape, inputs.shape[1], dtype=torch.bool)
         for row, tokens in zip(relevant, inputs, strict=True):
             row[1:, 1:] = torch.from_numpy(dependence(self.program, self.render(tokens)[1:]))
@@ -184,7 +179,6 @@ class PairProgramTask(_OfProgram, PairTask):
         return self.uniform_pair(self.program.alphabet, generator, sample_len)
 
     def known(self, source: str) -> Pair | None:
-        """Return the pair of a source, or None for an unknown symbol or a wrong length."""
         if not 1 <= len(source) <= self.max_source or not set(source) <= set(self.program.alphabet):
             return None
         target = self.program.write(source)
