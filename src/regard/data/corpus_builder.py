@@ -54,8 +54,6 @@ class LineChunk:
     size: int  # The number of bytes in the files, before decompression
 
     def read(self, limit: int | None = None) -> PairChunk:
-        """Return the pairs of all lines, or of the first `limit` lines. Raises `InputError` if the text is
-        strict and a pair must be skipped."""
         contents = self.contents
         if limit is not None:
             contents = tuple(b"".join(_split_lines(content)[:limit]) for content in contents)
@@ -348,9 +346,8 @@ def build_corpus(
 ) -> Corpus:
     """Build a corpus in a new folder, which is created atomically, and return the corpus.
 
-    `max_len` and `strict` are those of `ChunkEncoder`. `on_chunk` is called with the number of pairs and bytes
-    of each chunk. Raises `InputError` if the text cannot be read, if the text is strict and a pair must be
-    skipped, or if no pairs remain, and `MachineError` if the disk is full.
+    `max_len` and `strict` are those of `ChunkEncoder`. `on_chunk` is called with the number of pairs and bytes of each
+    chunk.
     """
     symbols = len(vocabularies[0]), len(vocabularies[1])
     encoder = ChunkEncoder(vocabularies, max_len, strict)

@@ -93,9 +93,8 @@ def check_alignment_file(path: Path, text: Path) -> None:
 def prepare_alignment(
     path: Path, text: ParallelText, vocabularies: Vocabularies, corpus: Corpus, *, max_len: int, progress: bool = True
 ) -> GuidedAlignment:
-    """Return the token alignment of a corpus. The alignment is built from the file of links of the text, unless
-    a prepared alignment exists beside the corpus. Raises `InputError` if the file belongs to a different text
-    or is not in Moses' format."""
+    """Return the token alignment of a corpus. The alignment is built from the file of links of the text, unless a
+    prepared alignment exists beside the corpus."""
     name = file_digest(path).sha256[:16]
     folder = corpus.folder.with_name(f"{corpus.folder.name}-guide-{name}")
     if is_folder(folder):

@@ -45,7 +45,7 @@ class MarkedText:
 
 
 def parse_markup(line: str) -> MarkedText:
-    """Return the text and the elements of a line. Raises `InputError` if the markup is not well-formed.
+    """Return the text and the elements of a line.
 
     >>> parse_markup("<b>Zwei</b> Hunde").text
     'Zwei Hunde'

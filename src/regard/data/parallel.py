@@ -296,8 +296,8 @@ class _LimitedGzip(gzip.GzipFile):
 
 
 def file_digest(path: Path, on_bytes: Callable[[int], None] = lambda done: None) -> TextDigest:
-    """Return the number of lines and the SHA-256 of a file, computed from its uncompressed content. `on_bytes`
-    is called with the number of bytes read. Raises `InputError` if the file cannot be read."""
+    """Return the number of lines and the SHA-256 of a file, computed from its uncompressed content. `on_bytes` is
+    called with the number of bytes read."""
     _size(path)
     scan = _scan_file(path, on_bytes)
     return TextDigest(lines=scan.lines, sha256=scan.sha256)

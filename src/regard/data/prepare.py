@@ -96,9 +96,8 @@ def short_digest(*content: Any) -> str:
 
 
 def _record_location(text: PairSource, root: Path, *, progress: bool) -> None:
-    """Record the location of a text, and remove the results of earlier texts at the same location. Processes
-    that are still reading a removed corpus are not affected, because its files remain open. Raises `InputError`
-    for a broken text that is not lenient, before writing any files."""
+    """Record the location of a text, and remove the results of earlier texts at the same location. Processes that are
+    still reading a removed corpus are not affected, because its files remain open."""
     text.check()
     make_folder(root)
     file = root / f"text-{short_digest(text.identity())}.json"
@@ -114,9 +113,8 @@ def _record_location(text: PairSource, root: Path, *, progress: bool) -> None:
 
 
 def learn_vocabularies(text: PairSource, config: TokenizerConfig, root: Path, *, progress: bool = True) -> Vocabularies:
-    """Return the vocabularies of source and target, learned from a sample of `text` or read from `root`. If
-    another process is learning the same vocabularies, this process waits for the result. Raises `InputError` if
-    the text cannot be read or the vocabulary is too small for it."""
+    """Return the vocabularies of source and target, learned from a sample of `text` or read from `root`. If another
+    process is learning the same vocabularies, this process waits for the result."""
     _record_location(text, root, progress=progress)
     name = short_digest(text.identity())
     sides = [None] if config.joint else [0, 1]
@@ -155,7 +153,6 @@ def read_vocabularies(source: str, target: str) -> Vocabularies:
 
 
 def parse_vocabulary(text: str) -> SubwordVocabulary | SentencePieceVocabulary:
-    """Return the vocabulary that `to_json` wrote. Raises `InputError` if it is damaged."""
     if text.startswith(sentencepieces.MARK):
         return SentencePieceVocabulary.from_json(text)
     return SubwordVocabulary.from_json(text)
@@ -225,9 +222,8 @@ def check_first_pair(text: PairSource, description: str) -> None:
 
 
 def read_own_vocabularies(files: Sequence[str], *, lowercase: bool, progress: bool = True) -> Vocabularies:
-    """Return the vocabularies of source and target from one or two files. One file gives one vocabulary for
-    both. `lowercase`: convert text to lower case first. Raises `InputError` for a file that cannot be read, and
-    for a vocabulary of another run with another `lowercase`."""
+    """Return the vocabularies of source and target from one or two files. One file gives one vocabulary for both.
+    `lowercase`: convert text to lower case first."""
     vocabularies = [read_own_vocabulary(Path(file), lowercase=lowercase) for file in files]
     for file, vocabulary in zip(files, vocabularies, strict=True):
         print_status(f"vocabulary of {len(vocabulary):,} symbols from {Path(file).name}", show=progress)
@@ -235,9 +231,8 @@ def read_own_vocabularies(files: Sequence[str], *, lowercase: bool, progress: bo
 
 
 def read_own_vocabulary(path: Path, *, lowercase: bool = False) -> LearnedVocabulary:
-    """Return the vocabulary of a file: `.model` and `.spm` are SentencePiece, `.json` is the vocabulary of a
-    run. Other files list words, one a line. A second column, such as a count, is ignored. Raises `InputError`
-    for a file that is missing, damaged or empty."""
+    """Return the vocabulary of a file: `.model` and `.spm` are SentencePiece, `.json` is the vocabulary of a run. Other
+    files list words, one a line. A second column, such as a count, is ignored."""
     restore = "restore a copy, or give another file"
     if path.suffix in (".model", ".spm"):
         try:

@@ -35,8 +35,7 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def model_pieces(model: bytes) -> list[str]:
-    """Return the pieces of a SentencePiece model in the order of its indices, without its special tokens.
-    Raises `InputError` if sentencepiece is not installed, and `DamageError` for a model that it cannot read."""
+    """Return the pieces of a SentencePiece model in the order of its indices, without its special tokens."""
     processor = _load_model(model)
     special = processor.IsControl, processor.IsUnknown, processor.IsUnused
     return [
@@ -122,8 +121,6 @@ class SentencePieceVocabulary(SymbolVocabulary):
 
     @classmethod
     def from_json(cls, text: str) -> "SentencePieceVocabulary":
-        """Return the vocabulary that `to_json` wrote. Raises `InputError` if the JSON is damaged or
-        sentencepiece is not installed."""
         try:
             stored = convert_json(parse_json(text), _Stored)
             try:

@@ -50,8 +50,6 @@ RESERVED_SYMBOL = re.compile(r"<(pad|s|/s|unk|0x[0-9A-F]{2})>")  # Names of spec
 def check_symbols(symbols: Sequence[str]) -> tuple[str, ...]:
     """Return the symbols that stay whole. A single symbol that names a file is replaced by the lines of the file.
 
-    Raises `InputError` for symbols with whitespace, names of special tokens, duplicates, and too many symbols.
-
     >>> check_symbols(["<2en>", "__NUM__"])
     ('<2en>', '__NUM__')
     """
@@ -267,8 +265,7 @@ def join_bytes(pieces: Sequence[str]) -> str:
 
 
 def _parse_tokenizer(text: str) -> Tokenizer:
-    """Return the `tokenizers` tokenizer for its JSON. Raises `DamageError` for a tokenizer that was not written
-    by Regard."""
+    """Return the `tokenizers` tokenizer for its JSON."""
     model = convert_json(parse_json(text), _Stored).model
     if isinstance(model, _Unigram):
         pieces = [piece for piece, _ in model.vocab]
@@ -290,7 +287,6 @@ def _parse_tokenizer(text: str) -> Tokenizer:
 
 
 def make_tokenizer(text: str) -> Tokenizer:
-    """Return the `tokenizers` tokenizer for its JSON. Raises `DamageError` if the library cannot read it."""
     try:
         return Tokenizer.from_str(text)
     except BaseException as error:  # the library raises bare exceptions, and panics that are not an Exception

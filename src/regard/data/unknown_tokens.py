@@ -138,7 +138,7 @@ def describe_splitting(
 
 
 def write_unknown(folder: Path, shares: Iterable[UnknownShares]) -> None:
-    """Write the numbers of unknown tokens to the folder of a run. Raises `MachineError` if the disk is full."""
+    """Write the numbers of unknown tokens to the folder of a run."""
     if content := [msgspec.to_builtins(share) for share in shares]:
         write_json(folder / FILE, content, indent=1)
 

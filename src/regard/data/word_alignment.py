@@ -93,7 +93,7 @@ def read_links(path: Path, pairs: int) -> list[WordAlignment]:
 
 
 def parse_moses(line: str, where: str, remedy: str = REMEDY) -> WordAlignment:
-    """Return the links of a line in Moses' format. Raises `InputError` with the prefix `where` for other formats.
+    """Return the links of a line in Moses' format.
 
     >>> sorted(parse_moses("0-0 1-2", "line 1").sure)
     [(0, 0), (1, 2)]
@@ -205,9 +205,9 @@ def align_with_eflomal(
     corpus: Sequence[tuple[str, str]] = (),
     tokenizers: Sequence[Tokenizer | None] = (None, None),
 ) -> list[frozenset[Link]]:
-    """Return the links between the words of each pair, computed by eflomal. `corpus`: additional pairs for
-    learning. `tokenizers`: vocabularies of source and target, whose tokens are the words of text without spaces
-    (see `word_spans`). Raises `InputError` if the extra `align` is not installed."""
+    """Return the links between the words of each pair, computed by eflomal. `corpus`: additional pairs for learning.
+    `tokenizers`: vocabularies of source and target, whose tokens are the words of text without spaces (see
+    `word_spans`)."""
     check_eflomal()
     from eflomal import Aligner  # type: ignore[import-not-found,import-untyped,unused-ignore]
 

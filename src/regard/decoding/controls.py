@@ -436,7 +436,7 @@ class Requirement(NamedTuple):
 
 
 def encode_constraint(kind: str, text: str, vocabulary: Vocabulary) -> list[int]:
-    """Return the tokens of a prefix or a term. Raises `InputError` for a blank text and for unknown symbols."""
+    """Return the tokens of a prefix or a term."""
     if is_blank(text):
         raise InputError(f"{kind} {text!r} is blank: leave it out")
     tokens = vocabulary.encode(text)
@@ -458,9 +458,8 @@ def find_requirements(
 ) -> list[Requirement]:
     """Return the prefix, the terms and the length limit of the target of each text.
 
-    `limits`: largest number of tokens of each target without constraints. Limits grow by the number of
-    tokens that the constraints need, up to `max_len`. `vocabulary`: target vocabulary. Raises `InputError`
-    for unknown symbols in prefixes and terms, and for a target that would be too long.
+    `limits`: largest number of tokens of each target without constraints. Limits grow by the number of tokens that the
+    constraints need, up to `max_len`. `vocabulary`: target vocabulary.
     """
     prefixes = controls.prefixes(len(texts))
     encode = cache(partial(encode_constraint, vocabulary=vocabulary))  # many texts share prefixes and terms

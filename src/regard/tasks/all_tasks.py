@@ -49,9 +49,8 @@ def find_task(name: str) -> type[AnyTask]:
         >>> find_task("counting").__name__
         'Counting'
 
-    A file must define exactly one subclass of `Task`, `PairTask` or `TokenTask`. A file is executed once per
-    process, and again if the file changes. Raises `InputError` for an unknown name, or for a file that is
-    missing, fails, or does not define exactly one task.
+    A file must define exactly one subclass of `Task`, `PairTask` or `TokenTask`. A file is executed once per process,
+    and again if the file changes.
     """
     if name in TASKS:
         module, _, cls = TASKS[name].partition(":")

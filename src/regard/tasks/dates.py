@@ -175,7 +175,7 @@ def _render(locale: str, field: str, value: int) -> str:
 
 @cache
 def _find_styles(name: str) -> tuple[Style, ...]:
-    """Return the styles of a locale. Raises `InputError` if no style contains year, month and day."""
+    """Return the styles of a locale."""
     try:
         locale = Locale.parse(name)
     except (UnknownLocaleError, ValueError, TypeError):

@@ -348,10 +348,7 @@ class Regression(TokenTask):
         return f"{shape}, each with its value (optional for the last point), such as 0.5,1=2; 1,0=-1; 2,1"
 
     def parse(self, text: str) -> Tensor:
-        """Convert points such as `"0.5,1=2; 1,0=-1; 0.5,0"` to inputs (1, T, W); the last point may lack its value.
-
-        Raises `InputError` for text in any other format.
-        """
+        """Convert points such as `"0.5,1=2; 1,0=-1; 0.5,0"` to inputs (1, T, W); the last point may lack its value."""
         rows = list[list[float]]()
         for number, point in enumerate(points := text.split(";"), 1):
             x, equals, y = point.partition("=")
@@ -583,8 +580,7 @@ class Dyck(TokenTask):
         return torch.where(same, positions, 0).amax(2), closes & (depth > 0)
 
     def parse(self, text: str) -> Tensor:
-        """Read brackets as inputs (1, T). Also raises `InputError` for a bracket that does not close an open
-        bracket."""
+        """Read brackets as inputs (1, T)."""
         inputs, open_kinds = super().parse(text), list[int]()
         for position, token in enumerate(inputs[0].tolist()):
             if token < self.kinds:

@@ -47,7 +47,6 @@ class TextTaskConfig:
 
     @property
     def path(self) -> Path:
-        """Path of the text. Raises `InputError` if no text is given."""
         if self.text is None:
             raise InputError("text needs a file: give --text FILE")
         return Path(self.text)
@@ -127,8 +126,7 @@ class Text(TokenTask):
     def tokens(self, *, unseen: bool) -> "np.ndarray":
         """Return the tokens (N,) of the training part, or of the validation part if `unseen` is True.
 
-        If `batches` was not called before, the text is read and encoded in memory. Raises `InputError` if the
-        text cannot be read or is not the text of the run, or if the part is not longer than one sequence.
+        If `batches` was not called before, the text is read and encoded in memory.
         """
         if self._encoded is None:
             import numpy as np
@@ -182,10 +180,6 @@ class Text(TokenTask):
         return f"text of 1 to {self.longest} tokens"
 
     def parse(self, text: str) -> Tensor:
-        """Convert text to inputs (1, T).
-
-        Raises `InputError` for text that is empty or too long, and for characters that are not in the vocabulary.
-        """
         from regard.data.token_file import encode_lines
 
         lines = list(io.StringIO(text, newline="\n"))

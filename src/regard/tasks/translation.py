@@ -181,7 +181,7 @@ class TranslationTaskConfig:
         return {name: files.split(",") for name, _, files in named}
 
     def extra_texts(self) -> "dict[str, PairSource]":
-        """Return the further validation texts by name. Raises `InputError` if a file is missing."""
+        """Return the further validation texts by name."""
         from regard.data.parallel import ParallelText
 
         return {name: ParallelText(paths, lenient=self.lenient) for name, paths in self.extra_paths.items()}
@@ -194,20 +194,15 @@ class TranslationTaskConfig:
 
     def text(self, part: Part) -> "PairSource | None":
         """Return the training, validation or test text, or None if no text is given. Several training texts are
-        concatenated.
-
-        Raises `InputError` if the text cannot be read.
-        """
+        concatenated."""
         from regard.data.parallel import ConcatenatedText
 
         texts = self._texts(part)
         return ConcatenatedText(texts) if len(texts) > 1 else next(iter(texts), None)
 
     def digests(self, *, progress: bool = True) -> "dict[str, list[TextDigest]]":
-        """Return digests of the training text, the validation text and the word alignment by flag. All files are read.
-
-        Raises `InputError` if a file cannot be read.
-        """
+        """Return digests of the training text, the validation text and the word alignment by flag. All files are
+        read."""
         from regard.data.parallel import file_digest
 
         parts: tuple[Part, ...] = ("train", "valid")
@@ -227,14 +222,14 @@ class TranslationTaskConfig:
         return digests
 
     def training_text(self) -> "PairSource":
-        """Return the training text. Raises `InputError` if no text is given."""
+        """Return the training text."""
         text = self.text("train")
         if text is None:
             raise InputError("translation needs training text: give --train SOURCE TARGET, or --train PAIRS.tsv")
         return text
 
     def training_texts(self) -> "list[PairSource]":
-        """Return the training texts, one per weight. Raises `InputError` if no text is given."""
+        """Return the training texts, one per weight."""
         self.training_text()
         return self._texts("train")
 
@@ -275,7 +270,7 @@ class TranslationTaskConfig:
 
 
 def _absolute_text(text: str) -> str:
-    """Return NAME=FILES with absolute paths. Raises `InputError` for another form."""
+    """Return NAME=FILES with absolute paths."""
     name, equals, files = text.partition("=")
     paths = files.split(",")
     if not (name and equals and files) or "/" in name or len(paths) > 2:

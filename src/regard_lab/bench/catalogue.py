@@ -65,7 +65,7 @@ LEARNED: dict[str, LearnedModel] = {
 def learned_model(name: str, seed: int, folder: Path) -> KnownModel:
     """Return a learned model, trained with `seed` if `folder` does not contain it.
 
-    An interrupted training continues where it stopped. Raises `InputError` for a damaged run.
+    An interrupted training continues where it stopped.
     """
     spec = LEARNED[name]
     flags = {**spec.flags, "seed": seed}
@@ -114,7 +114,7 @@ def choose_models(choice: str | Sequence[str] | None = None, *, quick: bool = Fa
     """Return the chosen models, each once. None: all models, or with `quick` all except most trained models.
 
     A choice is "all", a kind (compiled, trap, trained-in, learned), the name of a model, KIND/NAME, or several of these
-    separated by commas. A name that several kinds have chooses all of them. Raises `InputError` for an unknown name.
+    separated by commas. A name that several kinds have chooses all of them.
 
     >>> [str(model) for model in choose_models("learned/signal,dates")]
     ['learned/signal', 'learned/dates']

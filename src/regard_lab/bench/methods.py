@@ -33,9 +33,8 @@ def choose_methods(choices: Choice | Sequence[Choice] = ALL) -> list[ChosenMetho
     """Return the chosen methods, after the oracle and the random ranking, each once.
 
     A choice is "all", a name, several names separated by commas, a method of another library such as
-    `captum:Occlusion`, a Python file, `module:function`, or a function. All public functions that a file defines
-    are methods. A file or a module is imported only because the choice names it. Raises `InputError` for an
-    unknown name and for code that fails.
+    `captum:Occlusion`, a Python file, `module:function`, or a function. All public functions that a file defines are
+    methods. A file or a module is imported only because the choice names it.
     """
     texts: list[Choice] = [ORACLE, RANDOM]
     for choice in [choices] if isinstance(choices, str) or callable(choices) else choices:

@@ -137,10 +137,7 @@ class Subjects:
         return average([self.scores(method, index, level) for index in self.answered])
 
     def scores(self, method: ChosenMethod, index: int, level: Level) -> Any:
-        """Return the scores of a method for an input: an array for inputs, otherwise a dictionary.
-
-        Raises `LevelError` for a method without this level, and `PluginError` for a user's method that fails.
-        """
+        """Return the scores of a method for an input: an array for inputs, otherwise a dictionary."""
         function = method.method
         if isinstance(function, str):
             known = known_method(function)
@@ -293,7 +290,7 @@ def rank_edges(subjects: Subjects, method: ChosenMethod) -> list[AurocScore]:
 
 
 def _checked(score: Callable[..., float | None], *arguments: Any, method: ChosenMethod, **options: Any) -> float:
-    """Return a score. Raises `InputError` if the method returned NaN."""
+    """Return a score."""
     try:
         value = score(*arguments, **options)
     except ValueError as error:
@@ -380,8 +377,7 @@ def measure_cell(subjects: Subjects, method: ChosenMethod) -> Cell:
 
 
 def read_or_measure(subjects: Subjects, method: ChosenMethod, folder: Path) -> Cell:
-    """Return the stored cell of a method on a model, or measure and store it. Raises `InputError` for a damaged
-    file."""
+    """Return the stored cell of a method on a model, or measure and store it."""
     path = cell_path(subjects, method, folder)
     if is_file(path):
         return read_json(path, Cell, "delete it to measure again", most=LARGEST, finite=False)

@@ -306,8 +306,6 @@ def measure_cards(
 
     Stored results in `savepath` are reused. `steps`: number of training steps for every probe, instead of its
     own. `on`: the backend. Costs are always measured on this machine.
-
-    Raises `InputError` for a mechanism that does not exist or does not fit the models.
     """
     check_range("seeds", seeds, 1, 1000)
     if steps is not None:

@@ -201,10 +201,7 @@ METHOD = (
 
 
 def write_page(cards: Sequence[Card], path: str | Path) -> Path:
-    """Write a page with the picture and all tables, and return its path.
-
-    Raises `MachineError` if the file cannot be written.
-    """
+    """Write a page with the picture and all tables, and return its path."""
     path, title = Path(path), f"Attention mechanism: {cards[0].mechanism}"
     parts: list[Part] = [
         METHOD,

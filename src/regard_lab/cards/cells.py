@@ -116,8 +116,7 @@ def measure_cells(
 ) -> Results:
     """Measure all seeds of pairs of a mechanism and a probe. `on`: the backend.
 
-    Stored results are reused, so an interrupted call continues where it stopped. Raises `InputError` before any
-    training for a mechanism that does not fit, and `MachineError` if a process was terminated.
+    Stored results are reused, so an interrupted call continues where it stopped.
     """
     pairs = list(dict.fromkeys(pairs))
     for mechanism, probe in dict(reversed(pairs)).items():

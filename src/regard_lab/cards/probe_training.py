@@ -110,9 +110,8 @@ class ProbeResult:
 def train_probe(mechanism: str, probe: CardProbe, seed: int, *, steps: int | None = None) -> ProbeResult:
     """Train a model with a mechanism on a probe, and return its measurements.
 
-    `mechanism`: text of `regard.attention.mechanism.Mechanism`. `steps`: replaces the probe's number of training
-    steps. A repeated call returns the same numbers, except for `seconds`. Raises `InputError` for a mechanism that does
-    not fit.
+    `mechanism`: text of `regard.attention.mechanism.Mechanism`. `steps`: replaces the probe's number of training steps.
+    A repeated call returns the same numbers, except for `seconds`.
     """
     with one_thread():
         task = probe.build_task()

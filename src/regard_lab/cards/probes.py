@@ -211,7 +211,7 @@ class HelpText(TokenTask):
 
 @cache
 def help_text() -> str:
-    """Return Python's help topics, joined in alphabetical order. Raises `InputError` if they are missing."""
+    """Return Python's help topics, joined in alphabetical order."""
     try:
         from pydoc_data.topics import topics
     except ImportError:

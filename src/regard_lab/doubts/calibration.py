@@ -142,11 +142,7 @@ def store_calibration(run: SequenceRun, calibration: Calibration) -> None:
 
 
 def read_calibration(run: SequenceRun) -> Calibration:
-    """Return the calibration that is stored with a run.
-
-    Raises `InputError` if there is none, if it has an earlier format, if the model has been trained further, or
-    if the file is damaged.
-    """
+    """Return the calibration that is stored with a run."""
     content, remedy = run.files.read_derived(FILE, MEND), f"run `regard trust {run.folder}`"
     if content is not None and content.get("format") != FORMAT:
         raise InputError(

@@ -87,10 +87,7 @@ def read_traces(run: SequenceRun, pairs: Pairs) -> list[SearchTrace]:
 
 
 def encode_pairs(run: SequenceRun, pairs: Pairs) -> tuple[list[list[int]], list[list[int]]]:
-    """Return the tokens of the sources and of the targets, which are cut at the largest length of a target.
-
-    Raises `InputError` for a source that is too long.
-    """
+    """Return the tokens of the sources and of the targets, which are cut at the largest length of a target."""
     run.check_texts(source for source, _ in pairs)
     source, target, most = run.task.source_vocabulary, run.task.target_vocabulary, run.task.longest_target
     return [source.encode(text) for text, _ in pairs], [target.encode(text)[:most] for _, text in pairs]

@@ -152,8 +152,7 @@ class Compiled:
 def compile_program(program: Program, *, seed: int = 0, spares: Spares = PLAIN) -> Compiled:
     """Return the model that computes a program. Its answers are those of the program for every input.
 
-    `seed`: of the unneeded heads and units, which `spares` describes. Raises `InputError` for an expression that
-    the family of models cannot compute.
+    `seed`: of the unneeded heads and units, which `spares` describes.
 
     >>> from regard_lab.programs.library import PROGRAMS
     >>> compiled = compile_program(PROGRAMS["reverse"])

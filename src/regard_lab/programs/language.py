@@ -175,7 +175,6 @@ written, steps = Tokens("output"), Indices("output")
 
 
 def constant(value: Value, side: Side = "input") -> Expression:
-    """Return an expression with the same value at each step."""
     return Constant(side, value)
 
 
