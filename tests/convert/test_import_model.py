@@ -16,7 +16,7 @@ from regard.convert import huggingface
 from regard.convert.certificate import Certificate, read_certificate
 from regard.convert.export import export
 from regard.convert.import_model import import_model
-from regard.data.sentencepieces import SentencePieceVocabulary
+from regard.data.imported_tokenizers import SentencePieceVocabulary
 from regard.errors import InputError
 from tests.conftest import TINY
 from tests.german import sentences, write

@@ -11,8 +11,7 @@ from hypothesis import given, strategies as st
 from regard.data import corpus as corpora
 from regard.data.batch import PairBatch
 from regard.data.buckets import BatchPosition, Buckets, split_batches
-from regard.data.corpus import Corpus, open_corpus
-from regard.data.corpus_builder import build_corpus
+from regard.data.corpus import Corpus, build_corpus, open_corpus
 from regard.data.parallel import ParallelText
 from regard.data.prepare import TokenizerConfig, learn_vocabularies, prepare_corpus, read_vocabularies
 from regard.data.subwords import train_subwords, vocabulary_from_symbols

@@ -9,8 +9,7 @@ import torch
 
 import regard
 from regard.data.buckets import Buckets
-from regard.data.corpus import Corpus
-from regard.data.corpus_builder import build_corpus
+from regard.data.corpus import Corpus, build_corpus
 from regard.data.guided_alignment import GuidedAlignment, check_alignment_file, prepare_alignment, target_attention
 from regard.data.parallel import ParallelText
 from regard.data.subwords import SubwordVocabulary, train_subwords

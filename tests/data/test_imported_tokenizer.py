@@ -3,7 +3,7 @@
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from regard.data.imported_tokenizer import ImportedTokenizer
+from regard.data.imported_tokenizers import ImportedTokenizer
 from regard.errors import InputError
 
 

@@ -14,8 +14,7 @@ from hypothesis import given, strategies as st
 import regard
 from regard.data import corpus as corpora
 from regard.data.buckets import BatchPosition, Buckets
-from regard.data.corpus import Corpus, Mixture
-from regard.data.corpus_builder import build_corpus
+from regard.data.corpus import Corpus, Mixture, build_corpus
 from regard.data.subwords import train_subwords
 from regard.data.vocabulary import PAD
 from regard.errors import InputError

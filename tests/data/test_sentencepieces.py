@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from regard.data.imported_tokenizers import SentencePieceVocabulary
 from regard.data.prepare import read_vocabularies
-from regard.data.sentencepieces import SentencePieceVocabulary
 from regard.data.vocabulary import BLANK, BOS, EOS, PAD, UNKNOWN
 from regard.errors import InputError
 from tests.german import sentences

@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from regard.data import corpus_builder
-from regard.data.corpus_builder import CachedTokenizer, PlainTokenizer, corpus_tokenizer
+from regard.data import corpus
+from regard.data.corpus import CachedTokenizer, PlainTokenizer, corpus_tokenizer
 from regard.data.subwords import SubwordVocabulary, train_subwords, vocabulary_from_symbols
 from regard.data.vocabulary import BLANK, EOS, TokenizerKind
 
@@ -50,7 +50,7 @@ def test_line_separators_are_ordinary_characters(subwords: SubwordVocabulary, se
 
 
 def test_a_full_table_of_words_is_cleared(subwords: SubwordVocabulary, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpus_builder, "CAPACITY", 3)
+    monkeypatch.setattr(corpus, "CAPACITY", 3)
     cut = corpus_tokenizer(subwords)
     for sentences in (TEXT, ["Hund", "läuft der"], [], TEXT[:1]):
         tokens, lengths = cut(sentences)

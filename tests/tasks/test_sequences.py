@@ -6,8 +6,7 @@ from hypothesis import given, strategies as st
 
 from regard.data.vocabulary import EOS, PAD
 from regard.errors import InputError
-from regard.tasks.pairs import Pair, PairTask, alignment_mask
-from regard.tasks.sequences import Copy, Reverse, SequenceConfig, Sort
+from regard.tasks.pairs import Copy, Pair, PairTask, Reverse, SequenceConfig, Sort, alignment_mask
 
 
 @pytest.mark.parametrize(

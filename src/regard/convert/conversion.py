@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from regard.attention.layer import attention_layers
 from regard.attention.multihead import MultiHeadAttention
 from regard.convert.exportable import Exportable
-from regard.data.imported_tokenizer import ImportedTokenizer
-from regard.data.sentencepieces import SentencePieceVocabulary
+from regard.data.imported_tokenizers import ImportedTokenizer, SentencePieceVocabulary
 from regard.data.subwords import RESERVED, SubwordVocabulary
 from regard.errors import InputError
 from regard.models.base import ModelConfig

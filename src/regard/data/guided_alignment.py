@@ -18,8 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.corpus import Checksums, Corpus, RaggedArray, RaggedWriter
-from regard.data.corpus_builder import Vocabularies
+from regard.data.corpus import Checksums, Corpus, RaggedArray, RaggedWriter, Vocabularies
 from regard.data.parallel import ParallelText, check_files, file_digest, open_texts
 from regard.data.tokenization import tokenize
 from regard.data.word_alignment import parse_moses

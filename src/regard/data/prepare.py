@@ -21,11 +21,19 @@ from typing import Any
 
 import msgspec
 
-from regard.data import sentencepieces
-from regard.data.corpus import FORMAT, INDEX, Corpus, open_corpus
-from regard.data.corpus_builder import SAMPLE_PAIRS, Sample, Vocabularies, build_corpus, no_pairs
+from regard.data.corpus import (
+    FORMAT,
+    INDEX,
+    SAMPLE_PAIRS,
+    Corpus,
+    Sample,
+    Vocabularies,
+    build_corpus,
+    no_pairs,
+    open_corpus,
+)
+from regard.data.imported_tokenizers import MARK, SentencePieceVocabulary, model_pieces
 from regard.data.parallel import PairSource
-from regard.data.sentencepieces import SentencePieceVocabulary, model_pieces
 from regard.data.subwords import (
     MIN_COUNT,
     MIN_DENSE_COUNT,
@@ -153,7 +161,7 @@ def read_vocabularies(source: str, target: str) -> Vocabularies:
 
 
 def parse_vocabulary(text: str) -> SubwordVocabulary | SentencePieceVocabulary:
-    if text.startswith(sentencepieces.MARK):
+    if text.startswith(MARK):
         return SentencePieceVocabulary.from_json(text)
     return SubwordVocabulary.from_json(text)
 

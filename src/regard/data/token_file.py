@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from regard.data.corpus import token_type
-from regard.data.imported_tokenizer import ImportedTokenizer
+from regard.data.imported_tokenizers import ImportedTokenizer
 from regard.data.parallel import check_files, file_digest, open_texts
 from regard.data.prepare import REMEDY, short_digest
 from regard.data.subwords import SubwordVocabulary, train_subwords, vocabulary_from_symbols

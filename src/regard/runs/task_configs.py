@@ -34,9 +34,9 @@ if TYPE_CHECKING:
         RegressionTaskConfig,
         SelectiveCopyTaskConfig,
     )
+    from regard.tasks.pairs import SequenceConfig
     from regard.tasks.phrases import PhrasesTaskConfig
     from regard.tasks.recall import RecallTaskConfig
-    from regard.tasks.sequences import SequenceConfig
     from regard.tasks.text import TextTaskConfig
     from regard.tasks.translation import TranslationTaskConfig
     from regard.training.config import TrainingConfig

@@ -99,7 +99,7 @@ class Text(TokenTask):
 
     @classmethod
     def restore(cls, config: TextTaskConfig, files: Mapping[str, str]) -> Self:
-        from regard.data.imported_tokenizer import ImportedTokenizer
+        from regard.data.imported_tokenizers import ImportedTokenizer
         from regard.data.subwords import SubwordVocabulary
 
         vocabulary = ImportedTokenizer if config.tokenizer == "imported" else SubwordVocabulary

@@ -20,7 +20,7 @@ from regard.streams import make_generator
 from regard.tasks.batch import IGNORE
 from regard_course.program_tables import WrittenProgram
 from regard_course.puzzles.puzzle import Puzzle
-from regard_lab.bench.trained_in import Texts, cross_entropy, draw_texts, run, same_layers, training_steps
+from regard_lab.bench.known_models import Texts, cross_entropy, draw_texts, run, same_layers, training_steps
 from regard_lab.programs.compiler import Compiled, assemble
 from regard_lab.programs.planner import Planner
 

@@ -13,12 +13,21 @@ from regard.io.writing import check_folder, make_folder
 from regard.progress import counting_bar
 from regard.sweep.job import say_reused
 from regard.sweep.processes import run_in_processes
-from regard_lab.bench.catalogue import KnownModelChoice, choose_models
-from regard_lab.bench.known_models import ResistsError
-from regard_lab.bench.methods import ALL, Choice, ChosenMethod, choose_methods, reload_method
-from regard_lab.bench.rankings import Cell, cell_path, draw_inputs, measure_cell, read_or_measure
+from regard_lab.bench.known_models import KnownModelChoice, ResistsError, choose_models
+from regard_lab.bench.rankings import (
+    ALL,
+    Cell,
+    Choice,
+    ChosenMethod,
+    cell_path,
+    choose_methods,
+    draw_inputs,
+    measure_cell,
+    read_or_measure,
+    reload_method,
+)
 from regard_lab.bench.result import BenchResult, group_columns, model_columns
-from regard_lab.cards.probe_training import one_thread
+from regard_lab.cards.cells import one_thread
 
 SAVEPATH = "runs/bench"  # Default folder of the bench: trained models and results
 SEEDS = 5  # Default number of seeds

@@ -21,8 +21,7 @@ from rich.text import Text
 from regard.arguments import public
 from regard.result import Result, to_plain
 from regard.statistics import LEVEL, holm, mean_interval
-from regard_lab.bench.methods import RANDOM
-from regard_lab.bench.rankings import FAILURE, KNOWN_INPUTS, AurocScore, Cell
+from regard_lab.bench.rankings import FAILURE, KNOWN_INPUTS, RANDOM, AurocScore, Cell
 
 # Letters that show which methods differ (compact letter display, Piepho 2004).
 #

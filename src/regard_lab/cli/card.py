@@ -11,8 +11,17 @@ from regard.cli.parsing import read_command
 from regard.cli.terminal import print_table, resumable, say_saved
 from regard.errors import InputError
 from regard.io.writing import check_writable, write_json
-from regard_lab.cards.card import MECHANISMS, SAVEPATH, SEEDS, measure_cards
-from regard_lab.cards.card_page import card_json, card_tables, claim_table, overview_table, write_page
+from regard_lab.cards.card import (
+    MECHANISMS,
+    SAVEPATH,
+    SEEDS,
+    card_json,
+    card_tables,
+    claim_table,
+    measure_cards,
+    overview_table,
+    write_page,
+)
 
 PIPE_WIDTH = 160  # Width of the tables in characters if they are not printed to a terminal
 

@@ -14,10 +14,10 @@ import regard
 from regard import plugins
 from regard.cli import main
 from regard.interpret.attribution.trial import Trial
-from regard_lab.bench import methods, rankings as cells
+from regard_lab.bench import rankings as cells
 from regard_lab.bench.bench import bench
-from regard_lab.bench.catalogue import QUICK, choose_models
-from regard_lab.bench.methods import choose_methods
+from regard_lab.bench.known_models import QUICK, choose_models
+from regard_lab.bench.rankings import choose_methods
 from regard_lab.bench.result import entry_text, group_columns, model_columns
 from tests.conftest import run_jobs_here
 
@@ -200,5 +200,5 @@ def test_a_method_whose_helper_changed_has_another_digest(tmp_path: Path, monkey
         choose_methods(file)
     plugins._loaded.clear()  # as in another process
     sys.modules.pop("bench_helper")
-    methods._load_file.cache_clear()
+    cells._load_file.cache_clear()
     assert choose_methods(file)[-1].digest != first.digest

@@ -18,7 +18,7 @@ from regard_lab.cards.card import (
     evaluate_claims,
     measure_cards,
 )
-from regard_lab.cards.probe_training import HeadShares, ProbeMeasures, ProbeResult
+from regard_lab.cards.cells import HeadShares, ProbeMeasures, ProbeResult
 from regard_lab.cards.probes import PROBES, card_probes
 
 
