@@ -57,7 +57,6 @@ class Buckets:
         self._drawn: tuple[int, int] | None = None
 
     def draw(self, step: int = 0) -> PairBatch:
-        del step
         epoch, pool, number = self.place
         if self._drawn != (epoch, pool):
             self._pool, self._drawn = self._draw_pool(epoch, pool), (epoch, pool)

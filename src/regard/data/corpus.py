@@ -4,11 +4,10 @@
     target.bin, target-bounds.bin    the tokens of all targets
     corpus.json                      the number of pairs, of skipped pairs and of unknown tokens, and checksums
 
-Tokens are stored as uint16, or as uint32 for a vocabulary of more than 65,536 symbols. A corpus needs 2 bytes
-per token and 16 bytes per pair. The alternative, Arrow with the library `datasets`, is slower. For 2 million
-pairs of 14 words on two cores, Arrow took 36 s of processor time instead of 26 s with the same tokenizer (194 s
-with the `tokenizers` library alone), 527 MiB of memory instead of 142 MiB, and one second of imports for every
-training run.
+Tokens are stored as uint16, or as uint32 for a vocabulary of more than 65,536 symbols. A corpus needs 2 bytes per token
+and 16 bytes per pair. The alternative, Arrow with the library `datasets`, is slower. For 2 million pairs of 14 words on
+two cores, Arrow took 36 s of processor time instead of 26 s with the same tokenizer (194 s with the `tokenizers`
+library alone), 527 MiB of memory instead of 142 MiB, and one second of imports for every training run.
 """
 
 import os
@@ -259,7 +258,6 @@ class Mixture:
 
     def ranges(self, seed: int, epoch: int, pool: int) -> list[PairRange]:
         """Return the pairs of a pool, corpus by corpus. `epoch` is always 0."""
-        del epoch
         parts: list[PairRange] = []
         for index, share in enumerate(self.shares):
             begin, end = (int(number * self.pool_size * share) for number in (pool, pool + 1))
@@ -611,11 +609,8 @@ def build_corpus(
     on_chunk: Callable[[int, int], None] = lambda pairs, size: None,
     processes: int | None = None,
 ) -> Corpus:
-    """Build a corpus in a new folder, which is created atomically, and return the corpus.
-
-    `max_len` and `strict` are those of `ChunkEncoder`. `on_chunk` is called with the number of pairs and bytes of each
-    chunk.
-    """
+    """Build a corpus in a new folder, which is created atomically, and return the corpus. `max_len` and `strict` are
+    those of `ChunkEncoder`. `on_chunk` is called with the number of pairs and bytes of each chunk."""
     symbols = len(vocabularies[0]), len(vocabularies[1])
     encoder = ChunkEncoder(vocabularies, max_len, strict)
     counts, longest, unknown = PairCounts(), 0, np.zeros(2, np.int64)

@@ -59,12 +59,10 @@ def _load_model(model: bytes) -> Any:
 
 
 class SentencePieceVocabulary(SymbolVocabulary):
-    """A vocabulary of SentencePiece.
-
-    `model`: content of the model file. `symbols`: pieces of the indices from 4 on. `codes`: whether a text may begin
-    with a language code such as `>>fr<<`, which is one token. `lowercase`: convert text to lower case first. Raises
-    `InputError` if sentencepiece is not installed, and `DamageError` for a model that sentencepiece cannot read.
-    """
+    """A vocabulary of SentencePiece. `model`: content of the model file. `symbols`: pieces of the indices from 4 on.
+    `codes`: whether a text may begin with a language code such as `>>fr<<`, which is one token. `lowercase`: convert
+    text to lower case first. Raises `InputError` if sentencepiece is not installed, and `DamageError` for a model that
+    sentencepiece cannot read."""
 
     def __init__(self, model: bytes, symbols: Sequence[str], *, codes: bool = False, lowercase: bool = False) -> None:
         super().__init__(symbols)

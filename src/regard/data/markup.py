@@ -162,12 +162,10 @@ def _write(elements: Sequence[Element], parent: _Part, words: _Words, translatio
 
 
 def _assign_runs(elements: Sequence[Element], parent: _Part, words: _Words) -> dict[int, tuple[int, int]]:
-    """Return the span of target words of each element by its index. Elements without linked words are omitted.
-
-    An element with all source words of its parent gets all target words of the parent. Every other element gets
-    the span with the most words linked to the words of the element and the fewest words linked to other words.
-    Elements with more linked words are assigned first.
-    """
+    """Return the span of target words of each element by its index. Elements without linked words are omitted. An
+    element with all source words of its parent gets all target words of the parent. Every other element gets the span
+    with the most words linked to the words of the element and the fewest words linked to other words. Elements with
+    more linked words are assigned first."""
     own = {
         number: sources
         for number, element in enumerate(elements)

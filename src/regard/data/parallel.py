@@ -210,14 +210,20 @@ class ConcatenatedText(PairSource):
         self.texts = texts
         self.bytes = sum(text.bytes for text in texts)
 
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        self.counts, before = PairCounts(), 0
+    def parts(self) -> Iterator[PairSource]:
+        """Yield each text, whose progress continues that of the texts before it."""
+        before = 0
         for text in self.texts:
             text.on_bytes = lambda done, before=before: self.on_bytes(before + done)  # type: ignore[misc]
+            yield text
+            before += text.bytes
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        self.counts = PairCounts()
+        for text in self.parts():
             for pair in text:
                 self.counts.pairs += 1
                 yield pair
-            before += text.bytes
 
     def check(self) -> None:
         for text in self.texts:
@@ -227,7 +233,7 @@ class ConcatenatedText(PairSource):
         return [text.identity() for text in self.texts]
 
     def digests(self) -> list[TextDigest]:
-        return [digest for text in self.texts for digest in text.digests()]
+        return [digest for text in self.parts() for digest in text.digests()]
 
     def locations(self) -> list[str]:
         return [name for text in self.texts for name in text.locations()]
@@ -252,12 +258,9 @@ def open_texts(paths: Sequence[Path]) -> Iterator[tuple[list[BinaryIO], list[Bin
 
 
 def check_files(paths: Sequence[str | Path], *, way_out: str = LENIENT) -> None:
-    """Raise `InputError` if a text file is broken as a whole, or two files have different numbers of lines.
-
-    A broken file contains zero bytes, has an encoding other than UTF-8, or has more than 1 % of lines that are
-    not UTF-8. Pipes are not checked, because pipes can be read only once. `way_out`: alternative to fixing the
-    file, for the message.
-    """
+    """Raise `InputError` if a text file is broken as a whole, or two files have different numbers of lines. A broken
+    file contains zero bytes, has an encoding other than UTF-8, or has more than 1 % of lines that are not UTF-8. Pipes
+    are not checked, because pipes can be read only once. `way_out`: alternative to fixing the file, for the message."""
     counts = []
     for path in map(Path, paths):
         if not is_file(path):

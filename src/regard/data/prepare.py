@@ -175,11 +175,9 @@ def prepare_corpus(
     strict: bool = False,
     progress: bool = True,
 ) -> Corpus:
-    """Return the corpus of a text from the folder `root`, and build the corpus if it is missing.
-
-    Arguments and errors are those of `build_corpus`. With `strict`, a corpus with skipped pairs is not used. If another
-    process is building the corpus, this process waits for the result. A damaged corpus also raises `InputError`.
-    """
+    """Return the corpus of a text from the folder `root`, and build the corpus if it is missing. Arguments and errors
+    are those of `build_corpus`. With `strict`, a corpus with skipped pairs is not used. If another process is building
+    the corpus, this process waits for the result. A damaged corpus also raises `InputError`."""
     # The format is part of the name, so that a corpus of an earlier version is ignored.
     settings = short_digest(FORMAT, [vocabulary.to_json() for vocabulary in vocabularies], max_len)
     folder = root / f"corpus-{short_digest(text.identity())}-{settings}"

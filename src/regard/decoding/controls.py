@@ -39,14 +39,12 @@ class Constraints:
         """Return the log-probability (B, K, V) of each token after each prefix, with -inf for forbidden tokens.
         `logits` (B, K, V) may be overwritten. `prefixes` (B, K, T): tokens so far, from `BOS` on. `sources`:
         index in the batch of the source of each row."""
-        del prefixes, sources
         return log_probabilities(logits)
 
     def extend(
         self, log_probs: Tensor, prefixes: Tensor, totals: Tensor, sources: Sequence[int], width: int
     ) -> Extensions:
         """Return the best extensions of prefixes with `totals` (B, K) by tokens with `log_probs` (B, K, V)."""
-        del prefixes, sources
         count, symbols = log_probs.shape[1:]
         # At most one extension of each prefix ends, so the best `2 * width` extensions contain `width` unfinished
         # extensions.
@@ -59,11 +57,9 @@ UNCONSTRAINED = Constraints()
 
 
 def select_extensions(totals: Tensor, parents: Tensor, tokens: Tensor, width: int, prefixes: int) -> Extensions:
-    """Return the finished extensions among the first `width`, and the first `width` unfinished extensions.
-
-    `totals`, `parents`, `tokens` (B, M): log-probability, extended prefix and added token of each extension, in the
-    order in which they are selected. `prefixes`: number of prefixes, each with at most one finished extension.
-    """
+    """Return the finished extensions among the first `width`, and the first `width` unfinished extensions. `totals`,
+    `parents`, `tokens` (B, M): log-probability, extended prefix and added token of each extension, in the order in
+    which they are selected. `prefixes`: number of prefixes, each with at most one finished extension."""
     ending = tokens == EOS
     rows, ranks = (ending & (totals > -torch.inf))[:, :width].nonzero(as_tuple=True)
     ends = zip(rows.tolist(), parents[rows, ranks].tolist(), totals[rows, ranks].tolist(), strict=True)
@@ -255,14 +251,12 @@ def penalize_repetition(penalty: float, scores: Tensor, prefixes: Tensor, source
     >>> logits
     tensor([[[ 1., -4.,  1.]]])
     """
-    del sources
     tokens = prefixes[..., 1:]
     values = scores.gather(-1, tokens)
     scores.scatter_(-1, tokens, torch.where(values > 0, values / penalty, values * penalty))
 
 
 def forbid_early_end(length: int, scores: Tensor, prefixes: Tensor, sources: Sequence[int]) -> None:
-    del sources
     if prefixes.shape[-1] - 1 < length:
         scores[..., EOS] = -torch.inf
 
@@ -275,7 +269,6 @@ def forbid_repetition(size: int, scores: Tensor, prefixes: Tensor, sources: Sequ
     >>> log_probs
     tensor([[[0., 0., 0., 0., 0., -inf, 0.]]])
     """
-    del sources
     if prefixes.shape[-1] <= size:
         return
     ngrams = prefixes[..., 1:].unfold(-1, size, 1)  # (B, K, N, size)
@@ -456,11 +449,9 @@ def encode_constraint(kind: str, text: str, vocabulary: Vocabulary) -> list[int]
 def find_requirements(
     controls: Controls, texts: Sequence[str], limits: Sequence[int], vocabulary: Vocabulary, max_len: int
 ) -> list[Requirement]:
-    """Return the prefix, the terms and the length limit of the target of each text.
-
-    `limits`: largest number of tokens of each target without constraints. Limits grow by the number of tokens that the
-    constraints need, up to `max_len`. `vocabulary`: target vocabulary.
-    """
+    """Return the prefix, the terms and the length limit of the target of each text. `limits`: largest number of tokens
+    of each target without constraints. Limits grow by the number of tokens that the constraints need, up to `max_len`.
+    `vocabulary`: target vocabulary."""
     prefixes = controls.prefixes(len(texts))
     encode = cache(partial(encode_constraint, vocabulary=vocabulary))  # many texts share prefixes and terms
     requirements = []

@@ -31,7 +31,6 @@ class PromptDecoder:
         self.model, self._logits = model, packed_logits(model)
 
     def encode(self, prompts: Tensor, mask: Tensor) -> Tensor:
-        del mask
         return prompts
 
     def start(self, prompts: Tensor) -> Tensor:

@@ -159,7 +159,6 @@ def greedy_search(
         screen = decoder.screen(NEVER)
 
     def most_likely(states: Tensor, rows: Sequence[int], time: int) -> tuple[Tensor, Tensor | None]:
-        del rows, time
         if screen is None:
             # A softmax does not change which token is the most likely.
             logits = decoder.logits(states)

@@ -83,18 +83,15 @@ class AnyTask(ABC):
 
     @classmethod
     def prepare(cls, config: Any, folder: Path, *, progress: bool = True) -> Self:
-        del folder, progress
         return cls(config)  # type: ignore[call-arg]
 
     @classmethod
     def digests(cls, config: Any, *, progress: bool = True) -> dict[str, list[TextDigest]]:
         """Return digests of the training text by flag; {} without text."""
-        del config, progress
         return {}
 
     @classmethod
     def restore(cls, config: Any, files: Mapping[str, str]) -> Self:
-        del files
         return cls(config)  # type: ignore[call-arg]
 
     @property
@@ -267,11 +264,9 @@ class Task(AnyTask):
 
 
 class SampleBatches:
-    """Batches of a training run from the sampler of a task. Several batches are sampled in one call to save time.
-
-    The generator has the state from before the current group of batches, and `place` counts the used batches. A
-    resumed training run samples the same group again and continues at `place`.
-    """
+    """Batches of a training run from the sampler of a task. Several batches are sampled in one call to save time. The
+    generator has the state from before the current group of batches, and `place` counts the used batches. A resumed
+    training run samples the same group again and continues at `place`."""
 
     def __init__(self, task: Task, settings: BatchSettings, beginning: BatchContext) -> None:
         self.task, self.settings, self.generator = task, settings, beginning.generator
@@ -287,7 +282,6 @@ class SampleBatches:
             self.place = (0, 0, self.taken)
 
     def draw(self, step: int) -> Batch:
-        del step
         if self.together == 1:
             return self.task.sample(self.settings.batchsize, self.generator, vary_len=self.settings.vary_len)
         if self.taken == len(self.ahead):

@@ -29,7 +29,6 @@ class Batch(NamedTuple):
 
     def share(self, rank: int, size: int) -> "Batch":
         """Return the whole batch for every process, because batches of synthetic tasks are too small to split."""
-        del rank, size
         return self
 
     def to(self, device: torch.device) -> "Batch":
@@ -55,10 +54,8 @@ class TokenBatch(NamedTuple):
         return int(self.is_output.sum())
 
     def share(self, rank: int, size: int) -> "TokenBatch":
-        """Return the rows for one of `size` processes.
-
-        A process without rows gets one row without outputs, so that all processes run the same number of steps.
-        """
+        """Return the rows for one of `size` processes. A process without rows gets one row without outputs, so that all
+        processes run the same number of steps."""
         if size == 1:
             return self
         mask = None if self.mask is None else self.mask[rank::size]
@@ -107,10 +104,8 @@ class BatchSource(Protocol):
 
     @property
     def place(self) -> Position:
-        """Position of the next batch in a corpus, or in the samples for the state of the generator.
-
-        Always `NO_POSITION` if the batches depend only on the training step.
-        """
+        """Position of the next batch in a corpus, or in the samples for the state of the generator. Always
+        `NO_POSITION` if the batches depend only on the training step."""
 
     def draw(self, step: int) -> Batch | PairBatch | TokenBatch:
         """Return the batch of a training step, counted from 0, and advance `place`."""

@@ -12,10 +12,8 @@ from regard.tasks.base import Task, TaskConfig
 
 
 class Counting(Task):
-    """Counts each letter: an input has `max_len` letters or nulls, and output step i is the count of letter i.
-
-    "AB BC" has the answer 1, 2, 1. Output step i depends on the steps with letter i.
-    """
+    """Counts each letter: an input has `max_len` letters or nulls, and output step i is the count of letter i. "AB BC"
+    has the answer 1, 2, 1. Output step i depends on the steps with letter i."""
 
     name = "counting"
     summary = "count each letter of a sequence of letters and nulls"
@@ -40,10 +38,8 @@ class Counting(Task):
 
 
 class Difference(Counting):
-    """Counting with an additional output step, the absolute difference of the first two counts.
-
-    "AB BC" has the answer 1, 2, 1, 1. The last step depends on every A and every B.
-    """
+    """Counting with an additional output step, the absolute difference of the first two counts. "AB BC" has the answer
+    1, 2, 1, 1. The last step depends on every A and every B."""
 
     name = "difference"
     summary = "count each letter, and |count A - count B|"
@@ -71,11 +67,9 @@ class Difference(Counting):
 
 
 class Signal(Task):
-    """Counts the letter of the signal: an input is one signal, then `max_len` letters.
-
-    "BBABC" has the answer 2, because the signal itself is not counted. The output depends on the signal and on
-    the letters equal to the signal.
-    """
+    """Counts the letter of the signal: an input is one signal, then `max_len` letters. "BBABC" has the answer 2,
+    because the signal itself is not counted. The output depends on the signal and on the letters equal to the
+    signal."""
 
     name = "signal"
     summary = "count the letter that the first step names"
@@ -106,10 +100,8 @@ class Signal(Task):
 
 
 class Signal2(Signal):
-    """Counts the letters of three signals: output step i is the count of the letter of signal i.
-
-    "CBBBABC" has the answer 1, 2, 2. Signals may be equal, and are not counted.
-    """
+    """Counts the letters of three signals: output step i is the count of the letter of signal i. "CBBBABC" has the
+    answer 1, 2, 2. Signals may be equal, and are not counted."""
 
     name = "signal2"
     summary = "three signals, three counts (needs several heads)"

@@ -134,10 +134,8 @@ def is_held_out(day: int) -> bool:
 
 
 def write_date(style: Style, date: datetime.date) -> Pair:
-    """Write a date in a style, with the alignment of each digit of the answer.
-
-    Example: `write_date(Dates().styles[0][0], datetime.date(1979, 5, 3)).target == "1979-05-03"`.
-    """
+    """Write a date in a style, with the alignment of each digit of the answer. Example:
+    `write_date(Dates().styles[0][0], datetime.date(1979, 5, 3)).target == "1979-05-03"`."""
     target = date.isoformat()
     alignment: list[tuple[int, ...]] = [()] * len(target)
     source = f"{style.locale} " if style.numeric else ""

@@ -184,12 +184,10 @@ class ModularTaskConfig(TaskOptions):
 
 
 class Modular(TokenTask):
-    """Two numbers and "=", such as "5 57 =", which has the answer 3 for the modulus 59 (Power et al. 2022,
-    "Grokking"; Nanda et al. 2023, "Progress measures for grokking via mechanistic interpretability").
-
-    The answer depends on both numbers. (a, b) and (b, a) are different pairs, as in both papers. Answers for
-    held-out pairs become correct long after the answers for training pairs, and only with weight decay.
-    """
+    """Two numbers and "=", such as "5 57 =", which has the answer 3 for the modulus 59 (Power et al. 2022, "Grokking";
+    Nanda et al. 2023, "Progress measures for grokking via mechanistic interpretability"). The answer depends on both
+    numbers. (a, b) and (b, a) are different pairs, as in both papers. Answers for held-out pairs become correct long
+    after the answers for training pairs, and only with weight decay."""
 
     name = "modular"
     summary = "add two numbers modulo p; some pairs are held out"
@@ -217,10 +215,8 @@ class Modular(TokenTask):
 
     @cached_property
     def pairs(self) -> tuple[Tensor, Tensor]:
-        """The training pairs and the held-out pairs, each (pairs, 2) int64.
-
-        The pairs are sorted by their SHA-256 digest, so the split does not depend on the seed or on a library.
-        """
+        """The training pairs and the held-out pairs, each (pairs, 2) int64. The pairs are sorted by their SHA-256
+        digest, so the split does not depend on the seed or on a library."""
         modulus = self.config.modulus
         pairs = sorted(
             ((first, second) for first in range(modulus) for second in range(modulus)),
@@ -254,7 +250,6 @@ class Modular(TokenTask):
 
     def batches(self, settings: BatchSettings, beginning: BatchContext) -> TokenBatches:
         """Return batches of distinct training pairs. A batch contains all pairs if `batchsize` is large enough."""
-        del beginning
         return _PairBatches(self, settings)
 
 
@@ -392,12 +387,10 @@ class SelectiveCopyTaskConfig(TaskOptions):
 
 
 class SelectiveCopy(TokenTask):
-    """Letters among noise, a separator, and the letters again: "..C.A..B|CA" has the answers C, A, B (Gu and Dao
-    2023, "Mamba", section 4.1.1). There, the inputs after the noise are blank; with the letters as inputs, a model
-    can generate them.
-
-    If the positions of the letters do not change, each answer depends only on the letter that it copies.
-    """
+    """Letters among noise, a separator, and the letters again: "..C.A..B|CA" has the answers C, A, B (Gu and Dao 2023,
+    "Mamba", section 4.1.1). There, the inputs after the noise are blank; with the letters as inputs, a model can
+    generate them. If the positions of the letters do not change, each answer depends only on the letter that it
+    copies."""
 
     name = "selective-copy"
     summary = "copy the letters among noise"

@@ -68,16 +68,13 @@ class SequenceTask(AnyTask):
 
     def known(self, source: str) -> Pair | None:
         """Return the pair of a source and the true answer, or None if the answer is unknown."""
-        del source
         return None
 
 
 class LengthSortedBatches:
-    """Batches of a training run with sources of similar length, to reduce padding.
-
-    A pool of `BATCHES_PER_POOL` batches is sampled together, sorted by length, split, and returned in random order.
-    Each pool has a separate random stream, so a resumed training run samples the same batches at any step.
-    """
+    """Batches of a training run with sources of similar length, to reduce padding. A pool of `BATCHES_PER_POOL` batches
+    is sampled together, sorted by length, split, and returned in random order. Each pool has a separate random stream,
+    so a resumed training run samples the same batches at any step."""
 
     place = NO_POSITION
 
@@ -139,7 +136,6 @@ class PairTask(SequenceTask):
         return 2 * self.max_target
 
     def batches(self, settings: BatchSettings, beginning: BatchContext) -> LengthSortedBatches:
-        del beginning
         return LengthSortedBatches(self, settings)
 
     def check_sample_len(self, sample_len: int | None) -> None:

@@ -38,9 +38,7 @@ class RecallTaskConfig(TaskOptions):
 
 class Recall(Task):
     """Recalls a value: an input consists of `pairs` keys, each followed by its value, then noise, then one of the keys.
-
-    "C7A0dbaC" has the answer 7. The answer depends on the first step of the key and on the value after this step.
-    """
+    "C7A0dbaC" has the answer 7. The answer depends on the first step of the key and on the value after this step."""
 
     name = "recall"
     summary = "key-value pairs, noise, a key: what was its value?"

@@ -53,10 +53,8 @@ class TextTaskConfig:
 
 
 class Text(TokenTask):
-    """Sequences from random positions of a text. Every next token is an output.
-
-    The answer to a sequence is its continuation in the text. The tokens on which an answer depends are not known.
-    """
+    """Sequences from random positions of a text. Every next token is an output. The answer to a sequence is its
+    continuation in the text. The tokens on which an answer depends are not known."""
 
     name = "text"
     summary = "predict the next character or subword of a text file"
@@ -81,7 +79,6 @@ class Text(TokenTask):
     def prepare(cls, config: TextTaskConfig, folder: Path, *, progress: bool = True) -> Self:
         from regard.data.token_file import check_text_file, learn_vocabulary
 
-        del folder, progress
         if config.tokenizer == "imported":
             raise InputError(
                 "tokenizer imported comes with an imported model: choose characters, bpe or unigram, or continue "
@@ -94,7 +91,6 @@ class Text(TokenTask):
     def digests(cls, config: TextTaskConfig, *, progress: bool = True) -> "dict[str, list[TextDigest]]":
         from regard.data.parallel import file_digest
 
-        del progress
         return {"text": [file_digest(config.path)]}
 
     @classmethod
@@ -124,10 +120,8 @@ class Text(TokenTask):
         return TokenBatches(self, settings)
 
     def tokens(self, *, unseen: bool) -> "np.ndarray":
-        """Return the tokens (N,) of the training part, or of the validation part if `unseen` is True.
-
-        If `batches` was not called before, the text is read and encoded in memory.
-        """
+        """Return the tokens (N,) of the training part, or of the validation part if `unseen` is True. If `batches` was
+        not called before, the text is read and encoded in memory."""
         if self._encoded is None:
             import numpy as np
 

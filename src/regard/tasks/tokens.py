@@ -132,7 +132,6 @@ class TokenTask(AnyTask):
             )
 
     def batches(self, settings: BatchSettings, beginning: BatchContext) -> BatchSource:
-        del beginning
         return TokenBatches(self, settings)
 
     def example(self, generator: torch.Generator) -> tuple[str, str]:
@@ -190,10 +189,8 @@ class TokenTask(AnyTask):
 
 
 class TokenBatches:
-    """Training batches, drawn by `TokenTask.sample`.
-
-    Each training step has a separate random stream, so a resumed run draws the same batches as an uninterrupted run.
-    """
+    """Training batches, drawn by `TokenTask.sample`. Each training step has a separate random stream, so a resumed run
+    draws the same batches as an uninterrupted run."""
 
     place = NO_POSITION
 

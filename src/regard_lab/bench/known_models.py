@@ -65,10 +65,8 @@ class ResistsError(RegardError):
 
 
 def run_compiled(compiled: Compiled, seed: int = 0) -> AnyRun:
-    """Return a compiled model as a run in memory. Its folder does not exist, and it has no training history.
-
-    `seed`: of the config, for untrained models of the same size.
-    """
+    """Return a compiled model as a run in memory. Its folder does not exist, and it has no training history. `seed`: of
+    the config, for untrained models of the same size."""
     program = compiled.program
     kind, run_class = RUNS[program.family]
     options: dict[str, Any] = {"vary_len": True} if program.family == "encoder" else {}  # all lengths are inputs
@@ -226,10 +224,8 @@ def measure_agreement(
     pairs: int,
     generator: torch.Generator,
 ) -> InterchangeAgreement:
-    """Return the agreement over `pairs` pairs of texts of equal length for each node.
-
-    Lengths are drawn in proportion to the number of their texts.
-    """
+    """Return the agreement over `pairs` pairs of texts of equal length for each node. Lengths are drawn in proportion
+    to the number of their texts."""
     total = sum(len(group.answers) for group in groups)
     right: dict[InterchangeNode, list[Tensor]] = {node: [] for node in find_nodes(model)}
     behaviour = []
@@ -262,10 +258,8 @@ INTERCHANGE, OUTSIDE = 0.99, 0.01
 
 
 def trained_in_model(name: str, seed: int, folder: Path) -> KnownModel:
-    """Return a model that follows a program, trained with `seed` if `folder` does not contain it.
-
-    Raises `ResistsError` for a program that does not reach the bars, also from a stored attempt.
-    """
+    """Return a model that follows a program, trained with `seed` if `folder` does not contain it. Raises `ResistsError`
+    for a program that does not reach the bars, also from a stored attempt."""
     compiled = compile_program(PROGRAMS[name])
     path = folder / f"trained-in-{name}-seed-{seed}-{_digest(compiled)}.safetensors"
     report = path.with_suffix(".json")
@@ -314,10 +308,8 @@ def _digest(compiled: Compiled) -> str:
 
 
 def same_layers(compiled: Compiled, seed: int, stream: str) -> tuple[Any, Any]:
-    """Return an untrained model with the layers and heads of the compiled model, and its options.
-
-    stream: name of the random numbers.
-    """
+    """Return an untrained model with the layers and heads of the compiled model, and its options. stream: name of the
+    random numbers."""
     old: Any = compiled.config
     changes: dict[str, Any] = {"norm": "layer", "hidden": HEAD_WIDTH * old.heads}
     if hasattr(old, "inner"):
@@ -331,10 +323,8 @@ def same_layers(compiled: Compiled, seed: int, stream: str) -> tuple[Any, Any]:
 def training_steps(
     model: Any, groups: Sequence[Texts], steps: int, generator: torch.Generator, loss: Callable[[Texts], Tensor]
 ) -> Iterator[tuple[int, float]]:
-    """Train with Adam, and yield the number and the loss of each step.
-
-    loss: function of the texts of one length, among which it draws.
-    """
+    """Train with Adam, and yield the number and the loss of each step. loss: function of the texts of one length, among
+    which it draws."""
     sizes = torch.tensor([float(len(group.answers)) for group in groups])
     optimizer = torch.optim.Adam(model.parameters(), LR, betas=(0.9, 0.98))
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LR, total_steps=steps, pct_start=0.05)
@@ -452,10 +442,8 @@ LEARNED: dict[str, LearnedModel] = {
 
 
 def learned_model(name: str, seed: int, folder: Path) -> KnownModel:
-    """Return a learned model, trained with `seed` if `folder` does not contain it.
-
-    An interrupted training continues where it stopped.
-    """
+    """Return a learned model, trained with `seed` if `folder` does not contain it. An interrupted training continues
+    where it stopped."""
     spec = LEARNED[name]
     flags = {**spec.flags, "seed": seed}
     digest = hashlib.sha256(json.dumps([spec.task, flags], sort_keys=True).encode()).hexdigest()[:8]

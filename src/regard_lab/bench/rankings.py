@@ -55,12 +55,10 @@ class ChosenMethod(NamedTuple):
 
 
 def choose_methods(choices: Choice | Sequence[Choice] = ALL) -> list[ChosenMethod]:
-    """Return the chosen methods, after the oracle and the random ranking, each once.
-
-    A choice is "all", a name, several names separated by commas, a method of another library such as
-    `captum:Occlusion`, a Python file, `module:function`, or a function. All public functions that a file defines are
-    methods. A file or a module is imported only because the choice names it.
-    """
+    """Return the chosen methods, after the oracle and the random ranking, each once. A choice is "all", a name, several
+    names separated by commas, a method of another library such as `captum:Occlusion`, a Python file, `module:function`,
+    or a function. All public functions that a file defines are methods. A file or a module is imported only because the
+    choice names it."""
     texts: list[Choice] = [ORACLE, RANDOM]
     for choice in [choices] if isinstance(choices, str) or callable(choices) else choices:
         names = choice.split(",") if isinstance(choice, str) else [choice]
@@ -268,11 +266,8 @@ def _only(level: Level, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def known_inputs(known: KnownModel, probe: ProbeInput) -> np.ndarray | None:
-    """Return the inputs (Tq, Tk) bool on which each output depends, or None if they are not known.
-
-    For a circuit, these are the inputs whose change can change the output; for a learned model, the relevance
-    that its task defines.
-    """
+    """Return the inputs (Tq, Tk) bool on which each output depends, or None if they are not known. For a circuit, these
+    are the inputs whose change can change the output; for a learned model, the relevance that its task defines."""
     if known.circuit is None:
         return probe.relevant
     assert probe.tokens is not None, "a model with a circuit has tokens"
@@ -281,11 +276,9 @@ def known_inputs(known: KnownModel, probe: ProbeInput) -> np.ndarray | None:
 
 
 def _candidates(known: KnownModel, probe: ProbeInput, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the inputs (Tq, Tk) bool that are ranked for each output: those that another token can replace.
-
-    Left out are the end of a source, the additional first step of a compiled model, and for a causal model the
-    inputs after the output.
-    """
+    """Return the inputs (Tq, Tk) bool that are ranked for each output: those that another token can replace. Left out
+    are the end of a source, the additional first step of a compiled model, and for a causal model the inputs after the
+    output."""
     candidates: np.ndarray = np.ones(shape, dtype=bool)
     if probe.causal:
         candidates = np.tril(candidates)

@@ -92,10 +92,8 @@ class Column:
 
 
 def model_columns(cells: Iterable[Cell]) -> list[Column]:
-    """Return one column for each model, level and kind of truth, in the order of the cells.
-
-    Only seeds that all methods have are compared, so that they can be paired.
-    """
+    """Return one column for each model, level and kind of truth, in the order of the cells. Only seeds that all methods
+    have are compared, so that they can be paired."""
     places: dict[tuple[str, ...], dict[str, dict[int, AurocScore]]] = defaultdict(lambda: defaultdict(dict))
     for cell in cells:
         for score in cell.scores:
@@ -114,11 +112,9 @@ def model_columns(cells: Iterable[Cell]) -> list[Column]:
 
 
 def group_columns(columns: Sequence[Column]) -> list[Column]:
-    """Return one column for each kind of model, level and kind of truth: means over the models of the kind.
-
-    A merged truth ("needed, used") counts for each of its kinds. The mean of a method that ranks some of the
-    models only is over these models; such a method is not compared, and has no letters.
-    """
+    """Return one column for each kind of model, level and kind of truth: means over the models of the kind. A merged
+    truth ("needed, used") counts for each of its kinds. The mean of a method that ranks some of the models only is over
+    these models; such a method is not compared, and has no letters."""
     members: dict[tuple[str, str, str], list[Column]] = defaultdict(list)
     for column in columns:
         for truth in column.truth.split(", "):
@@ -139,10 +135,8 @@ def group_columns(columns: Sequence[Column]) -> list[Column]:
 
 
 def _entries(values: Values, seconds: Mapping[str, float], counts: Mapping[str, int]) -> dict[str, Entry]:
-    """Return the entry of each method, the best first, with letters for differences that survive Holm.
-
-    `counts`: number of models of each method; only methods with the largest number are compared.
-    """
+    """Return the entry of each method, the best first, with letters for differences that survive Holm. `counts`: number
+    of models of each method; only methods with the largest number are compared."""
     ranked = {method: seeds for method, seeds in sorted(values.items(), key=lambda item: -fmean(item[1])) if seeds}
     compared = {method: seeds for method, seeds in ranked.items() if counts[method] == max(counts.values())}
     several = len(next(iter(ranked.values()), [])) > 1

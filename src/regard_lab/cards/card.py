@@ -319,11 +319,9 @@ class Card:
 def measure_cards(
     mechanisms: Sequence[str], *, seeds: int, steps: int | None, savepath: Path, on: Backend
 ) -> list[Card]:
-    """Train and measure mechanisms and softmax on all probes, and return the cards of the mechanisms.
-
-    Stored results in `savepath` are reused. `steps`: number of training steps for every probe, instead of its
-    own. `on`: the backend. Costs are always measured on this machine.
-    """
+    """Train and measure mechanisms and softmax on all probes, and return the cards of the mechanisms. Stored results in
+    `savepath` are reused. `steps`: number of training steps for every probe, instead of its own. `on`: the backend.
+    Costs are always measured on this machine."""
     check_range("seeds", seeds, 1, 1000)
     if steps is not None:
         check_range("steps", steps, 1, 1_000_000)
@@ -511,12 +509,10 @@ DARK_FROM = 0.3  # Difference from which the text of a cell is white
 
 
 def draw_overview(cards: Sequence[Card], format: str) -> bytes:
-    """Draw one row per mechanism and one column per test, as an SVG or PNG file.
-
-    The first row has the scores of softmax. Blue is better than softmax, red is worse. Numbers are percentage
-    points, with half the width of the interval in small type. A number in bold type with a star has an interval
-    that excludes zero; the interval holds for all tests of the mechanism at once.
-    """
+    """Draw one row per mechanism and one column per test, as an SVG or PNG file. The first row has the scores of
+    softmax. Blue is better than softmax, red is worse. Numbers are percentage points, with half the width of the
+    interval in small type. A number in bold type with a star has an interval that excludes zero; the interval holds for
+    all tests of the mechanism at once."""
     from regard.viz.figure import figure_bytes  # matplotlib is slow to import
     from regard.viz.plots import new_figure
 

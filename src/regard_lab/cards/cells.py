@@ -119,11 +119,9 @@ class ProbeResult:
 
 
 def train_probe(mechanism: str, probe: CardProbe, seed: int, *, steps: int | None = None) -> ProbeResult:
-    """Train a model with a mechanism on a probe, and return its measurements.
-
-    `mechanism`: text of `regard.attention.mechanism.Mechanism`. `steps`: replaces the probe's number of training steps.
-    A repeated call returns the same numbers, except for `seconds`.
-    """
+    """Train a model with a mechanism on a probe, and return its measurements. `mechanism`: text of
+    `regard.attention.mechanism.Mechanism`. `steps`: replaces the probe's number of training steps. A repeated call
+    returns the same numbers, except for `seconds`."""
     with one_thread():
         task = probe.build_task()
         model = build_model(mechanism, probe, task, seed)
@@ -314,10 +312,8 @@ class CardJob:
 def measure_cells(
     pairs: Iterable[tuple[str, str]], seeds: int, folder: Path, *, steps: int | None = None, on: Backend = HERE
 ) -> Results:
-    """Measure all seeds of pairs of a mechanism and a probe. `on`: the backend.
-
-    Stored results are reused, so an interrupted call continues where it stopped.
-    """
+    """Measure all seeds of pairs of a mechanism and a probe. `on`: the backend. Stored results are reused, so an
+    interrupted call continues where it stopped."""
     pairs = list(dict.fromkeys(pairs))
     for mechanism, probe in dict(reversed(pairs)).items():
         build_model(mechanism, PROBES[probe], PROBES[probe].build_task(), seed=0)  # raises if a part does not fit

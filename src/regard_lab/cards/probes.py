@@ -62,11 +62,9 @@ class LettersConfig:
 
 
 class Letters(TokenTask):
-    """Base class: letters, the separator, and the letters in another order.
-
-    The inputs are the letters, the separator, and the answer without its last letter. All letters, also those of
-    the answer, are known to the model when it predicts the next letter (teacher forcing).
-    """
+    """Base class: letters, the separator, and the letters in another order. The inputs are the letters, the separator,
+    and the answer without its last letter. All letters, also those of the answer, are known to the model when it
+    predicts the next letter (teacher forcing)."""
 
     config_class = LettersConfig
     varied = True
@@ -123,7 +121,6 @@ class CopyLetters(Letters):
     summary = "letters, then the same letters"
 
     def order(self, letters: Tensor, counts: Tensor) -> Tensor:
-        del counts
         return torch.arange(letters.shape[1], device=letters.device).expand(letters.shape)
 
 
@@ -138,10 +135,8 @@ class ReverseLetters(Letters):
 
 
 class SortLetters(Letters):
-    """The letters in alphabetical order: "CAB|AB" has the answers A, B, C.
-
-    Each answer depends on all letters, because any letter can change its rank.
-    """
+    """The letters in alphabetical order: "CAB|AB" has the answers A, B, C. Each answer depends on all letters, because
+    any letter can change its rank."""
 
     name = "sort"
     summary = "letters, then the letters in alphabetical order"
@@ -168,10 +163,8 @@ class HelpTextConfig:
 
 
 class HelpText(TokenTask):
-    """Predict every next character of Python's help topics (`pydoc_data.topics`), from random positions.
-
-    The last tenth of the text is held out. The text differs between versions of Python.
-    """
+    """Predict every next character of Python's help topics (`pydoc_data.topics`), from random positions. The last tenth
+    of the text is held out. The text differs between versions of Python."""
 
     name = "text"
     summary = "the next character of Python's help topics"

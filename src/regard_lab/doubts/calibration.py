@@ -449,12 +449,9 @@ def _hold_out(sets: Sequence[_Set], kinds: Sequence[str], names: Sequence[str]) 
 
 
 def _threshold(doubt: np.ndarray, false_alarms: float) -> float:
-    """Return the log-odds above which a share of good translations lies.
-
-    Above the quantile of 90 %, the log-odds are taken as exponentially distributed, so that a tenth of the
-    translations sets the threshold and not the few above it. Quantiles and generalised Pareto tails are farther
-    from the stated share (docs/dev/doubt.md).
-    """
+    """Return the log-odds above which a share of good translations lies. Above the quantile of 90 %, the log-odds are
+    taken as exponentially distributed, so that a tenth of the translations sets the threshold and not the few above it.
+    Quantiles and generalised Pareto tails are farther from the stated share (docs/dev/doubt.md)."""
     if false_alarms >= TAIL:
         return float(np.quantile(doubt, 1 - false_alarms))
     begin = np.quantile(doubt, 1 - TAIL)

@@ -127,10 +127,8 @@ LAYER_FEATURES, OTHER_FEATURES = [*MEANINGS][:6], [*MEANINGS][6:-1]
 
 
 class FeatureReader:
-    """Measures the features of translations of a run.
-
-    `frequencies` (V,): see `read_frequencies`. `reverse`: run of the opposite direction, for its feature.
-    """
+    """Measures the features of translations of a run. `frequencies` (V,): see `read_frequencies`. `reverse`: run of the
+    opposite direction, for its feature."""
 
     def __init__(self, run: SequenceRun, frequencies: np.ndarray, reverse: SequenceRun | None = None) -> None:
         self.run, self.frequencies, self.reverse = run, frequencies, reverse
@@ -142,10 +140,8 @@ class FeatureReader:
         return [*layers, *OTHER_FEATURES, *(["reverse"] if self.reverse is not None else [])]
 
     def measure(self, pairs: Pairs, traces: Sequence[SearchTrace | None] | None = None) -> np.ndarray:
-        """Return the features (N, F) float64 of translations, given as pairs of source and translation.
-
-        `traces`: traces of the search that wrote the translations, where known. The model reads the other pairs.
-        """
+        """Return the features (N, F) float64 of translations, given as pairs of source and translation. `traces`:
+        traces of the search that wrote the translations, where known. The model reads the other pairs."""
         known = traces or [None] * len(pairs)
         unread = [pair for pair, trace in zip(pairs, known, strict=True) if trace is None]
         read = iter(read_traces(self.run, unread))
@@ -193,11 +189,9 @@ def word_tokens(vocabulary: Vocabulary) -> np.ndarray:
 def _layer_features(
     weights: np.ndarray, contribution: np.ndarray, written: np.ndarray, valid: np.ndarray, is_word: np.ndarray
 ) -> np.ndarray:
-    """Return the features (B, 6) of a layer from its weights (B, Tt, Ts) and contributions (B, Tt).
-
-    `written` (B, Tt): steps of the translation. `valid` (B, Ts): tokens of the source, and its end. The values of
-    other steps and tokens are 0.
-    """
+    """Return the features (B, 6) of a layer from its weights (B, Tt, Ts) and contributions (B, Tt). `written` (B, Tt):
+    steps of the translation. `valid` (B, Ts): tokens of the source, and its end. The values of other steps and tokens
+    are 0."""
     steps, length = written.sum(1), valid.sum(1)
     read = weights.sum(1)
     mass = read / steps[:, None]

@@ -91,10 +91,8 @@ def make_circuit(planner: Planner, task: ProgramTask, layers: Mapping[str, int])
 
 
 def find_role(planner: Planner, head: PlannedHead) -> str | None:
-    """Return the role of a head in the terms of `regard.interpret.roles`, if it has one.
-
-    Roles are derived for heads that select one step by its index; `Program.roles` names all other roles.
-    """
+    """Return the role of a head in the terms of `regard.interpret.roles`, if it has one. Roles are derived for heads
+    that select one step by its index; `Program.roles` names all other roles."""
     if head.expression in planner.program.roles:
         return planner.program.roles[head.expression]
     selector = head.expression.selector
@@ -196,10 +194,8 @@ def make_model(planner: Planner, task: ProgramTask, spares: Spares) -> tuple[Mod
 
 
 def score_rows(head: PlannedHead) -> tuple[Tensor, Tensor]:
-    """Return what the queries and the keys of a head read, (dimensions, WIDTH) each.
-
-    Their product is the number of true comparisons, and the default at the additional step.
-    """
+    """Return what the queries and the keys of a head read, (dimensions, WIDTH) each. Their product is the number of
+    true comparisons, and the default at the additional step."""
     queries, keys = [], []
     for match in head.matches:
         if len(match.keys.values) <= len(match.queries.values):

@@ -76,10 +76,8 @@ def ordered_values(values: Iterable[Value]) -> tuple[Value, ...]:
 
 
 def apply(function: Callable[[Value], Value], reading: Reading) -> Reading:
-    """Return how to read a function of an expression.
-
-    Each row of the new matrix is the sum of the rows of all values with the same result, so no unit is needed.
-    """
+    """Return how to read a function of an expression. Each row of the new matrix is the sum of the rows of all values
+    with the same result, so no unit is needed."""
     results = [function(value) for value in reading.values]
     values = ordered_values(result for result in results if result is not None)
     matrix = torch.zeros(len(values), WIDTH)
@@ -94,10 +92,9 @@ def copies(values: Sequence[Value], rows: Tensor) -> list[Unit]:
 
 
 def step_units(column: int, points: Sequence[Fraction], values: Sequence[Value], *, marked: bool) -> list[Unit]:
-    """Return units that convert a number in one dimension to the one-hot vector of a value.
-
-    `points`: possible numbers in ascending order, and `values`: the value of each. Two units make a step from 0 to 1
-    between neighbouring points; the ramp covers half of the gap. `marked`: whether `MARK` turns all units off."""
+    """Return units that convert a number in one dimension to the one-hot vector of a value. `points`: possible numbers
+    in ascending order, and `values`: the value of each. Two units make a step from 0 to 1 between neighbouring points;
+    the ramp covers half of the gap. `marked`: whether `MARK` turns all units off."""
     first = torch.zeros(WIDTH)
     first[ONE] = 1.0
     steps = [(first, 1.0, values[0], None)]
@@ -224,11 +221,9 @@ class Planner:
         return Reading(values.values, unit_rows(columns), time, head.node, expression.varies, nullable=True)
 
     def _plan_average(self, expression: Average) -> Reading:
-        """Plan a head that computes an average, and units that convert the number to a one-hot vector.
-
-        A width is read from the weight of the additional step, whose score is that of a selected step: with n
-        selected steps, this weight is 1 / (1 + n).
-        """
+        """Plan a head that computes an average, and units that convert the number to a one-hot vector. A width is read
+        from the weight of the additional step, whose score is that of a selected step: with n selected steps, this
+        weight is 1 / (1 + n)."""
         longest, points = self.program.steps_of(expression.selector.key_side), dict[Fraction, Value]()
         if expression.numbers is None:
             numbers, value = Reading((), unit_rows(range(0)), -1), unit_rows(range(MARK, MARK + 1))
@@ -274,11 +269,8 @@ class Planner:
     def plan_head(
         self, expression: Attended, source: Reading, value: Tensor, columns: Sequence[int], default: float
     ) -> tuple[PlannedHead, int]:
-        """Plan a head, and return it with the number of its sublayer.
-
-        `value`: (dimensions, WIDTH), what the head reads of `source`. `default`: score of the additional step,
-        relative to that of a selected step.
-        """
+        """Plan a head, and return it with the number of its sublayer. `value`: (dimensions, WIDTH), what the head reads
+        of `source`. `default`: score of the additional step, relative to that of a selected step."""
         selector, matches = expression.selector, []
         for pair in selector.conditions:
             keys, queries = self.read(pair.keys), self.read(pair.queries)
@@ -308,9 +300,7 @@ class Planner:
         self, side: Side, ready: int, values: tuple[Value, ...], units: list[Unit], readings: list[Reading]
     ) -> Reading:
         """Plan units in the first feed-forward layer after sublayer `ready`, and return how to read their output.
-
-        `readings`: what the units read.
-        """
+        `readings`: what the units read."""
         period = 2 if side == "input" else 3
         number = max(ready, 0) // period
         number += number * period + period - 1 <= ready

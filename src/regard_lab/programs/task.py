@@ -32,10 +32,8 @@ def answers(program: Program, text: str, answer: str = "") -> tuple[Value, ...]:
 
 @lru_cache(REMEMBERED)
 def dependence(program: Program, text: str, answer: str = "") -> np.ndarray:
-    """Return the inputs on which each answer depends, (steps, symbols of the text) bool.
-
-    Each symbol is replaced by all other symbols in turn; `answer`, the written text, stays the same.
-    """
+    """Return the inputs on which each answer depends, (steps, symbols of the text) bool. Each symbol is replaced by all
+    other symbols in turn; `answer`, the written text, stays the same."""
     truth = answers(program, text, answer)
     changed = np.zeros((len(truth), len(text)), dtype=bool)
     for position, symbol in enumerate(text):
