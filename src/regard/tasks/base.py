@@ -57,29 +57,22 @@ class AnyTask(ABC):
     """Interface of all tasks."""
 
     name: ClassVar[str]
-    summary: ClassVar[str]
-    """Description of the task in one line, printed by `regard tasks`."""
+    summary: ClassVar[str]  # Description of the task in one line, printed by `regard tasks`
     defaults: ClassVar[Mapping[str, Any]] = {}
     """Defaults of flags of `regard train` that differ from the general defaults, such as `{"steps": 1000}`."""
-    config_class: ClassVar[type]
-    """Dataclass of the task's options."""
+    config_class: ClassVar[type]  # Dataclass of the task's options
     answers: ClassVar[Literal["numbers", "text", "tokens"]]
     """Type of the answers: one number per output step, a sequence, or the next tokens of a sequence."""
-    draws: ClassVar[bool] = True
-    """Whether the task generates its samples; otherwise the samples come from text."""
-    texts: ClassVar[tuple[str, ...]] = ()
-    """Config fields that contain paths or names of text."""
-    file_names: ClassVar[tuple[str, ...]] = ("source", "target")
-    """Names of `files`, if the task learns from text."""
+    draws: ClassVar[bool] = True  # Whether the task generates its samples; otherwise the samples come from text
+    texts: ClassVar[tuple[str, ...]] = ()  # Config fields that contain paths or names of text
+    file_names: ClassVar[tuple[str, ...]] = ("source", "target")  # Names of `files`, if the task learns from text
     loose: ClassVar[tuple[str, ...]] = ()
     """Additional config fields that do not affect the meaning of the parameters. These fields may differ when a
     run starts from the parameters of another run."""
 
-    input_width: int = 0
-    """Numbers per input; 0 for letters, tokens and text."""
+    input_width: int = 0  # Numbers per input; 0 for letters, tokens and text
 
-    config: Any
-    """An instance of `config_class`."""
+    config: Any  # An instance of `config_class`
 
     @classmethod
     def prepare(cls, config: Any, folder: Path, *, progress: bool = True) -> Self:
@@ -125,13 +118,10 @@ class Task(AnyTask):
 
     config_class: ClassVar[type] = TaskConfig
     answers = "numbers"
-    null: ClassVar[bool] = False
-    """Whether the vocabulary starts with the null character."""
-    signals: ClassVar[int] = 0
-    """Number of signal steps before the letters. A signal is a letter to count."""
+    null: ClassVar[bool] = False  # Whether the vocabulary starts with the null character
+    signals: ClassVar[int] = 0  # Number of signal steps before the letters. A signal is a letter to count
 
-    vocabulary: str
-    """All letters, in the order of their indices."""
+    vocabulary: str  # All letters, in the order of their indices
 
     def __init__(self, config: TaskConfig | None = None) -> None:
         self.config = TaskConfig() if config is None else config

@@ -44,8 +44,7 @@ class SequenceTask(AnyTask):
 
     source_vocabulary: Vocabulary
     target_vocabulary: Vocabulary
-    shared = False
-    """Whether source and target share one vocabulary, so that a model shares one embedding."""
+    shared = False  # Whether source and target share one vocabulary, so that a model shares one embedding
 
     @property
     @abstractmethod
@@ -102,10 +101,8 @@ class PairTask(SequenceTask):
     Subclasses also define `max_source`, `max_target`, `pair` and `known`.
     """
 
-    max_source: int
-    """Number of characters in the longest source."""
-    max_target: int
-    """Number of characters in the longest target."""
+    max_source: int  # Number of characters in the longest source
+    max_target: int  # Number of characters in the longest target
 
     def __init__(self, config: Any = None) -> None:
         self.config = self.config_class() if config is None else config

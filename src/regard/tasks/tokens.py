@@ -31,8 +31,7 @@ class TokenTask(AnyTask):
     """
 
     answers = "tokens"
-    knows_relevance: ClassVar[bool] = True
-    """Whether `relevance` is known."""
+    knows_relevance: ClassVar[bool] = True  # Whether `relevance` is known
     varied: ClassVar[bool] = False
     """Whether the lengths of samples always vary, because the task tests length generalization."""
 

@@ -11,7 +11,6 @@ the mean difference over seeds, at a level that holds for all claims at once (Bo
 import dataclasses
 import statistics
 import time
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +19,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import torch
 from rich.console import Group, RenderableType
@@ -96,15 +96,9 @@ class Claim:
 BEST_OF_TEN = 0.05  # Amount by which the best seed must exceed the mean of the seeds to count as misleading
 
 
-def _irrelevant(result: ProbeResult) -> float:
-    relevant = result.tests[""].shares.relevant
-    assert relevant is not None, "the probe has known relevance"
-    return 1 - average_heads(relevant)
-
-
-def _entropy_growth(result: ProbeResult) -> float:
-    longer, trained = (average_heads(result.tests[test].shares.entropy) for test in ("x4", ""))
-    return longer / max(trained, 1e-9)
+def _share(result: ProbeResult, kind: str, test: str = "") -> float:
+    """Return the mean over all heads of a share that is known for the probe."""
+    return average_heads(getattr(result.tests[test].shares, kind))
 
 
 def _width_effect(results: Results) -> list[float]:
@@ -133,26 +127,16 @@ VALUES: dict[str, Callable[[ProbeResult], float]] = {
     "score": lambda result: result.tests[""].score,
     "score_x2": lambda result: result.tests["x2"].score,
     "remaining": lambda result: result.tests["x2"].score / max(result.tests[""].score, 1e-9),
-    "first_token": lambda result: average_heads(result.tests[""].shares.first),
-    "irrelevant": _irrelevant,
-    "entropy_growth": _entropy_growth,
+    "first_token": lambda result: _share(result, "first"),
+    "irrelevant": lambda result: 1 - _share(result, "relevant"),
+    "entropy_growth": lambda result: _share(result, "entropy", "x4") / max(_share(result, "entropy"), 1e-9),
 }
 # Differences that combine several measurements in another way.
-DIFFERENCES: dict[str, Callable[[Results], list[float]]] = {
-    "width_effect": _width_effect,
-    "best_above_mean": _best_above_mean,
-}
+DIFFERENCES = {"width_effect": _width_effect, "best_above_mean": _best_above_mean}
 
 
-def _read_claims() -> tuple[Claim, ...]:
-    table = tomllib.loads(files("regard_lab.cards").joinpath("claims.toml").read_text(encoding="utf-8"))
-    return tuple(
-        Claim(**{**row, "mechanisms": tuple(row["mechanisms"]), "needs": tuple(map(tuple, row["needs"]))})
-        for row in table["claims"]
-    )
-
-
-CLAIMS = _read_claims()  # All claims
+_FILE = files("regard_lab.cards") / "claims.toml"
+CLAIMS = msgspec.toml.decode(_FILE.read_bytes(), type=dict[str, tuple[Claim, ...]])["claims"]
 
 
 def claims_of(mechanism: str) -> list[Claim]:

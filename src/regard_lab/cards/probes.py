@@ -46,14 +46,10 @@ HELD_OUT = 0.1  # Fraction of the text, at its end, that is held out for tests
 class LettersConfig:
     """Size of a task over letters."""
 
-    letters: Annotated[int, Limits(2, 1000)] = 12
-    """Largest number of letters in training."""
-    shortest: int = 2
-    """Smallest number of letters in training."""
-    test_letters: int = 48
-    """Largest number of letters in a test."""
-    vocab_size: Annotated[int, Limits(2, 26)] = 16
-    """Number of different letters (2 to 26)."""
+    letters: Annotated[int, Limits(2, 1000)] = 12  # Largest number of letters in training
+    shortest: int = 2  # Smallest number of letters in training
+    test_letters: int = 48  # Largest number of letters in a test
+    vocab_size: Annotated[int, Limits(2, 26)] = 16  # Number of different letters (2 to 26)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -155,8 +151,7 @@ class SortLetters(Letters):
 class HelpTextConfig:
     """Size of the task."""
 
-    max_len: Annotated[int, Limits(1, 10_000)] = 32
-    """Number of characters in a sequence."""
+    max_len: Annotated[int, Limits(1, 10_000)] = 32  # Number of characters in a sequence
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -252,11 +252,6 @@ class Calibration:
     reverse: str | None  # Folder of the run of the opposite direction
 
 
-def store_calibration(run: SequenceRun, calibration: Calibration) -> None:
-    content = msgspec.to_builtins(calibration, enc_hook=lambda array: array.tolist())
-    run.files.write_derived(FILE, {"format": FORMAT, "calibration": content})
-
-
 def read_calibration(run: SequenceRun) -> Calibration:
     """Return the calibration that is stored with a run."""
     content, remedy = run.files.read_derived(FILE, MEND), f"run `regard trust {run.folder}`"
@@ -343,16 +338,15 @@ def calibrate_doubt(
         left_out=left_out,
         faults=sorted(faults, key=lambda fault: [*FAULTS].index(fault.kind)),
     )
-    store_calibration(
-        run,
-        Calibration(
-            step=run.step,
-            report=report,
-            classifiers=classifiers,
-            frequencies=frequencies,
-            reverse=None if reverse is None else str(reverse.folder.resolve()),
-        ),
+    calibration = Calibration(
+        step=run.step,
+        report=report,
+        classifiers=classifiers,
+        frequencies=frequencies,
+        reverse=None if reverse is None else str(reverse.folder.resolve()),
     )
+    content = msgspec.to_builtins(calibration, enc_hook=lambda array: array.tolist())
+    run.files.write_derived(FILE, {"format": FORMAT, "calibration": content})
     return report
 
 

@@ -99,7 +99,8 @@ def find_role(planner: Planner, head: PlannedHead) -> str | None:
     if len(head.matches) != 1 or not isinstance(selector.conditions[0].keys, Indices):
         return None
     [match] = head.matches
-    own = planner.find_indices(selector.query_side)
+    side, readings = selector.query_side, planner.readings.items()
+    own = next((reading for e, reading in readings if isinstance(e, Indices) and e.side == side), None)
     if own is None or match.queries.node != own.node:
         return None
     chosen = match.truth @ match.queries.matrix @ own.matrix.T  # (indices of keys, indices of queries)

@@ -268,8 +268,8 @@ class Evaluation:
         for pair in selector.conditions:
             key_values, query_values = self.values(pair.keys), self.values(pair.queries)
             rows = [
-                [key for key in row if _is_true(pair.predicate, key_values[key], query_values[query])]
-                for query, row in enumerate(rows)
+                [key for key in row if None not in (key_values[key], query) and pair.predicate(key_values[key], query)]
+                for query, row in zip(query_values, rows, strict=True)
             ]
         return rows
 
@@ -317,10 +317,6 @@ def _check_kind(value: Any, kind: type[Expression | Selector]) -> None:
 def _check_function(function: Any) -> None:
     if not callable(function):
         raise InputError(f"{shorten(str(function))} is not a function, such as operator.eq or lambda value: ...")
-
-
-def _is_true(predicate: Callable[[Any, Any], bool], key: Value, query: Value) -> bool:
-    return key is not None and query is not None and bool(predicate(key, query))
 
 
 def _single(values: list[Value]) -> Value:

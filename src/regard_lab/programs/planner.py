@@ -317,11 +317,6 @@ class Planner:
         varies = any(reading.varies for reading in readings)
         return Reading(values, unit_rows(columns), number * period + period - 1, layer, varies)
 
-    def find_indices(self, side: Side) -> Reading | None:
-        """Return how indices of a side are read, or None if the program does not read them."""
-        found = (reading for e, reading in self.readings.items() if isinstance(e, Indices) and e.side == side)
-        return next(found, None)
-
     def stack(self, side: Side) -> str:
         return "encoder" if side == "input" and self.program.family != "decoder-only" else "decoder"
 

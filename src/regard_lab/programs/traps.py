@@ -218,8 +218,8 @@ def decoy(seed: int) -> Compiled:
     norms of values. Right: gradients, ablation.
     """
     even = elementwise(lambda token, index: token if index % 2 == 0 else None, tokens, indices)
-    program = encoder("decoy", aggregate_even(even), outputs=LONGEST // 2)
-    planner = Planner(program)
+    even_places = select(indices, steps.map(lambda step: 2 * step))
+    planner = Planner(encoder("decoy", Aggregate("output", even_places, even), outputs=LONGEST // 2))
     [head] = planner.heads["cross"]
     [match] = head.matches
     odd = torch.tensor([[float(index % 2)] for index in match.keys.values])
@@ -235,10 +235,6 @@ def decoy(seed: int) -> Compiled:
         )
     ]
     return assemble(planner, seed=seed)
-
-
-def aggregate_even(values: Expression) -> Expression:
-    return Aggregate("output", select(indices, steps.map(lambda step: 2 * step)), values)
 
 
 def indirect(seed: int) -> Compiled:
