@@ -16,9 +16,8 @@ from regard.io.writing import write_file
 from regard.result import signed
 from regard.sweep.processes import Local
 from regard.viz.report_page import markdown_table
-from regard_lab.bench.bench import bench
+from regard_lab.bench.bench import BenchResult, bench, score_text
 from regard_lab.bench.rankings import FAILURE, KNOWN_INPUTS, ORACLE, RANDOM, RIGHT
-from regard_lab.bench.result import BenchResult, score_text
 from regard_lab.cards.card import (
     MECHANISMS,
     METHOD,

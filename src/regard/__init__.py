@@ -85,9 +85,8 @@ MODULES = {
     "regard.viz.subject": "ForwardPass Layer ProbeInput Subject",
     "regard_course.check": "check",
     "regard_course.report": "CaseReport CheckReport Diagnosis ExerciseReport Finding",
-    "regard_lab.bench.bench": "bench",
+    "regard_lab.bench.bench": "bench BenchResult",
     "regard_lab.bench.page": "write_bench_page",
-    "regard_lab.bench.result": "BenchResult",
     "regard_lab.doubts.calibration": "calibrate_doubt FaultResult TrustReport",
     "regard_lab.doubts.doubt": "check_doubt_file doubt Doubt Doubter write_doubts",
 }

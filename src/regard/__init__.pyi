@@ -161,9 +161,8 @@ from regard_course.report import (
     ExerciseReport as ExerciseReport,
     Finding as Finding,
 )
-from regard_lab.bench.bench import bench as bench
+from regard_lab.bench.bench import BenchResult as BenchResult, bench as bench
 from regard_lab.bench.page import write_bench_page as write_bench_page
-from regard_lab.bench.result import BenchResult as BenchResult
 from regard_lab.doubts.calibration import (
     FaultResult as FaultResult,
     TrustReport as TrustReport,

@@ -1,5 +1,4 @@
-"""Corpora are prepared on several cores, vocabularies are learned from a sample, and changed text is prepared
-again."""
+"""Corpora are prepared on several cores, vocabularies are learned from a sample, and changed text is prepared again."""
 
 import os
 import threading

@@ -42,8 +42,7 @@ class PairBatch(NamedTuple):
         return PairBatch(self.source[:1], torch.full_like(self.target[:1], PAD))
 
     def to(self, device: torch.device) -> "PairBatch":
-        alignment = None if self.alignment is None else self.alignment.to(device)
-        return PairBatch(self.source.to(device), self.target.to(device), alignment)
+        return PairBatch(*(None if part is None else part.to(device) for part in self))  # type: ignore[arg-type]
 
     @property
     def target_in(self) -> Tensor:

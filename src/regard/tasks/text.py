@@ -12,8 +12,8 @@ from torch import Tensor
 from regard.arguments import Limits, check_fields
 from regard.errors import InputError, plural, shorten
 from regard.progress import print_status
-from regard.tasks.batch import IGNORE, BatchContext, BatchSettings
-from regard.tasks.tokens import TokenBatches, TokenTask
+from regard.tasks.batch import BatchContext, BatchSettings
+from regard.tasks.tokens import NextTokenTask, TokenBatches
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,17 +52,14 @@ class TextTaskConfig:
         return Path(self.text)
 
 
-class Text(TokenTask):
-    """Sequences from random positions of a text. Every next token is an output. The answer to a sequence is its
-    continuation in the text. The tokens on which an answer depends are not known."""
+class Text(NextTokenTask):
+    """Sequences from random positions of a text file."""
 
     name = "text"
     summary = "predict the next character or subword of a text file"
     config_class = TextTaskConfig
-    draws = False
     texts = ("text",)
     file_names = ("text",)
-    knows_relevance = False
     defaults = {"hidden": 128, "layers": 4, "inner": 512, "batchsize": 12, "steps": 2000, "lr": 0.001}
     loose = ("valid_share",)
 
@@ -105,10 +102,6 @@ class Text(TokenTask):
     def files(self) -> dict[str, str]:
         return {"text": self.tokenizer.to_json()}
 
-    @property
-    def lengths(self) -> range:
-        return range(1, self.config.max_len + 1)
-
     def batches(self, settings: BatchSettings, beginning: BatchContext) -> TokenBatches:
         from regard.data.token_file import prepare_tokens
 
@@ -145,9 +138,6 @@ class Text(TokenTask):
             )
         return part
 
-    def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        return self.draw_with_targets(lengths, generator, unseen=unseen)[0]
-
     def draw_with_targets(
         self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False
     ) -> tuple[Tensor, Tensor]:
@@ -162,12 +152,6 @@ class Text(TokenTask):
             windows = np.concatenate([np.tile(prefix, (len(windows), 1)), windows], axis=1)
         tokens = torch.from_numpy(windows)
         return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
-
-    def answer(self, inputs: Tensor) -> Tensor:
-        return torch.cat([inputs[:, 1:], torch.full_like(inputs[:, :1], IGNORE)], dim=1)
-
-    def relevance(self, inputs: Tensor) -> Tensor:
-        raise InputError("the relevant tokens of a text are not known: choose a different task, such as induction")
 
     @property
     def accepts(self) -> str:

@@ -187,6 +187,27 @@ class TokenTask(AnyTask):
         return [self.vocabulary[token] for token in inputs.tolist()]
 
 
+class NextTokenTask(TokenTask):
+    """Base class of tasks with sequences from a text, in which every next token is an output. A subclass defines
+    `draw_with_targets`. The answer to a sequence is its continuation; on which tokens it depends is not known."""
+
+    draws = False
+    knows_relevance = False
+
+    @property
+    def lengths(self) -> range:
+        return range(1, self.config.max_len + 1)
+
+    def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
+        return self.draw_with_targets(lengths, generator, unseen=unseen)[0]
+
+    def answer(self, inputs: Tensor) -> Tensor:
+        return torch.cat([inputs[:, 1:], torch.full_like(inputs[:, :1], IGNORE)], dim=1)
+
+    def relevance(self, inputs: Tensor) -> Tensor:
+        raise InputError("the relevant tokens of a text are not known: choose a different task, such as induction")
+
+
 class TokenBatches:
     """Training batches, drawn by `TokenTask.sample`. Each training step has a separate random stream, so a resumed run
     draws the same batches as an uninterrupted run."""

@@ -202,7 +202,9 @@ class TranslationTaskConfig:
         whole = ConcatenatedText(list(texts.values()))
         with reading_bar("check the text", whole.bytes, show=progress and whole.bytes > PROGRESS_BYTES) as on_bytes:
             whole.on_bytes = on_bytes
-            digests = {part: text.digests() for part, text in zip(texts, whole.parts(), strict=True)}
+            digests: dict[str, list[TextDigest]] = {
+                part: text.digests() for part, text in zip(texts, whole.parts(), strict=True)
+            }
         if self.guide is not None:
             digests["guide"] = [file_digest(Path(self.guide))]
         if extra := [digest for text in self.extra_texts().values() for digest in text.digests()]:

@@ -15,9 +15,9 @@ from regard.viz.attention_map import AttentionMap
 from regard.viz.maps import LayerMap
 from regard.viz.page import write_page
 from regard.viz.report_page import Part, render_page
+from regard_lab.bench.bench import CAPTION, BenchResult, Column, detail_tables, group_tables
 from regard_lab.bench.known_models import KnownModelChoice
 from regard_lab.bench.rankings import RANDOM, Subjects, draw_inputs
-from regard_lab.bench.result import CAPTION, BenchResult, Column, detail_tables, group_tables
 
 # Attention maps of failures: an input on which a method ranks badly, with its ranking beside the truth.
 

@@ -16,10 +16,11 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor
 
-from regard.arguments import Limits, check_fields
+from regard.arguments import Limits
 from regard.errors import InputError, check_range
 from regard.io.reading import json_digest
 from regard.models.decoder_only import DecoderOnlyConfig
+from regard.tasks.base import TaskOptions
 from regard.tasks.batch import IGNORE
 from regard.tasks.language_tasks import (
     Induction,
@@ -31,7 +32,7 @@ from regard.tasks.language_tasks import (
     Regression,
     RegressionTaskConfig,
 )
-from regard.tasks.tokens import TokenTask
+from regard.tasks.tokens import NextTokenTask, TokenTask, mark_positions
 
 # Small tasks for the probes of a card: copy, reverse and sort letters, and text of Python's help topics.
 #
@@ -43,7 +44,7 @@ HELD_OUT = 0.1  # Fraction of the text, at its end, that is held out for tests
 
 
 @dataclass(frozen=True, kw_only=True)
-class LettersConfig:
+class LettersConfig(TaskOptions):
     """Size of a task over letters."""
 
     letters: Annotated[int, Limits(2, 1000)] = 12  # Largest number of letters in training
@@ -51,8 +52,7 @@ class LettersConfig:
     test_letters: int = 48  # Largest number of letters in a test
     vocab_size: Annotated[int, Limits(2, 26)] = 16  # Number of different letters (2 to 26)
 
-    def __post_init__(self) -> None:
-        check_fields(self)
+    def check_sizes(self) -> None:
         check_range("shortest", self.shortest, 1, self.letters)
         check_range("test_letters", self.test_letters, self.letters, 10_000)
 
@@ -97,8 +97,7 @@ class Letters(TokenTask):
 
     def relevance(self, inputs: Tensor) -> Tensor:
         sources, has_answer = self.sources(inputs)
-        marked = torch.zeros(*inputs.shape, inputs.shape[1], dtype=torch.bool, device=inputs.device)
-        return marked.scatter_(2, sources[:, :, None], value=True) & has_answer[:, :, None]
+        return mark_positions([sources], has_answer)
 
     def sources(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Return the position (B, T) of the letter that each answer repeats, and whether there is an answer."""
@@ -148,24 +147,19 @@ class SortLetters(Letters):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HelpTextConfig:
+class HelpTextConfig(TaskOptions):
     """Size of the task."""
 
     max_len: Annotated[int, Limits(1, 10_000)] = 32  # Number of characters in a sequence
 
-    def __post_init__(self) -> None:
-        check_fields(self)
 
-
-class HelpText(TokenTask):
+class HelpText(NextTokenTask):
     """Predict every next character of Python's help topics (`pydoc_data.topics`), from random positions. The last tenth
     of the text is held out. The text differs between versions of Python."""
 
     name = "text"
     summary = "the next character of Python's help topics"
     config_class = HelpTextConfig
-    draws = False
-    knows_relevance = False
 
     def __init__(self, config: HelpTextConfig | None = None) -> None:
         super().__init__(config)
@@ -173,13 +167,6 @@ class HelpText(TokenTask):
         self.vocabulary = sorted(set(self.text))
         index = {character: number for number, character in enumerate(self.vocabulary)}
         self.tokens = torch.tensor([index[character] for character in self.text])
-
-    @property
-    def lengths(self) -> range:
-        return range(1, self.config.max_len + 1)
-
-    def draw(self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False) -> Tensor:
-        return self.draw_with_targets(lengths, generator, unseen=unseen)[0]
 
     def draw_with_targets(
         self, lengths: Tensor, generator: torch.Generator, *, unseen: bool = False
@@ -189,12 +176,6 @@ class HelpText(TokenTask):
         begins = torch.randint(len(part) - length, (len(lengths), 1), generator=generator)
         windows = part[begins + torch.arange(length + 1)]
         return windows[:, :-1], windows[:, 1:]
-
-    def answer(self, inputs: Tensor) -> Tensor:
-        return torch.cat([inputs[:, 1:], torch.full_like(inputs[:, :1], IGNORE)], dim=1)
-
-    def relevance(self, inputs: Tensor) -> Tensor:
-        raise InputError("the relevant characters of a text are not known")
 
 
 @cache

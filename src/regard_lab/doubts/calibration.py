@@ -47,6 +47,7 @@ from regard_lab.doubts.features import FeatureReader, Pairs, read_frequencies
 
 GOOD = "good"
 PENALTY = 1e-4  # Weight of the sum of squares in the loss
+ITERATIONS = 2000  # Largest number of steps of a fit
 LARGEST = 5.0  # Largest input: distances from the median in units of the usual distance
 ONE_SIDED = ("improbable", "least", "weakest", "uneven", "no_gain", "repeated", "copied", "reverse")
 """Features whose values below the median are no sign of a fault."""
@@ -148,7 +149,7 @@ def _fit_weights(inputs: np.ndarray, truth: np.ndarray, used: np.ndarray) -> np.
 
     bounds = ([(0, None if use else 0) for use in used] + [(None, None)]) * kinds
     start = np.zeros(len(bounds))
-    result = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 2000})
+    result = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": ITERATIONS})
     return np.asarray(result.x.reshape(kinds, -1))
 
 

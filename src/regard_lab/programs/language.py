@@ -62,7 +62,12 @@ class Expression:
 
     @property
     def parts(self) -> "tuple[Expression, ...]":
-        return ()
+        """The expressions that this one reads, also in the conditions of its selector."""
+        parts: list[Expression] = []
+        for value in vars(self).values():
+            values = value.parts if isinstance(value, Selector) else value if isinstance(value, tuple) else (value,)
+            parts += [part for part in values if isinstance(part, Expression)]
+        return tuple(parts)
 
     @cached_property
     def varies(self) -> bool:
@@ -94,10 +99,6 @@ class Elementwise(Expression):
     function: Callable[..., Value]
     arguments: tuple[Expression, ...]
 
-    @property
-    def parts(self) -> tuple[Expression, ...]:
-        return self.arguments
-
 
 @dataclass(frozen=True, eq=False)
 class Otherwise(Expression):
@@ -105,10 +106,6 @@ class Otherwise(Expression):
 
     argument: Expression
     value: Value
-
-    @property
-    def parts(self) -> tuple[Expression, ...]:
-        return (self.argument,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,20 +151,12 @@ class Aggregate(Attended):
 
     values: Expression
 
-    @property
-    def parts(self) -> tuple[Expression, ...]:
-        return (self.values, *self.selector.parts)
-
 
 @dataclass(frozen=True, eq=False)
 class Average(Attended):
     """The mean of numbers over the selected steps, or their number if `numbers` is None."""
 
     numbers: Expression | None
-
-    @property
-    def parts(self) -> tuple[Expression, ...]:
-        return (*self.selector.parts, *([] if self.numbers is None else [self.numbers]))
 
 
 tokens, indices = Tokens("input"), Indices("input")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from regard.statistics import auroc
+from regard_lab.bench.bench import assign_letters
 from regard_lab.bench.rankings import merge_truths, score_edges, score_heads, score_inputs
-from regard_lab.bench.result import assign_letters
 
 
 def brute_force(scores: np.ndarray, truth: np.ndarray) -> float:

@@ -52,8 +52,7 @@ EXPECTED: dict[str, tuple[str, Any]] = {
     "unary": ("baca", "aa"),
     "swap": ("ab/a", "a/ab"),
     "checksum": ("caa", "caa0"),
-}
-"""Answers by hand."""
+}  # Answers by hand
 
 
 @pytest.mark.parametrize("name", EXPECTED)

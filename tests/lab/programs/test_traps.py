@@ -18,8 +18,7 @@ from regard_lab.programs.compiler import Compiled
 from regard_lab.programs.traps import TRAPS
 from tests.lab.programs.resampling import changed_answers, draw_inputs, make_inputs, replaced_contexts
 
-HEADS = "decoder.0.self_attention"
-"""The layer with the planted heads of all decoder-only traps."""
+HEADS = "decoder.0.self_attention"  # The layer with the planted heads of all decoder-only traps
 
 
 @cache
