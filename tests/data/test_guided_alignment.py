@@ -8,9 +8,8 @@ import pytest
 import torch
 
 import regard
-from regard.data.buckets import Buckets
+from regard.data.buckets import Buckets, GuidedAlignment, check_alignment_file, prepare_alignment, target_attention
 from regard.data.corpus import Corpus, build_corpus
-from regard.data.guided_alignment import GuidedAlignment, check_alignment_file, prepare_alignment, target_attention
 from regard.data.parallel import ParallelText
 from regard.data.subwords import SubwordVocabulary, train_subwords
 from regard.errors import InputError

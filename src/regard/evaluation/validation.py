@@ -10,8 +10,8 @@ from torch import nn
 from regard.data.bleu_tokenizer import check_bleu_tokenizer, choose_bleu_tokenizer
 from regard.data.parallel import PairSource
 from regard.decoding.translation import Search, translate
+from regard.evaluation.accuracy import measure_tokens
 from regard.evaluation.bleu import quality
-from regard.evaluation.next_tokens import measure_tokens
 from regard.evaluation.scoring import score_pairs
 from regard.models.base import LanguageModel, Seq2Seq
 from regard.progress import print_status

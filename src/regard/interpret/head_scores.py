@@ -31,7 +31,7 @@ from regard.attention.names import short_name
 from regard.attention.recording import record_own
 from regard.data.vocabulary import PAD
 from regard.errors import InputError
-from regard.evaluation.next_tokens import output_losses
+from regard.evaluation.accuracy import output_losses
 from regard.interpret.relevance import attention_mass
 from regard.streams import make_generator
 from regard.tasks.pairs import alignment_mask

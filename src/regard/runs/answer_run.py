@@ -15,7 +15,7 @@ from regard.arguments import Limits, public
 from regard.attention.names import find_name, short_name
 from regard.attention.recording import record_own
 from regard.attention.records import check_indices
-from regard.evaluation.exact_match import exact_match, fresh_batches
+from regard.evaluation.accuracy import exact_match, fresh_batches
 from regard.interpret.relevance import relevance_share
 from regard.result import Result, percent
 from regard.runs.run import Figures, TensorRun, visible

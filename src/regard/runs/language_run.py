@@ -18,7 +18,7 @@ from regard.attention.recording import record_own
 from regard.attention.records import check_indices
 from regard.decoding.translation import Candidate
 from regard.errors import InputError, check_range
-from regard.evaluation.next_tokens import TokenFigures, measure_tokens, next_token_losses
+from regard.evaluation.accuracy import TokenFigures, measure_tokens, next_token_losses
 from regard.result import Result, percent
 from regard.runs.run import Figures, TensorRun, visible
 from regard.streams import make_generator

@@ -238,7 +238,7 @@ class TranslationTaskConfig:
             for description, text in texts:
                 check_first_pair(text, description)
         if self.guide is not None and self.train:
-            from regard.data.guided_alignment import check_alignment_file
+            from regard.data.buckets import check_alignment_file
 
             check_alignment_file(Path(self.guide), Path(self.train[0]))
 
@@ -309,7 +309,7 @@ class Translation(SequenceTask):
         return {"source": self.source_vocabulary.to_json(), "target": self.target_vocabulary.to_json()}
 
     def batches(self, settings: BatchSettings, beginning: BatchContext) -> "Buckets":
-        from regard.data.buckets import BatchPosition, Buckets
+        from regard.data.buckets import BatchPosition, Buckets, prepare_alignment
         from regard.data.corpus import Mixture
         from regard.data.prepare import prepare_corpus
         from regard.data.subwords import BpeDropout
@@ -339,8 +339,6 @@ class Translation(SequenceTask):
             print_status(f"regard: warning: {warning}", show=not beginning.sharing[0])
         guide = None
         if self.config.guide is not None:
-            from regard.data.guided_alignment import prepare_alignment
-
             text = ParallelText(self.config.train, lenient=self.config.lenient)
             guide = prepare_alignment(Path(self.config.guide), text, self.vocabularies, corpora[0], **options)
         place, most = BatchPosition(*beginning.place), settings.batchsize

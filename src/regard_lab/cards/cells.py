@@ -21,7 +21,7 @@ from torch import Tensor
 
 from regard.attention.recording import record_own
 from regard.errors import MachineError
-from regard.evaluation.next_tokens import output_losses
+from regard.evaluation.accuracy import output_losses
 from regard.io.reading import is_file, json_digest, read_json
 from regard.io.writing import make_folder, refuse_links, write_json
 from regard.models.decoder_only import DecoderOnly

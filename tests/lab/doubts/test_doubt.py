@@ -68,7 +68,7 @@ def test_the_report_judges_each_kind_of_fault(
     assert results["random letters", "translations"].auroc > 0.95
     assert "faults omitted, references" in report.left_out  # the sentences have five words
     assert report.features[-1] == "reverse"
-    assert "copied" in str(report)
+    assert "copied" in str(report) and "in text like the calibration text" in str(report)
 
 
 def test_a_model_without_attention_is_refused(tmp_path: Path) -> None:
@@ -222,5 +222,5 @@ def test_pairs_beyond_samples_are_named(
 def test_few_pairs_have_an_uncertain_threshold(calibrated: regard.TranslationRun) -> None:
     report = Doubter(calibrated).calibration.report
     assert "few pairs (100)" in str(report) and "uncertain" in str(report)
-    assert "1.0% of good translations in text like the calibration text" in str(report)
+    assert "1.0% of good translations in text like pairs.tsv" in str(report)
     assert "few pairs" not in str(dataclasses.replace(report, false_alarms=0.05))
