@@ -19,7 +19,7 @@ class PairBatch(NamedTuple):
     source: Tensor  # (B, Ts) int64, vocabulary indices
     target: Tensor  # (B, Tt) int64, vocabulary indices that the decoder predicts
     alignment: Tensor | None = None
-    """(B, Tt, Ts) float32, target weights of a guided head (see `guided_alignment`); None without guidance."""
+    """(B, Tt, Ts) float32, target weights of a guided head (see `GuidedAlignment`); None without guidance."""
 
     @property
     def source_mask(self) -> Tensor:

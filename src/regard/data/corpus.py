@@ -137,7 +137,7 @@ PairRange = tuple["Corpus", int, int]
 """A range of pairs in a corpus: the index of the first pair, and the index after the last pair."""
 
 
-class StoredCorpus(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class StoredCorpus(msgspec.Struct, forbid_unknown_fields=True):
     """The content of corpus.json."""
 
     format: Literal["regard-corpus/4"]
@@ -629,14 +629,7 @@ def build_corpus(
             source, target = (writer.close() for writer in writers)
         if not counts.pairs:
             raise no_pairs(text, "training", counts)
-        stored = StoredCorpus(
-            format=FORMAT,
-            name=folder.name,
-            longest=longest,
-            symbols=symbols,
-            unknown=(int(unknown[0]), int(unknown[1])),
-            counts=counts,
-            checksums=(source, target),
-        )
+        unknown_tokens = int(unknown[0]), int(unknown[1])
+        stored = StoredCorpus(FORMAT, folder.name, longest, symbols, unknown_tokens, counts, (source, target))
         write_json(building / INDEX, add_digest(msgspec.to_builtins(stored)))
     return open_corpus(folder)

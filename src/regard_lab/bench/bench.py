@@ -84,7 +84,7 @@ of zero would show any difference."""
 Values = Mapping[str, Sequence[float]]  # For each method, one value per seed
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Entry:
     """The score of one method in one column."""
 
@@ -167,15 +167,8 @@ def _entries(values: Values, seconds: Mapping[str, float], counts: Mapping[str, 
     entries = {}
     for method, seeds in ranked.items():
         interval = mean_interval(seeds, (0.0, 1.0))
-        entries[method] = Entry(
-            mean=interval.value,
-            low=interval.low,
-            high=interval.high,
-            letters=letters.get(method, ""),
-            values=list(seeds),
-            seconds=seconds[method],
-            models=counts[method],
-        )
+        bounds, shown = (interval.value, interval.low, interval.high), letters.get(method, "")
+        entries[method] = Entry(*bounds, shown, list(seeds), seconds[method], counts[method])
     return entries
 
 

@@ -450,16 +450,8 @@ def measure_cell(subjects: Subjects, method: ChosenMethod) -> Cell:
         for score in scores:
             score.seconds = round(time.process_time() - began, 3)
         measured += scores
-    return Cell(
-        method=method.name,
-        model=known.name,
-        kind=known.kind,
-        family=known.family,
-        seed=known.seed,
-        samples=len(subjects.inputs),
-        scores=measured,
-        left_out=left_out,
-    )
+    model = (known.name, known.kind, known.family, known.seed)
+    return Cell(method.name, *model, len(subjects.inputs), measured, left_out)
 
 
 def read_or_measure(subjects: Subjects, method: ChosenMethod, folder: Path) -> Cell:

@@ -191,7 +191,7 @@ ROUNDS = 40  # Number of steps of each model whose time is measured
 WARM_UP = 5  # Number of steps of each model before these
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Cost:
     """The cost of a mechanism, and that of softmax."""
 
@@ -223,15 +223,9 @@ def measure_cost(mechanism: str, folder: Path) -> Cost:
                 if number >= 0:
                     measured.append(time.perf_counter() - began)
     parameters = [sum(parameter.numel() for parameter in model.parameters()) for model in models]
-    cost = Cost(
-        milliseconds=round(1000 * statistics.median(times[0]), 3),
-        softmax_milliseconds=round(1000 * statistics.median(times[1]), 3),
-        ratio=round(statistics.median(one / other for one, other in zip(*times, strict=True)), 3),
-        memory=memory[0],
-        softmax_memory=memory[1],
-        parameters=parameters[0],
-        softmax_parameters=parameters[1],
-    )
+    medians = [round(1000 * statistics.median(measured), 3) for measured in times]
+    ratio = round(statistics.median(own / softmax for own, softmax in zip(*times, strict=True)), 3)
+    cost = Cost(*medians, ratio, *memory, *parameters)
     make_folder(path.parent)
     write_json(path, dataclasses.asdict(cost))
     return cost
@@ -259,7 +253,7 @@ SAVEPATH = "runs/cards"  # Default folder of all cards
 SEEDS = 10  # Default number of seeds
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class TestRow:
     """The scores of a mechanism and of softmax in one test."""
 
@@ -274,7 +268,7 @@ class TestRow:
         return self.difference.excludes_zero
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Shares:
     """Means over seeds and heads in one probe, for the mechanism and for softmax."""
 
@@ -286,7 +280,7 @@ class Shares:
     total: tuple[float, float]  # Sum of the absolute weights of a row
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Card:
     """Evidence about one mechanism."""
 
@@ -323,25 +317,12 @@ def _make_card(mechanism: str, results: Results, seeds: int, steps: int | None, 
     rows = []
     for probe, test in tests:
         own, softmax = ([result.tests[test].score for result in results[name, probe]] for name in (mechanism, BASELINE))
-        differences = [one - other for one, other in zip(own, softmax, strict=True)]
-        rows.append(
-            TestRow(
-                test=f"{probe} {test}".strip(),
-                score=seed_range(own),
-                softmax=seed_range(softmax),
-                difference=paired_interval(differences, level),
-            )
-        )
-    return Card(
-        mechanism=mechanism,
-        seeds=seeds,
-        steps=steps,
-        rows=rows,
-        shares=[_shares(probe, mechanism, results) for probe in card_probes()],
-        cost=cost,
-        claims=evaluate_claims(results, claims_of(mechanism), of=len(CLAIMS)),
-        normalized=results[mechanism, card_probes()[0]][0].normalized,
-    )
+        difference = paired_interval([one - other for one, other in zip(own, softmax, strict=True)], level)
+        rows.append(TestRow(f"{probe} {test}".strip(), seed_range(own), seed_range(softmax), difference))
+    shares = [_shares(probe, mechanism, results) for probe in card_probes()]
+    claims = evaluate_claims(results, claims_of(mechanism), of=len(CLAIMS))
+    normalized = results[mechanism, card_probes()[0]][0].normalized
+    return Card(mechanism, seeds, steps, rows, shares, cost, claims, normalized)
 
 
 def _shares(probe: str, mechanism: str, results: Results) -> Shares:
@@ -352,14 +333,8 @@ def _shares(probe: str, mechanism: str, results: Results) -> Shares:
         return fmean(summary(getattr(s, name)) for s in own), fmean(summary(getattr(s, name)) for s in softmax)
 
     known = own[0].relevant is not None
-    return Shares(
-        probe=probe,
-        relevant=both("relevant") if known else None,
-        best=both("relevant", lambda heads: max(map(max, heads))) if known else None,
-        first=both("first"),
-        entropy=both("entropy"),
-        total=both("total"),
-    )
+    relevant, best = (both("relevant"), both("relevant", lambda heads: max(map(max, heads)))) if known else (None, None)
+    return Shares(probe, relevant, best, both("first"), both("entropy"), both("total"))
 
 
 def points(value: float, *, signed: bool = False) -> str:
