@@ -111,12 +111,8 @@ class SentencePieceVocabulary(SymbolVocabulary):
         return text.replace(BLANK, " ").strip()
 
     def to_json(self) -> str:
-        stored = _Stored(
-            sentencepiece=base64.b64encode(self.model).decode(),
-            symbols=self.symbols[len(SPECIAL) :],
-            codes=self.codes,
-            lowercase=self.lowercase,
-        )
+        model, symbols = base64.b64encode(self.model).decode(), self.symbols[len(SPECIAL) :]
+        stored = _Stored(model, symbols, self.codes, self.lowercase)
         return json.dumps(msgspec.to_builtins(stored), ensure_ascii=False, separators=(",", ":"))
 
     @classmethod

@@ -58,7 +58,7 @@ def exact_match(model: AnswerModel, batches: Iterator[Batch]) -> float:
     return right.double().mean().item()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class TokenFigures:
     """Measurements over all outputs of some sequences."""
 
@@ -98,13 +98,9 @@ def measure_tokens(
         for name, record in records.items():
             shares = (record.weights * relevant.unsqueeze(1)).sum(-1).transpose(1, 2)[rows]
             mass[short_name(name)] = mass.get(short_name(name), 0) + shares.double().sum(0).cpu()
-    return TokenFigures(
-        outputs=outputs,
-        exact_match=right / max(outputs, 1),
-        loss=loss / max(outputs, 1),
-        relevance={name: (sums / max(counted, 1)).tolist() for name, sums in mass.items()},
-        uniform=even / counted if counted else None,
-    )
+    by_layer = {name: (sums / max(counted, 1)).tolist() for name, sums in mass.items()}
+    uniform = even / counted if counted else None
+    return TokenFigures(outputs, right / max(outputs, 1), loss / max(outputs, 1), by_layer, uniform)
 
 
 @torch.inference_mode()

@@ -266,14 +266,8 @@ def measure_cell(cell: CardCell) -> ProbeResult:
     result = train_probe(cell.mechanism, probe, cell.seed, steps=cell.steps)
     refuse_links(cell.path.parent, below=cell.folder)
     make_folder(cell.path.parent)
-    content = {
-        "mechanism": cell.mechanism,
-        "probe": cell.probe,
-        "seed": cell.seed,
-        "settings": probe.settings(cell.steps),
-        "result": dataclasses.asdict(result),
-    }
-    write_json(cell.path, content, indent=1)
+    stored = _Stored(cell.mechanism, cell.probe, cell.seed, probe.settings(cell.steps), result)
+    write_json(cell.path, msgspec.to_builtins(stored), indent=1)
     return result
 
 
