@@ -71,15 +71,12 @@ def run_compiled(compiled: Compiled, seed: int = 0) -> AnyRun:
     kind, run_class = RUNS[program.family]
     options: dict[str, Any] = {"vary_len": True} if program.family == "encoder" else {}  # all lengths are inputs
     parts = (compiled.task.config, compiled.config)
-    for part in parts:
-        options |= {name: getattr(part, name) for name in part.__dataclass_fields__}
+    options |= {name: getattr(part, name) for part in parts for name in part.__dataclass_fields__}
     use = kind if kind in FLAGS else "tokens"
     options_class = combine(program.name, kind, type(parts[0]), type(parts[1]), use)
     config: Any = options_class(seed=seed, **options).run_config()
-    folder = Path(f"compiled:{program.name}")
-    task: Any = compiled.task
-    model: Any = compiled.model
-    return run_class(folder, config, 0, task, model)
+    task_and_model: Any = (compiled.task, compiled.model)
+    return run_class(Path(f"compiled:{program.name}"), config, 0, *task_and_model)
 
 
 def compiled_model(name: str, seed: int) -> KnownModel:
