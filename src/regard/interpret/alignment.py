@@ -132,24 +132,19 @@ def _interval(weights: Tensor, known: Tensor, pairs: np.ndarray) -> Interval | N
 #
 # Letters: C: number of heads that attend to the source, in all layers; Wt and Ws: number of target and source words.
 
-Head = tuple[str, int]
-"""The name of a layer in the model, and the index of a head."""
-BATCH = 64
-"""Pairs in a batch."""
+Head = tuple[str, int]  # The name of a layer in the model, and the index of a head
+BATCH = 64  # Pairs in a batch
 
 
 @torch.inference_mode()
 def word_weights(
-    model: Seq2Seq,
-    pairs: Sequence[tuple[TokenizedText, TokenizedText]],
-    heads: Sequence[Head] | None = None,
+    model: Seq2Seq, pairs: Sequence[tuple[TokenizedText, TokenizedText]], heads: Sequence[Head] | None = None
 ) -> Iterator[np.ndarray]:
     """Yield the weights between the words of each pair of source and target, (2, C, Wt, Ws + 1) float32.
 
-    Index 0 contains the steps that write the pieces of a word; index 1 contains the steps that read these
-    pieces. The row of a target word is the mean over its pieces; the column of a source word is the sum over
-    its pieces. The last column is the end symbol of the source. `heads`: by default all heads that attend to
-    the source.
+    Index 0 contains the steps that write the pieces of a word; index 1 contains the steps that read these pieces. The
+    row of a target word is the mean over its pieces; the column of a source word is the sum over its pieces. The last
+    column is the end symbol of the source. `heads`: by default all heads that attend to the source.
 
     Raises `InputError` for a model without heads that attend to the source.
     """
@@ -195,8 +190,7 @@ def _merge_pieces(weights: np.ndarray, source: TokenizedText, target: TokenizedT
 
 
 def extract_links(weights: np.ndarray) -> frozenset[Link]:
-    """Return a link from each target word to the source word with the largest weight, from weights (Wt, Ws +
-    1).
+    """Return a link from each target word to the source word with the largest weight, from weights (Wt, Ws + 1).
 
     A word whose largest weight is on the end of the source has no link.
 

@@ -27,10 +27,8 @@ from regard.errors import InputError
 from regard.result import Result
 from regard.viz.subject import Layer, Subject
 
-DRAWS = 20
-"""Random pairs of heads over which `random` is a mean."""
-LISTED = 20
-"""Pairs that the table lists."""
+DRAWS = 20  # Random pairs of heads over which `random` is a mean
+LISTED = 20  # Pairs that the table lists
 REMARK = "from weights alone: norms, biases and rotary positions between the heads are left out"
 
 

@@ -40,36 +40,26 @@ from regard.errors import InputError
 from regard.interpret.attribution.trial import Trial, change_embedding, read_pass
 from regard.viz.subject import ProbeInput, Subject
 
-INPUTS = "inputs"
-"""Name of the sender that is the embedding of the input."""
-LOGITS = "logits"
-"""Name of the receiver that is the output of the model."""
-MOST_COPIES = 256
-"""Largest number of copies of an input in one pass. More copies save little time."""
+INPUTS = "inputs"  # Name of the sender that is the embedding of the input
+LOGITS = "logits"  # Name of the receiver that is the output of the model
+MOST_COPIES = 256  # Largest number of copies of an input in one pass. More copies save little time.
 MOST_NUMBERS = 2**25
-"""Largest number of logits in one pass, which limits the memory of a model with a large vocabulary to about 1
-GB."""
+"""Largest number of logits in one pass, which limits the memory of a model with a large vocabulary to about 1 GB."""
 AGREEMENT = 1e-3
-"""Largest accepted difference between direct pass and model, as a fraction of the largest value (at least
-1)."""
-STEPS = 5
-"""Number of interpolated inputs of EAP-IG, as in the authors' examples."""
-CORRUPTED = 4
-"""Corrupted inputs for each explained input."""
+"""Largest accepted difference between direct pass and model, as a fraction of the largest value (at least 1)."""
+STEPS = 5  # Number of interpolated inputs of EAP-IG, as in the authors' examples
+CORRUPTED = 4  # Corrupted inputs for each explained input
 Values = Mapping[str, Tensor]
 """By name of a module or layer: what it writes, (N, T, D) or (N, T, H d), or what it reads, (N, T, H, d)."""
-Metrics = Callable[[Tensor], Tensor]
-"""Maps the logits (N, T, C) of N copies of an input to one number each, (N,)."""
-Edges = dict[tuple[str, str], float]
-"""By sender and receiver: the effect, in the unit of the metric."""
+Metrics = Callable[[Tensor], Tensor]  # Maps the logits (N, T, C) of N copies of an input to one number each, (N,)
+Edges = dict[tuple[str, str], float]  # By sender and receiver: the effect, in the unit of the metric
 
 
 class Node(NamedTuple):
     """A sender or receiver: a place in the tensors of a pass."""
 
     name: str
-    key: str
-    """Name of the tensor in `Values`."""
+    key: str  # Name of the tensor in `Values`
     head: int | None = None
 
 
@@ -95,8 +85,7 @@ def unchanged(name: str, value: Tensor) -> Tensor:
 class ResidualGraph:
     """The senders and receivers of a model on one input."""
 
-    run: Callable[[int], Tensor]
-    """Feeds N copies of the input to the model and returns logits (N, T, C)."""
+    run: Callable[[int], Tensor]  # Feeds N copies of the input to the model and returns logits (N, T, C)
     embedding: nn.Module
     components: Components
     head_inputs: Mapping[str, HeadInputs]
@@ -195,8 +184,7 @@ class ResidualGraph:
 
     @torch.no_grad()
     def check(self, other: Pass) -> None:
-        """Raise `InputError` unless a direct pass with the values of another pass reads the same as that
-        pass."""
+        """Raise `InputError` unless a direct pass with the values of another pass reads the same as that pass."""
         expected = other.read
         for name, value in self.direct(other.sent, 1).read.items():
             largest = float((value - expected[name]).abs().max())
@@ -310,8 +298,7 @@ def edge_patching(graph: ResidualGraph, clean: Pass, corrupted: Pass, metric: Me
 
 
 def _changed_reads(first: Values, second: Values) -> dict[str, np.ndarray]:
-    """Return, by key of a receiver, in which copies its heads read different values, (N, H); H is 1 without
-    heads."""
+    """Return, by key of a receiver, in which copies its heads read different values, (N, H); H is 1 without heads."""
     differs = {key: (value != second[key]).any(-1).any(1).cpu().numpy() for key, value in first.items()}
     return {key: values.reshape(len(values), -1) for key, values in differs.items()}
 
@@ -455,8 +442,7 @@ def random_edges(trial: Trial[Any]) -> Edges:
 
 
 def attribution_patching(trial: Trial[Any]) -> dict[str, Tensor]:
-    """Return, by layer, the scores (H,) of attribution patching (Nanda 2023): context difference times
-    gradient."""
+    """Return, by layer, the scores (H,) of attribution patching (Nanda 2023): context difference times gradient."""
     graph = graph_of_probe(trial.subject, trial.probe)
     with torch.enable_grad():
         passed = graph.full(1, send=lambda name, value: value.requires_grad_())

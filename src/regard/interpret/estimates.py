@@ -17,8 +17,7 @@ from regard.arguments import public
 from regard.result import percent
 from regard.statistics import LEVEL, mean_interval
 
-RESAMPLES = 2000
-"""Number of resamples; 50 resamples then lie beyond each end of a 95 % interval."""
+RESAMPLES = 2000  # Number of resamples; 50 resamples then lie beyond each end of a 95 % interval
 MIN_SAMPLES = 50
 """Smallest number of samples for which a 95 % interval contains the mean in about 95 % of cases, also for skewed
 values."""

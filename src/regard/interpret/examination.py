@@ -56,11 +56,9 @@ from regard.version import __version__
 from regard.viz.report_page import Links, Part, Plot, render_page
 from regard.viz.subject import Input, KnowsAlignment, LearnedSubject
 
-RAISES = "raises the loss"
-"""Kind of the sentence that switching a head off raises the loss."""
+RAISES = "raises the loss"  # Kind of the sentence that switching a head off raises the loss
 NO_DIFFERENCE = "makes no difference that can be measured to"
-QUALITIES = (("nearly always", 0.1), ("often", 0.4))
-"""Claims on alignment, with the error rate below which they hold."""
+QUALITIES = (("nearly always", 0.1), ("often", 0.4))  # Claims on alignment, with the error rate below which they hold
 
 
 @public
@@ -72,8 +70,7 @@ class HeadFindings(Result):
     head: int
     relevance: Estimate | None = None
     """Fraction (0 to 1) of the head's attention on relevant inputs; None if the task does not define relevant
-    inputs.
-    """
+    inputs."""
     beyond_uniform: Estimate | None = None
     """`relevance` minus the fraction under uniform attention, as the mean of the differences in each sample."""
     beyond_permuted: Estimate | None = None
@@ -86,14 +83,12 @@ class HeadFindings(Result):
     """Rank correlation (-1 to 1) of the weights with the dependence of the answer on each input; None if it could
     not be measured."""
     ranking_beyond: Estimate | None = None
-    """`ranking` minus the correlation with another sample's values, as the mean of the differences in each
-    sample."""
+    """`ranking` minus the correlation with another sample's values, as the mean of the differences in each sample."""
     ranking_permuted: Estimate | None = None
     """Rank correlation of the weights with the dependence on another sample's inputs."""
     moved: float | None = None
     """Fraction (0 to 1) of the head's attention that differs between samples; 0 if attention depends only on
-    positions.
-    """
+    positions."""
     importance: float
     """Loss increase when the head is disabled, in nats."""
     interval: Estimate | None = None
@@ -134,8 +129,7 @@ class HeadFindings(Result):
 
     @property
     def relevance_claim(self) -> RelevanceClaim | None:
-        """The claim on relevant inputs or fixed positions that is reliable enough to be said; None if there is
-        none."""
+        """The claim on relevant inputs or fixed positions that is reliable enough to be said; None if there is none."""
         if not self.learned or self.beyond_uniform is None or self.beyond_permuted is None:
             return None
         claim = claim_relevance(self.beyond_uniform, self.beyond_permuted, self.moved)
@@ -228,8 +222,7 @@ def describe_alignment(layer: str, rate: Interval) -> str:
     return f"{layer}: the largest weight {quality} points to a symbol's origin ({value}; {error})."
 
 
-WIDTH, ROW_HEIGHT = 8.0, 0.22
-"""Width of a plot and height of a head's row, in inches."""
+WIDTH, ROW_HEIGHT = 8.0, 0.22  # Width of a plot and height of a head's row, in inches
 
 
 def _draw_heads(
@@ -252,8 +245,7 @@ EXPLAINS = "explains the answer"
 """Kind of the sentence that attention explains the answer, which is not said: its error rate is too large."""
 NEED_INPUTS = 500
 """Smallest number of unseen inputs on which heads are resampled; more heads need more, see `inputs_needed`."""
-MAX_ROLE_SAMPLES = 60
-"""Largest number of samples for roles, because roles need a full map of each sample."""
+MAX_ROLE_SAMPLES = 60  # Largest number of samples for roles, because roles need a full map of each sample
 
 
 @public
@@ -499,11 +491,10 @@ def make_examination(
     unanswered: Sequence[str] = (),
     causal: bool = False,
 ) -> Examination:
-    """Compute all measurements from probes. The fraction of attention on relevant inputs is measured if the
-    relevant inputs of all probes are known.
+    """Compute all measurements from probes. The fraction of attention on relevant inputs is measured if the relevant
+    inputs of all probes are known.
 
-    `samples` is None for one sample per probe. If there are no probes, only the importance of each head is
-    known.
+    `samples` is None for one sample per probe. If there are no probes, only the importance of each head is known.
     """
     known = [sample.relevant for sample in probes if sample.relevant is not None]
     relevance = known if known and len(known) == len(probes) else None

@@ -45,34 +45,20 @@ from regard.attention.names import short_name
 from regard.errors import check_range
 from regard.result import Result
 from regard.viz.attention_map import AttentionMap, skip_original
-from regard.viz.maps import (
-    UNFINITE,
-    AnswerIntermediates,
-    Intermediates,
-    LayerIntermediates,
-    Map,
-    ScoreStep,
-)
+from regard.viz.maps import UNFINITE, AnswerIntermediates, Intermediates, LayerIntermediates, Map, ScoreStep
 from regard.viz.subject import Input, ViewedSubject, first_layer
 
 
 class LayerRow(NamedTuple):
     """All values that a layer computes for one query, in float64 on the CPU."""
 
-    query: Tensor
-    """(H, D)."""
-    key: Tensor
-    """(H, Tk, any)."""
-    value: Tensor
-    """(H, Tk, Dv)."""
-    scores: Tensor
-    """(H, Tk)."""
-    mask: Tensor | None
-    """(H, Tk) bool, True = may attend."""
-    weights: Tensor
-    """(H, Tk)."""
-    context: Tensor
-    """(H, Dv)."""
+    query: Tensor  # (H, D)
+    key: Tensor  # (H, Tk, any)
+    value: Tensor  # (H, Tk, Dv)
+    scores: Tensor  # (H, Tk)
+    mask: Tensor | None  # (H, Tk) bool, True = may attend
+    weights: Tensor  # (H, Tk)
+    context: Tensor  # (H, Dv)
 
 
 class AnswerTrace(TorchFunctionMode):
@@ -83,16 +69,12 @@ class AnswerTrace(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.insides: list[LayerCall] = []
-        """The calls of the layer, of the last pass after the block of `trace_answer`."""
+        self.insides: list[LayerCall] = []  # The calls of the layer, of the last pass after the block of `trace_answer`
         self.z: list[Tensor] = []
         """The contexts (B, Tq, H, Dv) of each call after all changes, as the output projection reads them."""
-        self.out: list[Tensor] = []
-        """The output (B, Tq, D) of each call."""
-        self.norm: tuple[Tensor, Tensor] | None = None
-        """Input and output of the first normalization after the layer."""
-        self.state: Tensor | None = None
-        """Input of the last matrix product of the model."""
+        self.out: list[Tensor] = []  # The output (B, Tq, D) of each call
+        self.norm: tuple[Tensor, Tensor] | None = None  # Input and output of the first normalization after the layer
+        self.state: Tensor | None = None  # Input of the last matrix product of the model
         self.logits: Tensor | None = None
 
     def receive(self, kind: str, value: Tensor, step: int | None) -> Tensor:
@@ -166,18 +148,15 @@ def trace_answer(
 
 # The explanation of one attention weight, as numbers and as tables; `explanation` computes it.
 
-NUMBERS_SHOWN = 5
-"""Number of printed values of a vector, which fit into a line of 80 columns."""
-BAR_WIDTH = 20
-"""Length of the longest bar, in characters."""
+NUMBERS_SHOWN = 5  # Number of printed values of a vector, which fit into a line of 80 columns
+BAR_WIDTH = 20  # Length of the longest bar, in characters
 
 
 @public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Explanation(Result):
-    """The computation of one head's weight for one query and key, and its effect on the output of the layer and
-    of the model.
-    """
+    """The computation of one head's weight for one query and key, and its effect on the output of the layer and of the
+    model."""
 
     input: str
     layer: str
@@ -317,8 +296,7 @@ def _vector(name: str, values: Sequence[float]) -> Text:
     return Text(f"{name:22}{shown}{more}")
 
 
-MAX_CLASSES = 20
-"""Largest number of classes whose logits are returned, in order of decreasing probability."""
+MAX_CLASSES = 20  # Largest number of classes whose logits are returned, in order of decreasing probability
 
 
 @public
@@ -456,10 +434,8 @@ def _to_list(values: Tensor) -> list[Any]:
 # `explain` without duplicates. A vector that depends only on the query is stored once per query, and the product
 # of two other vectors is not stored.
 
-MAX_NUMBERS = 250_000
-"""Largest number of intermediate values in a map; these values take 1.3 MB in a page."""
-MAX_WEIGHTS = 20_000
-"""Largest number of weights in a map for which intermediate values are computed."""
+MAX_NUMBERS = 250_000  # Largest number of intermediate values in a map; these values take 1.3 MB in a page
+MAX_WEIGHTS = 20_000  # Largest number of weights in a map for which intermediate values are computed
 
 
 NOT_STORED = "this page does not contain the computation of these weights: use regard explain"

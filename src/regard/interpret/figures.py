@@ -46,10 +46,8 @@ from regard.viz.plots import (
 )
 from regard.viz.subject import NeedsInputs, ViewedSubject, layer_named
 
-SAMPLES = 100
-"""Number of unseen inputs over which weights are averaged."""
-SHORTENED = 300
-"""Number of characters that a caption shows from an input."""
+SAMPLES = 100  # Number of unseen inputs over which weights are averaged
+SHORTENED = 300  # Number of characters that a caption shows from an input
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,9 +164,7 @@ def rounded(weights: np.ndarray) -> np.ndarray:
 
 
 SCORES = 2.4
-"""Width of the panel with the induction of all heads, in inches; the panel beside it shows the weights of one
-head.
-"""
+"""Width of the panel with the induction of all heads, in inches; the panel beside it shows the weights of one head."""
 
 
 def heads_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict[str, Any]:
@@ -249,9 +245,8 @@ def rollout_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict[
 
 
 def induction_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict[str, Any]:
-    """Draw the induction of each head as a fraction of its attention, and the weights of the head with the
-    largest fraction.
-    """
+    """Draw the induction of each head as a fraction of its attention, and the weights of the head with the largest
+    fraction."""
     maps, words = many_maps(subject, options)
     shares: dict[str, list[np.ndarray]] = {}
     for layer in (layer for attention in maps for layer in attention.layers.values()):
@@ -303,9 +298,7 @@ def _induction_keys(layer: LayerMap) -> np.ndarray | None:
 
 
 def _induction_share(layer: LayerMap, keys: np.ndarray) -> np.ndarray:
-    """Return the fraction of each head's weight (H) on induction, over the queries whose token occurred
-    before.
-    """
+    """Return the fraction of each head's weight (H) on induction, over the queries whose token occurred before."""
     queries = keys.any(1)
     if not queries.any():
         return np.full(len(layer.weights), np.nan)
@@ -339,14 +332,10 @@ def _data(layer: LayerMap, weights: np.ndarray) -> dict[str, Any]:
     return {"queries": layer.query_labels, "keys": layer.key_labels, "weights": rounded(weights)}
 
 
-RANKED = 12
-"""Number of heads that are drawn with their intervals."""
-LABELLED = 100
-"""Largest size of a vocabulary for which all tokens are labeled."""
-GREY = 3000
-"""Number of tokens that are drawn without labels."""
-POINTS_PER_POSITION, MOST_POINTS = 40, 40_000
-"""Number of points of a wave between two positions, and in total."""
+RANKED = 12  # Number of heads that are drawn with their intervals
+LABELLED = 100  # Largest size of a vocabulary for which all tokens are labeled
+GREY = 3000  # Number of tokens that are drawn without labels
+POINTS_PER_POSITION, MOST_POINTS = 40, 40_000  # Number of points of a wave between two positions, and in total
 POSITION_TABLE = re.compile(r"(^|\.)(position_embeddings?|pos_embed|embed_positions|wpe)(\.weight)?$")
 CURVE_NAMES = {
     "loss": "loss (nats)",
@@ -422,11 +411,10 @@ def entropy_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict[
 
 
 def row_entropy(weights: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the entropy of each head (H), and of uniform attention to the same keys: means over queries, in
-    nats.
+    """Return the entropy of each head (H), and of uniform attention to the same keys: means over queries, in nats.
 
-    `weights`: (H, Tq, Tk). Queries without weights are left out. A key counts as visible to a query if a head
-    gives it weight.
+    `weights`: (H, Tq, Tk). Queries without weights are left out. A key counts as visible to a query if a head gives it
+    weight.
 
     >>> row_entropy(np.array([[[0.5, 0.5]]]))
     (array([0.69314718]), 0.6931471805599453)
@@ -514,7 +502,7 @@ def learning_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict
     seed = subject.config.training.seed  # type: ignore[attr-defined]
     caption = [
         f"Training of {describe(subject)}, seed {seed}, one run: loss and exact match of single training batches,"
-        f" at {len(steps):,} of the steps {steps[0]:,} to {steps[-1]:,}, not smoothed.",
+        f" at {len(steps):,} of the steps {steps[0]:,} to {steps[-1]:,}, not smoothed."
     ]
     rows = [{"step": line["step"]} | {name: line.get(name) for name in names} for line in lines]
     return {"caption": caption, "data": rows, "draw": lambda: draw_learning(curves, options.width)}
@@ -617,11 +605,9 @@ FIGURE_KINDS: dict[str, Callable[..., dict[str, Any]]] = {
     "learning": learning_figure,
     "embeddings": embeddings_figure,
 }
-WIDE = ("heads", "importance", "positions")
-"""Kinds of figures that fill both columns of a page unless a width is given."""
+WIDE = ("heads", "importance", "positions")  # Kinds of figures that fill both columns of a page unless a width is given
 
-SINGLE = ("heads", "alignment", "rollout")
-"""Kinds of figures that show one input."""
+SINGLE = ("heads", "alignment", "rollout")  # Kinds of figures that show one input
 
 
 @public
@@ -639,15 +625,14 @@ def plot(
     dimensions: int = 64,
     length: int = 100,
 ) -> PaperFigure:
-    """Measure the values of a figure, and return the figure; `save(path)` writes the figure, its caption and
-    its data.
+    """Measure the values of a figure, and return the figure; `save(path)` writes the figure, its caption and its data.
 
-    `kind`: heads, alignment, rollout, induction, importance, entropy, positions, learning or embeddings.
-    `subject`: a run, or a result of `regard.look`; only `positions` needs no subject (the sinusoidal encoding
-    of width `dimensions`). `inputs`: texts; by default `samples` inputs that the subject draws with `seed`, or
-    that were not used in training. Kinds that show a single input use the first input. For induction in an
-    external model, each text is repeated once. `layer`: number or name. `width`: 3.3 or 6.9 inches. `style`: a
-    matplotlib style sheet. `length`: number of positions.
+    `kind`: heads, alignment, rollout, induction, importance, entropy, positions, learning or embeddings. `subject`: a
+    run, or a result of `regard.look`; only `positions` needs no subject (the sinusoidal encoding of width
+    `dimensions`). `inputs`: texts; by default `samples` inputs that the subject draws with `seed`, or that were not
+    used in training. Kinds that show a single input use the first input. For induction in an external model, each text
+    is repeated once. `layer`: number or name. `width`: 3.3 or 6.9 inches. `style`: a matplotlib style sheet. `length`:
+    number of positions.
 
     Raises `InputError` if the subject lacks the quantity that the figure shows.
 

@@ -1,17 +1,16 @@
 """Measure every head of a model on fixed samples: roles, relevance, entropy, importance; and the model's loss.
 
-The score of a role is its strength of `regard.interpret.roles`, averaged over the queries that have keys of the
-role:
+The score of a role is its strength of `regard.interpret.roles`, averaged over the queries that have keys of the role:
 
     (weight on the role's keys - fraction of these keys) / (1 - fraction of these keys)
 
 The score is 0 for uniform attention, and 1 for attention to only these keys.
 
-A score is linear in the weights. The factors of all roles are therefore computed once for the samples, and one
-matrix product gives the scores of all heads of a layer. Roles of language models follow Olsson et al. 2022,
-"In-context Learning and Induction Heads". The in-context score also follows this paper: the loss late in a
-sequence minus the loss early in the sequence. The paper subtracts the loss of token 50 from the loss of token
-500; here, the first and last quarters of the outputs of each sequence are compared.
+A score is linear in the weights. The factors of all roles are therefore computed once for the samples, and one matrix
+product gives the scores of all heads of a layer. Roles of language models follow Olsson et al. 2022, "In-context
+Learning and Induction Heads". The in-context score also follows this paper: the loss late in a sequence minus the loss
+early in the sequence. The paper subtracts the loss of token 50 from the loss of token 500; here, the first and last
+quarters of the outputs of each sequence are compared.
 
 Letters: B samples, T tokens, Tq queries, Tk keys, To outputs, R roles, H heads of a layer, N heads of all layers.
 """
@@ -38,8 +37,7 @@ from regard.tasks.pairs import alignment_mask
 from regard.viz.maps import CROSS, LayerKind, layer_kind
 
 RELEVANT = "relevant-input"
-ROUNDING = 1e-2
-"""Largest difference of the sum of a row of weights from 1 by rounding, in half precision."""
+ROUNDING = 1e-2  # Largest difference of the sum of a row of weights from 1 by rounding, in half precision
 
 
 class Head(NamedTuple):
@@ -59,8 +57,7 @@ class KeySets:
     def __init__(self, visible: Tensor, roles: Mapping[str, Tensor], relevant: Tensor | None) -> None:
         self.visible, self.relevant = visible, relevant
         counts = visible.sum(-1)
-        self.counted = counts > 1
-        """(B, Tq) bool, queries with a choice between keys."""
+        self.counted = counts > 1  # (B, Tq) bool, queries with a choice between keys
         self.even = visible / counts.clamp(min=1).unsqueeze(-1)
         factors, self.offsets = {}, {}
         for name, keys in roles.items():
@@ -82,17 +79,13 @@ class KeySets:
 class Samples:
     """Samples on which all snapshots are measured."""
 
-    forward: Callable[[Any], Tensor]
-    """Returns the logits (B, To, V) of a model."""
-    targets: Tensor
-    """(B, To) int64 classes, or float32 values of real outputs (B, To)."""
-    is_output: Tensor
-    """(B, To) bool, False where the target is ignored."""
+    forward: Callable[[Any], Tensor]  # Returns the logits (B, To, V) of a model
+    targets: Tensor  # (B, To) int64 classes, or float32 values of real outputs (B, To)
+    is_output: Tensor  # (B, To) bool, False where the target is ignored
     keys: Mapping[LayerKind, KeySets]
 
     def losses(self, model: nn.Module) -> tuple[Tensor, Tensor]:
-        """Return the loss (B, To) of each output in nats, or half the squared error, and which outputs are
-        correct."""
+        """Return the loss (B, To) of each output in nats, or half the squared error, and which outputs are correct."""
         return output_losses(self.forward(model), self.targets, self.is_output)
 
     def mean(self, values: Tensor) -> float:
@@ -115,19 +108,14 @@ class HeadScores:
     """Measurements of one model; arrays have one number per head, NaN where a measure is undefined."""
 
     heads: list[Head]
-    roles: dict[str, np.ndarray]
-    """Score of each role, (N,)."""
-    uniform: np.ndarray
-    """1 minus the fraction of the weight that differs from uniform attention."""
-    relevance: np.ndarray
-    """Fraction of the weight on the inputs on which the answer depends, over the outputs."""
+    roles: dict[str, np.ndarray]  # Score of each role, (N,)
+    uniform: np.ndarray  # 1 minus the fraction of the weight that differs from uniform attention
+    relevance: np.ndarray  # Fraction of the weight on the inputs on which the answer depends, over the outputs
     entropy: np.ndarray
     """Mean entropy of the weights of a query, in nats; NaN if weights are negative or rows do not sum to 1."""
-    importance: np.ndarray
-    """Increase of the loss when the head is ablated."""
+    importance: np.ndarray  # Increase of the loss when the head is ablated
     loss: float
-    accuracy: float
-    """Fraction (0 to 1) of correct outputs."""
+    accuracy: float  # Fraction (0 to 1) of correct outputs
     in_context: float
 
 
@@ -210,8 +198,7 @@ def answer_samples(task: Any, count: int, seed: int) -> Samples:
 
 
 def pair_samples(task: Any, count: int, seed: int) -> Samples:
-    """Draw pairs of a sequence-to-sequence task that are not in the training data; the decoder reads the
-    target."""
+    """Draw pairs of a sequence-to-sequence task that are not in the training data; the decoder reads the target."""
     pairs = task.pairs(count, make_generator(seed, "timeline"), unseen=True)
     batch = task.batch(pairs)
     present, is_output = batch.source_mask, batch.target != PAD
@@ -229,12 +216,7 @@ SAMPLES = {"tokens": token_samples, "numbers": answer_samples, "text": pair_samp
 
 
 def _self_attention(
-    symbols: Tensor | None,
-    present: Tensor,
-    relevant: Tensor | None,
-    *,
-    causal: bool,
-    preparing: Tensor | None = None,
+    symbols: Tensor | None, present: Tensor, relevant: Tensor | None, *, causal: bool, preparing: Tensor | None = None
 ) -> KeySets:
     """Return the key sets of self-attention over tokens `symbols` (B, T); None for real-valued inputs.
 

@@ -1,18 +1,17 @@
 """Select the attention heads that best align source and target words.
 
 Pairs with known links are split at random into two halves. The heads are selected on the first half, and their
-alignment error rate is reported on the second half. Candidates are single heads, sets of heads whose weights
-are averaged (grown greedily), and all heads together. The weights of each candidate are read at the step that
-writes a word, and at the step that reads the word (see `regard.interpret.alignment`, which also explains the
-letters in the shapes).
+alignment error rate is reported on the second half. Candidates are single heads, sets of heads whose weights are
+averaged (grown greedily), and all heads together. The weights of each candidate are read at the step that writes a
+word, and at the step that reads the word (see `regard.interpret.alignment`, which also explains the letters in the
+shapes).
 
     precision = |A and P| / |A|      recall = |A and S| / |S|
     alignment error rate = 1 - (|A and S| + |A and P|) / (|A| + |S|)      Och and Ney 2003, equations 11 to 13
 
-A, S and P are the sets of predicted links, sure reference links and possible reference links. Counts are summed
-over all sentences. Intervals are those of counts that depend on each other within a sentence (Korn and Graubard
-1998, see `regard.statistics`): a bootstrap over ten sentences covers an error rate of 0.5 % in 37 % of cases
-only.
+A, S and P are the sets of predicted links, sure reference links and possible reference links. Counts are summed over
+all sentences. Intervals are those of counts that depend on each other within a sentence (Korn and Graubard 1998, see
+`regard.statistics`): a bootstrap over ten sentences covers an error rate of 0.5 % in 37 % of cases only.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,9 +39,8 @@ class Agreement(Result):
     """Agreement of predicted links with reference links; a ratio without a denominator is None."""
 
     error_rate: Estimate | None
-    """Alignment error rate. 0: all sure links and only possible links were predicted; 1: all predicted links
-    are incorrect.
-    """
+    """Alignment error rate. 0: all sure links and only possible links were predicted; 1: all predicted links are
+    incorrect."""
     precision: Estimate | None
     """Fraction (0 to 1) of the predicted links that are possible."""
     recall: Estimate | None
@@ -91,10 +89,8 @@ def _ratio(part: np.ndarray, whole: np.ndarray) -> Estimate | None:
     return Estimate(mean=interval.value, low=interval.low, high=interval.high)
 
 
-MAX_HEADS = 8
-"""Largest number of heads in a set."""
-MIN_PAIRS = 20
-"""Smallest number of pairs in both halves together."""
+MAX_HEADS = 8  # Largest number of heads in a set
+MIN_PAIRS = 20  # Smallest number of pairs in both halves together
 By = Literal["head", "set", "all"]
 STEP_NAMES = {False: "as it is written", True: "with the word itself"}
 METHODS: dict[By, str] = {"head": "best head", "set": "set of heads", "all": "all heads"}
@@ -107,9 +103,7 @@ class AligningHeads:
 
     heads: tuple[Head, ...]
     shifted: bool
-    """Whether the weights of a word are read at the step that reads the word, instead of the step that writes
-    it.
-    """
+    """Whether the weights of a word are read at the step that reads the word, instead of the step that writes it."""
 
     @property
     def name(self) -> str:
@@ -155,9 +149,8 @@ class AlignmentChoice(Result, KeptHeads):
     heads: tuple[Head, ...]
     """All heads that attend to the source."""
     error_rates: np.ndarray
-    """Error rates (2, C) of the heads on the reported pairs: at the step that writes a word, and at the step
-    that reads it.
-    """
+    """Error rates (2, C) of the heads on the reported pairs: at the step that writes a word, and at the step that reads
+    it."""
 
     def table(self) -> "RenderableType":
         from rich.console import Group
@@ -247,8 +240,7 @@ def choose_heads(
 
 
 def combine_heads(weights: np.ndarray, heads: Sequence[Head], chosen: AligningHeads) -> np.ndarray:
-    """Return the mean weights (Wt, Ws + 1) of the `chosen` heads, from `weights` (2, C, Wt, Ws + 1) of
-    `heads`."""
+    """Return the mean weights (Wt, Ws + 1) of the `chosen` heads, from `weights` (2, C, Wt, Ws + 1) of `heads`."""
     # Weights are averaged before the links are read, so that heads that agree on a word outvote a single head.
     indices = [list(heads).index(head) for head in chosen.heads]
     mean: np.ndarray = weights[int(chosen.shifted), indices].mean(0)

@@ -23,8 +23,7 @@ from regard.viz.subject import Input, PrunableSubject, Subject
 
 GROUPS = 1000
 """Largest number of units that an interval resamples. Larger numbers of inputs are summed into groups, because
-resampling all inputs takes long.
-"""
+resampling all inputs takes long."""
 ROUNDING, COARSEST = 16, 0.02
 """Smallest difference of a loss that is not rounding, in units of the precision of the parameters' dtype times
 the loss of an output (at least 1), and its largest value: half precision rounds logits, not losses."""
@@ -39,9 +38,8 @@ class HeadImportance(Result):
     loss: float
     """Mean cross-entropy of all output steps with all heads enabled, in nats."""
     added: dict[str, list[float]]
-    """Loss increase when each head is disabled, by layer. A value below 0 means that the loss is lower without
-    the head.
-    """
+    """Loss increase when each head is disabled, by layer. A value below 0 means that the loss is lower without the
+    head."""
     intervals: dict[str, list[Estimate | None]] = field(default_factory=dict)
     """`added` with 95 % intervals over the samples; None for a single sample."""
     measure: str = "loss"
@@ -209,10 +207,8 @@ _cached_counts = functools.lru_cache(maxsize=2)(resample_counts)  # all heads of
 class PrunedHeads(NamedTuple):
     """The heads that `prune_heads` removed, and the importance of heads before and after the pruning."""
 
-    removed: list[tuple[str, int]]
-    """Layer and head, numbered as in the original model, in the order of removal."""
-    left: dict[str, list[int]]
-    """Remaining heads in ascending order, for each layer that can be pruned."""
+    removed: list[tuple[str, int]]  # Layer and head, numbered as in the original model, in the order of removal
+    left: dict[str, list[int]]  # Remaining heads in ascending order, for each layer that can be pruned
     before: HeadImportance
     after: HeadImportance
 
@@ -223,12 +219,9 @@ class Pruned(Result):
 
     removed: list[tuple[str, int]]
     """Layer and head, numbered as in the whole model, in the order of removal: the least important first."""
-    samples: int
-    """Number of inputs over which the losses are measured."""
-    measure: str = "loss"
-    """Name of the losses for tables."""
-    loss_before: float
-    """Mean cross-entropy of all output steps in nats, or the loss that `measure` names."""
+    samples: int  # Number of inputs over which the losses are measured
+    measure: str = "loss"  # Name of the losses for tables
+    loss_before: float  # Mean cross-entropy of all output steps in nats, or the loss that `measure` names
     loss_after: float
     parameters_before: int
     parameters_after: int

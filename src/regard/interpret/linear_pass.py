@@ -2,14 +2,13 @@
 
     x = Σ_w J_w w          w: outputs of embeddings, positions, heads, feed-forward layers, and biases
 
-The outputs are leaves of the autograd graph, and the scale of every norm is fixed ("frozen") at its value in this
-pass (Elhage et al. 2021, "Handling layer normalization"). Between the leaves, everything is linear. The Jacobian
-J_w therefore gives the exact part of each output along direct paths: the effect of an output through a later
-layer belongs to the part of that layer. The sum of the parts is compared with the whole: an operation that is not
-linear is an error.
+The outputs are leaves of the autograd graph, and the scale of every norm is fixed ("frozen") at its value in this pass
+(Elhage et al. 2021, "Handling layer normalization"). Between the leaves, everything is linear. The Jacobian J_w
+therefore gives the exact part of each output along direct paths: the effect of an output through a later layer belongs
+to the part of that layer. The sum of the parts is compared with the whole: an operation that is not linear is an error.
 
-This graph is not made with `regard.replace`: it needs a leaf at every bias, position and embedding, and other
-gradients of norms, and none of these is an activation with a name.
+This graph is not made with `regard.replace`: it needs a leaf at every bias, position and embedding, and other gradients
+of norms, and none of these is an activation with a name.
 """
 
 import re
@@ -35,14 +34,11 @@ PartKind = Literal["token", "position", "embedding", "head", "feed_forward", "bi
 """What a part of the model writes: a token embedding, a position, another embedding (such as BERT's segments),
 the context of a head, the output of a feed-forward layer, a bias, a learned vector (such as the queries of a
 query model)."""
-ROWS = 16
-"""Rows of a Jacobian that are computed at once; more rows need more memory."""
-POSITION = re.compile(r"pos|wpe", re.I)
-"""Names of embeddings of positions in transformers models."""
+ROWS = 16  # Rows of a Jacobian that are computed at once; more rows need more memory
+POSITION = re.compile(r"pos|wpe", re.I)  # Names of embeddings of positions in transformers models
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-8}
 """Largest accepted difference between the sum of all parts and the whole, as a fraction of the largest part."""
-HALF_TOLERANCE = 5e-2
-"""The same for dtypes of half precision, whose parts are rounded to three digits."""
+HALF_TOLERANCE = 5e-2  # The same for dtypes of half precision, whose parts are rounded to three digits
 ACTIVATIONS = (F.gelu, F.silu, F.relu, torch.relu, torch.tanh)
 """Activation functions in output heads, such as those of BERT and RoBERTa, and the cap of Gemma's logits."""
 INDIRECT = "it adds to the logit only through other layers"
@@ -52,10 +48,8 @@ class Leaf(NamedTuple):
     """One output of a part of the model, as a leaf of the graph."""
 
     kind: PartKind
-    name: str
-    """Short name of the layer or module; `name#1` for its second call."""
-    value: Tensor
-    """(..., T, D); (D,) of a bias."""
+    name: str  # Short name of the layer or module; `name#1` for its second call
+    value: Tensor  # (..., T, D); (D,) of a bias
     heads: int = 1
 
 
@@ -281,15 +275,11 @@ class Contribution(NamedTuple):
     """What one part of the model wrote into a vector."""
 
     kind: PartKind
-    name: str
-    """Short name of the layer or module."""
-    step: int | None
-    """Step at which it was written; None for a bias, which is the same at every step."""
-    vector: Tensor
-    """(d,), float64."""
+    name: str  # Short name of the layer or module
+    step: int | None  # Step at which it was written; None for a bias, which is the same at every step
+    vector: Tensor  # (d,), float64
     head: int | None = None
-    key: int | None = None
-    """Step that the head read, if the part of a head is split by steps."""
+    key: int | None = None  # Step that the head read, if the part of a head is split by steps
     jacobian: Tensor | None = None
     """(d, Dv), float64: derivative of the vector by the context of a head, or by the value that it read."""
 
@@ -297,9 +287,8 @@ class Contribution(NamedTuple):
 class LinearPass(LinearGraph):
     """One pass of a model for one input, whose queries, keys and values can be split.
 
-    `calls`: the calls of each attention layer. Vectors that a model divides by their lengths, as in cosine
-    scores, are divided by a constant. Raises `InputError` for a recurrent model, whose states are not sums of
-    outputs.
+    `calls`: the calls of each attention layer. Vectors that a model divides by their lengths, as in cosine scores, are
+    divided by a constant. Raises `InputError` for a recurrent model, whose states are not sums of outputs.
     """
 
     def __init__(self, model: nn.Module, components: Components, forward: ForwardPass) -> None:
@@ -362,9 +351,7 @@ class LinearPass(LinearGraph):
         jacobian = source.jacobian * self._context_factors(source, weights @ values)
         return [
             source._replace(
-                key=key,
-                vector=float(weights[key]) * (jacobian @ values[key]),
-                jacobian=float(weights[key]) * jacobian,
+                key=key, vector=float(weights[key]) * (jacobian @ values[key]), jacobian=float(weights[key]) * jacobian
             )
             for key in weights.nonzero().flatten().tolist()
         ]
@@ -380,8 +367,7 @@ class LinearPass(LinearGraph):
         outer = source.jacobian
         return [
             writer._replace(
-                vector=outer @ writer.vector,
-                jacobian=None if writer.jacobian is None else outer @ writer.jacobian,
+                vector=outer @ writer.vector, jacobian=None if writer.jacobian is None else outer @ writer.jacobian
             )
             for writer in self._values[place]
         ]

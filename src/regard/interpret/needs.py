@@ -1,13 +1,12 @@
 """Which heads a model needs, alone and together.
 
-The context of a head is replaced in two ways: by its context for another input (resampling, Chan et al. 2022,
-"Causal scrubbing"), and by the mean over the other inputs; see `resampling`. An input is *affected* if its loss,
-summed over the outputs, then changes by more than `CHANGED`. A model *needs* a head if more than `FEW` of all
-inputs are affected in both ways, and does not need it if fewer are in both ways (one-sided exact binomial tests
-of the counted inputs, with Benjamini and Hochberg's correction over all heads). Otherwise it cannot be told: of
-two heads that replace each other, a wrong value of one changes answers, and its absence does not. Nothing is said
-about a head whose context does not change in 95 % of the inputs; a head that writes zero for all inputs is not
-needed.
+The context of a head is replaced in two ways: by its context for another input (resampling, Chan et al. 2022, "Causal
+scrubbing"), and by the mean over the other inputs; see `resampling`. An input is *affected* if its loss, summed over
+the outputs, then changes by more than `CHANGED`. A model *needs* a head if more than `FEW` of all inputs are affected
+in both ways, and does not need it if fewer are in both ways (one-sided exact binomial tests of the counted inputs, with
+Benjamini and Hochberg's correction over all heads). Otherwise it cannot be told: of two heads that replace each other,
+a wrong value of one changes answers, and its absence does not. Nothing is said about a head whose context does not
+change in 95 % of the inputs; a head that writes zero for all inputs is not needed.
 
 No head alone shows two kinds of groups, which are therefore searched:
 
@@ -34,12 +33,9 @@ from regard.result import percent
 from regard.statistics import LEVEL, benjamini_hochberg, count_interval
 from regard.viz.subject import Input, LearnedSubject
 
-CHANGED = 0.1
-"""Change of the summed loss of an input, in nats, from which the input is affected."""
-FEW = 0.01
-"""Share of affected inputs above which a model needs a head."""
-MAX_TRIALS = 120
-"""Largest number of groups of heads that are switched off in each of the two searches."""
+CHANGED = 0.1  # Change of the summed loss of an input, in nats, from which the input is affected
+FEW = 0.01  # Share of affected inputs above which a model needs a head
+MAX_TRIALS = 120  # Largest number of groups of heads that are switched off in each of the two searches
 LEARNED = 0.7
 """Largest loss, as a fraction of that of untrained models, at which a model has learned enough for claims on
 heads. Of 200 untrained models of five sizes, none is below this fraction of two others; 5.5 % are below 0.9."""
@@ -51,8 +47,7 @@ Group = tuple[Head, ...]
 class Needs:
     """Which heads a model needs."""
 
-    inputs: int
-    """Number of inputs with another input whose contexts can replace theirs."""
+    inputs: int  # Number of inputs with another input whose contexts can replace theirs
     shares: dict[Head, Estimate] = field(default_factory=dict)
     """Share of affected inputs without each head, with its exact 95 % interval."""
     verdicts: dict[Head, Need] = field(default_factory=dict)
@@ -60,16 +55,12 @@ class Needs:
     """Groups of heads that replace each other, with the share of affected inputs without the whole group."""
     cancelling: list[tuple[Group, Estimate]] = field(default_factory=list)
     """Pairs of heads that cancel each other, with the share of affected inputs without both."""
-    learned: bool = True
-    """Whether the model predicts clearly better than untrained models."""
-    remarks: list[str] = field(default_factory=list)
-    """What was not searched or cannot be told, one sentence each."""
+    learned: bool = True  # Whether the model predicts clearly better than untrained models
+    remarks: list[str] = field(default_factory=list)  # What was not searched or cannot be told, one sentence each
     changes: dict[Head, Change] = field(default_factory=dict)
     """What resampling each head changed, or its mean if this changed fewer inputs."""
-    silent: list[Head] = field(default_factory=list)
-    """Heads whose context is zero for all inputs."""
-    origin: str = RUN
-    """How the model was given, as `Traits.origin`; error rates are measured for some origins."""
+    silent: list[Head] = field(default_factory=list)  # Heads whose context is zero for all inputs
+    origin: str = RUN  # How the model was given, as `Traits.origin`; error rates are measured for some origins
 
     def sentences(self) -> list[str]:
         """Return one sentence for each head and group, with the measured error rate of its kind."""
@@ -159,8 +150,7 @@ class _Ablation:
 def find_needs(
     subject: LearnedSubject[Input], inputs: Sequence[Input], importance: dict[str, list[float]], *, seed: int = 0
 ) -> Needs:
-    """Return which heads a subject needs, over some inputs. `importance`: orders the search, as
-    `HeadImportance.added`.
+    """Return which heads a subject needs, over some inputs. `importance`: orders the search, as `HeadImportance.added`.
 
     Nothing is claimed about a model that predicts little better than untrained ones.
     """
@@ -177,10 +167,7 @@ def find_needs(
     ]
     for count, text in (
         (resampling.alone, "had no other input of this length or longer"),
-        (
-            resampling.cut,
-            "had no other input of this length, and took contexts of longer inputs, cut to their length",
-        ),
+        (resampling.cut, "had no other input of this length, and took contexts of longer inputs, cut to their length"),
     ):
         if count and number:
             remarks.append(f"{plural(count, 'input')} {text}.")
@@ -228,8 +215,7 @@ def find_needs(
 
 
 def decide(resampled: dict[Head, int], missed: dict[Head, int], inputs: int) -> dict[Head, Need]:
-    """Return for each head whether it is needed, from the numbers of affected inputs with resampling and the
-    mean.
+    """Return for each head whether it is needed, from the numbers of affected inputs with resampling and the mean.
 
     >>> decide({("cross", 0): 40, ("cross", 1): 40}, {("cross", 0): 30, ("cross", 1): 0}, 500)
     {('cross', 0): 'needed', ('cross', 1): 'cannot be told'}

@@ -55,10 +55,8 @@ from regard.result import Result, signed
 from regard.viz.subject import Subject, check_subject
 
 MIN_DIFFERENCE = 1e-6
-"""Smallest logit difference between the clean and the corrupted run, in nats, for which effects are
-computed."""
-Metric = Callable[[Tensor], Tensor]
-"""Maps the logits (T, C) of one input to a number."""
+"""Smallest logit difference between the clean and the corrupted run, in nats, for which effects are computed."""
+Metric = Callable[[Tensor], Tensor]  # Maps the logits (T, C) of one input to a number
 SAME = "both inputs have the same answer, so there is no difference to restore: give inputs with different answers"
 SAME_PREDICTED = ", or name two answers to compare, answers=(..., ...)"
 
@@ -68,14 +66,10 @@ class AnswerDifference:
     """The measured difference between a clean and a corrupted run."""
 
     measure: Metric
-    answers: tuple[str, str]
-    """The answers for the clean and the corrupted input."""
-    step: int
-    """Output step at which the logits are compared."""
-    clean: float
-    """Difference in the clean run."""
-    corrupted: float
-    """Difference in the corrupted run."""
+    answers: tuple[str, str]  # The answers for the clean and the corrupted input
+    step: int  # Output step at which the logits are compared
+    clean: float  # Difference in the clean run
+    corrupted: float  # Difference in the corrupted run
 
     def restored(self, logits: Tensor) -> float:
         """Return the effect of a patch into the corrupted run with logits (T, C)."""
@@ -92,15 +86,11 @@ class DifferenceEffects(Result):
 
     clean: str
     corrupted: str
-    answers: tuple[str, str]
-    """The answer tokens for the clean and the corrupted input."""
-    difference_clean: float
-    """Logit of the first answer minus the logit of the second answer, for the clean input."""
+    answers: tuple[str, str]  # The answer tokens for the clean and the corrupted input
+    difference_clean: float  # Logit of the first answer minus the logit of the second answer, for the clean input
     difference_corrupted: float
-    step: int
-    """Output step at which the logits are compared."""
-    heads: dict[str, list[float]]
-    """By layer: the effect of each head."""
+    step: int  # Output step at which the logits are compared
+    heads: dict[str, list[float]]  # By layer: the effect of each head
 
     @property
     def difference(self) -> str:
@@ -124,10 +114,8 @@ class InputPair(NamedTuple):
 
     clean: Any
     corrupted: Any
-    causal: bool
-    """Whether each output depends on the inputs up to its own position only."""
-    step: int | None = None
-    """The output step that answers the clean input, such as its first mask; None: not known."""
+    causal: bool  # Whether each output depends on the inputs up to its own position only
+    step: int | None = None  # The output step that answers the clean input, such as its first mask; None: not known
 
 
 def prepare_inputs(subject: Subject[Any], clean: Any, corrupted: Any) -> InputPair:
@@ -168,10 +156,9 @@ def compare_answers(
     """Return the difference between the clean and the corrupted run, with logits (T, C) each.
 
     `answers`: two texts (None: the likeliest answers). Of a model with one output number, the number itself is
-    compared. `step`: output step, negative from the end. None: the first mask of a masked model, otherwise the
-    last step; without `answers`, a model that is not causal is compared at the first step at which its
-    predictions differ if they are equal at the last step. Raises `InputError` if the difference is the same in
-    both runs.
+    compared. `step`: output step, negative from the end. None: the first mask of a masked model, otherwise the last
+    step; without `answers`, a model that is not causal is compared at the first step at which its predictions differ if
+    they are equal at the last step. Raises `InputError` if the difference is the same in both runs.
     """
     is_fixed = inputs.causal or answers is not None or metric is not None
     place = _find_step(logits, inputs.step if step is None else step, is_fixed=is_fixed)
@@ -206,8 +193,7 @@ def _find_step(logits: Sequence[Tensor], step: int | None, *, is_fixed: bool) ->
 
 
 NO_ATTENTION = "no attention was recorded in the model; if it has attention, pass modules= to look()"
-STATE = "state after "
-"""Prefix of the name of a block's state."""
+STATE = "state after "  # Prefix of the name of a block's state
 
 
 @public
@@ -382,8 +368,7 @@ def _facts(
 @public
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PathPatchingResult(DifferenceEffects):
-    """The effect of each direct path to some receivers, as a fraction of the logit difference between two
-    inputs."""
+    """The effect of each direct path to some receivers, as a fraction of the logit difference between two inputs."""
 
     receivers: list[str]
     others: dict[str, float]
@@ -441,12 +426,7 @@ def patch_paths(
         nodes = _receivers(graph, names)
         passes = graph.full(1), corrupted_pass(graph, *probes)
         difference = compare_answers(
-            subject,
-            inputs,
-            [passed.logits[0].float() for passed in passes],
-            answers=answers,
-            metric=metric,
-            step=step,
+            subject, inputs, [passed.logits[0].float() for passed in passes], answers=answers, metric=metric, step=step
         )
         reached = {sender for node in nodes for sender in graph.edges[node.key]}
         senders = [sender for sender in graph.senders if sender.key in reached]

@@ -41,10 +41,8 @@ from regard.viz.subject import Input, ProbeInput, Subject
 MOST_LETTERS = 26
 """Largest alphabet whose tokens all replace each token. The cost grows with the alphabet: 200 inputs take 26 s
 of a CPU for 26 letters (Reverse) and 82 s for 65 letters (MQAR); with resampling, they take 6 and 7 s."""
-SHARE = (0.0, 1.0)
-"""Bounds of a fraction."""
-STEADY = 0.1
-"""Largest fraction of the attention that differs between samples if a head attends to fixed positions."""
+SHARE = (0.0, 1.0)  # Bounds of a fraction
+STEADY = 0.1  # Largest fraction of the attention that differs between samples if a head attends to fixed positions
 ROUNDING = 1e-5
 """Smallest change in nats that counts. Rounding causes smaller ones, which would rank inputs without effect."""
 
@@ -52,12 +50,9 @@ ROUNDING = 1e-5
 class Yardstick(NamedTuple):
     """The method that measures which inputs an answer depends on."""
 
-    method: str
-    """Name of the method for `regard.attribute`."""
-    text: str
-    """Description: how an input is replaced."""
-    auroc: str
-    """Its AUROC on models whose answer is known."""
+    method: str  # Name of the method for `regard.attribute`
+    text: str  # Description: how an input is replaced
+    auroc: str  # Its AUROC on models whose answer is known
 
 
 OTHER_TOKENS = Yardstick("other_tokens", "each token is replaced by every other token", "0.99 to 1.00")
@@ -72,10 +67,8 @@ YARDSTICKS = {yardstick.method: yardstick for yardstick in (OTHER_TOKENS, RESAMP
 class Probe:
     """The attention weights of one sample, and the inputs that its answer depends on."""
 
-    weights: dict[str, np.ndarray]
-    """Weights (H, Tq, Tk) of each recorded layer, by its name without `.layers`."""
-    dependence: np.ndarray
-    """(Tq, Tk), not negative: change of each output when each input is replaced."""
+    weights: dict[str, np.ndarray]  # Weights (H, Tq, Tk) of each recorded layer, by its name without `.layers`
+    dependence: np.ndarray  # (Tq, Tk), not negative: change of each output when each input is replaced
     relevant: np.ndarray | None = None
     """(Tq, Tk) bool: the inputs on which each output depends by the task's definition; None if unknown."""
 
@@ -87,11 +80,10 @@ def choose_yardstick(probe: ProbeInput) -> Yardstick:
 
 
 def probe_inputs(subject: Subject[Input], inputs: Sequence[Input], *, seed: int = 0) -> list[Probe]:
-    """Probe inputs that `subject.trial` accepts: the weights of the layers in which outputs attend to inputs, and
-    the dependence.
+    """Probe inputs that `subject.trial` accepts: the weights of the layers in which outputs attend to inputs, and the
+    dependence.
 
-    Inputs of equal length whose function `run_tokens` is the same share batches. The model must be in evaluation
-    mode.
+    Inputs of equal length whose function `run_tokens` is the same share batches. The model must be in evaluation mode.
     """
     background = Background(subject, seed=seed)
     groups: dict[Any, list[int]] = defaultdict(list)
@@ -151,10 +143,8 @@ def _dependence(trials: Sequence[Trial[Any]]) -> list[Tensor]:
 class RelevanceClaim(NamedTuple):
     """What the attention on relevant inputs supports."""
 
-    kind: str
-    """Kind of sentence in `regard.interpret.sentence_errors`."""
-    value: float
-    """The measured value that must exceed the threshold of the kind."""
+    kind: str  # Kind of sentence in `regard.interpret.sentence_errors`
+    value: float  # The measured value that must exceed the threshold of the kind
 
 
 def claim_relevance(beyond_uniform: Estimate, beyond_permuted: Estimate, moved: float | None) -> RelevanceClaim | None:
@@ -172,15 +162,10 @@ def claim_relevance(beyond_uniform: Estimate, beyond_permuted: Estimate, moved: 
 
 
 def measure_relevance(
-    weights: list[np.ndarray],
-    relevance: Sequence[np.ndarray],
-    even: np.ndarray,
-    others: list[int],
-    draw: np.ndarray,
+    weights: list[np.ndarray], relevance: Sequence[np.ndarray], even: np.ndarray, others: list[int], draw: np.ndarray
 ) -> dict[str, Any]:
-    """Return the fraction of a head's attention on relevant inputs; `even` (N,): the fraction under uniform
-    attention in each sample. `relevance_p`: p-value that it exceeds uniform attention and another sample's.
-    """
+    """Return the fraction of a head's attention on relevant inputs; `even` (N,): the fraction under uniform attention
+    in each sample. `relevance_p`: p-value that it exceeds uniform attention and another sample's."""
     shares = [share(w, r) for w, r in zip(weights, relevance, strict=True)]
     permuted = [share(w, relevance[other]) for w, other in zip(weights, others, strict=True)]
     return {
@@ -218,9 +203,7 @@ def measure_ranking(
 
 
 def share(weights: np.ndarray, relevant: np.ndarray) -> float:
-    """Return the mean mass on relevant inputs, over the steps that depend on any input; NaN without such
-    steps.
-    """
+    """Return the mean mass on relevant inputs, over the steps that depend on any input; NaN without such steps."""
     steps, inputs = (min(sizes) for sizes in zip(weights.shape, relevant.shape, strict=True))
     relevant = relevant[:steps, :inputs]
     counted = relevant.any(1)
@@ -230,11 +213,10 @@ def share(weights: np.ndarray, relevant: np.ndarray) -> float:
 
 
 def correlation(weights: np.ndarray, measure: np.ndarray) -> float:
-    """Return Spearman's rank correlation of weights and a measure (Tq, Tk) over the inputs, averaged over the
-    steps.
+    """Return Spearman's rank correlation of weights and a measure (Tq, Tk) over the inputs, averaged over the steps.
 
-    If the samples differ in length, only their common steps and inputs are used. Steps at which the weights or
-    the measure are constant are ignored. Returns NaN if all steps are ignored.
+    If the samples differ in length, only their common steps and inputs are used. Steps at which the weights or the
+    measure are constant are ignored. Returns NaN if all steps are ignored.
 
     >>> correlation(np.array([[0.1, 0.2, 0.7]]), np.array([[1.0, 2.0, 3.0]]))
     1.0
@@ -252,8 +234,7 @@ def correlation(weights: np.ndarray, measure: np.ndarray) -> float:
 def _ranks(rows: np.ndarray) -> np.ndarray:
     """Return the rank of each value in its row; tied values get the mean of their ranks.
 
-    Values are tied if they are equal to five significant digits; otherwise rounding errors would rank equal
-    weights.
+    Values are tied if they are equal to five significant digits; otherwise rounding errors would rank equal weights.
     """
     # Digits are counted from each value's first one: with six decimals, gradients of 1e-6 would all be tied.
     scale = 10.0 ** np.floor(np.log10(np.maximum(np.abs(rows), np.finfo(np.float64).tiny)))

@@ -21,12 +21,9 @@ from regard.viz.subject import Input, Subject
 DIFFERENT = 1e-3
 """Difference of two contexts, as a fraction of the norm of the larger one, from which they differ. Rounding in
 float32 gives differences below 1e-5."""
-ENOUGH = 0.95
-"""Share of the inputs whose contexts must change before anything is said about a head."""
-LONGER = 8
-"""Number of longer inputs that replace an input without a partner of its own length."""
-SHIFTS = 32
-"""Number of other inputs that are tried as a partner with another context."""
+ENOUGH = 0.95  # Share of the inputs whose contexts must change before anything is said about a head
+LONGER = 8  # Number of longer inputs that replace an input without a partner of its own length
+SHIFTS = 32  # Number of other inputs that are tried as a partner with another context
 BATCHES = (250, 64, 1)
 """Numbers of inputs whose losses are computed together; the first that the subject computes in one pass."""
 Head = tuple[str, int]
@@ -38,10 +35,8 @@ class Change(NamedTuple):
     """What an intervention changed in the contexts of heads, over some inputs."""
 
     inputs: int
-    changed: int
-    """Number of inputs whose contexts differ by at least `DIFFERENT` of their norm."""
-    size: float
-    """Median over the inputs of the difference, as a fraction of the norm of the context (0 to 2)."""
+    changed: int  # Number of inputs whose contexts differ by at least `DIFFERENT` of their norm
+    size: float  # Median over the inputs of the difference, as a fraction of the norm of the context (0 to 2)
 
     @property
     def reason(self) -> str:
@@ -68,12 +63,9 @@ class _Group(NamedTuple, Generic[Input]):
     """Inputs that replace each other."""
 
     inputs: list[Input]
-    calls: ContextCalls
-    """Contexts (N, B, T, H Dv) of the inputs."""
-    pool: ContextCalls
-    """Contexts (M, B, T, H Dv) that replace them: their own, or those of longer inputs, cut."""
-    size: int
-    """Number of inputs whose losses are computed in one pass."""
+    calls: ContextCalls  # Contexts (N, B, T, H Dv) of the inputs
+    pool: ContextCalls  # Contexts (M, B, T, H Dv) that replace them: their own, or those of longer inputs, cut
+    size: int  # Number of inputs whose losses are computed in one pass
 
 
 class Resampling(Generic[Input]):
@@ -117,9 +109,8 @@ class Resampling(Generic[Input]):
         return not any(self._vectors(group.calls, head).any() for group in self.groups)
 
     def replace(self, heads: Sequence[Head], *, mean: bool = False) -> tuple[np.ndarray, Change]:
-        """Return the losses (N,) if the contexts of some heads are those of another input, for which they differ
-        if there is one, or the mean over the other inputs; and for how many inputs the contexts of all heads
-        changed."""
+        """Return the losses (N,) if the contexts of some heads are those of another input, for which they differ if
+        there is one, or the mean over the other inputs; and for how many inputs the contexts of all heads changed."""
         losses, sizes = [np.zeros(0)], [torch.zeros(0)]
         for group in self.groups:
             if mean:

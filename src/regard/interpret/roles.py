@@ -31,8 +31,7 @@ from regard.viz.maps import CROSS, LayerMap
 from regard.viz.subject import Input, LearnedSubject, Subject
 
 SEPARATORS = ("</s>", "<s>")
-MAX_SEARCHED = 40
-"""Number of positions, and of most frequent symbols, that are searched."""
+MAX_SEARCHED = 40  # Number of positions, and of most frequent symbols, that are searched
 
 Targets = Callable[[LayerMap, np.ndarray], np.ndarray | None]
 """Takes a layer and its visible keys (Tq, Tk); returns the role's keys, (Tq, Tk) bool, or None if the layer has
@@ -145,9 +144,8 @@ FIXED: dict[str, Targets] = {
     "the first step": _position(0),
     "the end of the sequence": _symbol(*SEPARATORS),
 }
-"""Roles that need no search, the most specific role first: of two roles that fit equally well, the first role
-is used.
-"""
+"""Roles that need no search, the most specific role first: of two roles that fit equally well, the first role is
+used."""
 PAIRED: dict[str, Targets] = {
     f"{first} or {second}": _either(FIXED[first], FIXED[second])
     for first, second in (
@@ -210,19 +208,16 @@ def searched_roles(maps: Sequence[LayerMap]) -> dict[str, Targets]:
 #
 # Positions and symbols are chosen on one half of the samples, and all strengths are measured on the other half.
 
-EVEN = 0.02
-"""Largest fraction of the weight of a uniform head that may differ from uniform attention."""
+EVEN = 0.02  # Largest fraction of the weight of a uniform head that may differ from uniform attention
 
 
 class RoleCandidate(NamedTuple):
     """A role that a head may have."""
 
     name: str
-    values: np.ndarray
-    """(N,) strength for each sample, NaN for samples in which it is undefined."""
+    values: np.ndarray  # (N,) strength for each sample, NaN for samples in which it is undefined
     strength: Estimate
-    untrained: float
-    """Largest strength over all heads of the layer in untrained models."""
+    untrained: float  # Largest strength over all heads of the layer in untrained models
 
 
 class HeadCandidates(NamedTuple):
@@ -305,9 +300,8 @@ def _permute_relevance(maps: Sequence[LayerMap]) -> list[LayerMap]:
 def _test_uniform(
     maps: Sequence[LayerMap], untrained: Sequence[Sequence[LayerMap]], head: int, draw: np.ndarray
 ) -> Estimate | None:
-    """Return how much of the weight of a uniform head differs from uniform attention; None for other heads, and
-    if a head of an untrained model is uniform.
-    """
+    """Return how much of the weight of a uniform head differs from uniform attention; None for other heads, and if a
+    head of an untrained model is uniform."""
     deviation = estimate([uniform_deviation(sample.weights[head]) for sample in maps], draw)
     least = min(
         float(np.mean([uniform_deviation(sample.weights[untrained_head]) for sample in model]))
@@ -318,9 +312,8 @@ def _test_uniform(
 
 
 def role_strengths(roles: Mapping[str, Targets], maps: Sequence[LayerMap]) -> dict[str, np.ndarray]:
-    """Return the strength of every role for each head and sample, (H, N); NaN for samples in which the strength
-    is undefined.
-    """
+    """Return the strength of every role for each head and sample, (H, N); NaN for samples in which the strength is
+    undefined."""
     return {name: np.stack([_strength(targets, sample) for sample in maps], axis=1) for name, targets in roles.items()}
 
 
@@ -353,10 +346,8 @@ def _mean(values: np.ndarray) -> float:
     return float(known.mean()) if len(known) else -np.inf
 
 
-MIN_SAMPLES = 10
-"""Smallest number of samples."""
-UNTRAINED = 2
-"""Number of untrained models whose heads are compared with the trained heads."""
+MIN_SAMPLES = 10  # Smallest number of samples
+UNTRAINED = 2  # Number of untrained models whose heads are compared with the trained heads
 
 
 @public
@@ -369,9 +360,8 @@ class HeadRole:
     role: str | None
     """Keys to which the head attends; None if no role has enough evidence."""
     strength: Estimate | None
-    """Strength of the role: 0 for uniform attention, 1 for attention to only the role's keys; None without a
-    role. For a uniform head: the fraction of its weight that differs from uniform attention.
-    """
+    """Strength of the role: 0 for uniform attention, 1 for attention to only the role's keys; None without a role. For
+    a uniform head: the fraction of its weight that differs from uniform attention."""
     untrained: float
     """Largest strength of this role over all heads of the layer in untrained models."""
     origin: str = RUN
@@ -432,10 +422,7 @@ class HeadRoles(Result):
         columns = ["layer", "head", *(["off: loss"] if added else []), "attends to", "strength", "untrained"]
         columns.append("wrong")
         table = Table(*columns, box=None, pad_edge=False)
-        table.title, table.title_justify = (
-            "What each head attends to (0: uniform attention; 1: nothing else)",
-            "left",
-        )
+        table.title, table.title_justify = ("What each head attends to (0: uniform attention; 1: nothing else)", "left")
         table.caption, table.caption_justify = "\n".join(self._notes()), "left"
         for role in self.sorted(added) if added else self.heads:
             strength = "" if role.strength is None or role.role is None else str(role.strength)

@@ -12,10 +12,8 @@ from importlib import resources
 from typing import NamedTuple
 
 FILE = "sentence_errors.json"
-RUN = "run"
-"""`Traits.origin` of the models on which the rates were measured."""
-MOST_WRONG = 0.07
-"""Largest upper end of the interval of a kind's error rate; a kind above it says "cannot be told"."""
+RUN = "run"  # `Traits.origin` of the models on which the rates were measured
+MOST_WRONG = 0.07  # Largest upper end of the interval of a kind's error rate; a kind above it says "cannot be told"
 
 
 class ErrorRate(NamedTuple):
@@ -23,15 +21,11 @@ class ErrorRate(NamedTuple):
 
     tested: int
     wrong: int
-    low: float
-    """Lower end of the 95 % interval of the error rate, over programs."""
+    low: float  # Lower end of the 95 % interval of the error rate, over programs
     high: float
-    programs: int
-    """Number of programs with such a sentence."""
-    true: int
-    """Number of heads of which such a sentence would be right."""
-    told: int
-    """Number of these heads of which a right sentence is said."""
+    programs: int  # Number of programs with such a sentence
+    true: int  # Number of heads of which such a sentence would be right
+    told: int  # Number of these heads of which a right sentence is said
     threshold: float | None
     """What the measured value must exceed; None if no threshold keeps 95 % of the sentences right."""
     families: dict[str, tuple[int, int]]

@@ -24,12 +24,9 @@ from regard.interpret.linear_pass import INDIRECT, DirectPaths
 from regard.result import Result, signed
 from regard.viz.subject import Input, Subject, layer_named
 
-MAX_RETURNED = 20
-"""Largest number of samples that are returned."""
-MAX_LETTERS = 40
-"""Largest number of characters that a table of samples shows from an input."""
-LISTED = 10
-"""Heads, or tokens, that a result lists by default."""
+MAX_RETURNED = 20  # Largest number of samples that are returned
+MAX_LETTERS = 40  # Largest number of characters that a table of samples shows from an input
+LISTED = 10  # Heads, or tokens, that a result lists by default
 
 
 @public
@@ -293,16 +290,12 @@ class HeadSample:
     """One input, and the largest weight of a head for this input."""
 
     input: str
-    weight: float
-    """The largest weight (0 to 1), on the requested token if a token was requested."""
-    query: int
-    """Index of the query, from 0."""
-    key: int
-    """Index of the key, from 0."""
+    weight: float  # The largest weight (0 to 1), on the requested token if a token was requested
+    query: int  # Index of the query, from 0
+    key: int  # Index of the key, from 0
     query_label: str
     key_label: str
-    right: bool | None
-    """Whether the whole answer is correct; None if unknown."""
+    right: bool | None  # Whether the whole answer is correct; None if unknown
 
 
 @public
@@ -350,11 +343,10 @@ def head_samples(
     """Search unseen inputs for the largest weights of a head.
 
     `token`: label of a key; only weights on keys with this label are used, and other inputs are left out.
-    `wrong_first`: list inputs with incorrect answers first. `samples`: number of inputs to search; at most 20
-    are returned.
+    `wrong_first`: list inputs with incorrect answers first. `samples`: number of inputs to search; at most 20 are
+    returned.
 
-    Raises `InputError` for an unknown layer or head, if there are no unseen inputs, and if no input contains
-    the token.
+    Raises `InputError` for an unknown layer or head, if there are no unseen inputs, and if no input contains the token.
     """
     check_range("samples", samples, 1, 10**5)
     heads = {module.name: module.heads for module in subject.layers}

@@ -1,14 +1,13 @@
 """The timeline of the heads of runs: the step at which each role forms, and the order of roles over seeds.
 
-A head has formed at the first snapshot from which its score stays at the threshold or above until the last
-snapshot. A role has formed with the first of its heads. Seeds are matched by role: head numbers have no meaning
-across seeds.
+A head has formed at the first snapshot from which its score stays at the threshold or above until the last snapshot. A
+role has formed with the first of its heads. Seeds are matched by role: head numbers have no meaning across seeds.
 
-The median over seeds has an interval of order statistics, which holds for every distribution (Conover 1999,
-"Practical Nonparametric Statistics", section 3.2): among n sorted values, the k-th smallest and the k-th largest
-enclose the median with probability 1 - 2 P(Binomial(n, 1/2) < k). The largest k with at least 95 % is used. Fewer
-than 6 seeds do not reach 95 %: their interval is the range, and `coverage` is its probability. A seed on which
-the role has not formed counts as infinitely late, so that it is not left out.
+The median over seeds has an interval of order statistics, which holds for every distribution (Conover 1999, "Practical
+Nonparametric Statistics", section 3.2): among n sorted values, the k-th smallest and the k-th largest enclose the
+median with probability 1 - 2 P(Binomial(n, 1/2) < k). The largest k with at least 95 % is used. Fewer than 6 seeds do
+not reach 95 %: their interval is the range, and `coverage` is its probability. A seed on which the role has not formed
+counts as infinitely late, so that it is not left out.
 """
 
 import itertools
@@ -36,8 +35,7 @@ THRESHOLD = 0.3
 """Score from which a head has a role. `regard.interpret.roles` names the role of a trained head from a larger
 score, because it says where the head attends; here, a head that begins to attend to the role's keys counts."""
 COVERAGE = 0.95
-SAMPLE_COUNT = 100
-"""Default number of samples."""
+SAMPLE_COUNT = 100  # Default number of samples
 
 
 @public
@@ -109,8 +107,7 @@ def role_head(scores: np.ndarray, threshold: float = THRESHOLD) -> RoleHead:
 @public
 @dataclass(frozen=True, kw_only=True)
 class MedianInterval:
-    """The median of values over seeds and its interval; None beyond the last step, where the role has not
-    formed."""
+    """The median of values over seeds and its interval; None beyond the last step, where the role has not formed."""
 
     median: float | None
     low: float | None
@@ -206,16 +203,14 @@ def count_in_order(events: Sequence[Sequence[float]]) -> tuple[int, int]:
 CORRECT = 0.5
 """Fraction of correct outputs. The step from which this fraction is exceeded is an event like the formation of a
 head."""
-EVEN = 0.9
-"""Score from which a head counts as uniform."""
+EVEN = 0.9  # Score from which a head counts as uniform
 ANSWERS = "half of the outputs correct"
 
 
 @public
 @dataclass(frozen=True, kw_only=True)
 class RoleTimeline:
-    """A role over all seeds. Lists have one entry per run; medians over seeds are of the role's head
-    (`heads`)."""
+    """A role over all seeds. Lists have one entry per run; medians over seeds are of the role's head (`heads`)."""
 
     role: str
     formed: int
@@ -415,14 +410,8 @@ class Timeline(Result):
         return table
 
     def json(self) -> dict[str, Any]:
-        """Return everything as plain values: the runs' measurements by snapshot and head, roles, orders,
-        sentences."""
-        derived = {
-            "steps": self.steps,
-            "roles": self.roles,
-            "events": self.events,
-            "orders": pair_orders(self.events),
-        }
+        """Return everything as plain values: the runs' measurements by snapshot and head, roles, orders, sentences."""
+        derived = {"steps": self.steps, "roles": self.roles, "events": self.events, "orders": pair_orders(self.events)}
         return {**super().json(), **to_plain(derived), "words": self.sentences, "notes": self.notes}
 
     def summary(self) -> str:
@@ -437,18 +426,12 @@ class Timeline(Result):
         roles = ", ".join(f"{role}: {COLOURS[role]}" for role in self.matched)
         parts: list[Part] = [
             Group(*self.sentences),
-            Plot(
-                lambda: draw_roles(self.runs, self.matched, self.threshold),
-                "Score of each role, loss and accuracy",
-            ),
+            Plot(lambda: draw_roles(self.runs, self.matched, self.threshold), "Score of each role, loss and accuracy"),
             "Each strip: score of the role's head, median over seeds as a line, interval as a band. Ticks below: "
             "step at which the role forms on each seed. Dashed: threshold. Snapshots stand at equal distances.",
             self.role_table(),
             self.order_table(),
-            Plot(
-                lambda: draw_heads(self.runs, self.matched),
-                f"Role of each head at each snapshot, by color: {roles}",
-            ),
+            Plot(lambda: draw_heads(self.runs, self.matched), f"Role of each head at each snapshot, by color: {roles}"),
             "Each row is a head of one seed. Its color is that of the role with the largest score, "
             "stronger for a larger score; no color for scores of 0.",
             Group(*self.notes),
@@ -494,8 +477,7 @@ COLOURS = {
 """Colors of Okabe and Ito (2008), which are distinct for color-blind readers. Roles of the same kind of layer
 have different colors."""
 GREY = "#7f8894"
-WIDTH, STRIP, ROW = 9.0, 1.05, 0.2
-"""Width of a figure, height of a role's strip, and height of a head's row, in inches."""
+WIDTH, STRIP, ROW = 9.0, 1.05, 0.2  # Width of a figure, height of a role's strip, and height of a head's row, in inches
 
 
 def draw_roles(runs: Sequence[Development], matched: Mapping[str, Sequence[RoleHead]], threshold: float) -> bytes:
@@ -576,8 +558,7 @@ def draw_heads(runs: Sequence[Development], roles: Collection[str]) -> bytes:
 
 
 def _colour_heads(run: Development) -> np.ndarray:
-    """Return the colors of a run's heads, (N, S, 3): the color of the strongest role, mixed with the
-    background."""
+    """Return the colors of a run's heads, (N, S, 3): the color of the strongest role, mixed with the background."""
     from matplotlib import rcParams
     from matplotlib.colors import to_rgb
 

@@ -32,16 +32,11 @@ if TYPE_CHECKING:
     from rich.tree import Tree
 
 
-PARTS_SHOWN = 8
-"""Number of printed parts of a query or key."""
-PAIRS_SHOWN = 5
-"""Number of printed pairs."""
-BAR_WIDTH = 12
-"""Length of the longest bar, in characters."""
-DEPTH = 2
-"""Default number of levels of a trace."""
-TOP = 3
-"""Default number of contributions of each level."""
+PARTS_SHOWN = 8  # Number of printed parts of a query or key
+PAIRS_SHOWN = 5  # Number of printed pairs
+BAR_WIDTH = 12  # Length of the longest bar, in characters
+DEPTH = 2  # Default number of levels of a trace
+TOP = 3  # Default number of contributions of each level
 EQUAL = "A part that adds the same to the score of every key of a row does not change the weights."
 
 
@@ -140,10 +135,7 @@ class Why(Result):
     """Computes `trace`."""
 
     def trace(
-        self,
-        *,
-        depth: Annotated[int, Limits(1, 1000)] = DEPTH,
-        top: Annotated[int, Limits(1, 10**6)] | None = TOP,
+        self, *, depth: Annotated[int, Limits(1, 1000)] = DEPTH, top: Annotated[int, Limits(1, 10**6)] | None = TOP
     ) -> Trace:
         """Follow the largest contributions backwards.
 

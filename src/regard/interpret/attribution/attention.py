@@ -29,10 +29,8 @@ from regard.interpret.rollout import rollout as roll
 from regard.viz.maps import CROSS
 
 UNKNOWN_VALUES = "its values are not known"
-BEST_HEAD_INPUTS = 20
-"""Other inputs on which the best head is chosen."""
-UNIT = 2**24
-"""Units of a capacity of 1: maximum_flow needs integers of 32 bits."""
+BEST_HEAD_INPUTS = 20  # Other inputs on which the best head is chosen
+UNIT = 2**24  # Units of a capacity of 1: maximum_flow needs integers of 32 bits
 DECODER = "The attention between output steps is not part of the scores."
 
 
@@ -131,8 +129,7 @@ def known_values(trial: Trial[Any], name: str) -> Tensor:
 
 
 def weights_times_gradient(trial: Trial[Any]) -> np.ndarray:
-    """Return weights times absolute gradients (S, Tk), averaged over heads (Barkan et al. 2021, with absolute
-    values).
+    """Return weights times absolute gradients (S, Tk), averaged over heads (Barkan et al. 2021, with absolute values).
 
     The gradient with respect to a weight is the value of the key times the gradient of the context.
     """
@@ -235,8 +232,7 @@ def _flow_graph(capacities: list[np.ndarray]) -> tuple[csr_array, int]:
 def value_zeroing(trial: Trial[Any]) -> np.ndarray:
     """Return value zeroing (S, Tk), multiplied over layers (Mohebbi et al. 2023).
 
-    The distance is one minus the cosine of the states after the block of the layer. Rows are divided by their
-    sums.
+    The distance is one minus the cosine of the states after the block of the layer. Rows are divided by their sums.
     """
     own, cross = stacked_layers(trial)
     layers = [zeroing_distances(trial, name) for name in own]

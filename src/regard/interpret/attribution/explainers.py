@@ -44,8 +44,7 @@ INSEQ = (
 INSTALL_INSEQ = "pip install 'regard[explainers,hub]' && pip install --no-deps inseq jaxtyping treescope wadler-lindig"
 """Inseq requires typeguard<=2.13.3, which it does not import, and which tyro does not accept."""
 SUMS = "Scores are absolute sums over the embedding (saliency: norms); Inseq itself prints norms."
-TOLERANCE = 1e-3
-"""Largest accepted difference between the log-probabilities of the model and of Inseq."""
+TOLERANCE = 1e-3  # Largest accepted difference between the log-probabilities of the model and of Inseq
 
 
 def library_method(method: str) -> MethodFunction | None:
@@ -144,8 +143,7 @@ def _run_inseq(inseq: Any, name: str, trial: Trial[Any]) -> Tensor:
 
 
 def _explain_step(model: Any, source: Tensor, prefix: Tensor, target: Tensor, value: float) -> Tensor:
-    """Return the scores (T,) or (T, D) of the source, or of the prefix of a decoder-only model, for the next
-    token."""
+    """Return the scores (T,) or (T, D) of the source, or of the prefix of a decoder-only model, for the next token."""
     data = import_library("inseq.data", "a method of Inseq", "explainers", install=INSTALL_INSEQ)
 
     def encode(tokens: Tensor) -> Any:

@@ -19,10 +19,8 @@ from torch import Tensor
 from regard.errors import InputError
 from regard.interpret.attribution.trial import MOST_ROWS, RESAMPLES, Trial, change_embedding, resize
 
-MOST_TOKENS = 64
-"""Largest number of other tokens that replace a token; of a larger alphabet as many are drawn."""
-POINTS = 32
-"""Points on the line of integrated gradients (nodes of Gauss and Legendre)."""
+MOST_TOKENS = 64  # Largest number of other tokens that replace a token; of a larger alphabet as many are drawn
+POINTS = 32  # Points on the line of integrated gradients (nodes of Gauss and Legendre)
 MOST_NUMBERS = 1 << 20
 """Largest number of gradients in one pass, for which the copies of a large model take little memory."""
 INCOMPLETE = 0.05

@@ -29,10 +29,8 @@ from regard.viz.attention_map import AttentionMap
 from regard.viz.subject import Subject, check_subject
 
 ABNAR = "Abnar and Zuidema 2020"
-LISTED_INPUTS = 5
-"""Inputs of an output step that the table lists."""
-LISTED_EDGES = 20
-"""Edges that the table lists."""
+LISTED_INPUTS = 5  # Inputs of an output step that the table lists
+LISTED_EDGES = 20  # Edges that the table lists
 
 
 @public
@@ -112,8 +110,7 @@ class Method(NamedTuple):
     """An explanation method, with a function for each of its levels."""
 
     name: str
-    source: str
-    """Paper, or a description."""
+    source: str  # Paper, or a description
     functions: Mapping[Level, MethodFunction]
 
     @property
@@ -185,9 +182,7 @@ METHODS: dict[str, Method] = {
             {"inputs": inputs.gradient_norm},
         ),
         Method(
-            "gradient_x_input",
-            "Shrikumar et al. 2016, Not just a black box",
-            {"inputs": inputs.gradient_times_input},
+            "gradient_x_input", "Shrikumar et al. 2016, Not just a black box", {"inputs": inputs.gradient_times_input}
         ),
         Method(
             "integrated_gradients",
@@ -254,8 +249,7 @@ METHODS: dict[str, Method] = {
 
 
 DEFAULT_METHOD = "ablation_mean"
-HEAD_INPUTS = 20
-"""Unseen inputs over which scores of heads and edges are averaged by default."""
+HEAD_INPUTS = 20  # Unseen inputs over which scores of heads and edges are averaged by default
 
 
 @public

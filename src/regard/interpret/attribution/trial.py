@@ -37,12 +37,10 @@ from regard.viz.subject import Input, ProbeInput, Subject
 Level = Literal["inputs", "heads", "edges"]
 """What a method scores: inputs for each output step, heads, or edges between components."""
 LEVELS: tuple[Level, ...] = get_args(Level)
-MOST_ROWS = 256
-"""Largest number of changed inputs in one forward pass."""
+MOST_ROWS = 256  # Largest number of changed inputs in one forward pass
 RESAMPLES = 5
 """Other inputs whose tokens or contexts replace those of the explained input, over which changes are averaged."""
-SAMPLES = 50
-"""Other inputs for means. With 100, the AUROC of ablation to the mean on Signal is the same to 0.01."""
+SAMPLES = 50  # Other inputs for means. With 100, the AUROC of ablation to the mean on Signal is the same to 0.01.
 
 
 class Background(Generic[Input]):
@@ -52,16 +50,10 @@ class Background(Generic[Input]):
     """
 
     def __init__(
-        self,
-        subject: Subject[Input],
-        inputs: Sequence[Input] | None = None,
-        *,
-        samples: int = SAMPLES,
-        seed: int = 0,
+        self, subject: Subject[Input], inputs: Sequence[Input] | None = None, *, samples: int = SAMPLES, seed: int = 0
     ) -> None:
         self.subject, self._inputs, self.samples, self.seed = subject, inputs, samples, seed
-        self.cache: dict[str, Any] = {}
-        """What methods compute once for all trials."""
+        self.cache: dict[str, Any] = {}  # What methods compute once for all trials
 
     @cached_property
     def components(self) -> Components:
@@ -196,22 +188,17 @@ class Trial(Generic[Input]):
     """
 
     subject: Subject[Input]
-    input: Input
-    """In the form of `Subject.prepare`."""
+    input: Input  # In the form of `Subject.prepare`
     level: Level = "inputs"
-    step: int | None = None
-    """The explained output step; None: every step of the answer."""
-    label: int | None = None
-    """The explained class; None: the class that the model predicts."""
+    step: int | None = None  # The explained output step; None: every step of the answer
+    label: int | None = None  # The explained class; None: the class that the model predicts
     seed: int = 0
-    truth: Any = None
-    """The known answer, for the oracle: an array, or a dictionary, in the form that methods return."""
+    truth: Any = None  # The known answer, for the oracle: an array, or a dictionary, in the form that methods return
     background: Background[Input] = None  # type: ignore[assignment]
     """Other inputs, shared by all trials of a subject; by default unseen inputs of the subject."""
     remarks: list[str] = field(default_factory=list)
     """Sentences that a method adds on what its scores leave out or approximate."""
-    left_out: dict[str, str] = field(default_factory=dict)
-    """Layers that a method leaves out, with the reason."""
+    left_out: dict[str, str] = field(default_factory=dict)  # Layers that a method leaves out, with the reason
     clean_pass: tuple[Tensor, list[Tensor]] | None = None
     """What `read_pass` returns for the input, if it was computed before, in a batch."""
 
@@ -225,8 +212,7 @@ class Trial(Generic[Input]):
         self.probe: ProbeInput = probe.loss if by_loss and probe.loss is not None else probe
         # Computed at once, so that no method computes them while the model is changed.
         logits, self._embeddings = read_pass(self.probe) if self.clean_pass is None else self.clean_pass
-        self.logits: Tensor = logits.float()
-        """(Tq, C), of the unchanged model."""
+        self.logits: Tensor = logits.float()  # (Tq, C), of the unchanged model
 
     @property
     def components(self) -> Components:
@@ -343,8 +329,7 @@ class Trial(Generic[Input]):
 
 
 MethodFunction = Callable[[Trial[Any]], Any]
-"""Returns the scores of a trial: (Tq, Tk) for inputs, by layer (H,) for heads, by sender and receiver for
-edges."""
+"""Returns the scores of a trial: (Tq, Tk) for inputs, by layer (H,) for heads, by sender and receiver for edges."""
 
 
 def _as_array(scores: Any) -> np.ndarray:
