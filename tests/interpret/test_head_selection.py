@@ -7,14 +7,15 @@ import pytest
 
 from regard.data.word_alignment import Link, WordAlignment
 from regard.errors import InputError
-from regard.interpret.alignment import Head, extract_links
-from regard.interpret.head_selection import (
+from regard.interpret.alignment import (
     AligningHeads,
+    Head,
     agreement,
     alignment_error_rate,
     choose_heads,
     combine_heads,
     count_links,
+    extract_links,
 )
 
 HEADS: list[Head] = [("decoder.layers.0.cross", 0), ("decoder.layers.0.cross", 1), ("decoder.layers.1.cross", 0)]

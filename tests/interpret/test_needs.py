@@ -3,9 +3,9 @@
 import pytest
 from sentence_claims import judge
 
+from regard.interpret.estimates import describe_error, error_rates, is_reliable
 from regard.interpret.importance import head_importance
 from regard.interpret.needs import Needs, decide, find_needs
-from regard.interpret.sentence_errors import describe_error, error_rates, is_reliable
 from regard_lab.bench.known_models import compiled_model, trap_model
 
 

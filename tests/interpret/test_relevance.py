@@ -6,7 +6,7 @@ from torch import Tensor
 
 from regard.attention.functional import uniform_weights
 from regard.attention.single import Attention
-from regard.interpret.relevance import relevance_share
+from regard.interpret.alignment import relevance_share
 from regard.models.base import AnswerModel
 from regard.models.query import QueryModel, QueryModelConfig
 from regard.tasks.base import Task

@@ -12,11 +12,10 @@ from torch import Tensor, nn
 
 import regard
 from regard.attention.layer import attention_layers
+from regard.interpret.estimates import error_bracket
 from regard.interpret.examination import make_examination
 from regard.interpret.importance import head_importance
-from regard.interpret.needs import Needs, find_needs
-from regard.interpret.resampling import Change, Resampling
-from regard.interpret.sentence_errors import error_bracket
+from regard.interpret.needs import Change, Needs, Resampling, find_needs
 from regard_lab.bench.known_models import compiled_model, trap_model
 from tests.lab.programs.modules import as_gpt2, as_module
 

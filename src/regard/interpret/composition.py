@@ -18,13 +18,12 @@ from typing import Any, NamedTuple
 
 import torch
 from rich.console import Group, RenderableType
-from rich.table import Table
 from torch import Tensor
 
 from regard.activations.components import KINDS, HeadContexts, HeadInputs, Kind, matrix_of
 from regard.arguments import public
 from regard.errors import InputError
-from regard.result import Result
+from regard.result import Result, plain_table
 from regard.viz.subject import Layer, Subject
 
 DRAWS = 20  # Random pairs of heads over which `random` is a mean
@@ -62,11 +61,11 @@ class Composition(Result):
         return f"{sender} -> {receiver} has the largest score, {score:.3f}"
 
     def table(self) -> RenderableType:
-        table = Table("from", "to", "score", "random", box=None, pad_edge=False)
-        table.title, table.title_justify = "Composition scores of heads", "left"
-        for score, sender, receiver in self.ranked()[:LISTED]:
-            layer = receiver.rsplit(".", 2)[0]
-            table.add_row(sender, receiver, f"{score:.3f}", f"{self.random[layer]:.3f}")
+        rows = (
+            (sender, receiver, f"{score:.3f}", f"{self.random[receiver.rsplit('.', 2)[0]]:.3f}")
+            for score, sender, receiver in self.ranked()[:LISTED]
+        )
+        table = plain_table(("from", "to", "score", "random"), rows, "Composition scores of heads")
         left_out = [f"left out: {name} ({reason})" for name, reason in self.left_out.items()]
         return Group(table, REMARK, *left_out)
 

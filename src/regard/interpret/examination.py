@@ -22,14 +22,24 @@ from typing import Any
 import msgspec
 import numpy as np
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from regard.arguments import public
 from regard.attention.descriptions import describe_model
 from regard.errors import InputError, check_range
 from regard.fast.threads import limit_threads
-from regard.interpret.estimates import Estimate, describe_interval, estimate, format_estimate, resample_counts
+from regard.interpret.estimates import (
+    RUN,
+    Estimate,
+    describe_error,
+    describe_interval,
+    error_bracket,
+    estimate,
+    format_estimate,
+    is_reliable,
+    resample_counts,
+    threshold,
+)
 from regard.interpret.importance import HeadImportance, head_importance, importance_by_layer
 from regard.interpret.needs import Need, find_needs, inputs_needed
 from regard.interpret.probing import (
@@ -39,17 +49,16 @@ from regard.interpret.probing import (
     RelevanceClaim,
     choose_yardstick,
     claim_relevance,
+    even_weights,
     measure_movement,
     measure_ranking,
     measure_relevance,
     probe_inputs,
     share,
 )
-from regard.interpret.relevance import even_weights
 from regard.interpret.roles import MIN_SAMPLES, HeadRoles, head_roles
-from regard.interpret.sentence_errors import RUN, describe_error, error_bracket, is_reliable, threshold
 from regard.io.writing import write_file, write_json
-from regard.result import Result, percent, signed
+from regard.result import Result, percent, plain_table, signed
 from regard.statistics import LEVEL, Interval, benjamini_hochberg
 from regard.training.run_folder import RunFolder
 from regard.version import __version__
@@ -337,19 +346,18 @@ class Examination(Result):
     def table(self) -> RenderableType:
         parts: list[RenderableType] = []
         if self.uniform is not None:
-            columns = ("fraction", "minus uniform", "minus another's")
-            shares = _table("Attention on what the answer depends on", *columns)
+            columns = ("layer", "head", "fraction", "minus uniform", "minus another's")
+            shares = plain_table(columns, title="Attention on what the answer depends on")
             for head in self.heads:
                 estimates = (head.relevance, head.beyond_uniform, head.beyond_permuted)
                 percents = (format_estimate(share, lambda known: known.percent) for share in estimates)
                 shares.add_row(head.layer, str(head.head), *percents)
             parts += [shares, Text(f"Uniform attention: {self.uniform.percent}"), ""]
-        ranking = _table(
-            "Rank correlation of the weights with the effect of replacing inputs", "this input's", "another's"
+        ranking = plain_table(
+            ("layer", "head", "this input's", "another's"),
+            ((h.layer, str(h.head), *map(format_estimate, (h.ranking, h.ranking_permuted))) for h in self.heads),
+            "Rank correlation of the weights with the effect of replacing inputs",
         )
-        for head in self.heads:
-            values = map(format_estimate, (head.ranking, head.ranking_permuted))
-            ranking.add_row(head.layer, str(head.head), *values)
         if self.roles is not None:
             parts += [self.roles.table(self.importance.added), ""]
         title = f"{self.task}: {self.samples:,} {self.over}, mean ({describe_interval(self.samples)})"
@@ -411,10 +419,6 @@ class Examination(Result):
         else:
             write_json(path, self.json(), indent=1, allow_nan=False)
         return Path(path)
-
-
-def _table(title: str, *columns: str) -> Table:
-    return Table("layer", "head", *columns, box=None, pad_edge=False, title=title, title_justify="left")
 
 
 @public

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch.nn.functional as F
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
@@ -43,7 +42,7 @@ from regard.attention.layer import (
 from regard.attention.multihead import MultiHeadAttention
 from regard.attention.names import short_name
 from regard.errors import check_range
-from regard.result import Result
+from regard.result import Result, plain_table
 from regard.viz.attention_map import AttentionMap, skip_original
 from regard.viz.maps import UNFINITE, AnswerIntermediates, Intermediates, LayerIntermediates, Map, ScoreStep
 from regard.viz.subject import Input, ViewedSubject, first_layer
@@ -243,7 +242,7 @@ class Explanation(Result):
         return [Text("\n1. The score: how well the query matches the key", style="bold"), *rows]
 
     def _weight_rows(self) -> list[RenderableType]:
-        table = Table("", "key", "score", "weight", "", box=None, pad_edge=False)
+        table = plain_table(("", "key", "score", "weight", ""))
         largest = max([*map(abs, filter(math.isfinite, self.weights)), 1e-9])
         for index, label in enumerate(self.key_labels):
             score = f"{self.scores[index]:.4f}" if self.has_scores else ""
@@ -276,10 +275,9 @@ class Explanation(Result):
     def _answer_rows(self) -> list[RenderableType]:
         if self.answered is None:
             return []
-        table = Table("answer", "logit", "probability", "", box=None, pad_edge=False)
         classes = zip(self.answered.classes, self.answered.logits, self.answered.probabilities, strict=True)
-        for label, logit, probability in list(classes)[:5]:
-            table.add_row(Text(label), f"{logit:.4f}", f"{probability:.4f}", _bar(probability))
+        rows = ((Text(label), f"{logit:.4f}", f"{share:.4f}", _bar(share)) for label, logit, share in list(classes)[:5])
+        table = plain_table(("answer", "logit", "probability", ""), rows)
         title = Text(
             f"\n4. The answer at this step: {self.answered.answer}, {self.answered.probability:.4f}", style="bold"
         )

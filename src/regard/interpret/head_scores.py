@@ -31,7 +31,6 @@ from regard.attention.recording import record_own
 from regard.data.vocabulary import PAD
 from regard.errors import InputError
 from regard.evaluation.next_tokens import output_losses
-from regard.interpret.relevance import attention_mass
 from regard.streams import make_generator
 from regard.tasks.pairs import alignment_mask
 from regard.viz.maps import CROSS, LayerKind, layer_kind
@@ -164,7 +163,7 @@ def _measure_layer(keys: KeySets, weights: Tensor, name: str) -> dict[str, Tenso
     relevance = torch.full_like(entropy, torch.nan)
     if keys.relevant is not None:
         rows = keys.relevant.any(-1)
-        relevance = attention_mass(weights, keys.relevant.unsqueeze(1)).transpose(1, 2)[rows].double().mean(0)
+        relevance = (weights * keys.relevant.unsqueeze(1)).sum(-1).transpose(1, 2)[rows].double().mean(0)
     return {"uniform": 1 - deviation, "relevance": relevance, "entropy": entropy, **keys.scores(weights)}
 
 

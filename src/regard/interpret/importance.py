@@ -16,8 +16,8 @@ from regard.activations.weights import intervene
 from regard.arguments import public
 from regard.errors import InputError, check_range
 from regard.interpret.estimates import Estimate, describe_interval, estimate, resample_counts
-from regard.interpret.resampling import ENOUGH
-from regard.result import Result, percent, signed
+from regard.interpret.needs import ENOUGH
+from regard.result import Result, percent, plain_table, signed
 from regard.viz.page import WorthData
 from regard.viz.subject import Input, PrunableSubject, Subject
 
@@ -73,7 +73,7 @@ class HeadImportance(Result):
         over = f"({self.loss:.4f} with all on, {self.samples:,} samples)"
         title = f"{self.measure.capitalize()} added when a head is off {over}"
         columns = [f"head {head}" for head in range(max(map(len, self.added.values())))]
-        table, has_brackets = Table("layer", *columns, box=None, pad_edge=False), False
+        table, has_brackets = plain_table(("layer", *columns)), False
         for layer, values in self.added.items():
             cells = [signed(value, 4, small=True) for value in values]
             for head, interval in enumerate(self.intervals.get(layer, [])):
@@ -233,12 +233,12 @@ class Pruned(Result):
         )
 
     def table(self) -> Table:
-        table = Table("", "before", "after", box=None, pad_edge=False)
-        table.add_row("heads removed", "", ", ".join(f"{layer} {head}" for layer, head in self.removed))
-        table.add_row("parameters", f"{self.parameters_before:,}", f"{self.parameters_after:,}")
-        losses = f"{self.loss_before:.4f}", f"{self.loss_after:.4f}"
-        table.add_row(f"{self.measure}, {self.samples:,} samples", *losses)
-        return table
+        rows = [
+            ("heads removed", "", ", ".join(f"{layer} {head}" for layer, head in self.removed)),
+            ("parameters", f"{self.parameters_before:,}", f"{self.parameters_after:,}"),
+            (f"{self.measure}, {self.samples:,} samples", f"{self.loss_before:.4f}", f"{self.loss_after:.4f}"),
+        ]
+        return plain_table(("", "before", "after"), rows)
 
 
 def prune_heads(subject: PrunableSubject[Input], heads: int = 1, *, seed: int = 0) -> PrunedHeads:

@@ -51,7 +51,7 @@ from regard.interpret.edges import (
     patched_reads,
     run_patched,
 )
-from regard.result import Result, signed
+from regard.result import Result, plain_table, signed
 from regard.viz.subject import Subject, check_subject
 
 MIN_DIFFERENCE = 1e-6
@@ -100,8 +100,7 @@ class DifferenceEffects(Result):
     def effect_table(self, title: str, first: str, wholes: Mapping[str, float]) -> Table:
         """Return a table of layers by heads; `wholes`: effects of whole layers, and of parts without heads."""
         most = max(map(len, self.heads.values()), default=0)
-        table = Table(first, *(f"head {head}" for head in range(most)), "whole", box=None, pad_edge=False)
-        table.title, table.title_justify = title, "left"
+        table = plain_table((first, *(f"head {head}" for head in range(most)), "whole"), title=title)
         for name in dict.fromkeys([*self.heads, *wholes]):
             cells = [signed(value) for value in self.heads.get(name, [])]
             whole = [signed(wholes[name])] if name in wholes else []

@@ -35,7 +35,6 @@ from regard.interpret.attribution.inputs import (
 )
 from regard.interpret.attribution.trial import MOST_ROWS, Background, Trial, change_embedding, input_scores
 from regard.interpret.estimates import Estimate, estimate, p_above
-from regard.interpret.relevance import attention_mass
 from regard.viz.subject import Input, ProbeInput, Subject
 
 MOST_LETTERS = 26
@@ -143,7 +142,7 @@ def _dependence(trials: Sequence[Trial[Any]]) -> list[Tensor]:
 class RelevanceClaim(NamedTuple):
     """What the attention on relevant inputs supports."""
 
-    kind: str  # Kind of sentence in `regard.interpret.sentence_errors`
+    kind: str  # Kind of sentence in `regard.interpret.estimates`
     value: float  # The measured value that must exceed the threshold of the kind
 
 
@@ -202,6 +201,17 @@ def measure_ranking(
     }
 
 
+def even_weights(shape: Sequence[int], causal: bool) -> np.ndarray:
+    """Return uniform attention (Tq, Tk) to all keys, or, if `causal`, to those up to the query's position.
+
+    >>> even_weights((2, 2), causal=True).tolist()
+    [[1.0, 0.0], [0.5, 0.5]]
+    """
+    visible = np.tri(shape[0], shape[1]) if causal else np.ones(shape)
+    weights: np.ndarray = visible / visible.sum(1, keepdims=True)
+    return weights
+
+
 def share(weights: np.ndarray, relevant: np.ndarray) -> float:
     """Return the mean mass on relevant inputs, over the steps that depend on any input; NaN without such steps."""
     steps, inputs = (min(sizes) for sizes in zip(weights.shape, relevant.shape, strict=True))
@@ -209,7 +219,7 @@ def share(weights: np.ndarray, relevant: np.ndarray) -> float:
     counted = relevant.any(1)
     if not counted.any():
         return float("nan")
-    return float(attention_mass(weights[:steps, :inputs], relevant)[counted].mean())
+    return float((weights[:steps, :inputs] * relevant).sum(-1)[counted].mean())
 
 
 def correlation(weights: np.ndarray, measure: np.ndarray) -> float:

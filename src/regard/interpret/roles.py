@@ -23,9 +23,19 @@ from rich.text import Text
 from regard.arguments import public
 from regard.attention.descriptions import describe_model
 from regard.errors import InputError, check_range
-from regard.interpret.estimates import NOT_MEASURED, Estimate, estimate, p_above, resample_counts
-from regard.interpret.sentence_errors import RUN, describe_error, error_rates, is_reliable, threshold
-from regard.result import Result, signed, to_plain
+from regard.interpret.estimates import (
+    NOT_MEASURED,
+    RUN,
+    Estimate,
+    describe_error,
+    error_rates,
+    estimate,
+    is_reliable,
+    p_above,
+    resample_counts,
+    threshold,
+)
+from regard.result import Result, plain_table, signed, to_plain
 from regard.statistics import LEVEL, benjamini_hochberg
 from regard.viz.maps import CROSS, LayerMap
 from regard.viz.subject import Input, LearnedSubject, Subject
@@ -419,11 +429,9 @@ class HeadRoles(Result):
         `added`: by layer, the loss increase when each head is disabled. The table then has a column with the
         loss increase, and the most important heads are first.
         """
-        columns = ["layer", "head", *(["off: loss"] if added else []), "attends to", "strength", "untrained"]
-        columns.append("wrong")
-        table = Table(*columns, box=None, pad_edge=False)
-        table.title, table.title_justify = ("What each head attends to (0: uniform attention; 1: nothing else)", "left")
-        table.caption, table.caption_justify = "\n".join(self._notes()), "left"
+        columns = ["layer", "head", *(["off: loss"] if added else []), "attends to", "strength", "untrained", "wrong"]
+        title, notes = "What each head attends to (0: uniform attention; 1: nothing else)", "\n".join(self._notes())
+        table = plain_table(columns, title=title, caption=notes, caption_justify="left")
         for role in self.sorted(added) if added else self.heads:
             strength = "" if role.strength is None or role.role is None else str(role.strength)
             null = f"{role.untrained:.3f}" if strength else ""

@@ -25,7 +25,7 @@ from rich.table import Column, Table
 from regard.arguments import public
 from regard.interpret.head_scores import RELEVANT, Head
 from regard.io.writing import write_file
-from regard.result import Result, signed, to_plain
+from regard.result import Result, plain_table, signed, to_plain
 from regard.viz.report_page import Part, Plot, render_page
 
 if TYPE_CHECKING:
@@ -386,28 +386,26 @@ class Timeline(Result):
 
     def role_table(self) -> Table:
         """Return a table with one row for each role."""
-        table = Table(*(Column(name, no_wrap=True) for name in ROLE_COLUMNS), box=None, pad_edge=False)
-        table.title, table.title_justify = f"Roles of the heads of {self.summary()}", "left"
+        rows = []
         for role in self.roles:
             where = "\n".join(f"{layer} ({seeds})" for layer, seeds in role.layers.items())
             relevance = "" if math.isnan(role.relevance) else f"{role.relevance:.2f}"
             step = format_steps(role.step) if role.formed else "never"
-            table.add_row(
-                *(role.role, f"{role.formed} of {len(self.runs)}", step, where, f"{role.count:g}"),
-                *(f"{role.first_score:.2f}", f"{role.score:.2f}", signed(role.importance, 4), relevance),
-                f"{role.entropy:.2f}",
-            )
-        return table
+            place = (role.role, f"{role.formed} of {len(self.runs)}", step, where, f"{role.count:g}")
+            scores = (f"{role.first_score:.2f}", f"{role.score:.2f}", signed(role.importance, 4))
+            rows.append((*place, *scores, relevance, f"{role.entropy:.2f}"))
+        columns = (Column(name, no_wrap=True) for name in ROLE_COLUMNS)
+        return plain_table(columns, rows, f"Roles of the heads of {self.summary()}")
 
     def order_table(self) -> Table:
         """Return a table with the order of pairs of events that happen on most seeds."""
-        table = Table("first", "then", "seeds", "same snapshot", "reverse", box=None, pad_edge=False)
-        table.title, table.title_justify = "Order over seeds", "left"
         frequent = {name for name, steps in self.events.items() if 2 * np.isfinite(steps).sum() > len(steps)}
-        for order in self.orders:
-            if {order.first, order.second} <= frequent:
-                table.add_row(order.first, order.second, *map(str, (order.before, order.same, order.after)))
-        return table
+        rows = (
+            (order.first, order.second, *map(str, (order.before, order.same, order.after)))
+            for order in self.orders
+            if {order.first, order.second} <= frequent
+        )
+        return plain_table(("first", "then", "seeds", "same snapshot", "reverse"), rows, "Order over seeds")
 
     def json(self) -> dict[str, Any]:
         """Return everything as plain values: the runs' measurements by snapshot and head, roles, orders, sentences."""

@@ -22,7 +22,7 @@ from torch import Tensor
 from regard.arguments import Limits, public
 from regard.errors import InputError, check_range
 from regard.interpret.linear_pass import Contribution, LinearPass, group
-from regard.result import Result, signed, to_plain
+from regard.result import Result, plain_table, signed, to_plain
 from regard.viz.attention_map import skip_original
 from regard.viz.maps import CROSS, LayerMap, Map
 from regard.viz.subject import Input, ScoreCall, Subject, ViewedSubject, first_layer, layer_named
@@ -178,10 +178,9 @@ class Why(Result):
         )
 
     def _section(self, title: str, parts: Sequence[tuple[str, float]], count: int) -> list[RenderableType]:
-        from rich.table import Table
         from rich.text import Text
 
-        table = Table("", "", "", box=None, pad_edge=False, show_header=False)
+        table = plain_table(("", "", ""), show_header=False)
         largest = max([abs(value) for _, value in parts] + [1e-12])
         for text, value in parts[:count]:
             table.add_row(signed(value, 4), "█" * round(abs(value) / largest * BAR_WIDTH), Text(text))

@@ -18,10 +18,9 @@ from regard.arguments import Limits, public
 from regard.attention.descriptions import describe_model
 from regard.errors import InputError
 from regard.fast.threads import limit_threads
-from regard.interpret.estimates import Estimate, format_estimate
+from regard.interpret.estimates import Estimate, describe_error, error_rates, format_estimate, is_reliable
 from regard.interpret.examination import FILE, Examination, HeadFindings, read_examination
 from regard.interpret.head_scores import SAMPLES, measure_heads
-from regard.interpret.sentence_errors import describe_error, error_rates, is_reliable
 from regard.interpret.timeline import SAMPLE_COUNT, THRESHOLD, Development, Timeline
 from regard.io.writing import write_file
 from regard.progress import counting_bar, print_status

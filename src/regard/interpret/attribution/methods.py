@@ -24,7 +24,7 @@ from regard.interpret.attribution.trial import (
     input_scores,
 )
 from regard.plugins import import_plugin
-from regard.result import Result
+from regard.result import Result, plain_table
 from regard.viz.attention_map import AttentionMap
 from regard.viz.subject import Subject, check_subject
 
@@ -82,7 +82,7 @@ class Attribution(Result):
 
     def _input_table(self) -> Table:
         assert self.inputs is not None
-        table = Table("output", "class", "inputs with the largest scores", box=None, pad_edge=False)
+        table = plain_table(("output", "class", "inputs with the largest scores"))
         names = self.labels or [""] * self.inputs.shape[1]
         for step, target, scores in zip(self.steps, self.target, self.inputs, strict=True):
             order = np.argsort(-scores, kind="stable")[:LISTED_INPUTS]
@@ -93,17 +93,13 @@ class Attribution(Result):
     def _head_table(self) -> Table:
         assert self.heads is not None
         most = max((len(scores) for scores in self.heads.values()), default=0)
-        table = Table("layer", *(f"head {head}" for head in range(most)), box=None, pad_edge=False)
-        for name, scores in self.heads.items():
-            table.add_row(name, *(f"{score:.4g}" for score in scores))
-        return table
+        rows = ((name, *(f"{score:.4g}" for score in scores)) for name, scores in self.heads.items())
+        return plain_table(("layer", *(f"head {head}" for head in range(most))), rows)
 
     def _edge_table(self) -> Table:
-        table = Table("from", "to", "score", box=None, pad_edge=False)
-        ranked = sorted((self.edges or {}).items(), key=lambda item: -item[1])
-        for (sender, receiver), score in ranked[:LISTED_EDGES]:
-            table.add_row(sender, receiver, f"{score:.4g}")
-        return table
+        ranked = sorted((self.edges or {}).items(), key=lambda item: -item[1])[:LISTED_EDGES]
+        rows = ((sender, receiver, f"{score:.4g}") for (sender, receiver), score in ranked)
+        return plain_table(("from", "to", "score"), rows)
 
 
 class Method(NamedTuple):
