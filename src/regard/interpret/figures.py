@@ -250,7 +250,7 @@ def induction_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dic
     maps, words = many_maps(subject, options)
     shares: dict[str, list[np.ndarray]] = {}
     for layer in (layer for attention in maps for layer in attention.layers.values()):
-        if (keys := _induction_keys(layer)) is not None:
+        if (keys := induction_keys(layer)) is not None:
             shares.setdefault(layer.name, []).append(_induction_share(layer, keys))
     if not shares:
         raise InputError(f"induction needs layers of self-attention, and {subject.name} has none")
@@ -266,7 +266,7 @@ def induction_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dic
     table = {labels[name]: [row["induction"] for row in rows if row["layer"] == name] for name in shares}
     wide = options.width >= NARROW
     width = options.width - SCORES if wide else options.width
-    marks = _induction_keys(layer)
+    marks = induction_keys(layer)
     plot = _matrix(layer, layer.weights[best["head"]], width, ("query", "key"), marks=marks, root=True)
     height = min(0.55 + 0.14 * max(len(table), 3), 6.0)
 
@@ -291,10 +291,6 @@ def induction_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dic
         *remarks(shown),
     ]
     return {"caption": caption, "data": rows, "draw": draw}
-
-
-def _induction_keys(layer: LayerMap) -> np.ndarray | None:
-    return induction_keys(layer, np.ones(layer.weights.shape[1:], dtype=bool))
 
 
 def _induction_share(layer: LayerMap, keys: np.ndarray) -> np.ndarray:
