@@ -8,7 +8,7 @@ from torch import Tensor
 from regard.attention.interventions import intervene
 from regard.attention.layer import attention_layers
 from regard.attention.recording import record_own
-from regard.interpret.head_scores import KeySets, answer_samples, measure_heads, pair_samples, token_samples
+from regard.interpret.timeline import KeySets, answer_samples, measure_heads, pair_samples, token_samples
 from regard.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 from regard.tasks.all_tasks import find_task
 from regard.tasks.induction import Induction, InductionTaskConfig

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.interpret.head_scores import Head
 from regard.interpret.timeline import (
     Development,
+    Head,
     Timeline,
     count_in_order,
     formed_at,
