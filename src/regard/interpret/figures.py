@@ -14,10 +14,10 @@ from torch import nn
 from regard.arguments import public
 from regard.attention.positions import LearnedPositions, Rotary, Sinusoidal
 from regard.errors import InputError, check_range, shorten, unknown_choice
+from regard.interpret.attribution.attention import map_rollout
 from regard.interpret.estimates import describe_interval, estimate, resample_counts
 from regard.interpret.importance import head_importance
 from regard.interpret.roles import induction_keys
-from regard.interpret.rollout import map_rollout
 from regard.viz.attention_map import AttentionMap
 from regard.viz.maps import CROSS, AlignedHead, LayerKind, LayerMap, answer_text, best_aligned, intervention_lines
 from regard.viz.plots import (
@@ -47,6 +47,8 @@ from regard.viz.plots import (
 from regard.viz.subject import NeedsInputs, ViewedSubject, layer_named
 
 SAMPLES = 100  # Number of unseen inputs over which weights are averaged
+UNUSED = " not used in training, drawn with seed {}"
+FRAMES = "Frames mark the inputs on which the answer depends."
 SHORTENED = 300  # Number of characters that a caption shows from an input
 
 
@@ -70,10 +72,6 @@ def describe(subject: ViewedSubject[Any]) -> str:
     return f"{subject.name} ({about['kind']}{steps})"
 
 
-def drawn_by(subject: ViewedSubject[Any], words: str) -> str:
-    return "" if isinstance(subject, NeedsInputs) else words
-
-
 def one_map(subject: ViewedSubject[Any], options: FigureOptions) -> tuple[AttentionMap, str]:
     """Return the attention map of the first input or of a drawn input, and its caption text."""
     if options.inputs:
@@ -82,7 +80,7 @@ def one_map(subject: ViewedSubject[Any], options: FigureOptions) -> tuple[Attent
         if not subject.about()["draws"]:
             raise InputError(f"{subject.name} cannot draw an input: give --text (in Python inputs=[...])")
         attention = subject.attend(seed=options.seed)
-        drawn = drawn_by(subject, f", drawn with seed {options.seed}")
+        drawn = "" if isinstance(subject, NeedsInputs) else f", drawn with seed {options.seed}"
     if not attention.layers:
         _ = attention.cross  # raises an error with advice
     return attention, f"the input {shorten(attention.input, SHORTENED)}{drawn}"
@@ -106,13 +104,11 @@ def many_maps(subject: ViewedSubject[Any], options: FigureOptions) -> tuple[list
     Raises `InputError` for a map that contains only the largest weight of each square of steps, and for a model
     without attention.
     """
-    words = ""
     if options.inputs:
-        maps = [subject.attend(text) for text in options.inputs]
+        maps, words = [subject.attend(text) for text in options.inputs], ""
     else:
-        inputs = subject.unseen(options.samples or SAMPLES, options.seed)
-        maps = [subject.look(sample) for sample in inputs]
-        words = "" if isinstance(subject, NeedsInputs) else f" not used in training, drawn with seed {options.seed}"
+        maps = list(map(subject.look, subject.unseen(options.samples or SAMPLES, options.seed)))
+        words = "" if isinstance(subject, NeedsInputs) else UNUSED.format(options.seed)
     if any(layer.rows is not None for attention in maps for layer in attention.layers.values()):
         raise InputError("the figure needs exact weights, for which an input is too long: give shorter inputs")
     if not maps[0].layers:
@@ -197,7 +193,7 @@ def alignment_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dic
         "Pieces of words are merged: sums over pieces of an input word, means over pieces of an output word."
         if pieces
         else "",
-        _frames(layer),
+        FRAMES * (layer.relevant is not None),
         plot.notes,
         *remarks(attention),
     ]
@@ -232,11 +228,10 @@ def rollout_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict[
     layer, product = products[name]
     plot = _matrix(layer, product, options.width, ("state", "input"), marks=layer.relevant, root=True)
     caption = [
-        f"Rollout (Abnar and Zuidema 2020) of {describe(subject)} on {words}: fraction of each input in each "
-        f"state after the layer {name}. Rollout averages the heads, counts the residual connection as half of "
-        f"each"
-        " state, and ignores values and feed-forward layers.",
-        _frames(layer),
+        f"Rollout (Abnar and Zuidema 2020) of {describe(subject)} on {words}: fraction of each input in each state "
+        f"after the layer {name}. Rollout averages the heads, counts the residual connection as half of each state, "
+        "and ignores values and feed-forward layers.",
+        FRAMES * (layer.relevant is not None),
         plot.notes,
         *remarks(attention),
     ]
@@ -251,7 +246,10 @@ def induction_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dic
     shares: dict[str, list[np.ndarray]] = {}
     for layer in (layer for attention in maps for layer in attention.layers.values()):
         if (keys := induction_keys(layer)) is not None:
-            shares.setdefault(layer.name, []).append(_induction_share(layer, keys))
+            # Over the queries whose token occurred before
+            of_queries = (layer.weights * keys).sum(2)[:, keys.any(1)]
+            unknown = np.full(len(layer.weights), np.nan)
+            shares.setdefault(layer.name, []).append(of_queries.mean(1) if of_queries.size else unknown)
     if not shares:
         raise InputError(f"induction needs layers of self-attention, and {subject.name} has none")
     shares = {name: values for name, values in shares.items() if not np.isnan(np.stack(values)).all()}
@@ -281,11 +279,10 @@ def induction_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dic
         return figure
 
     caption = [
-        f"Induction in {describe(subject)}: fraction of each head's weight on the tokens that followed "
-        f"earlier occurrences of the query's token (Olsson et al. 2022), mean {words}. The matrix shows the "
-        f"head with"
-        f" the largest share ({labels[best['layer']]}, head {best['head']}: {best['induction']:.3f}) on"
-        f" {shorten(shown.input, SHORTENED)}; frames mark these tokens.",
+        f"Induction in {describe(subject)}: fraction of each head's weight on the tokens that followed earlier "
+        f"occurrences of the query's token (Olsson et al. 2022), mean {words}. The matrix shows the head with the "
+        f"largest share ({labels[best['layer']]}, head {best['head']}: {best['induction']:.3f}) on "
+        f"{shorten(shown.input, SHORTENED)}; frames mark these tokens.",
         interval_words(len(maps), len(rows)),
         plot.notes,
         *remarks(shown),
@@ -293,24 +290,11 @@ def induction_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dic
     return {"caption": caption, "data": rows, "draw": draw}
 
 
-def _induction_share(layer: LayerMap, keys: np.ndarray) -> np.ndarray:
-    """Return the fraction of each head's weight (H) on induction, over the queries whose token occurred before."""
-    queries = keys.any(1)
-    if not queries.any():
-        return np.full(len(layer.weights), np.nan)
-    share: np.ndarray = (layer.weights * keys).sum(2)[:, queries].mean(1)
-    return share
-
-
 def _chosen(layers: list[LayerMap], options: FigureOptions) -> list[LayerMap]:
     if options.layer is None:
         return layers
     by_name = {layer.name: layer for layer in layers}
     return [by_name[layer_named(options.layer, list(by_name))]]
-
-
-def _frames(layer: LayerMap) -> str:
-    return "" if layer.relevant is None else "Frames mark the inputs on which the answer depends."
 
 
 def _matrix(layer: LayerMap, weights: np.ndarray, width: float, names: tuple[str, str], **options: Any) -> MatrixPlot:
@@ -359,7 +343,7 @@ def importance_figure(subject: ViewedSubject[Any], options: FigureOptions) -> di
         intervals.append(ValueInterval(f"{labels[name]}, {head}", value, *ends))
         sure[name][head] = known is not None and not known.low <= 0 <= known.high
     nats = " (nats)" if "loss" in importance.measure else ""
-    drawn = drawn_by(subject, f" not used in training, drawn with seed {options.seed}")
+    drawn = "" if isinstance(subject, NeedsInputs) else UNUSED.format(options.seed)
     caption = [
         f"Importance of the heads of {describe(subject)}: increase of the {importance.measure}{nats} when a head"
         f" is off (Michel et al. 2019), mean over {counted(importance.samples)}{drawn}. With all heads on,"
@@ -453,7 +437,13 @@ def _positions(subject: ViewedSubject[Any] | None, options: FigureOptions) -> tu
         positions: Any = Sinusoidal(options.dimensions)
         title = "Sinusoidal positions (Vaswani et al. 2017)"
     elif not hasattr(subject.model, "input_positions"):
-        return _position_table(subject), None, f"Position vectors of {describe(subject)}"
+        for name, table in subject.model.named_parameters():
+            if POSITION_TABLE.search(name) and table.dim() in (2, 3):
+                vectors = table.detach().float().cpu().reshape(-1, table.shape[-1]).numpy()
+                return vectors, None, f"Position vectors of {describe(subject)}"
+        raise InputError(
+            f"{subject.name} has no table of positions: the model has rotary or relative positions, or no positions"
+        )
     else:
         positions, title = subject.model.input_positions, f"Positions of {describe(subject)}"
     if positions is None:
@@ -474,15 +464,6 @@ def _positions(subject: ViewedSubject[Any] | None, options: FigureOptions) -> tu
         return vectors, None, title
     points = min(POINTS_PER_POSITION * length, MOST_POINTS)
     return vectors, positions.waves_at(torch.linspace(0, length - 1, points, dtype=torch.float64)).numpy(), title
-
-
-def _position_table(subject: ViewedSubject[Any]) -> np.ndarray:
-    for name, parameter in subject.model.named_parameters():
-        if POSITION_TABLE.search(name) and parameter.dim() in (2, 3):
-            return parameter.detach().float().cpu().reshape(-1, parameter.shape[-1]).numpy()
-    raise InputError(
-        f"{subject.name} has no table of positions: the model has rotary or relative positions, or no positions"
-    )
 
 
 def learning_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict[str, Any]:
@@ -526,9 +507,8 @@ def embeddings_figure(subject: ViewedSubject[Any], options: FigureOptions) -> di
         for place, (index, text) in enumerate(zip(labelled, token_labels(list(names.values())), strict=True))
     }
     caption = [
-        f"Token embeddings of {describe(subject)} on their first two principal components, computed over all"
-        f" {len(table):,} tokens of width {table.shape[1]}; these components explain {sum(shares):.1%} of the "
-        f"variance.",
+        f"Token embeddings of {describe(subject)} on their first two principal components, computed over all "
+        f"{len(table):,} tokens of width {table.shape[1]}; these components explain {sum(shares):.1%} of the variance.",
         f"Blue: {len(labelled)} tokens{' of the text' if texts else ''}.",
         f"{len(labelled) - len(shown)} labels are left out because they would overlap."
         if len(shown) < len(labelled)

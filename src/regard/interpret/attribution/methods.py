@@ -165,7 +165,7 @@ METHODS: dict[str, Method] = {
             "Barkan et al. 2021, Grad-SAM, with absolute gradients",
             {"inputs": attention.weights_times_gradient},
         ),
-        Method("rollout", f"{ABNAR}, Quantifying attention flow in transformers", {"inputs": attention.rollout}),
+        Method("rollout", f"{ABNAR}, Quantifying attention flow in transformers", {"inputs": attention.input_rollout}),
         Method("flow", f"{ABNAR}, Quantifying attention flow in transformers", {"inputs": attention.flow}),
         Method(
             "value_zeroing",
