@@ -26,10 +26,11 @@ import torch
 from torch import Tensor
 
 from regard.activations.weights import record_weights
-from regard.interpret.attribution.inputs import (
+from regard.interpret.attribution.effects import (
     mean_changes,
-    mean_inputs,
+    mean_embedding,
     other_tokens,
+    replace_each,
     replace_tokens,
     resampled_tokens,
 )
@@ -124,7 +125,7 @@ def _dependence(trials: Sequence[Trial[Any]]) -> list[Tensor]:
     """Return the scores (Tq, Tk) of the yardstick for trials of inputs that can share a batch."""
     yardstick = choose_yardstick(trials[0].probe)
     if yardstick is MEAN:
-        return [mean_inputs(trial) for trial in trials]
+        return [replace_each(trial, mean_embedding(trial)) for trial in trials]
     replacements = [(other_tokens if yardstick is OTHER_TOKENS else resampled_tokens)(trial) for trial in trials]
     together, scores = max(MOST_ROWS // replacements[0].numel(), 1), []
     for start in range(0, len(trials), together):

@@ -9,7 +9,7 @@ import pytest
 
 import regard
 from regard.errors import InputError
-from regard.interpret.attribution import inputs as input_methods
+from regard.interpret.attribution import effects
 from regard.interpret.attribution.methods import METHODS, find_method, run_method
 from regard.interpret.attribution.trial import Background, Trial
 
@@ -46,7 +46,7 @@ def test_captum_computes_the_same_scores(
     run_of: RunOf, family: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The largest difference is 1e-5 of the largest score, with as many points as captum has."""
-    monkeypatch.setattr(input_methods, "POINTS", 50)
+    monkeypatch.setattr(effects, "POINTS", 50)
     trial = make_trial(run_of(family))
     theirs, ours = scores(trial, f"captum:{name}"), scores(trial, SAME[name])
     assert theirs.shape == ours.shape and ours.max() > 1e-4

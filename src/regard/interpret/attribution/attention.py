@@ -23,7 +23,7 @@ from torch import Tensor
 from regard.activations.components import replace_outputs
 from regard.activations.weights import record_weights
 from regard.errors import InputError
-from regard.interpret.attribution.heads import context_gradients
+from regard.interpret.attribution.effects import context_gradients
 from regard.interpret.attribution.trial import Trial
 from regard.viz.maps import CROSS, LayerMap, Map, finite
 
@@ -69,12 +69,6 @@ def query_rows(trial: Trial[Any], queries: int) -> list[list[int]]:
 def of_outputs(trial: Trial[Any], rows: np.ndarray) -> np.ndarray:
     groups = query_rows(trial, rows.shape[-2])
     return np.stack([rows[..., group, :].mean(-2) for group in groups], -2)
-
-
-def mean_weights(trial: Trial[Any]) -> np.ndarray:
-    """Return the weights (S, Tk) of the last layer that reads the inputs, averaged over heads."""
-    mean: np.ndarray = last_weights(trial).mean(0)
-    return mean
 
 
 def best_head(trial: Trial[Any]) -> np.ndarray:

@@ -12,7 +12,7 @@ from rich.table import Table
 from regard.arguments import public
 from regard.errors import InputError, check_range, unknown_choice
 from regard.interpret import edges
-from regard.interpret.attribution import attention, heads, inputs
+from regard.interpret.attribution import attention, effects
 from regard.interpret.attribution.explainers import library_method
 from regard.interpret.attribution.trial import (
     LEVELS,
@@ -28,7 +28,6 @@ from regard.result import Result, plain_table
 from regard.viz.attention_map import AttentionMap
 from regard.viz.subject import Subject, check_subject
 
-ABNAR = "Abnar and Zuidema 2020"
 LISTED_INPUTS = 5  # Inputs of an output step that the table lists
 LISTED_EDGES = 20  # Edges that the table lists
 
@@ -126,124 +125,92 @@ def oracle(trial: Trial[Any]) -> Any:
     raise InputError(f"oracle: the important {trial.level} of {trial.subject.name} are not known; pass truth=")
 
 
-def random_inputs(trial: Trial[Any]) -> np.ndarray:
-    """Return scores (Tq, Tk) that are uniform between 0 and 1."""
-    return torch.rand(len(trial.steps), len(trial.embedding), generator=trial.draws("random")).numpy()
-
-
 def random_heads(trial: Trial[Any]) -> dict[str, np.ndarray]:
-    """Return scores (H,) of each layer that are uniform between 0 and 1."""
     generator = trial.draws("random")
     return {layer.name: torch.rand(layer.heads, generator=generator).numpy() for layer in trial.subject.layers}
 
 
-METHODS: dict[str, Method] = {
-    method.name: method
-    for method in (
-        Method(
-            "attention",
-            "mean over heads of the last layer that reads the inputs; heads: Voita et al. 2019",
-            {"inputs": attention.mean_weights, "heads": attention.confidence},
+SOURCES = {
+    "attention": "mean over heads of the last layer that reads the inputs; heads: Voita et al. 2019",
+    "best_head": "the head of that layer with the most attention on relevant inputs in other inputs",
+    "weighted_values": "Kobayashi et al. 2020, Attention is not only a weight",
+    "output_norm": "norm of what a head adds to the residual stream; Kobayashi et al. 2020",
+    "attention_x_gradient": "Barkan et al. 2021, Grad-SAM, with absolute gradients",
+    "rollout": "Abnar and Zuidema 2020, Quantifying attention flow in transformers",
+    "flow": "Abnar and Zuidema 2020, Quantifying attention flow in transformers",
+    "value_zeroing": "Mohebbi et al. 2023, Quantifying context mixing in transformers",
+    "gradient": "Simonyan et al. 2014, Deep inside convolutional networks; here the norm",
+    "gradient_x_input": "Shrikumar et al. 2016, Not just a black box",
+    "integrated_gradients": "Sundararajan et al. 2017, Axiomatic attribution; baseline zero",
+    "integrated_gradients_mean": "Sundararajan et al. 2017, Axiomatic attribution; baseline: mean of other inputs",
+    "ablation_zero": "Li et al. 2016, Representation erasure; heads: Michel et al. 2019",
+    "ablation_mean": "Wang et al. 2023, Interpretability in the wild",
+    "ablation_resampled": "Chan et al. 2022, Causal scrubbing: resampling ablation",
+    "other_tokens": "mean change over all other tokens at a position",
+    "gate": "Michel et al. 2019, Are sixteen heads really better than one?",
+    "attribution_patching_mean": "Nanda 2023, with the mean of other inputs as the corrupted context",
+    "logit_attribution": "Elhage et al. 2021, A mathematical framework for transformer circuits; norms frozen",
+    "attribution_patching": "Nanda 2023, Attribution patching: activation patching at industrial scale",
+    "edge_patching": "Goldowsky-Dill et al. 2023, Path patching, with one edge as the path",
+    "eap": "Syed, Rager and Conmy 2023, Attribution patching outperforms automated circuit discovery",
+    "eap_ig": "Hanna et al. 2024, Have faith in faithfulness (inputs, 5 steps)",
+    "oracle": "the known answer",
+    "random": "uniform random scores",
+}
+"""Paper, or description, of each method."""
+FUNCTIONS: dict[Level, dict[str, MethodFunction]] = {
+    "inputs": {
+        "attention": lambda trial: attention.last_weights(trial).mean(0),
+        "best_head": attention.best_head,
+        "weighted_values": attention.weighted_values,
+        "attention_x_gradient": attention.weights_times_gradient,
+        "rollout": attention.input_rollout,
+        "flow": attention.flow,
+        "value_zeroing": attention.value_zeroing,
+        "gradient": lambda trial: effects.own_gradients(trial).norm(dim=-1),
+        "gradient_x_input": lambda trial: (effects.own_gradients(trial) * trial.embedding).sum(-1).abs(),
+        "integrated_gradients": lambda trial: effects.integrated_gradients(
+            trial, torch.zeros_like(trial.embedding)
+        ).abs(),
+        "integrated_gradients_mean": lambda trial: effects.integrated_gradients(
+            trial, effects.mean_embedding(trial)
+        ).abs(),
+        "ablation_zero": lambda trial: effects.replace_each(trial, torch.zeros_like(trial.embedding)),
+        "ablation_mean": lambda trial: effects.replace_each(trial, effects.mean_embedding(trial)),
+        "ablation_resampled": lambda trial: effects.token_changes(trial, effects.resampled_tokens(trial)),
+        "other_tokens": lambda trial: effects.token_changes(trial, effects.other_tokens(trial)),
+        "oracle": oracle,
+        "random": lambda trial: torch.rand(len(trial.steps), len(trial.embedding), generator=trial.draws("random")),
+    },
+    "heads": {
+        "attention": attention.confidence,
+        "weighted_values": attention.weighted_confidence,
+        "output_norm": attention.output_norms,
+        "ablation_zero": lambda trial: effects.replace_heads(trial, lambda name, own: torch.zeros_like(own)[None]),
+        "ablation_mean": lambda trial: effects.replace_heads(
+            trial, lambda name, own: trial.background.mean_contexts(name, len(own))[None]
         ),
-        Method(
-            "best_head",
-            "the head of that layer with the most attention on relevant inputs in other inputs",
-            {"inputs": attention.best_head},
-        ),
-        Method(
-            "weighted_values",
-            "Kobayashi et al. 2020, Attention is not only a weight",
-            {"inputs": attention.weighted_values, "heads": attention.weighted_confidence},
-        ),
-        Method(
-            "output_norm",
-            "norm of what a head adds to the residual stream; Kobayashi et al. 2020",
-            {"heads": attention.output_norms},
-        ),
-        Method(
-            "attention_x_gradient",
-            "Barkan et al. 2021, Grad-SAM, with absolute gradients",
-            {"inputs": attention.weights_times_gradient},
-        ),
-        Method("rollout", f"{ABNAR}, Quantifying attention flow in transformers", {"inputs": attention.input_rollout}),
-        Method("flow", f"{ABNAR}, Quantifying attention flow in transformers", {"inputs": attention.flow}),
-        Method(
-            "value_zeroing",
-            "Mohebbi et al. 2023, Quantifying context mixing in transformers",
-            {"inputs": attention.value_zeroing},
-        ),
-        Method(
-            "gradient",
-            "Simonyan et al. 2014, Deep inside convolutional networks; here the norm",
-            {"inputs": inputs.gradient_norm},
-        ),
-        Method(
-            "gradient_x_input", "Shrikumar et al. 2016, Not just a black box", {"inputs": inputs.gradient_times_input}
-        ),
-        Method(
-            "integrated_gradients",
-            "Sundararajan et al. 2017, Axiomatic attribution; baseline zero",
-            {"inputs": inputs.integrated_from_zero},
-        ),
-        Method(
-            "integrated_gradients_mean",
-            "Sundararajan et al. 2017, Axiomatic attribution; baseline: mean of other inputs",
-            {"inputs": inputs.integrated_from_mean},
-        ),
-        Method(
-            "ablation_zero",
-            "Li et al. 2016, Representation erasure; heads: Michel et al. 2019",
-            {"inputs": inputs.zero_inputs, "heads": heads.zero_heads},
-        ),
-        Method(
-            "ablation_mean",
-            "Wang et al. 2023, Interpretability in the wild",
-            {"inputs": inputs.mean_inputs, "heads": heads.mean_heads},
-        ),
-        Method(
-            "ablation_resampled",
-            "Chan et al. 2022, Causal scrubbing: resampling ablation",
-            {"inputs": inputs.resampled_inputs, "heads": heads.resampled_heads},
-        ),
-        Method("other_tokens", "mean change over all other tokens at a position", {"inputs": inputs.all_others}),
-        Method("gate", "Michel et al. 2019, Are sixteen heads really better than one?", {"heads": heads.gate}),
-        Method(
-            "attribution_patching_mean",
-            "Nanda 2023, with the mean of other inputs as the corrupted context",
-            {"heads": heads.mean_patching},
-        ),
-        Method(
-            "logit_attribution",
-            "Elhage et al. 2021, A mathematical framework for transformer circuits; norms frozen",
-            {"heads": heads.direct_parts},
-        ),
-        Method(
-            "attribution_patching",
-            "Nanda 2023, Attribution patching: activation patching at industrial scale",
-            {"heads": edges.attribution_patching},
-        ),
-        Method(
-            "edge_patching",
-            "Goldowsky-Dill et al. 2023, Path patching, with one edge as the path",
-            {"edges": edges.patched_edges},
-        ),
-        Method(
-            "eap",
-            "Syed, Rager and Conmy 2023, Attribution patching outperforms automated circuit discovery",
-            {"edges": edges.eap},
-        ),
-        Method("eap_ig", "Hanna et al. 2024, Have faith in faithfulness (inputs, 5 steps)", {"edges": edges.eap_ig}),
-        Method("oracle", "the known answer", dict.fromkeys(LEVELS, oracle)),
-        Method(
-            "random",
-            "uniform random scores",
-            {"inputs": random_inputs, "heads": random_heads, "edges": edges.random_edges},
-        ),
-    )
+        "ablation_resampled": effects.resampled_heads,
+        "gate": lambda trial: effects.first_order(trial, {name: -own for name, own in trial.contexts.items()}),
+        "attribution_patching_mean": effects.mean_patching,
+        "logit_attribution": effects.direct_parts,
+        "attribution_patching": edges.attribution_patching,
+        "oracle": oracle,
+        "random": random_heads,
+    },
+    "edges": {
+        "edge_patching": edges.patched_edges,
+        "eap": edges.eap,
+        "eap_ig": edges.eap_ig,
+        "oracle": oracle,
+        "random": edges.random_edges,
+    },
+}
+METHODS = {
+    name: Method(name, source, {level: known[name] for level, known in FUNCTIONS.items() if name in known})
+    for name, source in SOURCES.items()
 }
 """By name: all explanation methods."""
-
-
 DEFAULT_METHOD = "ablation_mean"
 HEAD_INPUTS = 20  # Unseen inputs over which scores of heads and edges are averaged by default
 

@@ -1,15 +1,22 @@
-"""Methods at the level of inputs: ablation, and gradients with respect to embeddings.
+"""Methods that measure the effect of inputs and heads: ablation, and gradients.
 
     ablation               | value_i(x) - value_i(x with input j replaced) |
+                           | value(x) - value(x with the context of head h replaced) |      (Michel et al. 2019)
     gradient               || g_ij ||
     gradient x input       | g_ij . x_j |
     integrated gradients   | (x_j - b_j) . mean of g_ij along the line from the baseline b to x |
+    gate                   | c_h . g_h |             derivative with respect to a gate that multiplies the head
+    attribution patching   | (mean_h - c_h) . g_h |  first-order change when the mean replaces the context
+    logit attribution      the part of head h in the target's logit minus the mean logit, along direct paths only
 
 The value is the log-probability of the target class (see `trial`). Ablation replaces the embedding of an input by
-zero or by a mean, or its token by other tokens. g_ij is the gradient of the value of output step i with respect
-to the embedding x_j (D) of input j. Positions are added to embeddings, and do not change on the line.
+zero or by a mean, its token by other tokens, or the context of a head. g_ij is the gradient of the value of output
+step i with respect to the embedding x_j (D) of input j. Positions are added to embeddings, and do not change on the
+line. c_h is the context of head h at all steps, the input of the output projection, and g_h the gradient of the value
+of one output step. Absolute values of heads are averaged over output steps, then over inputs.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,6 +25,7 @@ from torch import Tensor
 
 from regard.errors import InputError
 from regard.interpret.attribution.trial import MOST_ROWS, RESAMPLES, Trial, change_embedding, resize
+from regard.interpret.linear_pass import DirectPaths
 
 MOST_TOKENS = 64  # Largest number of other tokens that replace a token; of a larger alphabet as many are drawn
 POINTS = 32  # Points on the line of integrated gradients (nodes of Gauss and Legendre)
@@ -36,28 +44,8 @@ def replace_each(trial: Trial[Any], replacement: Tensor) -> Tensor:
     return (trial.run_embeddings(embeddings) - trial.clean).abs().T
 
 
-def zero_inputs(trial: Trial[Any]) -> Tensor:
-    return replace_each(trial, torch.zeros_like(trial.embedding))
-
-
-def mean_inputs(trial: Trial[Any]) -> Tensor:
-    """Return the absolute changes (S, Tk) when each embedding is replaced by the mean embedding of other inputs
-    at its position."""
-    return replace_each(trial, trial.background.mean_embedding(len(trial.embedding)))
-
-
-def resampled_inputs(trial: Trial[Any]) -> Tensor:
-    """Return the mean absolute changes (S, Tk) when each token is replaced by the token of another input at its
-    position, over 5 other inputs."""
-    return _replace_tokens(trial, resampled_tokens(trial))
-
-
-def all_others(trial: Trial[Any]) -> Tensor:
-    """Return the mean absolute changes (S, Tk) when each token is replaced by all other tokens, one at a time.
-
-    Of a vocabulary with more than 65 tokens, 64 are drawn. Raises `InputError` if the vocabulary is not known.
-    """
-    return _replace_tokens(trial, other_tokens(trial))
+def mean_embedding(trial: Trial[Any]) -> Tensor:
+    return trial.background.mean_embedding(len(trial.embedding))
 
 
 def resampled_tokens(trial: Trial[Any]) -> Tensor:
@@ -69,7 +57,10 @@ def resampled_tokens(trial: Trial[Any]) -> Tensor:
 
 
 def other_tokens(trial: Trial[Any]) -> Tensor:
-    """Return the tokens (Tk, R) that replace each token: the vocabulary if it is small; see `all_others`."""
+    """Return the tokens (Tk, R) that replace each token: the vocabulary, or 64 drawn tokens of one with more than 65.
+
+    Raises `InputError` if the vocabulary is not known.
+    """
     tokens = _tokens(trial)
     alphabet = torch.as_tensor(list(trial.probe.alphabet))
     if not len(alphabet):
@@ -108,7 +99,7 @@ def mean_changes(trial: Trial[Any], replacements: Tensor, values: Tensor) -> Ten
     return means.T
 
 
-def _replace_tokens(trial: Trial[Any], replacements: Tensor) -> Tensor:
+def token_changes(trial: Trial[Any], replacements: Tensor) -> Tensor:
     """Return the mean absolute changes (S, Tk) for replacements (Tk, R) of each token."""
     return mean_changes(trial, replacements, trial.run_tokens(replace_tokens(_tokens(trial), replacements)))
 
@@ -134,24 +125,10 @@ def input_gradients(trial: Trial[Any], embeddings: Tensor) -> Tensor:
     return gradients
 
 
-def gradient_norm(trial: Trial[Any]) -> Tensor:
-    """Return the norms (S, Tk) of the gradients (Simonyan et al. 2014)."""
-    norms: Tensor = input_gradients(trial, trial.embedding.unsqueeze(0))[0].norm(dim=-1)
-    return norms
-
-
-def gradient_times_input(trial: Trial[Any]) -> Tensor:
-    """Return | gradient . embedding | (S, Tk) (Shrikumar et al. 2016)."""
-    gradients = input_gradients(trial, trial.embedding.unsqueeze(0))[0]
-    return (gradients * trial.embedding).sum(-1).abs()
-
-
-def integrated_from_zero(trial: Trial[Any]) -> Tensor:
-    return integrated_gradients(trial, torch.zeros_like(trial.embedding)).abs()
-
-
-def integrated_from_mean(trial: Trial[Any]) -> Tensor:
-    return integrated_gradients(trial, trial.background.mean_embedding(len(trial.embedding))).abs()
+def own_gradients(trial: Trial[Any]) -> Tensor:
+    """Return the gradients (S, Tk, D) with respect to the embedding of the input."""
+    own: Tensor = input_gradients(trial, trial.embedding.unsqueeze(0))[0]
+    return own
 
 
 def integrated_gradients(trial: Trial[Any], baseline: Tensor) -> Tensor:
@@ -175,4 +152,89 @@ def integrated_gradients(trial: Trial[Any], baseline: Tensor) -> Tensor:
             f"The sum of integrated gradients differs from the change of the value by up to {missing:.0%}:"
             f" {POINTS} points are too few, or the model is not smooth at the baseline."
         )
+    return scores
+
+
+def replace_heads(trial: Trial[Any], replacement: Callable[[str, Tensor], Tensor]) -> dict[str, Tensor]:
+    """Return, by layer, the mean absolute changes (H,) when the contexts of each head are replaced.
+
+    `replacement` maps a layer and its contexts (T, H, Dv) to R replacements (R, T, H, Dv), over which changes are
+    averaged.
+    """
+    scores = {}
+    for name, contexts in trial.contexts.items():
+        heads = contexts.shape[1]
+        chosen = torch.eye(heads, dtype=torch.bool, device=contexts.device)[:, None, None, :, None]
+        changed = torch.where(chosen, replacement(name, contexts).to(contexts), contexts)  # (H, R, T, H, Dv)
+        values = trial.run_contexts(name, changed.flatten(0, 1))
+        scores[name] = (values - trial.clean).abs().mean(-1).unflatten(0, (heads, -1)).mean(-1)
+    trial.left_out.update(trial.components.left_out)
+    return scores
+
+
+def resampled_heads(trial: Trial[Any]) -> dict[str, Tensor]:
+    generator, draw = trial.draws("resampled"), trial.background.draw_contexts
+    return replace_heads(trial, lambda name, contexts: draw(name, len(contexts), RESAMPLES, generator))
+
+
+def context_gradients(trial: Trial[Any]) -> dict[str, Tensor]:
+    """Return, by layer, the gradients (S, T, H, Dv) of the S explained values with respect to all contexts."""
+    parts: dict[str, list[Tensor]] = {}
+    # Each output step has its own copy of the input: one backward pass of a sum gives the gradients of all steps.
+    for steps in torch.arange(len(trial.steps), device=trial.logits.device).split(MOST_ROWS):
+        leaves: dict[str, list[Tensor]] = {}
+
+        def add_leaf(name: str, contexts: Tensor, leaves: dict[str, list[Tensor]] = leaves) -> Tensor:
+            leaf = torch.zeros_like(contexts).requires_grad_()
+            leaves.setdefault(name, []).append(leaf)
+            return contexts + leaf
+
+        # cuDNN's recurrent layers have no gradient in evaluation mode; PyTorch's native recurrent layers have.
+        with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+            with trial.components.replace_contexts(add_leaf):
+                values = trial.values(trial.probe.run(len(steps))).gather(1, steps.unsqueeze(1)).sum()
+            flat = [leaf for calls in leaves.values() for leaf in calls]
+            computed = iter(torch.autograd.grad(values, flat, allow_unused=True, materialize_grads=True))
+        for name, calls in leaves.items():
+            gradients = torch.cat([next(computed) for _ in calls], 1)
+            parts.setdefault(name, []).append(trial.components.split(name, gradients))
+    return {name: torch.cat(gradients) for name, gradients in parts.items()}
+
+
+def first_order(trial: Trial[Any], changes: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the mean absolute first-order effects (H,) of changes (T, H, Dv) of the contexts."""
+    trial.left_out.update(trial.components.left_out)
+    gradients = context_gradients(trial)
+    return {name: (gradients[name] * change).sum((1, 3)).abs().mean(0) for name, change in changes.items()}
+
+
+def mean_patching(trial: Trial[Any]) -> dict[str, Tensor]:
+    mean, contexts = trial.background.mean_contexts, trial.contexts.items()
+    return first_order(trial, {name: mean(name, len(own)).to(own) - own for name, own in contexts})
+
+
+def direct_parts(trial: Trial[Any]) -> dict[str, Tensor]:
+    """Return the mean absolute direct parts (H,) of heads in the target's logit minus the mean logit (Elhage et
+    al. 2021); norms are frozen.
+
+    Heads without a direct path get zero, and a remark names them. Raises `InputError` for a model without a
+    residual stream.
+    """
+    paths = DirectPaths(trial.subject.model, trial.components)
+    scores: dict[str, Tensor] = {}
+    indirect: dict[str, str] = {}
+    with torch.enable_grad(), paths.watch():
+        logits = trial.probe.run(1)[0]
+        for step in trial.steps:
+            row = logits[step]
+            value = row[int(trial.classes[step])] - (row.mean() if len(row) > 1 else 0)
+            parts, indirect = paths.parts(value)
+            for (kind, name), part in parts.items():
+                if kind == "head":
+                    layer = name.split("#")[0]
+                    share = part.cpu().abs() / len(trial.steps)
+                    scores[layer] = scores.get(layer, torch.zeros(len(part))) + share
+    trial.remarks.append("The scales of all norms are fixed at their values for the input (frozen).")
+    if indirect:
+        trial.remarks.append(f"Zero, because they add only through other layers: {', '.join(indirect)}.")
     return scores
