@@ -25,10 +25,15 @@ from torch.overrides import TorchFunctionMode
 
 from regard.activations.components import Components
 from regard.activations.interface import is_linear, is_norm
-from regard.attention.names import layer_name
+from regard.attention.combinations import Forgetting, Selective
+from regard.attention.descriptions import part_name
+from regard.attention.layer import AttentionLayer, LayerCall, attention_layers, trace_layer
+from regard.attention.names import layer_name, short_name
+from regard.attention.parts import positions_of
 from regard.attention.positions import Concatenated, Positions
+from regard.attention.scores import Cosine, Dot, General, Scalable, ScaledDot, SoftCapped
 from regard.errors import InputError
-from regard.viz.subject import ForwardPass, ScoreCall
+from regard.viz.subject import Calls, ForwardPass, ScoreCall
 
 PartKind = Literal["token", "position", "embedding", "head", "feed_forward", "bias", "vector"]
 """What a part of the model writes: a token embedding, a position, another embedding (such as BERT's segments),
@@ -475,3 +480,76 @@ def group(values: Tensor, weights: Tensor, head: int) -> int:
     1
     """
     return head * len(values) // len(weights)
+
+
+# The scores of Regard's own attention layers, as products of query and key in the autograd graph. They are recorded
+# by `trace_layer` and not by `regard.record`: the split of a score also needs the mask, and the parts of the layer
+# that scaled or changed the product.
+
+BILINEAR = (Dot, ScaledDot, General, Scalable, Cosine, SoftCapped)
+"""Scores that are products of query and key, times a factor that can be fixed."""
+
+
+def own_forward_pass(model: nn.Module, run: Callable[[], Any]) -> ForwardPass:
+    """Return the forward pass of one of Regard's models; `run` runs it on one input."""
+    return ForwardPass(
+        run=run,
+        record=partial(record_calls, model),
+        embeddings=frozenset(
+            module
+            for name, module in model.named_modules()
+            if isinstance(module, nn.Embedding) or name.rpartition(".")[2] == "embedding"
+        ),
+    )
+
+
+@contextmanager
+def record_calls(model: nn.Module) -> Iterator[Calls]:
+    """Record the calls of all attention layers of a model for one input inside the block."""
+    calls: dict[str, list[ScoreCall]] = {}
+    layers = attention_layers(model)
+    with ExitStack() as stack:
+        traces = {name: stack.enter_context(trace_layer(layer)) for name, layer in layers.items()}
+        yield calls
+    for name, traced in traces.items():
+        if traced:
+            calls[short_name(name)] = [make_call(layers[name], call) for call in traced]
+
+
+def make_call(layer: AttentionLayer, trace: LayerCall) -> ScoreCall:
+    """Return one call of a layer for one input, with the factors and additions that make its scores."""
+    query, key, value = trace.query[0], trace.key[0], trace.value[0]
+    weights, scores = trace.weights[0].detach(), trace.scores[0].detach()
+    mask = None if trace.mask is None else trace.mask.expand_as(trace.scores)[0]
+    refusal, additions, remarks, score = "", dict[str, Tensor](), list[str](), layer.score
+    if layer.linear is not None:
+        refusal = f"{part_name(layer.linear)} has no scores: its weights are those that its recurrence implies"
+    elif layer.combination is not None and not isinstance(layer.combination, Forgetting | Selective):
+        refusal = f"{part_name(layer.combination)} combines several scores, so no score belongs to this weight alone"
+    elif type(score) not in BILINEAR:
+        refusal = f"the score {part_name(score)} is not a sum of products of query and key"
+    if refusal:
+        return ScoreCall(query, key, value, weights, scores, torch.ones(()), additions, mask, (), refusal)
+    with torch.no_grad():
+        # The factors between products of query and key (H, Tq, Tk) and scores
+        products = query.double() @ key.double().transpose(-1, -2)
+        if isinstance(score, Cosine):
+            factors = score.gain.double() / query.double().norm(dim=-1, keepdim=True).clamp(min=1e-12)
+            remarks.append("lengths of queries and keys are fixed (cosine)")
+        elif isinstance(score, SoftCapped):
+            factors = torch.full((), query.shape[-1] ** -0.5, dtype=torch.float64)
+            capped = score.cap * torch.tanh(products * factors / score.cap)
+            factors = factors * torch.where(products == 0, 1.0, capped / (products * factors))
+            remarks.append("the ratio of the capped score to the score is fixed (soft_capped)")
+        else:
+            factors = torch.full((), score.scale(query.shape[-1]), dtype=torch.float64)
+        if score.rescale(products[None], trace.mask) is not products:
+            factors = factors * score.rescale(torch.ones_like(products)[None], trace.mask)[0]
+        if layer.bias is not None:
+            positions = positions_of(scores.shape[1], scores.shape[2], scores.device)
+            additions[part_name(layer.bias)] = layer.bias(*positions).double()
+        if layer.combination is not None:
+            before = factors * products + sum(additions.values())
+            additions[part_name(layer.combination)] = scores.double() - before
+            remarks.append(f"{part_name(layer.combination)} is fixed")
+    return ScoreCall(query, key, value, weights, scores, factors, additions, mask, tuple(remarks))
