@@ -432,50 +432,41 @@ def examine(subject: LearnedSubject[Input], *, samples: int = 200, seed: int = 0
     """
     check_range("samples", samples, 2, 10**5)
     with limit_threads(subject.model):
-        return _examine(subject, samples, seed)
-
-
-def _examine(subject: LearnedSubject[Input], samples: int, seed: int) -> Examination:
-    importance, remark = head_importance(subject, seed=seed), describe_model(subject.model)
-    inputs = subject.unseen(samples, seed)
-    first, unanswered = None, [*subject.traits.unanswered, *([f"Attention weights: {remark}."] if remark else [])]
-    try:
-        first = subject.trial(inputs[0])
-        [probe] = probe_inputs(subject, inputs[:1], seed=seed)
-        if any(
-            layer.shape[-2:] not in (probe.dependence.shape, (1, layer.shape[-1])) for layer in probe.weights.values()
-        ):
-            raise InputError("its outputs are not those of single queries")
-    except InputError as error:
-        first = None
-        unanswered.append(f"Weights are not compared with the effects of inputs: {error}.")
-    examination = make_examination(
-        [] if first is None else probe_inputs(subject, inputs, seed=seed),
-        importance,
-        task=subject.name,
-        seed=seed,
-        samples=len(inputs),
-        alignment_error=subject.alignment_error(inputs) if isinstance(subject, KnowsAlignment) else None,
-        unanswered=unanswered,
-        causal=first is not None and first.causal,
-    )
-    enough = max(NEED_INPUTS, inputs_needed(sum(map(len, importance.added.values()))))
-    needs = find_needs(subject, subject.unseen(enough, seed, purpose="importance"), importance.added, seed=seed)
-    verdicts: dict[str, list[Need]] = {
-        layer: [
-            verdict if is_reliable(verdict := needs.verdicts[layer, head]) else "cannot be told"
-            for head in range(len(added))
-        ]
-        for layer, added in importance.added.items()
-        if (layer, 0) in needs.verdicts
-    }
-    origin, roles = subject.traits.origin, None
-    with suppress(InputError):  # a model that cannot be reinitialized: roles are compared with untrained heads
-        roles = head_roles(subject, samples=min(max(samples, MIN_SAMPLES), MAX_ROLE_SAMPLES), seed=seed)
+        importance, remark = head_importance(subject, seed=seed), describe_model(subject.model)
+        inputs, first = subject.unseen(samples, seed), None
+        unanswered = [*subject.traits.unanswered, *([f"Attention weights: {remark}."] if remark else [])]
+        try:
+            candidate = subject.trial(inputs[0])
+            [probe] = probe_inputs(subject, inputs[:1], seed=seed)
+            shapes = [layer.shape for layer in probe.weights.values()]
+            if any(shape[-2:] not in (probe.dependence.shape, (1, shape[-1])) for shape in shapes):
+                raise InputError("its outputs are not those of single queries")
+            first = candidate
+        except InputError as error:
+            unanswered.append(f"Weights are not compared with the effects of inputs: {error}.")
+        examination = make_examination(
+            [] if first is None else probe_inputs(subject, inputs, seed=seed),
+            importance,
+            task=subject.name,
+            seed=seed,
+            samples=len(inputs),
+            alignment_error=subject.alignment_error(inputs) if isinstance(subject, KnowsAlignment) else None,
+            unanswered=unanswered,
+            causal=first is not None and first.causal,
+        )
+        enough = max(NEED_INPUTS, inputs_needed(sum(map(len, importance.added.values()))))
+        needs = find_needs(subject, subject.unseen(enough, seed, purpose="importance"), importance.added, seed=seed)
+        verdicts: dict[str, list[Need]] = {}
+        for (layer, _), verdict in needs.verdicts.items():
+            verdicts.setdefault(layer, []).append(verdict if is_reliable(verdict) else "cannot be told")
+        roles = None
+        with suppress(InputError):  # a model that cannot be reinitialized: roles are compared with untrained heads
+            roles = head_roles(subject, samples=min(max(samples, MIN_SAMPLES), MAX_ROLE_SAMPLES), seed=seed)
+    facts = {"learned": needs.learned, "origin": subject.traits.origin}
     return replace(
         examination,
-        origin=origin,
-        heads=[replace(head, learned=needs.learned, origin=origin) for head in examination.heads],
+        origin=subject.traits.origin,
+        heads=[replace(head, **facts) for head in examination.heads],
         roles=roles,
         needs=needs.sentences(),
         verdicts=verdicts,
@@ -508,21 +499,21 @@ def make_examination(
     draw = resample_counts(max(len(probes), 1), seed)
     even = None if relevance is None else np.array([share(even_weights(r.shape, causal), r) for r in relevance])
     heads = []
-    if not probes:
-        heads = [
-            HeadFindings(layer=layer, head=head, **_describe_importance(importance, layer, head))
-            for layer, added in importance.added.items()
-            for head in range(len(added))
-        ]
-    for layer, first in probes[0].weights.items() if probes else ():
-        for head in range(len(first)):
+    counted = {layer: len(values) for layer, values in (probes[0].weights if probes else importance.added).items()}
+    for layer, head in ((layer, head) for layer, count in counted.items() for head in range(count)):
+        findings: dict[str, Any] = {
+            "importance": importance.added[layer][head],
+            "interval": importance.interval(layer, head),
+            "measure": importance.measure,
+            "unchanged": importance.unchanged_reason(layer, head),
+        }
+        if probes:
             weights = [sample.weights[layer][head] for sample in probes]
-            findings = _describe_importance(importance, layer, head)
             findings |= measure_ranking(weights, probes, others, draw)
+            findings["moved"] = measure_movement(weights, others)
             if relevance is not None and even is not None:
                 findings |= measure_relevance(weights, relevance, even, others, draw)
-            moved = measure_movement(weights, others)
-            heads.append(HeadFindings(layer=layer, head=head, moved=moved, **findings))
+        heads.append(HeadFindings(layer=layer, head=head, **findings))
     # p-values are corrected over all heads (Benjamini and Hochberg 1995).
     adjusted = iter(benjamini_hochberg([head.relevance_p for head in heads if head.relevance_p is not None]))
     return Examination(
@@ -535,15 +526,6 @@ def make_examination(
         alignment_error=alignment_error or {},
         unanswered=list(unanswered),
     )
-
-
-def _describe_importance(importance: HeadImportance, layer: str, head: int) -> dict[str, Any]:
-    return {
-        "importance": importance.added[layer][head],
-        "interval": importance.interval(layer, head),
-        "measure": importance.measure,
-        "unchanged": importance.unchanged_reason(layer, head),
-    }
 
 
 # An examination that was saved with a run, for pages that show the run, and instead of a new measurement.
