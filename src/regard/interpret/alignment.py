@@ -58,10 +58,8 @@ class RelevanceShare:
 
 @torch.inference_mode()
 def relevance_share(model: AnswerModel, task: Task, batches: Iterable[Batch]) -> RelevanceShare:
-    """Return the relevance of each head, averaged over all output steps that depend on any input.
-
-    Measures the first layer of the model in which outputs attend to inputs.
-    """
+    """Return the relevance of each head, averaged over all output steps that depend on any input. Measures the first
+    layer of the model in which outputs attend to inputs."""
     layer, heads, uniform = model.cross_layers[0], [], []
     for inputs, _, mask in batches:
         with record_own(model, layers=[layer]) as records:
@@ -121,10 +119,8 @@ def error_rate(weights: Tensor, known: Tensor) -> float:
 
 @torch.inference_mode()
 def alignment(model: Seq2Seq, task: PairTask, batches: Iterable[list[Pair]]) -> dict[str, Alignment]:
-    """Measure how well each cross-attention layer agrees with the known alignment.
-
-    The decoder receives the true targets, whose origin is known. Heads are averaged.
-    """
+    """Measure how well each cross-attention layer agrees with the known alignment. The decoder receives the true
+    targets, whose origin is known. Heads are averaged."""
     model.eval()
     layers: dict[str, list[tuple[Tensor, Tensor, Tensor]]] = {name: [] for name in model.cross_layers}
     pair_of_step: list[np.ndarray] = []

@@ -232,11 +232,9 @@ def fill_gradients(total: Tensor, values: Values) -> dict[str, Tensor]:
 
 
 def graph_of_probe(subject: Subject[Any], probe: ProbeInput, receivers: Sequence[str] | None = None) -> ResidualGraph:
-    """Return the graph of a subject on an input that can be run.
-
-    `receivers`: the nodes of interest (None: all). The graph has inputs of heads only if one is among these.
-    Raises `InputError` for a model with parts that cannot be separated.
-    """
+    """Return the graph of a subject on an input that can be run. `receivers`: the nodes of interest (None: all). The
+    graph has inputs of heads only if one is among these. Raises `InputError` for a model with parts that cannot be
+    separated."""
     components = subject.components
     heads = receivers is None or any(name.endswith(tuple(f".{kind}" for kind in KINDS)) for name in receivers)
     head_inputs, all_left_out = components.find_inputs() if heads else ({}, {})
@@ -255,11 +253,9 @@ def graph_of_probe(subject: Subject[Any], probe: ProbeInput, receivers: Sequence
 
 @torch.no_grad()
 def corrupted_pass(graph: ResidualGraph, clean: ProbeInput, corrupted: ProbeInput) -> Pass:
-    """Return what the nodes write and read for another input of the same length.
-
-    An encoder-decoder reads the target of the clean input in both runs. Raises `InputError` if the nodes of the
-    graph do not account for all that the model reads.
-    """
+    """Return what the nodes write and read for another input of the same length. An encoder-decoder reads the target of
+    the clean input in both runs. Raises `InputError` if the nodes of the graph do not account for all that the model
+    reads."""
 
     def run(count: int) -> Tensor:
         if clean.run_tokens is None or corrupted.tokens is None:
@@ -273,10 +269,8 @@ def corrupted_pass(graph: ResidualGraph, clean: ProbeInput, corrupted: ProbeInpu
 
 @torch.no_grad()
 def edge_patching(graph: ResidualGraph, clean: Pass, corrupted: Pass, metric: Metrics) -> Edges:
-    """Return the exact effect of each edge: one copy of the input in a pass of the model for each edge.
-
-    An edge that does not change what its receiver reads has the effect 0, without a pass.
-    """
+    """Return the exact effect of each edge: one copy of the input in a pass of the model for each edge. An edge that
+    does not change what its receiver reads has the effect 0, without a pass."""
     whole, effects = float(metric(clean.logits)), Edges()
     for begin in range(0, len(graph.senders), graph.copies):
         senders = graph.senders[begin : begin + graph.copies]
@@ -315,9 +309,7 @@ def patched_reads(graph: ResidualGraph, clean: Pass, corrupted: Pass, senders: S
 
 def run_patched(graph: ResidualGraph, reads: Pass, patches: Sequence[tuple[int, Sequence[Node]]]) -> Tensor:
     """Return the logits (N, T, C) of N copies, in each of which some receivers read what they read in `reads`.
-
-    `patches`: for each copy, the copy of `reads` and the receivers.
-    """
+    `patches`: for each copy, the copy of `reads` and the receivers."""
 
     def receive(name: str, value: Tensor) -> Tensor:
         for copy, (source, receivers) in enumerate(patches):
@@ -359,11 +351,9 @@ Gradients = tuple[Sequence[Node], Mapping[str, Tensor]]
 def edge_gradients(
     graph: ResidualGraph, metric: Metrics, send: Change = unchanged, *, points: int = 1
 ) -> Iterator[Gradients]:
-    """Yield the gradients of the metric through one receiver each, for some receivers at a time.
-
-    `send` may change the input of the pass in which the gradient is computed, in `points` copies. Each receiver
-    is yielded once for each of these points, with the gradient divided by their number.
-    """
+    """Yield the gradients of the metric through one receiver each, for some receivers at a time. `send` may change the
+    input of the pass in which the gradient is computed, in `points` copies. Each receiver is yielded once for each of
+    these points, with the gradient divided by their number."""
     with torch.enable_grad():
         passed = graph.full(points, send=send, receive=lambda name, value: value.requires_grad_())
         total = metric(passed.logits).sum() / points
@@ -473,11 +463,9 @@ def _mean_effects(trial: Trial[Any], graph: ResidualGraph, effects: Callable[[Pa
 def _mean_absolute(
     trial: Trial[Any], graph: ResidualGraph, effects: Callable[[Pass, Pass], Mapping[Any, Any]]
 ) -> tuple[dict[Any, Any], int]:
-    """Return the means of absolute effects over corrupted inputs, and the number of these inputs.
-
-    `effects` maps what the nodes write and read for a clean and for a corrupted input to effects. Raises
-    `InputError` if no other input has the same length.
-    """
+    """Return the means of absolute effects over corrupted inputs, and the number of these inputs. `effects` maps what
+    the nodes write and read for a clean and for a corrupted input to effects. Raises `InputError` if no other input has
+    the same length."""
 
     def content(probe: ProbeInput) -> Tensor:
         return read_pass(probe)[1][0] if probe.tokens is None else probe.tokens

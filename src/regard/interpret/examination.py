@@ -487,10 +487,8 @@ def make_examination(
     causal: bool = False,
 ) -> Examination:
     """Compute all measurements from probes. The fraction of attention on relevant inputs is measured if the relevant
-    inputs of all probes are known.
-
-    `samples` is None for one sample per probe. If there are no probes, only the importance of each head is known.
-    """
+    inputs of all probes are known. `samples` is None for one sample per probe. If there are no probes, only the
+    importance of each head is known."""
     known = [sample.relevant for sample in probes if sample.relevant is not None]
     relevance = known if known and len(known) == len(probes) else None
     # Each sample is compared with the next sample, an arbitrary choice among the other samples.
@@ -535,11 +533,9 @@ REMEDY = "delete the file, or examine the run again"
 
 
 def read_examination(run: RunFolder, samples: int | None = None, seed: int | None = None) -> Examination | None:
-    """Return the saved examination of a run; None if there is none with this number of samples and seed (None:
-    any), of another version of Regard with other fields, or if the model was trained further since.
-
-    Raises `InputError` if the file is damaged, was edited, or belongs to another run.
-    """
+    """Return the saved examination of a run; None if there is none with this number of samples and seed (None: any), of
+    another version of Regard with other fields, or if the model was trained further since. Raises `InputError` if the
+    file is damaged, was edited, or belongs to another run."""
     stored = run.read_derived(FILE, REMEDY) or {}
     wanted = {"version": __version__, "samples": samples, "seed": seed}
     if samples is not None and any(stored.get(name) != value for name, value in wanted.items()):

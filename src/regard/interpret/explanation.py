@@ -110,11 +110,9 @@ def trace_answer(
     temperature: float = 1.0,
     head: int = 0,
 ) -> tuple[AttentionMap, list[tuple[AttentionLayer, AnswerTrace]]]:
-    """Answer an input, and trace some layers; return the map, and each layer with its trace.
-
-    `input`: by default an input drawn with `seed`. `temperature`: divides the scores of `head` in these layers.
-    Raises `InputError` for an unknown layer or head.
-    """
+    """Answer an input, and trace some layers; return the map, and each layer with its trace. `input`: by default an
+    input drawn with `seed`. `temperature`: divides the scores of `head` in these layers. Raises `InputError` for an
+    unknown layer or head."""
     modules = [find_layer(subject.model, layer) for layer in layers]
     traced = [(layer, AnswerTrace()) for layer in modules]
     names = {id(module): name for name, module in attention_layers(subject.model).items()}
@@ -319,10 +317,8 @@ def make_explanation(
     key: int | None = None,
     temperature: float = 1.0,
 ) -> Explanation:
-    """Explain one weight of a traced answer in the layer `name`; see `explain`.
-
-    Raises `InputError` for an unknown step.
-    """
+    """Explain one weight of a traced answer in the layer `name`; see `explain`. Raises `InputError` for an unknown
+    step."""
     row = read_query(trace.insides, output)
     layer_map, weights = shown.layers[short_name(name)], row.weights[head]
     key = int(weights.argmax()) if key is None else key

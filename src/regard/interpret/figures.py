@@ -99,11 +99,8 @@ def remarks(attention: AttentionMap) -> list[str]:
 
 
 def many_maps(subject: ViewedSubject[Any], options: FigureOptions) -> tuple[list[AttentionMap], str]:
-    """Return the attention maps of the user's inputs, or of unseen inputs, and their caption text.
-
-    Raises `InputError` for a map that contains only the largest weight of each square of steps, and for a model
-    without attention.
-    """
+    """Return the attention maps of the user's inputs, or of unseen inputs, and their caption text. Raises `InputError`
+    for a map that contains only the largest weight of each square of steps, and for a model without attention."""
     if options.inputs:
         maps, words = [subject.attend(text) for text in options.inputs], ""
     else:
@@ -127,10 +124,8 @@ def interval_words(samples: int, heads: int) -> str:
 
 
 def head_rows(values: Mapping[str, Sequence[np.ndarray]], name: str, seed: int) -> list[dict[str, Any]]:
-    """Return a row for each head, with the mean and the interval over inputs.
-
-    `values`: by layer, for each input the values of all heads (H), NaN where they are undefined. `name`: column.
-    """
+    """Return a row for each head, with the mean and the interval over inputs. `values`: by layer, for each input the
+    values of all heads (H), NaN where they are undefined. `name`: column."""
     rows = []
     for layer, per_input in values.items():
         draws = resample_counts(len(per_input), seed)
@@ -529,11 +524,8 @@ def embeddings_figure(subject: ViewedSubject[Any], options: FigureOptions) -> di
 
 
 def principal_components(table: np.ndarray) -> tuple[np.ndarray, tuple[float, float]]:
-    """Return vectors (N, D) on their first two principal components (N, 2), and the fraction of variance of
-    each component.
-
-    The sign of each component makes its largest coordinate positive.
-    """
+    """Return vectors (N, D) on their first two principal components (N, 2), and the fraction of variance of each
+    component. The sign of each component makes its largest coordinate positive."""
     centred = table.astype(np.float64) - table.mean(0, dtype=np.float64)
     variances, directions = np.linalg.eigh(centred.T @ centred)
     points = centred @ directions[:, :-3:-1]

@@ -139,12 +139,9 @@ def head_importance(
 def _measure_increases(
     subject: Subject[Input], inputs: Sequence[Input], base: np.ndarray, on_progress: Callable[[int, int], None]
 ) -> tuple[dict[str, list[np.ndarray]], dict[str, list[str]]]:
-    """Return by layer, for each head, how much the loss (N,) of each input rises without the head, and why
-    nothing can be said about the head.
-
-    A difference within rounding is 0: below `ROUNDING` units of the dtype, or below what the unchanged losses
-    `base` (N, 2) differ from those of a pass with an intervention on no head.
-    """
+    """Return by layer, for each head, how much the loss (N,) of each input rises without the head, and why nothing can
+    be said about the head. A difference within rounding is 0: below `ROUNDING` units of the dtype, or below what the
+    unchanged losses `base` (N, 2) differ from those of a pass with an intervention on no head."""
     increases: dict[str, list[np.ndarray]] = {}
     unchanged: dict[str, list[str]] = {}
     components, outputs = subject.components, np.maximum(base[:, 1], 1)
@@ -186,10 +183,8 @@ def _measure_increases(
 
 
 def _interval(increase: np.ndarray, outputs: np.ndarray, seed: int) -> Estimate | None:
-    """Return the mean loss increase per output step with its interval.
-
-    `increase` (N,): the loss increase of each input, summed over its output steps. `outputs` (N,): their number.
-    """
+    """Return the mean loss increase per output step with its interval. `increase` (N,): the loss increase of each
+    input, summed over its output steps. `outputs` (N,): their number."""
     size = -(-len(increase) // GROUPS)
     if size > 1:
         starts = np.arange(0, len(increase), size)

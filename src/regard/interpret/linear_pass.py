@@ -254,11 +254,9 @@ class DirectPaths(LinearGraph):
         return remainder
 
     def head_logits(self, logits: Tensor) -> dict[str, Tensor]:
-        """Return, by layer, the direct parts (H, C) of heads in all logits (C) of one output step.
-
-        The logits are linear in the contexts, so the product of their Jacobian and a context is its part. It is
-        computed by two backward passes. A layer without a direct path is left out.
-        """
+        """Return, by layer, the direct parts (H, C) of heads in all logits (C) of one output step. The logits are
+        linear in the contexts, so the product of their Jacobian and a context is its part. It is computed by two
+        backward passes. A layer without a direct path is left out."""
         direction = torch.zeros_like(logits, requires_grad=True)
         parts: dict[str, Tensor] = {}
         for leaf in (leaf for leaf in self.leaves if leaf.kind == "head"):
@@ -312,10 +310,8 @@ class LinearPass(LinearGraph):
         self._values: dict[tuple[str, int, int], list[Contribution]] = {}
 
     def sources(self, vector: Tensor) -> list[Contribution]:
-        """Return the parts of a vector (d,) of the graph, one for each writer, step and head.
-
-        Raises `InputError` if the parts do not sum to the vector.
-        """
+        """Return the parts of a vector (d,) of the graph, one for each writer, step and head. Raises `InputError` if
+        the parts do not sum to the vector."""
         sources = [
             source
             for leaf, part in zip(self.leaves, jacobians(vector, self.leaves), strict=True)
@@ -345,10 +341,8 @@ class LinearPass(LinearGraph):
         return calls[int(number or 0)]
 
     def by_key(self, source: Contribution) -> list[Contribution]:
-        """Split the part of a head by the steps that the head read: its weights times their values.
-
-        Attention weights are fixed. Raises `InputError` if the context is more than weights times values.
-        """
+        """Split the part of a head by the steps that the head read: its weights times their values. Attention weights
+        are fixed. Raises `InputError` if the context is more than weights times values."""
         assert source.head is not None and source.jacobian is not None
         call = self.call(source.name)
         weights = call.weights[source.head, source.step].detach().double().cpu()
@@ -407,10 +401,8 @@ def leaf_sources(leaf: Leaf, steps: list[int], jacobian: Tensor) -> Iterator[Con
 
 
 def jacobians(vector: Tensor, leaves: Sequence[Leaf]) -> list[tuple[list[int], Tensor] | None]:
-    """Return, for each leaf (..., D), the steps on which a vector (d,) depends, and its Jacobian (d, steps, D).
-
-    A step is an index of the leaf, flattened except for the last dimension. None: the vector is independent.
-    """
+    """Return, for each leaf (..., D), the steps on which a vector (d,) depends, and its Jacobian (d, steps, D). A step
+    is an index of the leaf, flattened except for the last dimension. None: the vector is independent."""
     if not vector.requires_grad:
         return [None] * len(leaves)
     tensors = [leaf.value for leaf in leaves]

@@ -334,9 +334,7 @@ def find_needs(
     subject: LearnedSubject[Input], inputs: Sequence[Input], importance: dict[str, list[float]], *, seed: int = 0
 ) -> Needs:
     """Return which heads a subject needs, over some inputs. `importance`: orders the search, as `HeadImportance.added`.
-
-    Nothing is claimed about a model that predicts little better than untrained ones.
-    """
+    Nothing is claimed about a model that predicts little better than untrained ones."""
     components = subject.components
     remarks = [f"{name}: its heads cannot be resampled ({reason})." for name, reason in components.left_out.items()]
     resampling = Resampling(subject, inputs)

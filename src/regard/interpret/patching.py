@@ -118,11 +118,9 @@ class InputPair(NamedTuple):
 
 
 def prepare_inputs(subject: Subject[Any], clean: Any, corrupted: Any) -> InputPair:
-    """Return both inputs in the form of `Subject.prepare`.
-
-    A model that generates its answers reads the answer to the clean input in both runs, unless the corrupted
-    input is a pair of source and target. Raises `InputError` for different numbers of tokens.
-    """
+    """Return both inputs in the form of `Subject.prepare`. A model that generates its answers reads the answer to the
+    clean input in both runs, unless the corrupted input is a pair of source and target. Raises `InputError` for
+    different numbers of tokens."""
     prepare = subject.patchable.prepare
     first = prepare(clean)
     second = prepare(corrupted, first)

@@ -81,10 +81,8 @@ def choose_yardstick(probe: ProbeInput) -> Yardstick:
 
 def probe_inputs(subject: Subject[Input], inputs: Sequence[Input], *, seed: int = 0) -> list[Probe]:
     """Probe inputs that `subject.trial` accepts: the weights of the layers in which outputs attend to inputs, and the
-    dependence.
-
-    Inputs of equal length whose function `run_tokens` is the same share batches. The model must be in evaluation mode.
-    """
+    dependence. Inputs of equal length whose function `run_tokens` is the same share batches. The model must be in
+    evaluation mode."""
     background = Background(subject, seed=seed)
     groups: dict[Any, list[int]] = defaultdict(list)
     probes: list[Any] = [subject.trial(input) for input in inputs]
@@ -148,10 +146,8 @@ class RelevanceClaim(NamedTuple):
 
 
 def claim_relevance(beyond_uniform: Estimate, beyond_permuted: Estimate, moved: float | None) -> RelevanceClaim | None:
-    """Return what the attention on relevant inputs supports; None if it is not shown to exceed uniform attention.
-
-    The whole intervals must be above 0.
-    """
+    """Return what the attention on relevant inputs supports; None if it is not shown to exceed uniform attention. The
+    whole intervals must be above 0."""
     if beyond_uniform.low <= 0:
         return None
     if beyond_permuted.low > 0:
@@ -243,10 +239,8 @@ def correlation(weights: np.ndarray, measure: np.ndarray) -> float:
 
 
 def _ranks(rows: np.ndarray) -> np.ndarray:
-    """Return the rank of each value in its row; tied values get the mean of their ranks.
-
-    Values are tied if they are equal to five significant digits; otherwise rounding errors would rank equal weights.
-    """
+    """Return the rank of each value in its row; tied values get the mean of their ranks. Values are tied if they are
+    equal to five significant digits; otherwise rounding errors would rank equal weights."""
     # Digits are counted from each value's first one: with six decimals, gradients of 1e-6 would all be tied.
     scale = 10.0 ** np.floor(np.log10(np.maximum(np.abs(rows), np.finfo(np.float64).tiny)))
     ranks = np.empty(rows.shape)

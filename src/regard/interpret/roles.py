@@ -62,10 +62,8 @@ def _same_symbol(layer: LayerMap, seen: np.ndarray | None = None) -> np.ndarray 
 
 
 def induction_keys(layer: LayerMap) -> np.ndarray | None:
-    """Return the keys (Tq, Tk) that follow earlier occurrences of the query's symbol; None for cross-attention.
-
-    A head with this role is an induction head (Olsson et al. 2022).
-    """
+    """Return the keys (Tq, Tk) that follow earlier occurrences of the query's symbol; None for cross-attention. A head
+    with this role is an induction head (Olsson et al. 2022)."""
     if (same := _same_symbol(layer)) is None:
         return None
     # The keys that follow are the keys of earlier occurrences, shifted by one.
@@ -218,10 +216,8 @@ class HeadCandidates(NamedTuple):
 def measure_candidates(
     maps: Sequence[Mapping[str, LayerMap]], untrained: Sequence[Sequence[Mapping[str, LayerMap]]], seed: int = 0
 ) -> list[HeadCandidates]:
-    """Return the roles that each head may have, with their strengths on the second half of some inputs.
-
-    `maps`: the layers of each input. `untrained`: the same for untrained models, for half of the inputs.
-    """
+    """Return the roles that each head may have, with their strengths on the second half of some inputs. `maps`: the
+    layers of each input. `untrained`: the same for untrained models, for half of the inputs."""
     return [
         head
         for layer in maps[0]
@@ -436,12 +432,8 @@ def head_roles(
     seed: int = 0,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> HeadRoles:
-    """Describe every head of a subject, over unseen inputs.
-
-    `on_progress` is called with the number of processed inputs and their total.
-
-    Raises `InputError` for a model without attention, or if there are fewer than two unseen inputs.
-    """
+    """Describe every head of a subject, over unseen inputs. `on_progress` is called with the number of processed inputs
+    and their total. Raises `InputError` for a model without attention, or if there are fewer than two unseen inputs."""
     check_range("samples", samples, MIN_SAMPLES, 10**5)
     if not subject.layers:
         raise InputError("the model has no heads: train a model with attention")
@@ -472,11 +464,8 @@ def head_roles(
 
 
 def choose_roles(heads: Sequence[HeadCandidates], thresholds: Mapping[str, float]) -> list[HeadRole]:
-    """Return the role of each head. `thresholds`: the strength that each kind of role must exceed.
-
-    A role must exceed it with the lower end of its interval, and after Benjamini and Hochberg's correction over
-    all roles of all heads.
-    """
+    """Return the role of each head. `thresholds`: the strength that each kind of role must exceed. A role must exceed
+    it with the lower end of its interval, and after Benjamini and Hochberg's correction over all roles of all heads."""
     tested = [(head, role) for head, roles in enumerate(heads) for role in roles.candidates]
     bars = [max(thresholds[role_kind(role.name)], role.untrained) for _, role in tested]
     adjusted = benjamini_hochberg([p_above(role.values, bar) for (_, role), bar in zip(tested, bars, strict=True)])

@@ -9,17 +9,16 @@ median with probability 1 - 2 P(Binomial(n, 1/2) < k). The largest k with at lea
 not reach 95 %: their interval is the range, and `coverage` is its probability. A seed on which the role has not formed
 counts as infinitely late, so that it is not left out.
 
-Every head is measured on fixed samples. The score of a role is its strength of `regard.interpret.roles`, averaged
-over the queries that have keys of the role:
+Every head is measured on fixed samples. The score of a role is its strength of `regard.interpret.roles`, averaged over
+the queries that have keys of the role:
 
     (weight on the role's keys - fraction of these keys) / (1 - fraction of these keys)
 
-It is 0 for uniform attention, and 1 for attention to only these keys. A score is linear in the weights. The factors
-of all roles are therefore computed once for the samples, and one matrix product gives the scores of all heads of a
-layer. Roles of language models follow Olsson et al. 2022, "In-context Learning and Induction Heads". The in-context
-score also follows this paper: the loss late in a sequence minus the loss early in the sequence. The paper subtracts
-the loss of token 50 from the loss of token 500; here, the first and last quarters of the outputs of each sequence are
-compared.
+It is 0 for uniform attention, and 1 for attention to only these keys. A score is linear in the weights. The factors of
+all roles are therefore computed once for the samples, and one matrix product gives the scores of all heads of a layer.
+Roles of language models follow Olsson et al. 2022, "In-context Learning and Induction Heads". The in-context score also
+follows this paper: the loss late in a sequence minus the loss early in the sequence. The paper subtracts the loss of
+token 50 from the loss of token 500; here, the first and last quarters of the outputs of each sequence are compared.
 
 Letters: B samples, T tokens, Tq queries, Tk keys, To outputs, R roles, H heads of a layer, N heads of all layers, S
 snapshots.
@@ -141,10 +140,8 @@ class HeadScores(NamedTuple):
 
 @torch.inference_mode()
 def measure_heads(model: nn.Module, samples: Samples) -> HeadScores:
-    """Measure every head of a model in evaluation mode.
-
-    Raises `InputError` for a model without attention, or with layers that are recorded in another shape.
-    """
+    """Measure every head of a model in evaluation mode. Raises `InputError` for a model without attention, or with
+    layers that are recorded in another shape."""
     model.eval()
     with record_own(model) as records:
         losses, right = samples.losses(model)
@@ -238,10 +235,8 @@ SAMPLES = {"tokens": token_samples, "numbers": answer_samples, "text": pair_samp
 def _self_attention(
     symbols: Tensor | None, present: Tensor, relevant: Tensor | None, *, causal: bool, preparing: Tensor | None = None
 ) -> KeySets:
-    """Return the key sets of self-attention over tokens `symbols` (B, T); None for real-valued inputs.
-
-    `preparing` (B, T) bool: queries that count for the previous-token role; None for all of them.
-    """
+    """Return the key sets of self-attention over tokens `symbols` (B, T); None for real-valued inputs. `preparing` (B,
+    T) bool: queries that count for the previous-token role; None for all of them."""
     steps = torch.arange(present.shape[1])
     earlier = steps[:, None] > steps
     visible = present.unsqueeze(1) & present.unsqueeze(2) & ((steps[:, None] >= steps) | (not causal))
@@ -712,10 +707,8 @@ WIDTH, STRIP, ROW = 9.0, 1.05, 0.2  # Width of a figure, height of a role's stri
 
 
 def draw_roles(runs: Sequence[Development], matched: Mapping[str, Sequence[RoleHead]], threshold: float) -> bytes:
-    """Draw a strip for each role, and below the strips the loss and the fraction of correct outputs, as SVG.
-
-    `matched`: the role's head in each run, by role.
-    """
+    """Draw a strip for each role, and below the strips the loss and the fraction of correct outputs, as SVG. `matched`:
+    the role's head in each run, by role."""
     from regard.viz.figure import figure_bytes  # matplotlib takes long to import
     from regard.viz.plots import new_figure
 

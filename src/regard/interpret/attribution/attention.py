@@ -34,10 +34,8 @@ DECODER = "The attention between output steps is not part of the scores."
 
 
 def last_layer(trial: Trial[Any]) -> str:
-    """Return the short name of the last layer in which outputs attend to inputs.
-
-    Raises `InputError` for a model without such a layer, or if its weights were not recorded.
-    """
+    """Return the short name of the last layer in which outputs attend to inputs. Raises `InputError` for a model
+    without such a layer, or if its weights were not recorded."""
     if not trial.probe.layers:
         raise InputError(f"{trial.subject.name} has no layer in which outputs attend to inputs: no attention")
     name = trial.probe.layers[-1]
@@ -72,11 +70,9 @@ def of_outputs(trial: Trial[Any], rows: np.ndarray) -> np.ndarray:
 
 
 def best_head(trial: Trial[Any]) -> np.ndarray:
-    """Return the weights (S, Tk) of the best head of the last layer that reads the inputs.
-
-    The best head has the most attention on relevant inputs in 20 other inputs. If the relevant inputs are not
-    known, it has the largest mean of the maximal weight, and a remark says so.
-    """
+    """Return the weights (S, Tk) of the best head of the last layer that reads the inputs. The best head has the most
+    attention on relevant inputs in 20 other inputs. If the relevant inputs are not known, it has the largest mean of
+    the maximal weight, and a remark says so."""
     name, background = last_layer(trial), trial.background
     if name not in background.cache:
         qualities = []
@@ -123,9 +119,7 @@ def known_values(trial: Trial[Any], name: str) -> Tensor:
 
 def weights_times_gradient(trial: Trial[Any]) -> np.ndarray:
     """Return weights times absolute gradients (S, Tk), averaged over heads (Barkan et al. 2021, with absolute values).
-
-    The gradient with respect to a weight is the value of the key times the gradient of the context.
-    """
+    The gradient with respect to a weight is the value of the key times the gradient of the context."""
     name = last_layer(trial)
     values = known_values(trial, name)
     weights = trial.records[name].weights[0].to(values)
@@ -200,11 +194,9 @@ def rollout(weights: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def map_rollout(attention: Map) -> dict[str, tuple[LayerMap, np.ndarray]]:
-    """Return the rollout (Tq, Tk) of each layer that affects the outputs, by layer name.
-
-    The decoder of an encoder-decoder has no rollout, because its states also depend on the weights of other
-    layers. Raises `InputError` if no layer of the map has a rollout, or if a layer changes the number of steps.
-    """
+    """Return the rollout (Tq, Tk) of each layer that affects the outputs, by layer name. The decoder of an
+    encoder-decoder has no rollout, because its states also depend on the weights of other layers. Raises `InputError`
+    if no layer of the map has a rollout, or if a layer changes the number of steps."""
     layers = list(attention.layers.values())
     cross = [layer for layer in layers if layer.kind == CROSS]
     own = [layer for layer in layers if layer.kind != CROSS and (layer.kind == "encoder" or not cross)]
@@ -263,10 +255,8 @@ def flow(trial: Trial[Any]) -> np.ndarray:
 
 
 def value_zeroing(trial: Trial[Any]) -> np.ndarray:
-    """Return value zeroing (S, Tk), multiplied over layers (Mohebbi et al. 2023).
-
-    The distance is one minus the cosine of the states after the block of the layer. Rows are divided by their sums.
-    """
+    """Return value zeroing (S, Tk), multiplied over layers (Mohebbi et al. 2023). The distance is one minus the cosine
+    of the states after the block of the layer. Rows are divided by their sums."""
     own, cross = stacked_layers(trial)
     layers = [zeroing_distances(trial, name) for name in own]
     size = layers[0].shape[-1] if layers else len(trial.embedding)
@@ -279,12 +269,9 @@ def value_zeroing(trial: Trial[Any]) -> np.ndarray:
 
 @torch.no_grad()
 def zeroing_distances(trial: Trial[Any], name: str) -> np.ndarray:
-    """Return, for a layer, the distances (Tq, Tk) of each state when the value of one key is zero, in rows that
-    sum to 1.
-
-    Without a residual connection, the state is the context of the layer. Raises `InputError` if the values of the
-    layer are not known.
-    """
+    """Return, for a layer, the distances (Tq, Tk) of each state when the value of one key is zero, in rows that sum to
+    1. Without a residual connection, the state is the context of the layer. Raises `InputError` if the values of the
+    layer are not known."""
     values = known_values(trial, name)
     contexts = trial.contexts[name].to(values)
     lost = torch.einsum("hqk,hkd->kqhd", trial.records[name].weights[0].to(values), values)

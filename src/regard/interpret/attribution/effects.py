@@ -58,9 +58,7 @@ def resampled_tokens(trial: Trial[Any]) -> Tensor:
 
 def other_tokens(trial: Trial[Any]) -> Tensor:
     """Return the tokens (Tk, R) that replace each token: the vocabulary, or 64 drawn tokens of one with more than 65.
-
-    Raises `InputError` if the vocabulary is not known.
-    """
+    Raises `InputError` if the vocabulary is not known."""
     tokens = _tokens(trial)
     alphabet = torch.as_tensor(list(trial.probe.alphabet))
     if not len(alphabet):
@@ -105,11 +103,8 @@ def token_changes(trial: Trial[Any], replacements: Tensor) -> Tensor:
 
 
 def input_gradients(trial: Trial[Any], embeddings: Tensor) -> Tensor:
-    """Return the gradients (N, S, Tk, D) of the S explained values with respect to embeddings (N, Tk, D).
-
-    The input is copied for each output step: one backward pass of a sum then gives the gradient of each step in
-    its own copy.
-    """
+    """Return the gradients (N, S, Tk, D) of the S explained values with respect to embeddings (N, Tk, D). The input is
+    copied for each output step: one backward pass of a sum then gives the gradient of each step in its own copy."""
     steps = len(trial.steps)
     copies = embeddings.repeat_interleave(steps, 0)
     own_step = torch.arange(steps, device=embeddings.device).repeat(len(embeddings))
@@ -132,10 +127,8 @@ def own_gradients(trial: Trial[Any]) -> Tensor:
 
 
 def integrated_gradients(trial: Trial[Any], baseline: Tensor) -> Tensor:
-    """Return integrated gradients (S, Tk), signed (Sundararajan et al. 2017).
-
-    The scores of a step add up to its value minus its value at the baseline; a remark names a larger difference.
-    """
+    """Return integrated gradients (S, Tk), signed (Sundararajan et al. 2017). The scores of a step add up to its value
+    minus its value at the baseline; a remark names a larger difference."""
     nodes, weights = np.polynomial.legendre.leggauss(POINTS)
     difference = trial.embedding - baseline.to(trial.embedding)
     total = torch.zeros(len(trial.steps), *difference.shape, device=difference.device)
@@ -156,11 +149,8 @@ def integrated_gradients(trial: Trial[Any], baseline: Tensor) -> Tensor:
 
 
 def replace_heads(trial: Trial[Any], replacement: Callable[[str, Tensor], Tensor]) -> dict[str, Tensor]:
-    """Return, by layer, the mean absolute changes (H,) when the contexts of each head are replaced.
-
-    `replacement` maps a layer and its contexts (T, H, Dv) to R replacements (R, T, H, Dv), over which changes are
-    averaged.
-    """
+    """Return, by layer, the mean absolute changes (H,) when the contexts of each head are replaced. `replacement` maps
+    a layer and its contexts (T, H, Dv) to R replacements (R, T, H, Dv), over which changes are averaged."""
     scores = {}
     for name, contexts in trial.contexts.items():
         heads = contexts.shape[1]
@@ -214,12 +204,9 @@ def mean_patching(trial: Trial[Any]) -> dict[str, Tensor]:
 
 
 def direct_parts(trial: Trial[Any]) -> dict[str, Tensor]:
-    """Return the mean absolute direct parts (H,) of heads in the target's logit minus the mean logit (Elhage et
-    al. 2021); norms are frozen.
-
-    Heads without a direct path get zero, and a remark names them. Raises `InputError` for a model without a
-    residual stream.
-    """
+    """Return the mean absolute direct parts (H,) of heads in the target's logit minus the mean logit (Elhage et al.
+    2021); norms are frozen. Heads without a direct path get zero, and a remark names them. Raises `InputError` for a
+    model without a residual stream."""
     paths = DirectPaths(trial.subject.model, trial.components)
     scores: dict[str, Tensor] = {}
     indirect: dict[str, str] = {}

@@ -48,10 +48,8 @@ TOLERANCE = 1e-3  # Largest accepted difference between the log-probabilities of
 
 
 def library_method(method: str) -> MethodFunction | None:
-    """Return the function of `captum:NAME` or `inseq:NAME`, or None for another form.
-
-    Raises `InputError` for an unknown name, or without the library.
-    """
+    """Return the function of `captum:NAME` or `inseq:NAME`, or None for another form. Raises `InputError` for an
+    unknown name, or without the library."""
     library, _, name = method.partition(":")
     if library not in ("captum", "inseq"):
         return None
@@ -114,11 +112,9 @@ def _sum_over_width(scores: Tensor, name: str) -> Tensor:
 
 
 def _run_inseq(inseq: Any, name: str, trial: Trial[Any]) -> Tensor:
-    """Return the scores (S, Tk) of a method of Inseq; the baseline is the unknown token, as in Inseq.
-
-    Raises `InputError` for models other than language models of transformers, and if Inseq computes other
-    log-probabilities than the model.
-    """
+    """Return the scores (S, Tk) of a method of Inseq; the baseline is the unknown token, as in Inseq. Raises
+    `InputError` for models other than language models of transformers, and if Inseq computes other log-probabilities
+    than the model."""
     subject: Any = trial.subject
     tokenizer, source = getattr(subject, "tokenizer", None), trial.probe.tokens
     if tokenizer is None or source is None or not getattr(subject.model, "can_generate", lambda: False)():

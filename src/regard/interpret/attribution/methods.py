@@ -114,10 +114,8 @@ class Method(NamedTuple):
 
 
 def oracle(trial: Trial[Any]) -> Any:
-    """Return the known answer: `truth`, or for inputs the relevant inputs of the task.
-
-    Raises `InputError` if the answer is not known.
-    """
+    """Return the known answer: `truth`, or for inputs the relevant inputs of the task. Raises `InputError` if the
+    answer is not known."""
     if trial.truth is not None:
         return trial.truth
     if trial.level == "inputs" and trial.probe.relevant is not None:
@@ -273,10 +271,8 @@ def attribute(
 
 
 def find_method(method: str | MethodFunction, level: Level) -> Method:
-    """Return a method of the table, or a user's function as a method of one level.
-
-    Raises `InputError` for an unknown name, or a method without this level.
-    """
+    """Return a method of the table, or a user's function as a method of one level. Raises `InputError` for an unknown
+    name, or a method without this level."""
     if level not in LEVELS:
         raise unknown_choice("level", str(level), LEVELS)
     if isinstance(method, str) and (known := known_method(method)):
@@ -290,10 +286,8 @@ def find_method(method: str | MethodFunction, level: Level) -> Method:
 
 
 def known_method(name: str) -> Method | None:
-    """Return a method of the table, of captum or of Inseq; None for `module:function`.
-
-    Raises `InputError` for an unknown name, or if the library is not installed.
-    """
+    """Return a method of the table, of captum or of Inseq; None for `module:function`. Raises `InputError` for an
+    unknown name, or if the library is not installed."""
     if name in METHODS:
         return METHODS[name]
     if ":" not in name:

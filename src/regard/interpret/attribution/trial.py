@@ -120,11 +120,9 @@ def resize(rows: Tensor, length: int, generator: torch.Generator) -> Tensor:
 
 @contextmanager
 def change_embedding(embedding: nn.Module, change: Callable[[Tensor], Tensor | None]) -> Iterator[None]:
-    """Change the first output of `embedding` in the block, as (N, Tk, D); later calls, by a decoder that shares
-    the embedding, are not changed.
-
-    The steps of (N, D, height, width), as of an image, are its places, and those of (N, Tk) are its numbers.
-    """
+    """Change the first output of `embedding` in the block, as (N, Tk, D); later calls, by a decoder that shares the
+    embedding, are not changed. The steps of (N, D, height, width), as of an image, are its places, and those of (N, Tk)
+    are its numbers."""
     calls = 0
 
     def hook(module: nn.Module, args: Any, output: Tensor) -> Tensor | None:
@@ -158,10 +156,8 @@ def read_pass(probe: ProbeInput) -> tuple[Tensor, list[Tensor]]:
 
 @torch.no_grad()
 def read_contexts(components: Components, probe: ProbeInput) -> dict[str, Tensor]:
-    """Return the contexts (T, H, Dv) of each layer for an input.
-
-    T is the number of queries of all calls: a recurrent decoder calls its layer once for each step.
-    """
+    """Return the contexts (T, H, Dv) of each layer for an input. T is the number of queries of all calls: a recurrent
+    decoder calls its layer once for each step."""
     calls: dict[str, list[Tensor]] = {}
 
     def keep(name: str, contexts: Tensor) -> Tensor:
@@ -272,10 +268,8 @@ class Trial(Generic[Input]):
         return read_values(self.subject.model, lambda: self.probe.run(1))
 
     def own_keys(self, keys: int) -> slice:
-        """Return the keys of a layer that are the steps of the input; a class token is an additional key.
-
-        Raises `InputError` for a layer with fewer keys, such as those of a window.
-        """
+        """Return the keys of a layer that are the steps of the input; a class token is an additional key. Raises
+        `InputError` for a layer with fewer keys, such as those of a window."""
         count = len(self.embedding)
         if keys < count:
             raise InputError(
