@@ -16,9 +16,8 @@ from hypothesis.extra.numpy import arrays
 
 import regard
 from regard.interpret.estimates import Estimate, estimate
-from regard.interpret.examination import HeadFindings, examined_facts, make_examination
+from regard.interpret.examination import HeadFindings, Probe, correlation, examined_facts, make_examination
 from regard.interpret.importance import HeadImportance, importance_by_layer
-from regard.interpret.probing import Probe, correlation
 from regard.io.reading import add_digest
 from regard.training.checkpoint import Checkpoint
 from regard.training.run_folder import RunFolder

@@ -9,9 +9,9 @@ from torch import Tensor
 
 import regard
 from regard.data.batch import PairBatch, collate
-from regard.interpret import probing
+from regard.interpret import examination
 from regard.interpret.attribution.trial import change_embedding
-from regard.interpret.probing import MOST_LETTERS, choose_yardstick, probe_inputs
+from regard.interpret.examination import MOST_LETTERS, choose_yardstick, probe_inputs
 from tests.interpret.subjects import language_run, pair_run, query_run
 
 
@@ -54,7 +54,7 @@ def test_the_yardstick_depends_on_the_inputs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", ["ablation_resampled", "ablation_mean"])
 def test_other_yardsticks_are_those_of_attribute(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = query_run(tmp_path)
-    monkeypatch.setattr(probing, "choose_yardstick", lambda _: probing.YARDSTICKS[method])
+    monkeypatch.setattr(examination, "choose_yardstick", lambda _: examination.YARDSTICKS[method])
     inputs = [run.task.parse(text)[0] for text in ("ABBA", "CCCA")]
     for tokens, probe in zip(inputs, probe_inputs(run, inputs), strict=True):
         expected = regard.attribute(run, tokens, method=method)
