@@ -684,14 +684,13 @@ def examine(subject: LearnedSubject[Input], *, samples: int = 200, seed: int = 0
         verdicts: dict[str, list[Need]] = {}
         for (layer, _), verdict in needs.verdicts.items():
             verdicts.setdefault(layer, []).append(verdict if is_reliable(verdict) else "cannot be told")
-        roles = None
+        origin, roles = subject.traits.origin, None
         with suppress(InputError):  # a model that cannot be reinitialized: roles are compared with untrained heads
             roles = head_roles(subject, samples=min(max(samples, MIN_SAMPLES), MAX_ROLE_SAMPLES), seed=seed)
-    facts = {"learned": needs.learned, "origin": subject.traits.origin}
     return replace(
         examination,
-        origin=subject.traits.origin,
-        heads=[replace(head, **facts) for head in examination.heads],
+        origin=origin,
+        heads=[replace(head, learned=needs.learned, origin=origin) for head in examination.heads],
         roles=roles,
         needs=needs.sentences(),
         verdicts=verdicts,

@@ -81,10 +81,7 @@ def test_unknown_methods_of_libraries_are_refused(method: str) -> None:
 
 @pytest.mark.parametrize(
     ("package", "method", "command"),
-    [
-        ("captum", "captum:Saliency", r"pip install 'regard\[explainers\]'"),
-        ("inseq", "inseq:saliency", "no-deps"),
-    ],
+    [("captum", "captum:Saliency", r"pip install 'regard\[explainers\]'"), ("inseq", "inseq:saliency", "no-deps")],
 )
 def test_a_missing_library_is_named_with_the_command(
     monkeypatch: pytest.MonkeyPatch, package: str, method: str, command: str
