@@ -50,7 +50,7 @@ no such keys."""
 
 
 def _offset(layer: LayerMap, seen: np.ndarray, offset: int) -> np.ndarray | None:
-    return None if layer.kind == CROSS else np.eye(*seen.shape, k=offset, dtype=bool)
+    return None if layer.kind == CROSS else np.eye(seen.shape[0], seen.shape[1], offset, dtype=bool)
 
 
 def _same_symbol(layer: LayerMap, seen: np.ndarray | None = None) -> np.ndarray | None:
