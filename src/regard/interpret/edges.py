@@ -159,8 +159,7 @@ class ResidualGraph:
                     f"{name} runs on {len(value) // count} windows of one input, so its edges cannot be "
                     "separated: choose attribution of inputs"
                 )
-            # Without a copy, the gradient would contain other paths from the same tensor. OPT joins copies and
-            # steps.
+            # Without a copy, the gradient would contain other paths from the same tensor. OPT joins copies and steps.
             steps = value.clone() if value.dim() > 2 else value.clone().unflatten(0, (count, -1))
             values[name] = change(name, steps)
             return values[name].reshape_as(value)

@@ -84,8 +84,7 @@ def format_estimate(estimate: Estimate | None, form: Callable[[Estimate], str] =
 
 
 def resample_counts(samples: int, seed: int) -> np.ndarray:
-    # The result contains counts instead of indices, so that one matrix product computes the means of all
-    # resamples.
+    # The result contains counts instead of indices, so that one matrix product computes the means of all resamples.
     random = np.random.default_rng(seed)
     return random.multinomial(samples, np.full(samples, 1 / samples), size=RESAMPLES).astype(np.float64)
 

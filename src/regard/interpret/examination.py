@@ -60,9 +60,8 @@ from regard.viz.subject import Input, KnowsAlignment, LearnedSubject, ProbeInput
 
 # The inputs that an answer depends on are measured with a method that does not use attention, the *yardstick* of
 # rankings. It changes inputs and measures the change of the log-probability of the predicted class. The methods are
-# those with the best rankings on models whose answer is known (`regard bench`,
-# docs/explanation/which-explanation.md). Their area under the ROC curve (AUROC), over learned tasks, compiled programs
-# and traps:
+# those with the best rankings on models whose answer is known (`regard bench`, docs/explanation/which-explanation.md).
+# Their area under the ROC curve (AUROC), over learned tasks, compiled programs and traps:
 #
 #     other_tokens          0.99 to 1.00   each token is replaced by every other token
 #     ablation_resampled    0.97 to 0.98   each token is replaced by the tokens of 5 other inputs at its position

@@ -372,8 +372,7 @@ def _explain_answer(
         return None
     logits = trace.logits[0].double().cpu()
     states = trace.state.reshape(-1, trace.state.shape[-1])
-    # Normalize over all classes before the likeliest classes are selected, whose probabilities need not sum to
-    # 1.
+    # Normalize over all classes before the likeliest classes are selected, whose probabilities need not sum to 1.
     probabilities = logits[output].softmax(-1)
     likely = probabilities.argsort(descending=True)[:MAX_CLASSES]
     prediction = shown.prediction
