@@ -442,15 +442,19 @@ def choose_heads(
     errors["all"], shifted = min((_error_rate(pairs, all_indices, flag), flag) for flag in (False, True))
     ways["all"] = AligningHeads(heads=tuple(heads), shifted=shifted)
     method = min(ways, key=lambda way: errors[way])  # the first, so the simplest, of equally good methods
-    report = [(weights[pair], known[pair]) for pair in others]
-    quality = {METHODS[way]: _report(report, heads, selected) for way, selected in ways.items()}
+    reported = [known[pair] for pair in others]
+
+    def report(selected: AligningHeads) -> Agreement:
+        return agreement([extract_links(combine_heads(weights[pair], heads, selected)) for pair in others], reported)
+
+    quality = {METHODS[way]: report(selected) for way, selected in ways.items()}
     for shifted in (False, True):
         # The baseline is the mean over the last layer, the usual choice without a selection.
         last = [head for head in heads if head[0] == heads[-1][0]]
         baseline = AligningHeads(heads=tuple(last), shifted=shifted)
-        quality["last layer, itself" if shifted else "last layer"] = _report(report, heads, baseline)
+        quality["last layer, itself" if shifted else "last layer"] = report(baseline)
     for name, links in (beside(others, ways[method]) if beside else {}).items():
-        quality[name] = agreement(links, [known[pair] for pair in others])
+        quality[name] = agreement(links, reported)
     return AlignmentChoice(
         against=against,
         chosen_on=len(selection),
@@ -474,11 +478,6 @@ def combine_heads(weights: np.ndarray, heads: Sequence[Head], chosen: AligningHe
 
 LinkedPairs = Sequence[tuple[np.ndarray, WordAlignment]]
 """Pairs as their word weights (2, C, Wt, Ws + 1) and their known links."""
-
-
-def _report(pairs: LinkedPairs, heads: Sequence[Head], chosen: AligningHeads) -> Agreement:
-    links = [extract_links(combine_heads(weights, heads, chosen)) for weights, _ in pairs]
-    return agreement(links, [known for _, known in pairs])
 
 
 def _count_links(weights: np.ndarray, known: WordAlignment) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Head importance: the loss increase when a head is disabled (Michel et al. 2019, section 3.2)."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -88,15 +88,14 @@ class HeadImportance(Result):
 
 def importance_by_layer(importance: HeadImportance) -> dict[str, list[WorthData]]:
     """Return the importance of each head by layer, with intervals if known, in the format of the page."""
-
-    def worth(value: float, interval: Estimate | None) -> WorthData:
-        low, high = (None, None) if interval is None else (interval.low, interval.high)
-        return {"added": value, "low": low, "high": high}
-
-    return {
-        layer: [worth(value, importance.interval(layer, head)) for head, value in enumerate(added)]
-        for layer, added in importance.added.items()
-    }
+    layers: dict[str, list[WorthData]] = {}
+    for layer, added in importance.added.items():
+        known = [importance.interval(layer, head) for head in range(len(added))]
+        ends = [(None, None) if interval is None else (interval.low, interval.high) for interval in known]
+        layers[layer] = [
+            {"added": value, "low": low, "high": high} for value, (low, high) in zip(added, ends, strict=True)
+        ]
+    return layers
 
 
 @public
@@ -123,8 +122,44 @@ def head_importance(
     if not subject.layers:
         raise InputError("the model has no heads: train it with attention")
     inputs = subject.unseen(samples, seed, purpose="importance")
-    base = subject.losses(inputs)
-    increases, unchanged = _measure_increases(subject, inputs, base, on_progress)
+    base, components = subject.losses(inputs), subject.components
+    increases, unchanged = dict[str, list[np.ndarray]](), dict[str, list[str]]()
+    counts = np.maximum(base[:, 1], 1)
+    dtypes = (parameter.dtype for parameter in subject.model.parameters() if parameter.is_floating_point())
+    rounding = min(ROUNDING * torch.finfo(next(dtypes, torch.float32)).eps, COARSEST)
+    heads, done = sum(layer.heads for layer in subject.layers), 0
+    on_progress(done, heads)
+    for layer in subject.layers:
+        # The loss with and without a head is measured on the same inputs, because differences have a smaller variance
+        # than separate losses, and on the same path, because rounding differs between paths.
+        used = list[Tensor]()
+
+        def keep(name: str, contexts: Tensor, used: list[Tensor] = used) -> Tensor:
+            # Disabling a head whose context is zero changes nothing. All steps of a row together, because a single
+            # step may have no key.
+            used.append(components.split(name, contexts).ne(0).any(-1).any(-2).flatten(0, -2).cpu())
+            return contexts
+
+        watched = [layer.name] if layer.name in components.heads else []
+        with intervene(subject, layer.name, heads=[]), components.replace_contexts(keep, watched):
+            same = subject.losses(inputs)[:, 0]
+        # A difference within rounding is 0: below `ROUNDING` units of the dtype, or below what the unchanged losses
+        # differ from those of a pass with an intervention on no head.
+        noise = (np.abs(same - base[:, 0]) / counts).max()
+        least = np.maximum(noise, rounding * np.maximum(1, np.abs(same) / counts)) * counts
+        increases[layer.name] = []
+        shares = torch.cat(used).double().mean(0).tolist() if used else [1.0] * layer.heads
+        zero = [f"{percent(1 - share, 0)} of the" if share else "all" for share in shares]
+        unchanged[layer.name] = [
+            "" if share >= ENOUGH else f"its context is zero for {part} inputs"
+            for share, part in zip(shares, zero, strict=True)
+        ]
+        for head in range(layer.heads):
+            with intervene(subject, layer.name, heads=[head]):
+                change = subject.losses(inputs)[:, 0] - same
+            increases[layer.name].append(np.where(np.abs(change) > least, change, 0.0))
+            done += 1
+            on_progress(done, heads)
     outputs = max(base[:, 1].sum(), 1)
     return HeadImportance(
         samples=len(inputs),
@@ -134,52 +169,6 @@ def head_importance(
         measure=subject.traits.measure,
         unchanged=unchanged,
     )
-
-
-def _measure_increases(
-    subject: Subject[Input], inputs: Sequence[Input], base: np.ndarray, on_progress: Callable[[int, int], None]
-) -> tuple[dict[str, list[np.ndarray]], dict[str, list[str]]]:
-    """Return by layer, for each head, how much the loss (N,) of each input rises without the head, and why nothing can
-    be said about the head. A difference within rounding is 0: below `ROUNDING` units of the dtype, or below what the
-    unchanged losses `base` (N, 2) differ from those of a pass with an intervention on no head."""
-    increases: dict[str, list[np.ndarray]] = {}
-    unchanged: dict[str, list[str]] = {}
-    components, outputs = subject.components, np.maximum(base[:, 1], 1)
-    dtypes = (parameter.dtype for parameter in subject.model.parameters() if parameter.is_floating_point())
-    rounding = min(ROUNDING * torch.finfo(next(dtypes, torch.float32)).eps, COARSEST)
-    heads, done = sum(layer.heads for layer in subject.layers), 0
-    on_progress(done, heads)
-    for layer in subject.layers:
-        # The loss with and without a head is measured on the same inputs, because differences have a smaller
-        # variance than separate losses, and on the same path, because rounding differs between paths.
-        used = list[Tensor]()
-
-        def keep(name: str, contexts: Tensor, used: list[Tensor] = used) -> Tensor:
-            # Disabling a head whose context is zero changes nothing. All steps of a row together, because a
-            # single step may have no key.
-            used.append(components.split(name, contexts).ne(0).any(-1).any(-2).flatten(0, -2).cpu())
-            return contexts
-
-        watched = [layer.name] if layer.name in components.heads else []
-        with intervene(subject, layer.name, heads=[]), components.replace_contexts(keep, watched):
-            same = subject.losses(inputs)[:, 0]
-        noise = (np.abs(same - base[:, 0]) / outputs).max()
-        least = np.maximum(noise, rounding * np.maximum(1, np.abs(same) / outputs)) * outputs
-        increases[layer.name] = []
-        shares = torch.cat(used).double().mean(0).tolist() if used else [1.0] * layer.heads
-        unchanged[layer.name] = [
-            ""
-            if share >= ENOUGH
-            else f"its context is zero for {percent(1 - share, 0) + ' of the' if share else 'all'} inputs"
-            for share in shares
-        ]
-        for head in range(layer.heads):
-            with intervene(subject, layer.name, heads=[head]):
-                change = subject.losses(inputs)[:, 0] - same
-            increases[layer.name].append(np.where(np.abs(change) > least, change, 0.0))
-            done += 1
-            on_progress(done, heads)
-    return increases, unchanged
 
 
 def _interval(increase: np.ndarray, outputs: np.ndarray, seed: int) -> Estimate | None:

@@ -80,6 +80,7 @@ class LinearGraph:
         feed_forward = {id(module) for module in self.components.feed_forward.values()}
         modules = {layer_name(self.model, name): module for name, module in self.model.named_modules()}
         inside = {id(part) for layer in self.contexts for part in modules[layer].modules()}
+        unknown_blocks = tuple(f"{block}." for block in self.components.feed_forward_left_out)
         wrapped: set[int] = set()
         with ExitStack() as stack:
             stack.enter_context(_FrozenFunctions(self.frozen))
@@ -103,7 +104,9 @@ class LinearGraph:
                     after = partial(self._replace_output, kind, name)
                 elif is_norm(module):
                     after = partial(self._freeze_norm, name)
-                elif is_linear(module) and id(module) not in inside and self._is_feed_forward(name):
+                # In a block without a known feed-forward layer, every linear layer outside attention counts as one.
+                # Elsewhere, linear layers change the width of embeddings, or are the output head.
+                elif is_linear(module) and id(module) not in inside and name.startswith(unknown_blocks):
                     before, after = _detach_inputs, partial(self._replace_output, "feed_forward", name)
                 elif is_linear(module):
                     after = partial(self._separate_bias, name)
@@ -115,11 +118,6 @@ class LinearGraph:
                 stack.callback(module.register_forward_hook(after).remove)
             self._add_vectors(stack, inside)
             yield
-
-    def _is_feed_forward(self, name: str) -> bool:
-        # In a block without a known feed-forward layer, every linear layer outside attention counts as one.
-        # Elsewhere, linear layers change the width of embeddings, or are the output head.
-        return any(name.startswith(f"{block}.") for block in self.components.feed_forward_left_out)
 
     def _add_vectors(self, stack: ExitStack, inside: set[int]) -> None:
         """Add the parameters that a model adds to its states without a module, such as learned queries."""

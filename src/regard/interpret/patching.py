@@ -158,7 +158,14 @@ def compare_answers(
     they are equal at the last step. Raises `InputError` if the difference is the same in both runs.
     """
     is_fixed = inputs.causal or answers is not None or metric is not None
-    place = _find_step(logits, inputs.step if step is None else step, is_fixed=is_fixed)
+    count, place = min(map(len, logits)), inputs.step if step is None else step
+    if place is not None:
+        check_range("step", place, -count, count - 1)
+        place %= count
+    else:
+        predicted = [values[:count].argmax(-1) for values in logits]
+        differing = [] if is_fixed else (predicted[0] != predicted[1]).nonzero().flatten().tolist()
+        place = differing[0] if differing and count - 1 not in differing else count - 1
     if answers is None:
         classes = [int(values[place].argmax()) for values in logits]
     else:
@@ -177,16 +184,6 @@ def compare_answers(
         raise InputError(SAME + SAME_PREDICTED * (not is_number and answers is None and metric is None))
     first, second = ("value", "0") if is_number else subject.called(classes)
     return AnswerDifference(measure, (first, second), place, *differences)
-
-
-def _find_step(logits: Sequence[Tensor], step: int | None, *, is_fixed: bool) -> int:
-    count = min(map(len, logits))
-    if step is not None:
-        check_range("step", step, -count, count - 1)
-        return step % count
-    clean, corrupted = (values[:count].argmax(-1) for values in logits)
-    differing: list[int] = (clean != corrupted).nonzero().flatten().tolist() if not is_fixed else []
-    return differing[0] if differing and count - 1 not in differing else count - 1
 
 
 NO_ATTENTION = "no attention was recorded in the model; if it has attention, pass modules= to look()"

@@ -473,17 +473,18 @@ def choose_roles(heads: Sequence[HeadCandidates], thresholds: Mapping[str, float
     for (head, role), bar, p_value in zip(tested, bars, adjusted, strict=True):
         if role.strength.low > bar and p_value <= (1 - LEVEL) / 2:
             fitting.setdefault(head, []).append(role)
-    return [_choose_role(head, fitting.get(number, [])) for number, head in enumerate(heads)]
-
-
-def _choose_role(head: HeadCandidates, fitting: Sequence[RoleCandidate]) -> HeadRole:
-    """Return the role of a head from its roles with enough evidence."""
-    place: dict[str, Any] = {"layer": head.layer, "head": head.head}
-    fitting = [role for role in fitting if role.name not in PAIRED] or fitting
-    if not fitting:
-        role = None if head.deviation is None else UNIFORM
-        return HeadRole(**place, role=role, strength=head.deviation, untrained=0.0)
-    # Of roles within 0.05 of the strongest, the first is the most specific one: FIXED is in order of specificity.
-    most = max(role.strength.mean for role in fitting)
-    best = next(role for role in fitting if role.strength.mean > most - 0.05)
-    return HeadRole(**place, role=best.name, strength=best.strength, untrained=max(best.untrained, 0.0))
+    chosen = []
+    for number, head in enumerate(heads):
+        place: dict[str, Any] = {"layer": head.layer, "head": head.head}
+        candidates = fitting.get(number, [])
+        if candidates := [role for role in candidates if role.name not in PAIRED] or candidates:
+            # Of roles within 0.05 of the strongest, the first is the most specific one: FIXED is in order of
+            # specificity.
+            most = max(role.strength.mean for role in candidates)
+            best = next(role for role in candidates if role.strength.mean > most - 0.05)
+            place |= {"role": best.name, "strength": best.strength, "untrained": max(best.untrained, 0.0)}
+        else:
+            uniform = None if head.deviation is None else UNIFORM
+            place |= {"role": uniform, "strength": head.deviation, "untrained": 0.0}
+        chosen.append(HeadRole(**place))
+    return chosen

@@ -564,19 +564,11 @@ class Timeline(Result):
             parts[-1] += f" (and on {same} with some in the same snapshot)" if same else ""
         text = ", ".join(parts)
         rare = ", ".join(f"{role.role} ({role.formed} of {seeds})" for role in self.roles if role not in frequent)
-        return [
-            *([f"{text[0].upper()}{text[1:]}."] if text else []),
-            *([f"On at most half of the seeds: {rare}."] if rare else []),
-            *self._performance(),
-        ]
-
-    def _performance(self) -> list[str]:
-        """Return sentences on outputs, uniform heads and the in-context score."""
         answers = self.events[ANSWERS]
         reached = sum(step < math.inf for step in answers)
         correct, loss = (np.median([getattr(run, name)[-1] for run in self.runs]) for name in ("accuracy", "loss"))
         even = np.median([(run.uniform[-1] >= EVEN).sum() for run in self.runs])
-        sentences = [
+        performance = [
             f"Half of the outputs are correct from step {format_steps(median_interval(answers))} on "
             f"({reached} of {len(answers)} seeds); at the end {correct:.1%} are correct, at a loss of {loss:.4f} "
             f"(medians).",
@@ -585,11 +577,15 @@ class Timeline(Result):
         scores = np.median([run.in_context for run in self.runs], axis=0)
         if np.isfinite(scores).all():
             lowest = int(scores.argmin())
-            sentences.append(
+            performance.append(
                 f"In-context score (loss late in the sequence minus loss early in it, median): lowest at step "
                 f"{self.steps[lowest]:,} with {signed(scores[lowest])} nats, {signed(scores[-1])} at the end."
             )
-        return sentences
+        return [
+            *([f"{text[0].upper()}{text[1:]}."] if text else []),
+            *([f"On at most half of the seeds: {rare}."] if rare else []),
+            *performance,
+        ]
 
     @property
     def notes(self) -> list[str]:
