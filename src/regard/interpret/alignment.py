@@ -100,14 +100,8 @@ class Alignment:
 
 
 def error_rate(weights: Tensor, known: Tensor) -> float:
-    """Return the alignment error rate of weights (B, Tt, Ts) for known links (B, Tt, Ts) bool.
-
-    Target steps without known links are ignored. Returns NaN if no step has known links.
-
-    >>> weights = torch.tensor([[[0.9, 0.1], [0.8, 0.2]]])
-    >>> error_rate(weights, torch.eye(2, dtype=torch.bool).unsqueeze(0))
-    0.5
-    """
+    """Return the alignment error rate of weights (B, Tt, Ts) for known links (B, Tt, Ts) bool. Target steps without
+    known links are ignored. Returns NaN if no step has known links."""
     predicted = torch.zeros_like(known).scatter_(2, weights.argmax(-1, keepdim=True), True)
     predicted &= known.any(-1, keepdim=True)
     # If a target step has several origins, a link to any of them is possible, and no link is sure.
@@ -229,13 +223,8 @@ def _merge_pieces(weights: np.ndarray, source: TokenizedText, target: TokenizedT
 
 
 def extract_links(weights: np.ndarray) -> frozenset[Link]:
-    """Return a link from each target word to the source word with the largest weight, from weights (Wt, Ws + 1).
-
-    A word whose largest weight is on the end of the source has no link.
-
-    >>> extract_links(np.array([[0.2, 0.1, 0.7], [0.5, 0.4, 0.1]]))
-    frozenset({(0, 1)})
-    """
+    """Return a link from each target word to the source word with the largest weight, from weights (Wt, Ws + 1). A word
+    whose largest weight is on the end of the source has no link."""
     if not weights.size:
         return frozenset()
     # A word without pieces has only zero weights, and gets no link.
@@ -281,22 +270,13 @@ class Agreement(Result):
 
 
 def count_links(predicted: frozenset[Link], known: WordAlignment) -> tuple[int, int, int, int]:
-    """Return |A|, |S|, |A and S| and |A and P| of one sentence pair.
-
-    >>> count_links(frozenset({(0, 0), (1, 2)}), WordAlignment.of([(0, 0)], [(1, 1)]))
-    (2, 1, 1, 1)
-    """
+    """Return |A|, |S|, |A and S| and |A and P| of one sentence pair."""
     return len(predicted), len(known.sure), len(predicted & known.sure), len(predicted & known.possible)
 
 
 def alignment_error_rate(counts: np.ndarray) -> np.ndarray:
-    """Return the error rate for counts (..., 4) from `count_links`, summed over sentences.
-
-    The rate is 1 if the counts contain neither predicted nor sure links.
-
-    >>> float(alignment_error_rate(np.array([2, 1, 1, 1])).round(3))
-    0.333
-    """
+    """Return the error rate for counts (..., 4) from `count_links`, summed over sentences. The rate is 1 if the counts
+    contain neither predicted nor sure links."""
     predicted, sure, hits, possible = np.moveaxis(counts, -1, 0)
     total = predicted + sure
     # A head without links gets the worst rate, 1, instead of NaN, so that it is last in a comparison.

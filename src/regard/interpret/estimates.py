@@ -138,12 +138,8 @@ def p_above(values: np.ndarray, bar: float) -> float:
 
 
 def unseen_share(samples: int) -> float:
-    """Return the largest share of inputs with a property that none of `samples` inputs shows with a probability
-    of 2.5 % (one end of a 95 % interval).
-
-    >>> round(unseen_share(1000), 4)
-    0.0037
-    """
+    """Return the largest share of inputs with a property that none of `samples` inputs shows with a probability of 2.5
+    % (one end of a 95 % interval)."""
     return float(1 - ((1 - LEVEL) / 2) ** (1 / samples))
 
 

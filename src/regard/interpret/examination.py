@@ -257,14 +257,9 @@ def share(weights: np.ndarray, relevant: np.ndarray) -> float:
 
 
 def correlation(weights: np.ndarray, measure: np.ndarray) -> float:
-    """Return Spearman's rank correlation of weights and a measure (Tq, Tk) over the inputs, averaged over the steps.
-
-    If the samples differ in length, only their common steps and inputs are used. Steps at which the weights or the
-    measure are constant are ignored. Returns NaN if all steps are ignored.
-
-    >>> correlation(np.array([[0.1, 0.2, 0.7]]), np.array([[1.0, 2.0, 3.0]]))
-    1.0
-    """
+    """Return Spearman's rank correlation of weights and a measure (Tq, Tk) over the inputs, averaged over the steps. If
+    the samples differ in length, only their common steps and inputs are used. Steps at which the weights or the measure
+    are constant are ignored. Returns NaN if all steps are ignored."""
     steps, inputs = (min(sizes) for sizes in zip(weights.shape, measure.shape, strict=True))
     x, y = _ranks(weights[:steps, :inputs]), _ranks(measure[:steps, :inputs])
     x, y = x - x.mean(1, keepdims=True), y - y.mean(1, keepdims=True)

@@ -137,11 +137,7 @@ def head_rows(values: Mapping[str, Sequence[np.ndarray]], name: str, seed: int) 
 
 
 def layer_labels(layers: Mapping[str, LayerKind]) -> dict[str, str]:
-    """Return short labels of layers by name: the number of the layer, with its kind if the kinds differ.
-
-    >>> layer_labels({"encoder.0.self_attention": "encoder", "cross": "cross"})
-    {'encoder.0.self_attention': 'encoder', 'cross': 'cross'}
-    """
+    """Return short labels of layers by name: the number of the layer, with its kind if the kinds differ."""
     kinds = list(layers.values())
     labels = {}
     for index, (name, kind) in enumerate(layers.items()):
@@ -387,13 +383,8 @@ def entropy_figure(subject: ViewedSubject[Any], options: FigureOptions) -> dict[
 
 def row_entropy(weights: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the entropy of each head (H), and of uniform attention to the same keys: means over queries, in nats.
-
     `weights`: (H, Tq, Tk). Queries without weights are left out. A key counts as visible to a query if a head gives it
-    weight.
-
-    >>> row_entropy(np.array([[[0.5, 0.5]]]))
-    (array([0.69314718]), 0.6931471805599453)
-    """
+    weight."""
     weights = weights.astype(np.float64)
     logarithms = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
     visible = (weights > 0).any(0).sum(1)

@@ -396,11 +396,7 @@ def find_needs(
 
 
 def decide(resampled: dict[Head, int], missed: dict[Head, int], inputs: int) -> dict[Head, Need]:
-    """Return for each head whether it is needed, from the numbers of affected inputs with resampling and the mean.
-
-    >>> decide({("cross", 0): 40, ("cross", 1): 40}, {("cross", 0): 30, ("cross", 1): 0}, 500)
-    {('cross', 0): 'needed', ('cross', 1): 'cannot be told'}
-    """
+    """Return for each head whether it is needed, from the numbers of affected inputs with resampling and the mean."""
     # Both counts must show the claim, so its p-value is the larger one (Berger 1982, intersection-union test).
     above = benjamini_hochberg([_tail(min(resampled[head], missed[head]), inputs, above=True) for head in resampled])
     below = benjamini_hochberg([_tail(max(resampled[head], missed[head]), inputs, above=False) for head in resampled])

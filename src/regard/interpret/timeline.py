@@ -302,12 +302,8 @@ class Development:
 
 
 def formed_at(scores: np.ndarray, threshold: float = THRESHOLD) -> np.ndarray:
-    """Return for scores (S, N) the first snapshot of each head from which its score stays at `threshold` or
-    above, (N,) int; S for a head whose last score is below it.
-
-    >>> formed_at(np.array([[0.6, 0.1], [0.2, 0.7], [0.9, 0.8], [0.9, 0.2]]))
-    array([2, 4])
-    """
+    """Return for scores (S, N) the first snapshot of each head from which its score stays at `threshold` or above, (N,)
+    int; S for a head whose last score is below it."""
     above = scores >= threshold  # False for NaN
     stays: np.ndarray = np.logical_and.accumulate(above[::-1], axis=0).sum(0)
     return len(scores) - stays
@@ -349,24 +345,14 @@ class MedianInterval:
 
 
 def interval_rank(seeds: int) -> tuple[int, float]:
-    """Return the rank k of the interval's ends, counted from 1, and the coverage of the interval.
-
-    >>> interval_rank(10)
-    (2, 0.978515625)
-    >>> interval_rank(3)
-    (1, 0.75)
-    """
+    """Return the rank k of the interval's ends, counted from 1, and the coverage of the interval."""
     tails = [2 * sum(math.comb(seeds, count) for count in range(rank)) / 2**seeds for rank in range(1, seeds + 1)]
     rank = max((rank for rank, tail in enumerate(tails, 1) if 1 - tail >= COVERAGE), default=1)
     return rank, 1 - tails[rank - 1]
 
 
 def median_interval(values: Sequence[float]) -> MedianInterval:
-    """Return the median of values and its interval; infinite values are those of seeds without the event.
-
-    >>> median_interval([30.0, 10.0, 20.0, math.inf])
-    MedianInterval(median=25.0, low=10.0, high=None, coverage=0.875)
-    """
+    """Return the median of values and its interval; infinite values are those of seeds without the event."""
     ordered = np.sort(np.asarray(values, dtype=np.float64))
     rank, coverage = interval_rank(len(ordered))
     ends = (np.median(ordered), ordered[rank - 1], ordered[-rank])
@@ -396,12 +382,7 @@ class Order:
 
 
 def pair_orders(events: Mapping[str, Sequence[float]]) -> list[Order]:
-    """Count the order of each pair of events over seeds; `events`: steps by name, infinite for "has not formed".
-
-    >>> [order] = pair_orders({"a": [1, 2, 4], "b": [3, 2, math.inf]})
-    >>> order.before, order.same, order.after
-    (2, 1, 0)
-    """
+    """Count the order of each pair of events over seeds; `events`: steps by name, infinite for "has not formed"."""
     orders = []
     for (first, steps), (second, others) in itertools.combinations(events.items(), 2):
         pairs = [(step, other) for step, other in zip(steps, others, strict=True) if min(step, other) < math.inf]
@@ -419,12 +400,8 @@ def pair_orders(events: Mapping[str, Sequence[float]]) -> list[Order]:
 
 
 def count_in_order(events: Sequence[Sequence[float]]) -> tuple[int, int]:
-    """Return on how many seeds all events come strictly one after the other, and on how many besides no event
-    comes before its predecessor, but some are in the same snapshot.
-
-    >>> count_in_order([[1, 2, 4], [3, 2, 1]])
-    (1, 1)
-    """
+    """Return on how many seeds all events come strictly one after the other, and on how many besides no event comes
+    before its predecessor, but some are in the same snapshot."""
     pairs = [list(itertools.pairwise(steps)) for steps in zip(*events, strict=True)]
     known = [pair for pair in pairs if all(max(steps) < math.inf for steps in pair)]
     strict = sum(all(first < second for first, second in pair) for pair in known)

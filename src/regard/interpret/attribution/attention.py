@@ -180,11 +180,7 @@ def _square_weights(trial: Trial[Any], names: list[str]) -> list[np.ndarray]:
 
 
 def rollout(weights: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return the rollout (T, T) after each layer, from the weights (H, T, T) of layers in order.
-
-    >>> rollout([np.array([[[1.0, 0.0], [1.0, 0.0]]])])[0].tolist()
-    [[1.0, 0.0], [0.5, 0.5]]
-    """
+    """Return the rollout (T, T) after each layer, from the weights (H, T, T) of layers in order."""
     product = np.eye(weights[0].shape[1])  # before the first layer, each state is its own input
     products = []
     for layer in weights:
