@@ -56,15 +56,12 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def read(run: Any, module: str, forward: Callable[[], Tensor]) -> Tensor:
     """Return the input of an output projection, or the output of another module, by hooks."""
     seen = list[Tensor]()
-    target = run.model.get_submodule(module)
-    if module.endswith(".output"):
-        handle = target.register_forward_pre_hook(lambda module, args: seen.append(args[0].clone()))
-    else:
-        handle = target.register_forward_hook(
-            lambda module, args, output: seen.append((output if isinstance(output, Tensor) else output[0]).clone())
-        )
-    forward()
-    handle.remove()
+
+    def keep(states: Tensor) -> Tensor:
+        seen.append(states.clone())
+        return states
+
+    insert(run, module, forward, keep)
     return seen[0]
 
 

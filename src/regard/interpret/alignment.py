@@ -269,14 +269,9 @@ class Agreement(Result):
     """Fraction (0 to 1) of the sure links that were predicted."""
 
 
-def count_links(predicted: frozenset[Link], known: WordAlignment) -> tuple[int, int, int, int]:
-    """Return |A|, |S|, |A and S| and |A and P| of one sentence pair."""
-    return len(predicted), len(known.sure), len(predicted & known.sure), len(predicted & known.possible)
-
-
 def alignment_error_rate(counts: np.ndarray) -> np.ndarray:
-    """Return the error rate for counts (..., 4) from `count_links`, summed over sentences. The rate is 1 if the counts
-    contain neither predicted nor sure links."""
+    """Return the error rate for counts |A|, |S|, |A and S| and |A and P| (..., 4), summed over sentences. The rate is 1
+    if the counts contain neither predicted nor sure links."""
     predicted, sure, hits, possible = np.moveaxis(counts, -1, 0)
     total = predicted + sure
     # A head without links gets the worst rate, 1, instead of NaN, so that it is last in a comparison.
@@ -285,7 +280,8 @@ def alignment_error_rate(counts: np.ndarray) -> np.ndarray:
 
 
 def agreement(predicted: Sequence[frozenset[Link]], known: Sequence[WordAlignment]) -> Agreement:
-    counts = np.array([count_links(*pair) for pair in zip(predicted, known, strict=True)])
+    pairs = list(zip(predicted, known, strict=True))
+    counts = np.array([(len(a), len(k.sure), len(a & k.sure), len(a & k.possible)) for a, k in pairs])
     links, sure, hits, possible = counts.T.astype(np.float64)
     # Each rate is a ratio of sums, not a mean of ratios, so that long sentences count more, as in the definition.
     ratios = [(links + sure - hits - possible, links + sure), (possible, links), (hits, sure)]

@@ -31,7 +31,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -274,7 +273,10 @@ def edge_patching(graph: ResidualGraph, clean: Pass, corrupted: Pass, metric: Me
     for begin in range(0, len(graph.senders), graph.copies):
         senders = graph.senders[begin : begin + graph.copies]
         reads = patched_reads(graph, clean, corrupted, senders)
-        changed = _changed_reads(reads.read, patched_reads(graph, clean, clean, senders).read)
+        same = patched_reads(graph, clean, clean, senders).read
+        # By key of a receiver: in which copies its heads read different values, (N, H); H is 1 without heads
+        differs = {key: (value != same[key]).any(-1).any(1).cpu().numpy() for key, value in reads.read.items()}
+        changed = {key: values.reshape(len(values), -1) for key, values in differs.items()}
         pairs = []
         for receiver in graph.receivers:
             for copy, sender in enumerate(senders):
@@ -288,12 +290,6 @@ def edge_patching(graph: ResidualGraph, clean: Pass, corrupted: Pass, metric: Me
             for (copy, receiver), value in zip(chunk, values.tolist(), strict=True):
                 effects[senders[copy].name, receiver.name] = whole - value
     return effects
-
-
-def _changed_reads(first: Values, second: Values) -> dict[str, np.ndarray]:
-    """Return, by key of a receiver, in which copies its heads read different values, (N, H); H is 1 without heads."""
-    differs = {key: (value != second[key]).any(-1).any(1).cpu().numpy() for key, value in first.items()}
-    return {key: values.reshape(len(values), -1) for key, values in differs.items()}
 
 
 def patched_reads(graph: ResidualGraph, clean: Pass, corrupted: Pass, senders: Sequence[Node]) -> Pass:

@@ -75,11 +75,7 @@ NOT_MEASURED = "not measured"
 
 
 def format_estimate(estimate: Estimate | None, form: Callable[[Estimate], str] = str) -> str:
-    """Format an estimate, or return "not measured".
-
-    >>> format_estimate(Estimate(mean=0.5, low=0.4, high=0.6))
-    '0.500 (0.400 to 0.600)'
-    """
+    """Format an estimate, or return "not measured"."""
     return NOT_MEASURED if estimate is None else form(estimate)
 
 
@@ -192,11 +188,7 @@ class ErrorRate(NamedTuple):
 
     @property
     def percent(self) -> str:
-        """How many of 100 sentences are wrong, with the interval.
-
-        >>> ErrorRate(50, 1, low=0.0, high=0.1, programs=9, true=9, told=9, threshold=0.5, families={}).percent
-        '2 (0 to 10)'
-        """
+        """How many of 100 sentences are wrong, with the interval."""
         if not self.tested:
             return "not measured"
         return f"{100 * self.wrong / self.tested:.0f} ({100 * self.low:.0f} to {100 * self.high:.0f})"

@@ -418,11 +418,7 @@ class HeadFindings(Result):
 
 
 def importance_kind(interval: Estimate) -> str:
-    """Return what the interval of a loss increase supports.
-
-    >>> importance_kind(Estimate(mean=0.0, low=-0.1, high=0.1))
-    'is not shown to change'
-    """
+    """Return what the interval of a loss increase supports."""
     if interval.low == interval.high == 0:  # differences within rounding are 0
         return NO_DIFFERENCE
     if interval.low > threshold(RAISES) and is_reliable(RAISES):

@@ -13,7 +13,7 @@ from torch import nn
 
 from regard.arguments import public
 from regard.attention.positions import LearnedPositions, Rotary, Sinusoidal
-from regard.errors import InputError, check_range, shorten, unknown_choice
+from regard.errors import InputError, check_range, plural, shorten, unknown_choice
 from regard.interpret.attribution.attention import map_rollout
 from regard.interpret.estimates import describe_interval, estimate, resample_counts
 from regard.interpret.importance import head_importance
@@ -110,11 +110,7 @@ def many_maps(subject: ViewedSubject[Any], options: FigureOptions) -> tuple[list
         raise InputError("the figure needs exact weights, for which an input is too long: give shorter inputs")
     if not maps[0].layers:
         _ = maps[0].cross  # raises an error with advice
-    return maps, f"over {counted(len(maps))}{words}"
-
-
-def counted(inputs: int) -> str:
-    return f"{inputs:,} input{'s' if inputs != 1 else ''}"
+    return maps, f"over {plural(len(maps), 'input')}{words}"
 
 
 def interval_words(samples: int, heads: int) -> str:
@@ -337,7 +333,7 @@ def importance_figure(subject: ViewedSubject[Any], options: FigureOptions) -> di
     drawn = "" if isinstance(subject, NeedsInputs) else UNUSED.format(options.seed)
     caption = [
         f"Importance of the heads of {describe(subject)}: increase of the {importance.measure}{nats} when a head"
-        f" is off (Michel et al. 2019), mean over {counted(importance.samples)}{drawn}. With all heads on,"
+        f" is off (Michel et al. 2019), mean over {plural(importance.samples, 'input')}{drawn}. With all heads on,"
         f" the {importance.measure} is {importance.loss:.4f}.",
         f"Beside the matrix: the {len(intervals[:RANKED])} largest increases of {len(rows)} heads.",
         "Dots in the matrix mark intervals that exclude 0." if importance.samples > 1 else "",

@@ -310,13 +310,9 @@ class LinearPass(LinearGraph):
     def sources(self, vector: Tensor) -> list[Contribution]:
         """Return the parts of a vector (d,) of the graph, one for each writer, step and head. Raises `InputError` if
         the parts do not sum to the vector."""
-        sources = [
-            source
-            for leaf, part in zip(self.leaves, jacobians(vector, self.leaves), strict=True)
-            if part is not None
-            for source in leaf_sources(leaf, *part)
-            if source.vector.any()
-        ]
+        parts = zip(self.leaves, jacobians(vector, self.leaves), strict=True)
+        contributions = [source for leaf, part in parts if part is not None for source in leaf_sources(leaf, *part)]
+        sources = [source for source in contributions if source.vector.any()]
         exact = vector.detach().double().cpu()
         total = sum((source.vector for source in sources), torch.zeros_like(exact))
         largest = max([float(source.vector.abs().max()) for source in sources] + [1e-12])
@@ -442,11 +438,7 @@ def same_value(value: Tensor, linear: Tensor) -> Tensor:
 
 
 def fixed_ratio(output: Tensor, states: Tensor) -> Tensor:
-    """Return `output / states` as a constant, and 0 where `states` is 0.
-
-    >>> fixed_ratio(torch.tensor([1.0, 3.0]), torch.tensor([2.0, 0.0]))
-    tensor([0.5000, 0.0000])
-    """
+    """Return `output / states` as a constant, and 0 where `states` is 0."""
     return torch.where(states == 0, 0.0, output / states).detach()
 
 
@@ -455,20 +447,12 @@ def _detach_inputs(module: nn.Module, args: Any) -> Any:
 
 
 def is_embedding(module: nn.Module) -> bool:
-    """Return whether a module embeds tokens or positions, judged by its class.
-
-    >>> is_embedding(nn.Embedding(5, 4)), is_embedding(nn.Linear(5, 4))
-    (True, False)
-    """
+    """Return whether a module embeds tokens or positions, judged by its class."""
     return isinstance(module, nn.Embedding) or type(module).__name__.endswith("PositionalEmbedding")
 
 
 def group(values: Tensor, weights: Tensor, head: int) -> int:
-    """Return the index of the values (G, Tk, Dv) that a head of weights (H, Tq, Tk) uses.
-
-    >>> group(torch.zeros(2, 5, 3), torch.zeros(4, 5, 5), 3)
-    1
-    """
+    """Return the index of the values (G, Tk, Dv) that a head of weights (H, Tq, Tk) uses."""
     return head * len(values) // len(weights)
 
 

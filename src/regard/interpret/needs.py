@@ -1,7 +1,7 @@
 """Which heads a model needs, alone and together.
 
 The context of a head is replaced in two ways: by its context for another input (resampling, Chan et al. 2022, "Causal
-scrubbing"), and by the mean over the other inputs; see `resampling`. An input is *affected* if its loss, summed over
+scrubbing"), and by the mean over the other inputs; see `Resampling`. An input is *affected* if its loss, summed over
 the outputs, then changes by more than `CHANGED`. A model *needs* a head if more than `FEW` of all inputs are affected
 in both ways, and does not need it if fewer are in both ways (one-sided exact binomial tests of the counted inputs, with
 Benjamini and Hochberg's correction over all heads). Otherwise it cannot be told: of two heads that replace each other,

@@ -44,8 +44,6 @@ from regard.attention.names import known_name
 from regard.errors import InputError, check_range, plural
 from regard.interpret.edges import (
     LOGITS,
-    Node,
-    ResidualGraph,
     corrupted_pass,
     graph_of_probe,
     patched_reads,
@@ -417,7 +415,10 @@ def patch_paths(
             probes = [probe.loss or probe for probe in probes]
         names = [receivers] if isinstance(receivers, str) else list(receivers)
         graph = graph_of_probe(subject, probes[0], names)
-        nodes = _receivers(graph, names)
+        known = {node.name: node for node in graph.receivers}
+        nodes = [known[known_name(name, known, "node")] for name in names]
+        if not nodes or (len(nodes) > 1 and any(node.key == LOGITS for node in nodes)):
+            raise InputError(f"receivers={names} cannot be patched together: give logits alone, or other receivers")
         passes = graph.full(1), corrupted_pass(graph, *probes)
         difference = compare_answers(
             subject, inputs, [passed.logits[0].float() for passed in passes], answers=answers, metric=metric, step=step
@@ -438,11 +439,3 @@ def patch_paths(
         heads={layer: [effects[node.name] for node in graph.nodes_of_sender(layer)] for layer in layers},
         others={node.name: effects[node.name] for node in senders if node.head is None},
     )
-
-
-def _receivers(graph: ResidualGraph, names: Sequence[str]) -> list[Node]:
-    known = {node.name: node for node in graph.receivers}
-    nodes = [known[known_name(name, known, "node")] for name in names]
-    if not nodes or (len(nodes) > 1 and any(node.key == LOGITS for node in nodes)):
-        raise InputError(f"receivers={list(names)} cannot be patched together: give logits alone, or other receivers")
-    return nodes

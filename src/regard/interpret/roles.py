@@ -11,7 +11,7 @@ divides its attention between two steps is described by both. Letters: Tq querie
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -218,60 +218,45 @@ def measure_candidates(
 ) -> list[HeadCandidates]:
     """Return the roles that each head may have, with their strengths on the second half of some inputs. `maps`: the
     layers of each input. `untrained`: the same for untrained models, for half of the inputs."""
-    return [
-        head
-        for layer in maps[0]
-        for head in _measure_layer(
-            [sample[layer] for sample in maps], [[sample[layer] for sample in model] for model in untrained], seed
-        )
-    ]
-
-
-def _measure_layer(
-    maps: Sequence[LayerMap], untrained: Sequence[Sequence[LayerMap]], seed: int
-) -> Iterator[HeadCandidates]:
-    # The halves are alternate samples, so that both halves have inputs of all lengths even if the inputs are
-    # sorted by length.
-    chosen, measured = maps[::2], maps[1::2]
-    draw, draw_all = resample_counts(len(measured), seed), resample_counts(len(maps), seed)
-    roles = {**FIXED, **PAIRED, **searched_roles(maps)}
-    on_chosen, on_measured = (role_strengths(roles, half) for half in (chosen, measured))
-    null = [role_strengths(roles, model) for model in untrained]
-    deviations = [
-        float(np.mean([uniform_deviation(sample.weights[head]) for sample in model]))
-        for model in untrained
-        for head in range(len(model[0].weights))
-    ]
-    on_others = role_strengths({RELEVANT: FIXED[RELEVANT]}, _permute_relevance(measured))[RELEVANT]
-    for head in range(len(maps[0].weights)):
-        searched = [name for name in roles if name not in FIXED and name not in PAIRED]
-        # A step that fewer than half of the inputs have, or a symbol in fewer of them, describes few of them.
-        searched = [name for name in searched if 2 * np.isfinite(on_chosen[name][head]).sum() >= len(chosen)]
-        best = sorted(searched, key=lambda name: -_mean(on_chosen[name][head]))[:1]
-        candidates = {name: on_measured[name][head] for name in [*FIXED, *PAIRED, *best]}
-        beyond = estimate(on_measured[RELEVANT][head] - on_others[head], draw)
-        if beyond is None or beyond.low <= 0:  # as much attention for another sample: it attends to positions
-            del candidates[RELEVANT]
-        deviation = estimate([uniform_deviation(sample.weights[head]) for sample in maps], draw_all)
-        # No head counts as uniform if a head of an untrained model is.
-        is_uniform = deviation is not None and deviation.high < min(EVEN, min(deviations) / 2)
-        yield HeadCandidates(
-            maps[0].name,
-            head,
-            [
-                RoleCandidate(
-                    name,
-                    values,
-                    strength,
-                    # The largest strength of all untrained heads, so that the comparison is valid for any number
-                    # of heads.
-                    max((_mean(other) for model in null for other in model[name]), default=-np.inf),
-                )
-                for name, values in candidates.items()
-                if (strength := estimate(values, draw)) is not None
-            ],
-            deviation if is_uniform else None,
-        )
+    heads = []
+    for layer in maps[0]:
+        own = [sample[layer] for sample in maps]
+        before = [[sample[layer] for sample in model] for model in untrained]
+        # The halves are alternate samples, so that both halves have inputs of all lengths even if the inputs are sorted
+        # by length.
+        chosen, measured = own[::2], own[1::2]
+        draw, draw_all = resample_counts(len(measured), seed), resample_counts(len(own), seed)
+        searchable = searched_roles(own)
+        roles = {**FIXED, **PAIRED, **searchable}
+        on_chosen, on_measured = (role_strengths(roles, half) for half in (chosen, measured))
+        null = [role_strengths(roles, model) for model in before]
+        # The largest strength of all untrained heads, so that the comparison is valid for any number of heads.
+        bars = {name: max((_mean(o) for model in null for o in model[name]), default=-np.inf) for name in roles}
+        deviations = [
+            float(np.mean([uniform_deviation(sample.weights[head]) for sample in model]))
+            for model in before
+            for head in range(len(model[0].weights))
+        ]
+        on_others = role_strengths({RELEVANT: FIXED[RELEVANT]}, _permute_relevance(measured))[RELEVANT]
+        for head in range(len(own[0].weights)):
+            # A step that fewer than half of the inputs have, or a symbol in fewer of them, describes few of them.
+            known = [name for name in searchable if 2 * np.isfinite(on_chosen[name][head]).sum() >= len(chosen)]
+            best = sorted(known, key=lambda name: -_mean(on_chosen[name][head]))[:1]
+            candidates = {name: on_measured[name][head] for name in [*FIXED, *PAIRED, *best]}
+            beyond = estimate(on_measured[RELEVANT][head] - on_others[head], draw)
+            if beyond is None or beyond.low <= 0:  # as much attention for another sample: it attends to positions
+                del candidates[RELEVANT]
+            strengths = {name: estimate(values, draw) for name, values in candidates.items()}
+            described = [
+                RoleCandidate(name, candidates[name], strength, bars[name])
+                for name, strength in strengths.items()
+                if strength is not None
+            ]
+            deviation = estimate([uniform_deviation(sample.weights[head]) for sample in own], draw_all)
+            # No head counts as uniform if a head of an untrained model is.
+            is_uniform = deviation is not None and deviation.high < min(EVEN, min(deviations) / 2)
+            heads.append(HeadCandidates(own[0].name, head, described, deviation if is_uniform else None))
+    return heads
 
 
 def _permute_relevance(maps: Sequence[LayerMap]) -> list[LayerMap]:

@@ -26,7 +26,7 @@ from regard.errors import InputError, check_range
 from regard.interpret.linear_pass import Contribution, LinearPass, group
 from regard.result import Result, plain_table, signed, to_plain
 from regard.viz.attention_map import skip_original
-from regard.viz.maps import CROSS, LayerMap, Map
+from regard.viz.maps import CROSS, Map
 from regard.viz.subject import Input, ViewedSubject, first_layer, layer_named
 
 PARTS_SHOWN = 8  # Number of printed parts of a query or key
@@ -182,11 +182,7 @@ class Why(Result):
 
 
 def count_others(count: int) -> str:
-    """Return "1 other" or "2 others".
-
-    >>> count_others(2)
-    '2 others'
-    """
+    """Return "1 other" or "2 others"."""
     return f"{count} other{'s' * (count > 1)}"
 
 
@@ -244,7 +240,11 @@ def why(
             "query": linear.sources(call.query[group(call.query, call.weights, head), output]),
             "key": linear.sources(call.key[group(call.key, call.weights, head), key]),
         }
-    labels = {"query": _labels_read(shown, shown_layer), "key": shown_layer.key_labels}
+    # The labels of what the queries read: a map labels a decoder's queries by its outputs.
+    decoders = [other.key_labels for other in shown.layers.values() if other.kind == "decoder"]
+    same = [names for names in decoders if len(names) == len(shown_layer.query_labels)]
+    by_outputs = shown_layer.kind == CROSS or shown_layer.written
+    labels = {"query": same[0] if by_outputs and same else shown_layer.query_labels, "key": shown_layer.key_labels}
     first, second = (torch.stack([source.vector for source in parts]) for parts in sources.values())
     factor, score = value_of(call.factors), value_of(call.scores)
     pairs = (first @ second.T * factor).numpy()
@@ -379,12 +379,3 @@ def describe(source: Contribution, labels: Labels) -> str:
 def _step_text(step: int, labels: Labels) -> str:
     label = labels[step] if step < len(labels) else str(step)
     return f"step {step}" if label == str(step) else f"{label!r} ({step})"
-
-
-def _labels_read(shown: Map, layer: LayerMap) -> Labels:
-    """Return the labels of what the queries of a layer read; a map labels a decoder's queries by its outputs."""
-    if layer.kind == CROSS or layer.written:
-        for other in shown.layers.values():
-            if other.kind == "decoder" and len(other.key_labels) == len(layer.query_labels):
-                return other.key_labels
-    return layer.query_labels

@@ -76,11 +76,7 @@ def _tokens(trial: Trial[Any]) -> Tensor:
 
 
 def replace_tokens(tokens: Tensor, replacements: Tensor) -> Tensor:
-    """Return copies (Tk R, Tk) of tokens (Tk,), each with one token replaced by one of `replacements` (Tk, R).
-
-    >>> replace_tokens(torch.tensor([0, 1]), torch.tensor([[5], [6]])).tolist()
-    [[5, 1], [0, 6]]
-    """
+    """Return copies (Tk R, Tk) of tokens (Tk,), each with one token replaced by one of `replacements` (Tk, R)."""
     keys, count = replacements.shape
     changed = tokens.repeat(keys, count, 1)
     place = torch.arange(keys, device=tokens.device)

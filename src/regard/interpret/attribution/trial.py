@@ -99,11 +99,7 @@ class Background(Generic[Input]):
 
 def position_means(sequences: Sequence[Tensor], length: int) -> Tensor:
     """Return the mean (length, ...) of sequences (T, ...) at each position; the mean over all positions where no
-    sequence has the position.
-
-    >>> position_means([torch.tensor([1.0, 5.0]), torch.tensor([3.0])], 3).tolist()
-    [2.0, 5.0, 3.0]
-    """
+    sequence has the position."""
     means = torch.cat(list(sequences)).mean(0).expand(length, *sequences[0].shape[1:]).clone()
     for position in range(min(length, max(map(len, sequences)))):
         means[position] = torch.stack([rows[position] for rows in sequences if len(rows) > position]).mean(0)
@@ -326,7 +322,7 @@ MethodFunction = Callable[[Trial[Any]], Any]
 """Returns the scores of a trial: (Tq, Tk) for inputs, by layer (H,) for heads, by sender and receiver for edges."""
 
 
-def _as_array(scores: Any) -> np.ndarray:
+def as_array(scores: Any) -> np.ndarray:
     try:
         return np.asarray(scores.detach().cpu() if isinstance(scores, Tensor) else scores, dtype=np.float64)
     except (TypeError, ValueError):
@@ -335,21 +331,8 @@ def _as_array(scores: Any) -> np.ndarray:
 
 def input_scores(trial: Trial[Any], scores: Any) -> np.ndarray:
     """Return scores of inputs as an array (S, Tk); raises `InputError` for another shape."""
-    array = _as_array(scores)
+    array = as_array(scores)
     expected = len(trial.steps), len(trial.embedding)
     if array.shape != expected:
         raise InputError(f"the method returned {array.shape}: expected {expected}, output steps by inputs")
     return array
-
-
-def head_scores(trial: Trial[Any], scores: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Return scores of heads as arrays (H,) by layer; raises `InputError` for another shape."""
-    if not isinstance(scores, Mapping):
-        raise InputError(f"the method returned {type(scores).__name__}: expected scores of heads by layer")
-    heads = {name: _as_array(values) for name, values in scores.items()}
-    for layer in trial.subject.layers:
-        if layer.name in heads and heads[layer.name].shape != (layer.heads,):
-            raise InputError(
-                f"the method returned {heads[layer.name].shape} for {layer.name}: expected ({layer.heads},), its heads"
-            )
-    return heads
